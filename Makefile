@@ -1,0 +1,100 @@
+# `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+UV := $(VENV)/bin/uv
+LOCK := requirements/all.lock
+BASE_PYTHON ?= python3
+UV_VERSION := 0.13.8
+STATE ?= .state
+DAYS ?= 365
+
+COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+	--custom-compile-command 'make lock' pyproject.toml
+PYTEST := $(PYTHON) -m pytest
+NEEDS_JVM := spark or fault or connect or slow
+
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export PYTHONPATH :=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(VENV)/.installed ## make the environment in .venv: the lock file and the project
+
+$(UV):
+	$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo 'Python 3.11 or newer is needed: name it with BASE_PYTHON=...' >&2; exit 1; }
+	test -x $(PYTHON) || $(BASE_PYTHON) -m venv $(VENV)
+	$(PYTHON) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m ensurepip
+	$(PYTHON) -m pip install --quiet uv==$(UV_VERSION)
+
+$(VENV)/.installed: $(LOCK) pyproject.toml | $(UV)
+	$(UV) pip install --quiet --python $(PYTHON) --require-hashes -r $(LOCK)
+	$(UV) pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation --editable .
+	touch $@
+
+.PHONY: java
+java: ## check for Java 17 or newer; on Debian as root install it
+	@.ci/java
+
+.PHONY: jars
+jars: $(VENV)/.jars ## let Spark fetch the Delta jars, once
+
+$(VENV)/.jars: $(VENV)/.installed | java
+	$(PYTHON) .ci/jars
+	touch $@
+
+.PHONY: test
+test: lint check-engine test-fast test-spark test-airflow ## lint, and every layer of tests
+
+.PHONY: test-fast
+test-fast: venv ## the tests that need no JVM, under a minute
+	$(PYTEST) tests/unit tests/docs tests/stateful -m 'not (airflow or $(NEEDS_JVM))'
+
+.PHONY: test-spark
+test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults, Connect
+	$(PYTEST) tests --ignore=tests/airflow -m '$(NEEDS_JVM)'
+
+.PHONY: test-airflow
+test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler
+	$(PYTEST) tests/airflow
+
+.PHONY: check-engine
+check-engine: ## no py4j handle and no Airflow in the engine
+	@.ci/check-engine
+
+.PHONY: lint
+lint: venv ## ruff and mypy
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+.PHONY: format
+format: venv ## format, and fix what ruff can fix
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+.PHONY: demo
+demo: venv jars ## the flights demo, headless; DAYS=365 days of 2013
+	$(PYTHON) .ci/demo --state $(STATE)/demo --days $(DAYS)
+
+.PHONY: up
+up: venv jars ## the demo's Airflow, left running: prints its address and login
+	$(PYTHON) .ci/demo --state $(STATE)/up --days $(DAYS) --stay
+
+.PHONY: lock
+lock: | $(UV) ## make the lock files anew
+	$(COMPILE) --all-extras $(foreach group,build test lint demo,--group $(group)) --output-file $(LOCK)
+	$(COMPILE) --constraints $(LOCK) --output-file requirements/engine.lock
+
+.PHONY: clean
+clean: ## remove what make made, except .venv
+	rm -rf $(STATE) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist \
+		spark-warehouse metastore_db derby.log
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf

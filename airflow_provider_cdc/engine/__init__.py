@@ -1,0 +1,71 @@
+"""The change data capture engine: a library for notebooks and jobs, without Airflow.
+
+``Engine`` and ``ChangeSet`` live where pyspark is imported; they are loaded when first asked for,
+so that workers can read streams without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .catalog import StreamCatalog, StreamStatus
+from .core.errors import (
+    CdcError,
+    ChangeTrackingDisabled,
+    ConsumptionOpen,
+    InvalidName,
+    InvalidRange,
+    InvalidRequest,
+    InvalidStatement,
+    NotADeltaTable,
+    OutcomeUnknown,
+    StatementFailed,
+    StreamConflict,
+    StreamExists,
+    StreamNotFound,
+    StreamStale,
+    StreamUnusable,
+    TableNotFound,
+)
+from .core.model import AppendSemantics, ColumnStyle, Offset, Outcome, Stream, StreamMode
+from .core.progress import Progress, ProtocolPoint
+
+if TYPE_CHECKING:
+    from .spark.engine import Engine
+
+__all__ = [
+    "AppendSemantics",
+    "CdcError",
+    "ChangeTrackingDisabled",
+    "ColumnStyle",
+    "ConsumptionOpen",
+    "Engine",
+    "InvalidName",
+    "InvalidRange",
+    "InvalidRequest",
+    "InvalidStatement",
+    "NotADeltaTable",
+    "Offset",
+    "Outcome",
+    "OutcomeUnknown",
+    "Progress",
+    "ProtocolPoint",
+    "StatementFailed",
+    "Stream",
+    "StreamCatalog",
+    "StreamConflict",
+    "StreamExists",
+    "StreamMode",
+    "StreamNotFound",
+    "StreamStale",
+    "StreamStatus",
+    "StreamUnusable",
+    "TableNotFound",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Engine":
+        return import_module(".spark.engine", __name__).Engine
+    raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -1,0 +1,1 @@
+"""Pure decisions of the engine: no Spark, no clock, no files."""

@@ -1,0 +1,141 @@
+"""The errors of the engine: one root, grouped by what the caller does about them.
+
+Every message reads ``<subject>: <problem>. Cause: <cause>. Fix: <fix>.`` and is raised before
+anything was written, unless the class says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CdcError(Exception):
+    """Root of every error that the engine raises on purpose.
+
+    :param subject: the stream, table or statement that it is about
+    :param problem: what happened
+    :param cause: what was expected and what was found
+    :param fix: what to do next
+    """
+
+    kind: ClassVar[str] = "cdc_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, subject: str, problem: str, *, cause: str = "", fix: str = "") -> None:
+        self.subject = subject
+        self.problem = problem
+        self.cause = cause
+        self.fix = fix
+        parts = [f"{subject}: {problem}."]
+        if cause:
+            parts.append(f"Cause: {cause}.")
+        if fix:
+            parts.append(f"Fix: {fix}.")
+        super().__init__(" ".join(parts))
+
+
+class InvalidRequest(CdcError):
+    """The call itself is wrong: change it and call again."""
+
+    kind = "invalid_request"
+
+
+class InvalidName(InvalidRequest):
+    """A name of a stream, table or consumer that cannot be one."""
+
+    kind = "invalid_name"
+
+
+class InvalidStatement(InvalidRequest):
+    """A statement that cannot consume: malformed, not DML, or its target cannot take part."""
+
+    kind = "invalid_statement"
+
+
+class InvalidRange(InvalidRequest):
+    """A version range that does not exist: negative, reversed, or past the end."""
+
+    kind = "invalid_range"
+
+
+class TableNotFound(InvalidRequest):
+    """There is no table under that name or path."""
+
+    kind = "table_not_found"
+
+
+class NotADeltaTable(InvalidRequest):
+    """The object exists, but it is not a Delta table."""
+
+    kind = "not_a_delta_table"
+
+
+class StreamNotFound(InvalidRequest):
+    """There is no stream of that name in the registry."""
+
+    kind = "stream_not_found"
+
+
+class StreamExists(InvalidRequest):
+    """A stream of that name exists already."""
+
+    kind = "stream_exists"
+
+
+class StreamUnusable(CdcError):
+    """The stream can no longer give an exact change set: recreate it, or repair its source."""
+
+    kind = "stream_unusable"
+
+
+class StreamStale(StreamUnusable):
+    """The offset lies outside what the source still keeps, or the source is another table now.
+
+    Seed 000: a stream goes stale when its offset leaves the retention of its source; recreating
+    the source makes its streams stale.
+    """
+
+    kind = "stream_stale"
+
+
+class ChangeTrackingDisabled(StreamUnusable):
+    """Row tracking of the source is off, or was off somewhere in the range."""
+
+    kind = "change_tracking_disabled"
+
+
+class StreamConflict(CdcError):
+    """Somebody else moved the stream first; nothing of this attempt remains.
+
+    Seed 001: of several transactions that consume one stream, the first to commit succeeds.
+    """
+
+    kind = "stream_conflict"
+    retryable = True
+
+
+class StatementFailed(CdcError):
+    """A statement of a consumption failed; the consumption was aborted and the offset stays.
+
+    Seed 001: after a failed transaction the stream is unchanged and can be consumed again.
+    """
+
+    kind = "statement_failed"
+    retryable = True
+
+
+class ConsumptionOpen(CdcError):
+    """A consumption is partly applied and cannot be undone, because a target has moved on.
+
+    It stays open: its own consumer may retry to finish it, or an operator calls ``engine.abort``.
+    """
+
+    kind = "consumption_open"
+    retryable = True
+
+
+class OutcomeUnknown(CdcError):
+    """Whether a write landed could not be established; calling again is safe and finds out."""
+
+    kind = "outcome_unknown"
+    retryable = True

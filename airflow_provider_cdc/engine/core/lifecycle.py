@@ -1,0 +1,67 @@
+"""The life of a stream as a table: which transition leads from which phase to which.
+
+The registry refuses whatever is not in the table, so a process that comes too late cannot move a
+stream backwards. Seed 000: an offset moves only with a transaction; seed 001: the first to commit
+wins.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+
+from .errors import StreamConflict
+from .model import Phase, Stream
+
+
+class Transition(StrEnum):
+    """What can happen to a stream."""
+
+    CREATED = "created"
+    BEGUN = "begun"
+    RESUMED = "resumed"
+    RESOLVING = "resolving"
+    REOPENED = "reopened"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    ADVANCED = "advanced"
+    DROPPED = "dropped"
+
+
+TRANSITIONS = MappingProxyType(
+    {
+        (Phase.IDLE, Transition.BEGUN): Phase.APPLYING,
+        (Phase.APPLYING, Transition.RESUMED): Phase.APPLYING,
+        (Phase.APPLYING, Transition.COMMITTED): Phase.IDLE,
+        (Phase.APPLYING, Transition.RESOLVING): Phase.RESOLVING,
+        (Phase.RESOLVING, Transition.RESOLVING): Phase.RESOLVING,
+        (Phase.RESOLVING, Transition.REOPENED): Phase.APPLYING,
+        (Phase.RESOLVING, Transition.COMMITTED): Phase.IDLE,
+        (Phase.RESOLVING, Transition.ABORTED): Phase.IDLE,
+        (Phase.IDLE, Transition.ADVANCED): Phase.IDLE,
+        (Phase.IDLE, Transition.DROPPED): Phase.DROPPED,
+    }
+)
+
+
+def next_phase(stream: Stream, transition: Transition) -> Phase:
+    """The phase that ``transition`` leads ``stream`` to.
+
+    :raises StreamConflict: the stream's phase does not allow it, because somebody else moved it
+    """
+    try:
+        return TRANSITIONS[stream.phase, transition]
+    except KeyError:
+        raise StreamConflict(
+            f"stream {stream.name}",
+            f"cannot be {transition.value} while it is {stream.phase.value}",
+            cause=_open_consumption(stream),
+            fix="run the consumer again, or end the open consumption with engine.abort()",
+        ) from None
+
+
+def _open_consumption(stream: Stream) -> str:
+    consumption = stream.consumption
+    if consumption is None:
+        return "another consumer moved it first"
+    return f"consumption {consumption.consumption_id} of {consumption.consumer} is open"

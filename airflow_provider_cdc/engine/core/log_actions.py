@@ -1,0 +1,198 @@
+"""The actions of a Delta log, as far as change sets need them (Delta protocol, "Actions")."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+ROW_TRACKING_DOMAIN = "delta.rowTracking"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """Which rows of a data file are deleted, or where that is written down.
+
+    ``storage_type`` is ``u`` (a file named by a UUID below the table), ``p`` (a file named by its
+    absolute path) or ``i`` (inline). ``offset`` is the byte position inside the file.
+    """
+
+    storage_type: str
+    path_or_inline: str
+    offset: int | None
+    size_bytes: int
+    cardinality: int
+
+    @classmethod
+    def of(cls, action: Mapping[str, Any] | None) -> DeletionVector | None:
+        """The vector of an ``add`` or ``remove`` action's ``deletionVector`` field."""
+        if action is None:
+            return None
+        return cls(
+            action["storageType"],
+            action["pathOrInlineDv"],
+            action.get("offset"),
+            action["sizeInBytes"],
+            action["cardinality"],
+        )
+
+    def as_action(self) -> dict[str, Any]:
+        """The vector as the JSON field of an action."""
+        field: dict[str, Any] = {
+            "storageType": self.storage_type,
+            "pathOrInlineDv": self.path_or_inline,
+            "sizeInBytes": self.size_bytes,
+            "cardinality": self.cardinality,
+        }
+        if self.offset is not None:
+            field["offset"] = self.offset
+        return field
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A logical data file: a Parquet file and the vector that says which of its rows are deleted.
+
+    ``path`` is as the log has it: percent-encoded, relative to the table or absolute.
+    """
+
+    path: str
+    partition_values: Mapping[str, str | None]
+    size_bytes: int
+    data_change: bool
+    stats: str | None
+    base_row_id: int | None
+    default_row_commit_version: int | None
+    deletion_vector: DeletionVector | None
+
+    @classmethod
+    def of(cls, action: Mapping[str, Any]) -> DataFile:
+        """The file of an ``add`` action, or of a ``remove`` action with extended metadata."""
+        return cls(
+            action["path"],
+            action.get("partitionValues") or {},
+            action.get("size") or 0,
+            action.get("dataChange", True),
+            action.get("stats"),
+            action.get("baseRowId"),
+            action.get("defaultRowCommitVersion"),
+            DeletionVector.of(action.get("deletionVector")),
+        )
+
+    @property
+    def record_count(self) -> int | None:
+        """How many rows the Parquet file holds, deleted ones included; ``None``: not known."""
+        if not self.stats:
+            return None
+        count = json.loads(self.stats).get("numRecords")
+        return None if count is None else int(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a Delta table."""
+
+    version: int
+    timestamp: datetime
+    fingerprint: str
+    operation: str
+    operation_parameters: Mapping[str, Any]
+    operation_metrics: Mapping[str, int]
+    user_metadata: str | None
+    adds: tuple[DataFile, ...]
+    removes: tuple[DataFile, ...]
+    metadata: Mapping[str, Any] | None
+    protocol: Mapping[str, Any] | None
+    row_id_high_water_mark: int | None
+    transactions: Mapping[str, int]
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether some file action of this commit says that it changes data."""
+        return any(file.data_change for file in (*self.adds, *self.removes))
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What is in force at one version of a table, but for its files."""
+
+    version: int
+    timestamp: datetime
+    fingerprint: str
+    metadata: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+    row_id_high_water_mark: int
+
+    @property
+    def table_id(self) -> str:
+        """The id that tells a recreated table from the original."""
+        return str(self.metadata["id"])
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self.metadata.get("configuration") or {}
+
+
+def parse_commit(version: int, content: bytes) -> Commit:
+    """The commit whose file holds ``content``.
+
+    :raises ValueError: a line is not JSON
+    """
+    adds: list[DataFile] = []
+    removes: list[DataFile] = []
+    info: Mapping[str, Any] = {}
+    metadata = protocol = high_water_mark = None
+    transactions: dict[str, int] = {}
+    for line in content.splitlines():
+        if not line.strip():
+            continue
+        for name, action in json.loads(line).items():
+            if name == "add":
+                adds.append(DataFile.of(action))
+            elif name == "remove":
+                removes.append(DataFile.of(action))
+            elif name == "metaData":
+                metadata = action
+            elif name == "protocol":
+                protocol = action
+            elif name == "txn":
+                transactions[action["appId"]] = action["version"]
+            elif name == "commitInfo":
+                info = action
+            elif name == "domainMetadata":
+                high_water_mark = high_water_mark_of(action, high_water_mark)
+    return Commit(
+        version,
+        _commit_time(info),
+        hashlib.sha256(content).hexdigest(),
+        info.get("operation") or "",
+        info.get("operationParameters") or {},
+        _whole_numbers(info.get("operationMetrics") or {}),
+        info.get("userMetadata"),
+        tuple(adds),
+        tuple(removes),
+        metadata,
+        protocol,
+        high_water_mark,
+        transactions,
+    )
+
+
+def high_water_mark_of(action: Mapping[str, Any], otherwise: int | None) -> int | None:
+    """The row-id high-water mark that a ``domainMetadata`` action sets, if it is that domain's."""
+    if action["domain"] != ROW_TRACKING_DOMAIN or action.get("removed"):
+        return otherwise
+    return int(json.loads(action["configuration"])["rowIdHighWaterMark"])
+
+
+def _commit_time(info: Mapping[str, Any]) -> datetime:
+    milliseconds = info.get("inCommitTimestamp") or info.get("timestamp") or 0
+    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC)
+
+
+def _whole_numbers(metrics: Mapping[str, str]) -> dict[str, int]:
+    return {name: int(value) for name, value in metrics.items() if str(value).isdigit()}

@@ -1,0 +1,168 @@
+"""The names a user gives: of streams, consumers and tables, checked where they come in.
+
+A name is quoted wherever it enters SQL, never pasted.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from .errors import InvalidName
+
+STREAM_NAME_MAX_CHARACTERS = 255
+CONSUMER_NAME_MAX_CHARACTERS = 250
+TABLE_NAME_MAX_PARTS = 3
+
+_PATH = re.compile(r"/.*|[A-Za-z][A-Za-z0-9+.-]*:/.*", re.DOTALL)
+_ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?/*")
+_PART = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)*)`|(?P<plain>[^.`]*))\s*")
+
+
+def quote(identifier: str) -> str:
+    """``identifier`` between backticks, its own backticks doubled."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def stream_name(text: str) -> str:
+    """``text`` as the name of a stream: one identifier of at most 255 characters.
+
+    An identifier is made of unicode letters, digits and underscores and starts with no digit
+    (the Unicode standard's definition, so that marks inside words of any script are letters too).
+
+    :raises InvalidName: it is none
+    """
+    if text.isidentifier() and len(text) <= STREAM_NAME_MAX_CHARACTERS:
+        return text
+    raise InvalidName(
+        f"stream name {text!r}",
+        "is not a valid name",
+        cause="expected letters, digits and underscores, no digit first, at most "
+        f"{STREAM_NAME_MAX_CHARACTERS} characters; found {_stream_name_fault(text)}",
+        fix="choose a name such as flights_changes",
+    )
+
+
+def stream_key(name: str) -> str:
+    """What two spellings of one stream name have in common: names ignore case, as in Spark SQL."""
+    return name.casefold()
+
+
+def consumer_name(text: str) -> str:
+    """``text`` as the identity of a consumer: 1 to 250 printable characters.
+
+    :raises InvalidName: it is empty, too long, or holds a character that cannot be printed
+    """
+    if text.strip() and len(text) <= CONSUMER_NAME_MAX_CHARACTERS and text.isprintable():
+        return text
+    raise InvalidName(
+        f"consumer name {text!r}",
+        "is not a valid name",
+        cause=f"expected 1 to {CONSUMER_NAME_MAX_CHARACTERS} printable characters, "
+        f"found {len(text)} characters, {'all' if text.isprintable() else 'not all'} printable",
+        fix="choose a name such as my_dag.my_task",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """What a user calls a table: the 1 to 3 ``parts`` of a catalog name, or the ``path`` of a
+    Delta table (then there are no parts).
+    """
+
+    parts: tuple[str, ...] = ()
+    path: str | None = None
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the table is named by its path and not in a catalog."""
+        return self.path is not None
+
+    @property
+    def sql(self) -> str:
+        """The name for a SQL text, every part quoted."""
+        if self.path is not None:
+            return f"delta.{quote(self.path)}"
+        return ".".join(quote(part) for part in self.parts)
+
+
+def table_name(text: str) -> TableName:
+    """The table that ``text`` names.
+
+    ``text`` is an absolute path (``/data/t``, ``s3://bucket/t``, ``file:/data/t``), the same as
+    ``delta.`/data/t```, or a catalog name of 1 to 3 parts with dots between them, each of which
+    may stand between backticks. An unquoted part may hold anything but dots and backticks. A
+    relative path is not a path.
+
+    :raises InvalidName: it is none of these
+    """
+    stripped = text.strip()
+    if _PATH.fullmatch(stripped):
+        return _path_name(stripped)
+    return qualified_name(_split(stripped))
+
+
+def qualified_name(parts: tuple[str, ...]) -> TableName:
+    """The table that the ``parts`` of an identifier name, as they read without their quotes.
+
+    :raises InvalidName: there are none or more than 3, one is empty or holds a control character
+    """
+    if tuple(part.casefold() for part in parts[:-1]) == ("delta",) and _PATH.fullmatch(parts[-1]):
+        return _path_name(parts[-1])
+    shown = ".".join(parts)
+    if not 1 <= len(parts) <= TABLE_NAME_MAX_PARTS:
+        raise _invalid_table(shown, f"found {len(parts)} parts")
+    if "" in parts:
+        raise _invalid_table(shown, "found an empty part")
+    for part in parts:
+        _refuse_control_characters(part)
+    return TableName(parts=parts)
+
+
+def _path_name(path: str) -> TableName:
+    _refuse_control_characters(path)
+    if _ROOT.fullmatch(path):
+        raise _invalid_table(path, "found the root of a file system")
+    return TableName(path=path)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    parts = []
+    position = 0
+    while True:
+        if match := _PART.match(text, position):
+            quoted, plain = match["quoted"], match["plain"]
+            parts.append(plain.strip() if quoted is None else quoted.replace("``", "`"))
+            position = match.end()
+        if position == len(text):
+            return tuple(parts)
+        if text[position] != ".":
+            raise _invalid_table(text, f"found an unexpected {text[position]} at {position + 1}")
+        position += 1
+
+
+def _refuse_control_characters(text: str) -> None:
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
+        raise _invalid_table(text, "found a control character")
+
+
+def _invalid_table(text: str, found: str) -> InvalidName:
+    return InvalidName(
+        f"table name {text!r}",
+        "does not name a table",
+        cause="expected an absolute path or 1 to 3 parts with dots between them, "
+        f"parts with dots or backticks quoted; {found}",
+        fix="write catalog.schema.table, `a part with.dots`, /a/path or delta.`/a/path`",
+    )
+
+
+def _stream_name_fault(text: str) -> str:
+    if not text:
+        return "nothing"
+    if text[0].isdigit():
+        return f"a digit first: {text[0]}"
+    for character in text:
+        if not f"_{character}".isidentifier():
+            return repr(character)
+    return f"{len(text)} characters"

@@ -1,0 +1,105 @@
+"""Folding the commits of a range into the net difference of the table's files.
+
+Whatever happened in between, only the files that differ between the two ends have to be read, so
+the cost of a change set follows the bytes touched and not the number of commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .log_actions import Commit, DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedVector:
+    """A file that stands on both ends with different deletion vectors."""
+
+    old: DataFile
+    new: DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class NetFiles:
+    """The files that differ between the two ends of a range.
+
+    ``removed`` stood there at the start only, ``added`` stand there at the end only.
+    ``changes_data`` is false when no commit of the range says that it changed data, as after a
+    range of OPTIMIZE alone: then the two ends hold the same rows.
+    """
+
+    removed: tuple[DataFile, ...]
+    added: tuple[DataFile, ...]
+    revectored: tuple[ChangedVector, ...]
+    changes_data: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the two ends certainly hold the same rows."""
+        return not self.changes_data or not (self.removed or self.added or self.revectored)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all files that have to be read, each counted once."""
+        files = (*self.removed, *self.added, *(pair.new for pair in self.revectored))
+        return sum(file.size_bytes for file in files)
+
+    @property
+    def file_count(self) -> int:
+        """How many data files have to be read."""
+        return len(self.removed) + len(self.added) + len(self.revectored)
+
+
+def fold(commits: Iterable[Commit]) -> NetFiles:
+    """The net file difference of consecutive ``commits``, oldest first."""
+    old: dict[str, DataFile | None] = {}
+    new: dict[str, DataFile | None] = {}
+    changes_data = False
+    for commit in commits:
+        changes_data = changes_data or commit.changes_data
+        for file in commit.removes:
+            old.setdefault(file.path, file)
+            new[file.path] = None
+        for file in commit.adds:
+            old.setdefault(file.path, file if _stood_there(file, commit.version) else None)
+            new[file.path] = file
+    return _difference(old, new, changes_data)
+
+
+def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
+    """The files that the commits wrote with rows of their own, each with its commit's version.
+
+    Only these can hold rows that were inserted (seed 000, append-only streams). A file that a
+    RESTORE brought back, that only got a deletion vector, or that OPTIMIZE wrote, is none.
+    """
+    return [
+        (commit.version, file)
+        for commit in commits
+        for file in commit.adds
+        if file.data_change and file.default_row_commit_version == commit.version
+    ]
+
+
+def _stood_there(file: DataFile, version: int) -> bool:
+    """COMPUTE STATISTICS lists a file again without removing it: it stood there before."""
+    first_version = file.default_row_commit_version
+    return not file.data_change and first_version is not None and first_version < version
+
+
+def _difference(
+    old: dict[str, DataFile | None], new: dict[str, DataFile | None], changes_data: bool
+) -> NetFiles:
+    removed: list[DataFile] = []
+    added: list[DataFile] = []
+    revectored: list[ChangedVector] = []
+    for path, before in old.items():
+        after = new[path]
+        if before is not None and after is not None:
+            if before.deletion_vector != after.deletion_vector:
+                revectored.append(ChangedVector(before, after))
+        elif before is not None:
+            removed.append(before)
+        elif after is not None:
+            added.append(after)
+    return NetFiles(tuple(removed), tuple(added), tuple(revectored), changes_data)

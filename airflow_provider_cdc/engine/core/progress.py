@@ -1,0 +1,44 @@
+"""The named points of the consumption protocol, told to whoever listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ProtocolPoint(StrEnum):
+    """Where a driver can stand; whatever ends it at one of these, nothing is lost or doubled."""
+
+    BEFORE_BEGIN = "before_begin"
+    AFTER_BEGIN = "after_begin"
+    BEFORE_STATEMENT = "before_statement"
+    AFTER_STATEMENT = "after_statement"
+    BEFORE_COMMIT = "before_commit"
+    AFTER_COMMIT = "after_commit"
+    BEFORE_FENCE = "before_fence"
+    AFTER_FENCE = "after_fence"
+    BEFORE_UNDO = "before_undo"
+    AFTER_UNDO = "after_undo"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step of a consumption: the point reached, of which consumption and statement."""
+
+    point: ProtocolPoint
+    consumer: str
+    consumption_id: str | None = None
+    statement_index: int | None = None
+
+    def __str__(self) -> str:
+        parts = [self.point.value.replace("_", " ")]
+        if self.statement_index is not None:
+            parts.append(str(self.statement_index))
+        parts.append(f"of {self.consumer}")
+        if self.consumption_id is not None:
+            parts.append(f"({self.consumption_id})")
+        return " ".join(parts)
+
+
+Listener = Callable[[Progress], None]

@@ -1,0 +1,333 @@
+"""The SQL statements of one consumption: what each is, what it writes and which streams it reads.
+
+SQL is parsed to understand it only. What Spark runs is the user's own text, in which nothing but
+the names of streams and unquoted metadata columns is replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType, exp
+
+from .errors import InvalidStatement
+from .model import StatementKind
+from .names import TableName, qualified_name, quote, stream_key
+from .stream_references import (
+    StreamReference,
+    parse,
+    stream_references,
+    subject,
+    tokenise,
+    top_level,
+    unquoted_metadata_columns,
+    word,
+)
+
+_DML = {
+    "INSERT": (StatementKind.INSERT, exp.Insert),
+    "MERGE": (StatementKind.MERGE, exp.Merge),
+    "UPDATE": (StatementKind.UPDATE, exp.Update),
+    "DELETE": (StatementKind.DELETE, exp.Delete),
+}
+_QUERY_WORDS = ("SELECT", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "(")
+_ACCEPTED = "INSERT, MERGE, UPDATE, DELETE and CREATE TABLE ... AS"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """The two halves of a CREATE TABLE ... AS: the ``definition`` before the AS and the ``query``
+    after it, as the user wrote them; the query starts at ``query_start`` in the statement.
+    """
+
+    or_replace: bool
+    if_not_exists: bool
+    definition: str
+    query: str
+    query_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that may take part in a consumption.
+
+    ``text`` is the user's, trimmed, without a semicolon at its end; ``fingerprint`` is its SHA-256
+    in hexadecimal digits. ``streams`` are the names, as registered, of those that it reads, in the
+    order in which they first appear. ``create`` is set for a CREATE TABLE ... AS.
+    ``metadata_columns`` are the starts and ends (exclusive) of those without backticks.
+    """
+
+    kind: StatementKind
+    text: str
+    fingerprint: str
+    target: TableName
+    streams: tuple[str, ...]
+    references: tuple[StreamReference, ...]
+    metadata_columns: tuple[tuple[int, int], ...]
+    create: CreateTable | None = None
+
+
+def analyse(sql: str, stream_names: Collection[str]) -> Statement:
+    """What the statement ``sql`` is, where ``stream_names`` are the registered streams.
+
+    Accepted are INSERT, MERGE, UPDATE, DELETE and CREATE [OR REPLACE] TABLE ... AS (seed 000: DML
+    and CTAS move an offset, a query alone does not).
+
+    :raises InvalidStatement: it is another statement, several, or none; it cannot be parsed; its
+        target is a stream; it reads a stream where Delta cannot
+    :raises InvalidName: its target has more than 3 parts
+    """
+    text, tokens = _one_statement(sql)
+    streams = {stream_key(name): name for name in stream_names}
+    verb = _verb(tokens)
+    if verb in _DML:
+        return _dml(text, tokens, streams, verb)
+    if verb == "CREATE" and (head := _create_head(tokens)):
+        return _create_table(text, tokens, streams, head)
+    raise _refusal(text, tokens, verb)
+
+
+def bind(statement: Statement, views: Mapping[str, str]) -> str:
+    """The SQL text to run: ``statement`` with every stream replaced by its view.
+
+    :param views: the name of a temporary view for each of ``statement.streams``
+    """
+    return _bound(statement, views, 0, len(statement.text))
+
+
+def creation_text(statement: Statement, views: Mapping[str, str]) -> str:
+    """The SQL text that creates the table of a CREATE TABLE ... AS without any row.
+
+    :param views: the name of a temporary view for each of ``statement.streams``
+    :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
+    """
+    create = _create_of(statement)
+    query = _bound(statement, views, create.query_start, len(statement.text))
+    # Both halves may end in a comment, so each ends its line.
+    definition = _bound(statement, views, 0, len(create.definition))
+    return f"{definition}\nAS SELECT * FROM (\n{query}\n) WHERE 1 = 0"
+
+
+def insertion_text(statement: Statement, views: Mapping[str, str]) -> str:
+    """The SQL text that fills the table which :func:`creation_text` created.
+
+    :param views: the name of a temporary view for each of ``statement.streams``
+    :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
+    """
+    create = _create_of(statement)
+    query = _bound(statement, views, create.query_start, len(statement.text))
+    return f"INSERT INTO {statement.target.sql}\n{query}"
+
+
+def plan_streams(statements: Sequence[Statement]) -> tuple[str, ...]:
+    """The streams that a consumption of ``statements`` reads altogether, in order of appearance.
+
+    A statement that reads none is allowed beside one that does.
+
+    :raises InvalidStatement: there is no statement, or none of them reads a stream
+    """
+    streams = tuple(dict.fromkeys(name for item in statements for name in item.streams))
+    if streams:
+        return streams
+    if not statements:
+        raise InvalidStatement("consumption", "has no statement", fix="give at least one")
+    raise InvalidStatement(
+        subject(statements[0].text),
+        "is part of a consumption where no statement reads a stream",
+        cause="a stream is read where a table of one part has its name and no CTE has it",
+        fix="name the stream to consume in one of the statements, or create it first",
+    )
+
+
+def _one_statement(sql: str) -> tuple[str, list[Token]]:
+    text = sql.strip()
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidStatement(
+            subject(text), "is not text", cause="it holds half of a surrogate pair"
+        )
+    tokens = tokenise(text)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        text = text[: tokens.pop().start].rstrip()
+    if not tokens:
+        raise InvalidStatement(subject(text), "is empty", fix=f"give one of {_ACCEPTED}")
+    if any(token.token_type == TokenType.SEMICOLON for token in tokens):
+        raise InvalidStatement(
+            subject(text),
+            "holds several statements",
+            cause="expected one statement in each string",
+            fix="give them one by one: they are still consumed together",
+        )
+    return text, tokens
+
+
+def _verb(tokens: Sequence[Token]) -> str:
+    """The word that says what a statement does: its first, or the first after its CTEs."""
+    first = word(tokens[0])
+    if first != "WITH":
+        return first
+    previous = ""
+    for _, token in top_level(tokens):
+        if previous == ")" and word(token) in (*_DML, *_QUERY_WORDS):
+            return word(token)
+        previous = word(token)
+    return "SELECT"
+
+
+def _refusal(text: str, tokens: Sequence[Token], verb: str) -> InvalidStatement:
+    fix = f"consume with {_ACCEPTED}"
+    if verb == "FROM" and any(word(token) == "INSERT" for _, token in top_level(tokens)):
+        problem, fix = "inserts into several tables at once", "write one INSERT for each table"
+    elif verb in _QUERY_WORDS:
+        problem = "does not consume: it is a query"
+        fix = "use read_stream to look at a stream, or INSERT INTO ... SELECT to consume it"
+    elif verb == "TRUNCATE":
+        problem, fix = "cannot take part in a consumption", "write DELETE FROM the_table"
+    elif verb == "REPLACE":
+        problem, fix = "cannot take part in a consumption", "write CREATE OR REPLACE TABLE ... AS"
+    elif verb == "CREATE":
+        problem = "does not create a table from a query"
+        fix = "write CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name ... AS SELECT"
+    else:
+        problem = "is not DML"
+    found = f"found {verb}" if verb.isidentifier() else "found something else"
+    return InvalidStatement(subject(text), problem, cause=f"expected {_ACCEPTED}, {found}", fix=fix)
+
+
+def _dml(text: str, tokens: Sequence[Token], streams: Mapping[str, str], verb: str) -> Statement:
+    kind, expected = _DML[verb]
+    _refuse_directory(text, tokens)
+    tree = parse(text, tokens)
+    written = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    if not isinstance(tree, expected) or not isinstance(written, exp.Table):
+        raise InvalidStatement(subject(text), "cannot be parsed", cause=f"not a whole {verb}")
+    references = stream_references(text, tokens, tree, written, streams)
+    parts = tuple(part.name for part in written.parts)
+    target = _target(text, parts, streams)
+    return _statement(text, tokens, references, kind=kind, target=target)
+
+
+def _create_table(
+    text: str, tokens: Sequence[Token], streams: Mapping[str, str], head: _CreateHead
+) -> Statement:
+    split = next(
+        (
+            index
+            for index, token in top_level(tokens)
+            if index >= head.name_end and word(token) in ("AS", "WITH", *_QUERY_WORDS[:-1])
+        ),
+        None,
+    )
+    if split is None or word(tokens[split]) != "AS" or split + 1 == len(tokens):
+        raise _refusal(text, tokens, "CREATE")
+    query_tokens = tokens[split + 1 :]
+    tree = parse(text, query_tokens)
+    if not isinstance(tree, (exp.Query, exp.Values)):
+        raise _refusal(text, tokens, "CREATE")
+    references = stream_references(text, query_tokens, tree, None, streams)
+    start = query_tokens[0].start
+    create = CreateTable(
+        head.or_replace,
+        head.if_not_exists,
+        definition=text[: tokens[split].start].rstrip(),
+        query=text[start:],
+        query_start=start,
+    )
+    target = _target(text, head.parts, streams)
+    kind = StatementKind.CREATE_TABLE
+    return _statement(text, tokens, references, kind=kind, target=target, create=create)
+
+
+@dataclass(frozen=True, slots=True)
+class _CreateHead:
+    or_replace: bool
+    if_not_exists: bool
+    parts: tuple[str, ...]
+    name_end: int
+
+
+def _create_head(tokens: Sequence[Token]) -> _CreateHead | None:
+    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name; None where it reads otherwise."""
+    words = [word(token) for token in tokens]
+    position = 1
+    or_replace = words[position : position + 2] == ["OR", "REPLACE"]
+    position += 2 * or_replace
+    if words[position : position + 1] != ["TABLE"]:
+        return None
+    position += 1
+    if_not_exists = words[position : position + 3] == ["IF", "NOT", "EXISTS"]
+    position += 3 * if_not_exists
+    parts = [token.text for token in tokens[position : position + 1]]
+    position += 1
+    while words[position : position + 1] == ["."]:
+        parts += [token.text for token in tokens[position + 1 : position + 2]]
+        position += 2
+    return _CreateHead(or_replace, if_not_exists, tuple(parts), position)
+
+
+def _statement(
+    text: str,
+    tokens: Sequence[Token],
+    references: tuple[StreamReference, ...],
+    *,
+    kind: StatementKind,
+    target: TableName,
+    create: CreateTable | None = None,
+) -> Statement:
+    return Statement(
+        kind=kind,
+        text=text,
+        fingerprint=hashlib.sha256(text.encode()).hexdigest(),
+        target=target,
+        streams=tuple(dict.fromkeys(reference.stream for reference in references)),
+        references=references,
+        metadata_columns=tuple(unquoted_metadata_columns(tokens)),
+        create=create,
+    )
+
+
+def _target(text: str, parts: tuple[str, ...], streams: Mapping[str, str]) -> TableName:
+    if len(parts) == 1 and stream_key(parts[0]) in streams:
+        raise InvalidStatement(
+            subject(text),
+            f"writes to stream {streams[stream_key(parts[0])]}",
+            cause="a stream is read only",
+            fix="write to a table; a table of that name is reached as schema.table",
+        )
+    return qualified_name(parts)
+
+
+def _refuse_directory(text: str, tokens: Sequence[Token]) -> None:
+    words = [word(token) for _, token in top_level(tokens)]
+    for index, token in enumerate(words):
+        if token == "OVERWRITE" and "DIRECTORY" in words[index + 1 : index + 3]:
+            raise InvalidStatement(
+                subject(text),
+                "writes files into a folder",
+                cause="a consumption is applied exactly once to Delta tables only",
+                fix="write INSERT INTO delta.`/a/path`",
+            )
+
+
+def _create_of(statement: Statement) -> CreateTable:
+    if statement.create is None:
+        raise InvalidStatement(subject(statement.text), "is not CREATE TABLE ... AS")
+    return statement.create
+
+
+def _bound(statement: Statement, views: Mapping[str, str], start: int, end: int) -> str:
+    """The part of the statement's text from ``start`` to ``end``, with its edits made."""
+    text = statement.text
+    edits = [(first, last, quote(text[first:last])) for first, last in statement.metadata_columns]
+    for reference in statement.references:
+        edits.append((reference.start, reference.end, quote(views[reference.stream])))
+        if reference.alias is not None:
+            alias = f" AS {quote(reference.alias)}"
+            edits.append((reference.alias_at, reference.alias_at, alias))
+    pieces = []
+    for first, last, replacement in sorted(edits):
+        if start <= first and last <= end:
+            pieces += [text[start:first], replacement]
+            start = last
+    return "".join([*pieces, text[start:end]])

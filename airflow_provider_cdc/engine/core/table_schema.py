@@ -1,0 +1,124 @@
+"""Schemas of Delta tables as their ``metaData`` actions hold them, and how two of them relate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FIELD_ID = "delta.columnMapping.id"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+MAPPING_MODE = "delta.columnMapping.mode"
+MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
+
+# What a reader needs of a field's metadata; defaults, identity and comments concern writers.
+_READER_METADATA = (FIELD_ID, PHYSICAL_NAME, "delta.typeChanges", "__COLLATIONS")
+_NESTED_IDS = "delta.columnMapping.nested.ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What of a ``metaData`` action decides how data files are read.
+
+    ``fields`` are the top-level fields in their JSON form, all nullable and with the metadata
+    that readers need.
+    """
+
+    fields: tuple[Mapping[str, Any], ...]
+    partition_columns: tuple[str, ...]
+    mapping_mode: str
+    max_column_id: int
+    configuration: Mapping[str, str]
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> Layout:
+        """The layout that a ``metaData`` action describes."""
+        configuration = metadata.get("configuration") or {}
+        fields = json.loads(metadata["schemaString"])["fields"]
+        return cls(
+            tuple(_reader_field(field) for field in fields),
+            tuple(metadata.get("partitionColumns") or ()),
+            configuration.get(MAPPING_MODE, "none"),
+            int(configuration.get(MAX_COLUMN_ID, 0)),
+            configuration,
+        )
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether column mapping is on."""
+        return self.mapping_mode != "none"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(field["name"] for field in self.fields)
+
+    def reads_files_of(self, older: Layout) -> bool:
+        """Whether this layout gives right values of a file that was written under ``older``.
+
+        True when columns were only added, renamed or dropped: then their physical names and their
+        types are what they were.
+        """
+        if (self.mapping_mode, self.partition_columns) != (
+            older.mapping_mode,
+            older.partition_columns,
+        ):
+            return False
+        types = {physical_name(field): field["type"] for field in older.fields}
+        return all(
+            types.get(physical_name(field), field["type"]) == field["type"] for field in self.fields
+        )
+
+
+def physical_name(field: Mapping[str, Any]) -> str:
+    """The name of a field inside data files, statistics and partition values."""
+    return str(field["metadata"].get(PHYSICAL_NAME, field["name"]))
+
+
+def matching_field(
+    wanted: Mapping[str, Any], candidates: tuple[Mapping[str, Any], ...]
+) -> Mapping[str, Any] | None:
+    """The field of an older schema that is ``wanted`` today: by column id where both have one,
+    else by name; ``None`` when it was added since.
+    """
+    wanted_id = wanted["metadata"].get(FIELD_ID)
+    for field in candidates:
+        field_id = field["metadata"].get(FIELD_ID)
+        if wanted_id is not None and field_id is not None:
+            if wanted_id == field_id:
+                return field
+        elif field["name"].casefold() == wanted["name"].casefold():
+            return field
+    return None
+
+
+def _reader_field(field: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {
+        name: value
+        for name, value in (field.get("metadata") or {}).items()
+        if name in (*_READER_METADATA, _NESTED_IDS)
+    }
+    return {
+        "name": field["name"],
+        "type": _nullable(field["type"]),
+        "nullable": True,
+        "metadata": kept,
+    }
+
+
+def _nullable(kind: Any) -> Any:
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        return {"type": "struct", "fields": [_reader_field(field) for field in kind["fields"]]}
+    if kind["type"] == "array":
+        return {**kind, "elementType": _nullable(kind["elementType"]), "containsNull": True}
+    if kind["type"] == "map":
+        return {
+            **kind,
+            "keyType": _nullable(kind["keyType"]),
+            "valueType": _nullable(kind["valueType"]),
+            "valueContainsNull": True,
+        }
+    return kind

@@ -1,0 +1,113 @@
+"""When the row ids of a source can be relied on: change tracking, and the source's identity."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .errors import ChangeTrackingDisabled, StreamStale
+from .log_actions import Commit, TableState
+from .model import Offset, Stream
+
+ENABLED = "delta.enableRowTracking"
+_MATERIALIZED_COLUMNS = (
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+_REASSIGNING_OPERATIONS = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
+_RECREATE = "create the stream again; engine.create_stream() starts from now"
+
+
+def is_tracked(metadata: Mapping[str, Any]) -> bool:
+    """Whether a ``metaData`` action has row tracking switched on."""
+    configuration = metadata.get("configuration") or {}
+    return str(configuration.get(ENABLED, "false")).lower() == "true"
+
+
+def offset_of(state: TableState) -> Offset:
+    """The offset that stands right behind ``state``'s version."""
+    return Offset(
+        version=state.version,
+        fingerprint=state.fingerprint,
+        timestamp=state.timestamp,
+        metadata=json.dumps(state.metadata, separators=(",", ":")),
+        protocol=json.dumps(
+            {name: value for name, value in state.protocol.items() if value is not None},
+            separators=(",", ":"),
+        ),
+        row_id_high_water_mark=state.row_id_high_water_mark,
+    )
+
+
+def offset_after(offset: Offset, commits: Sequence[Commit]) -> Offset:
+    """The offset that ``commits``, which follow ``offset``, lead to."""
+    if not commits:
+        return offset
+    metadata: Mapping[str, Any] = json.loads(offset.metadata)
+    protocol: Mapping[str, Any] = json.loads(offset.protocol)
+    high_water_mark = offset.row_id_high_water_mark
+    for commit in commits:
+        metadata = metadata if commit.metadata is None else commit.metadata
+        protocol = protocol if commit.protocol is None else commit.protocol
+        if commit.row_id_high_water_mark is not None:
+            high_water_mark = commit.row_id_high_water_mark
+    last = commits[-1]
+    return offset_of(
+        TableState(
+            last.version, last.timestamp, last.fingerprint, metadata, protocol, high_water_mark
+        )
+    )
+
+
+def check_source(stream: Stream, through: Offset) -> None:
+    """Refuse a range whose end is another table than the one the stream was created on.
+
+    Seed 000: recreating a table makes its streams stale, and a new table under the old name is
+    not linked to them.
+
+    :raises StreamStale: the table was replaced
+    """
+    found = json.loads(through.metadata)["id"]
+    if found != stream.source.table_id:
+        raise StreamStale(
+            f"stream {stream.name}",
+            f"is stale, its source {stream.source.name} was replaced",
+            cause=f"expected table id {stream.source.table_id}, found {found}",
+            fix=_RECREATE,
+        )
+
+
+def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
+    """Refuse a range in which row ids were not kept, or were given out anew.
+
+    :raises ChangeTrackingDisabled: row tracking is off at the end of the range
+    :raises StreamStale: it was off in between, or its ids were assigned again
+    """
+    wanted = _materialized(json.loads(stream.offset.metadata))
+    gap: str | None = None
+    tracked = True
+    for commit in commits:
+        if commit.operation in _REASSIGNING_OPERATIONS:
+            gap = f"row ids were assigned again by version {commit.version}"
+        if commit.metadata is None:
+            continue
+        tracked = is_tracked(commit.metadata)
+        if not tracked:
+            gap = f"row tracking was switched off by version {commit.version}"
+        elif _materialized(commit.metadata) != wanted:
+            gap = f"row tracking was set up anew by version {commit.version}"
+    if gap is None:
+        return
+    error = StreamStale if tracked else ChangeTrackingDisabled
+    raise error(
+        f"stream {stream.name}",
+        f"cannot tell what changed in {stream.source.name}",
+        cause=gap,
+        fix=_RECREATE,
+    )
+
+
+def _materialized(metadata: Mapping[str, Any]) -> tuple[str | None, ...]:
+    configuration = metadata.get("configuration") or {}
+    return tuple(configuration.get(name) for name in _MATERIALIZED_COLUMNS)

@@ -1,0 +1,1 @@
+"""The only place of the engine that imports pyspark: change sets, statements, consumption."""

@@ -1,0 +1,122 @@
+"""Column expressions over values of any Delta type: telling equal ones, and reading old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+)
+
+from ..core.names import quote
+from ..core.table_schema import matching_field
+
+
+def comparable(value: Column, kind: DataType) -> Column:
+    """``value`` in a form that ``<=>`` compares exactly.
+
+    Maps and variants cannot be compared, and a collation would call different strings equal.
+    """
+    if not _needs_conversion(kind):
+        return value
+    if isinstance(kind, StringType):
+        return F.collate(value, "UTF8_BINARY")
+    if isinstance(kind, VariantType):
+        return F.to_json(value)
+    if isinstance(kind, ArrayType):
+        element = kind.elementType
+        return F.transform(value, lambda item: comparable(item, element))
+    if isinstance(kind, MapType):
+        return _sorted_entries(value, kind)
+    if isinstance(kind, StructType):
+        fields = [
+            comparable(value.getField(field.name), field.dataType).alias(f"f{index}")
+            for index, field in enumerate(kind.fields)
+        ]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    return value
+
+
+def _sorted_entries(value: Column, kind: MapType) -> Column:
+    def entry(item: Column) -> Column:
+        return F.struct(
+            comparable(item.getField("key"), kind.keyType).alias("key"),
+            comparable(item.getField("value"), kind.valueType).alias("value"),
+        )
+
+    return F.array_sort(F.transform(F.map_entries(value), entry))
+
+
+def _needs_conversion(kind: DataType) -> bool:
+    if isinstance(kind, StringType):
+        return kind.collation != "UTF8_BINARY"
+    if isinstance(kind, MapType | VariantType):
+        return True
+    if isinstance(kind, ArrayType):
+        return _needs_conversion(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_needs_conversion(field.dataType) for field in kind.fields)
+    return False
+
+
+def as_read_today(
+    today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
+) -> list[Column]:
+    """The columns of today's schema, taken from rows that were read under an older one.
+
+    A column is found by its column-mapping id, else by its name; one that was added since is NULL.
+
+    :param today: the fields of the newer schema, in their JSON form
+    :param then: those of the older schema
+    """
+    return [
+        _field_today(field, matching_field(field, tuple(then)), lambda name: F.col(quote(name)))
+        for field in today
+    ]
+
+
+def _field_today(field: Mapping[str, Any], older: Mapping[str, Any] | None, read: Any) -> Column:
+    kind = StructType.fromJson({"type": "struct", "fields": [dict(field)]})[0].dataType
+    if older is None:
+        return F.lit(None).cast(kind).alias(field["name"])
+    value = read(older["name"])
+    return _type_today(value, field["type"], older["type"]).cast(kind).alias(field["name"])
+
+
+def _type_today(value: Column, today: Any, then: Any) -> Column:
+    if today == then or isinstance(today, str) or isinstance(then, str):
+        return value
+    if today["type"] == then["type"] == "struct":
+        older = tuple(then["fields"])
+        fields = [
+            _field_today(field, matching_field(field, older), value.getField)
+            for field in today["fields"]
+        ]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if today["type"] == then["type"] == "array":
+        return F.transform(
+            value, lambda item: _type_today(item, today["elementType"], then["elementType"])
+        )
+    if today["type"] == then["type"] == "map":
+        return F.map_from_entries(
+            F.transform(
+                F.map_entries(value),
+                lambda item: F.struct(
+                    _type_today(item.getField("key"), today["keyType"], then["keyType"]).alias(
+                        "key"
+                    ),
+                    _type_today(
+                        item.getField("value"), today["valueType"], then["valueType"]
+                    ).alias("value"),
+                ),
+            )
+        )
+    return value

@@ -1,0 +1,146 @@
+"""Ending a consumption that its own driver did not end: roll forward, fence, undo, abort."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ..core.errors import ConsumptionOpen
+from ..core.lifecycle import Transition
+from ..core.model import (
+    Consumption,
+    Phase,
+    PlannedStatement,
+)
+from ..core.progress import Listener, Progress, ProtocolPoint
+from ..core.transactions import StatementState
+from ..storage.consumptions import Consumptions
+from .targets import Targets
+
+
+class Resolution:
+    """Resolves open consumptions by what the logs of their targets tell.
+
+    Whoever resolves one first marks it in the registry, so that its own driver, if it still lives,
+    cannot commit any more; then fences the statements that were not applied, so that it cannot
+    apply them either.
+    """
+
+    def __init__(self, consumptions: Consumptions, targets: Targets, listener: Listener) -> None:
+        self._consumptions = consumptions
+        self._targets = targets
+        self._listener = listener
+
+    def take_over(self, consumption: Consumption, actor: str) -> None:
+        """End ``consumption`` of another consumer: commit it where all of it was applied, else
+        undo it.
+
+        :raises ConsumptionOpen: it is partly applied and a target has moved on
+        :raises StreamConflict: somebody else moved it meanwhile
+        """
+        self._end(consumption, actor, keep=(), fence=True)
+
+    def abort(self, consumption: Consumption, actor: str, keep: Collection[str]) -> None:
+        """End ``consumption`` without committing it.
+
+        :param keep: quoted names of the targets where what was applied is left as it is
+        """
+        self._end(consumption, actor, keep=keep, fence=True, roll_forward=False)
+
+    def fail(self, consumption: Consumption, actor: str) -> bool:
+        """Leave nothing of ``consumption`` behind after one of its statements failed.
+
+        Its own driver calls this. A fence is needed only where another driver has worked on it.
+        Returns whether it was rolled forward after all, because that other driver applied the rest.
+        """
+        return self._end(consumption, actor, keep=(), fence=consumption.attempts > 1)
+
+    def _end(
+        self,
+        consumption: Consumption,
+        actor: str,
+        *,
+        keep: Collection[str],
+        fence: bool,
+        roll_forward: bool = True,
+    ) -> bool:
+        phase = self._consumptions.phase(consumption)
+        states = self._targets.log.states(consumption)
+        if roll_forward and _all_applied(states):
+            self._consumptions.move(consumption, Transition.COMMITTED, actor)
+            return True
+        to_undo = _by_location(consumption, states, keep)
+        if phase is Phase.APPLYING:
+            self._check_undoable(consumption, to_undo)
+        self._consumptions.move(consumption, Transition.RESOLVING, actor)
+        if fence:
+            states = self._fence(consumption, states)
+            to_undo = _by_location(consumption, states, keep)
+        if roll_forward and _all_applied(states):
+            self._consumptions.move(consumption, Transition.COMMITTED, actor)
+            return True
+        self._undo(consumption, to_undo, actor, drop_created=not fence)
+        self._consumptions.move(consumption, Transition.ABORTED, actor)
+        return False
+
+    def _check_undoable(
+        self,
+        consumption: Consumption,
+        to_undo: Sequence[Sequence[tuple[PlannedStatement, StatementState]]],
+    ) -> None:
+        for applied in to_undo:
+            first_version = min(state.applied_version or 0 for _, state in applied)
+            self._targets.check_not_moved_on(consumption, applied[0][0], first_version)
+
+    def _fence(
+        self, consumption: Consumption, states: Sequence[StatementState]
+    ) -> list[StatementState]:
+        fenced = []
+        for planned, state in zip(consumption.statements, states, strict=True):
+            if state.applied_version is not None or state.fenced:
+                fenced.append(state)
+                continue
+            self._tell(ProtocolPoint.BEFORE_FENCE, consumption, planned)
+            fenced.append(self._targets.fence(consumption, planned))
+            self._tell(ProtocolPoint.AFTER_FENCE, consumption, planned)
+        return fenced
+
+    def _undo(
+        self,
+        consumption: Consumption,
+        to_undo: Sequence[Sequence[tuple[PlannedStatement, StatementState]]],
+        actor: str,
+        *,
+        drop_created: bool,
+    ) -> None:
+        try:
+            self._check_undoable(consumption, to_undo)
+            for applied in to_undo:
+                self._tell(ProtocolPoint.BEFORE_UNDO, consumption, applied[0][0])
+                self._targets.undo(consumption, applied, drop_created=drop_created)
+                self._tell(ProtocolPoint.AFTER_UNDO, consumption, applied[0][0])
+        except ConsumptionOpen:
+            # What is fenced can only be applied under a new epoch, so that its consumer may finish.
+            self._consumptions.move(consumption, Transition.REOPENED, actor)
+            raise
+
+    def _tell(
+        self, point: ProtocolPoint, consumption: Consumption, planned: PlannedStatement
+    ) -> None:
+        self._listener(
+            Progress(point, consumption.consumer, consumption.consumption_id, planned.index)
+        )
+
+
+def _all_applied(states: Sequence[StatementState]) -> bool:
+    return all(state.applied_version is not None for state in states)
+
+
+def _by_location(
+    consumption: Consumption, states: Sequence[StatementState], keep: Collection[str]
+) -> list[list[tuple[PlannedStatement, StatementState]]]:
+    """The applied statements, those of one target together, without the targets to keep."""
+    groups: dict[str, list[tuple[PlannedStatement, StatementState]]] = {}
+    for planned, state in zip(consumption.statements, states, strict=True):
+        if state.applied_version is not None and planned.target not in keep:
+            groups.setdefault(planned.location, []).append((planned, state))
+    return list(groups.values())

@@ -1,0 +1,100 @@
+"""Finding the Delta table behind a name or a path."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from ..core.errors import NotADeltaTable, TableNotFound
+from ..core.model import Offset
+from ..core.names import TableName
+from ..storage.files import Files
+from ..storage.source_log import SourceLog
+
+_MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Delta table: what the user called it, its quoted SQL, and its root."""
+
+    name: str
+    sql: str
+    location: str
+
+
+class Tables:
+    """Resolves tables through Spark's catalog; paths need no catalog."""
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        self._spark = spark
+        self._files = files
+
+    def find(self, name: TableName) -> Table | None:
+        """The Delta table ``name``; ``None`` when there is no such table.
+
+        :raises NotADeltaTable: there is something else under that name
+        """
+        if name.path is not None:
+            return self._at_path(name, name.path)
+        try:
+            detail = self._spark.sql(f"DESCRIBE DETAIL {name.sql}").first()
+        except AnalysisException as error:
+            condition = error.getCondition() or ""
+            if condition.startswith(_MISSING):
+                return None
+            raise _not_delta(name, condition or str(error).splitlines()[0]) from None
+        if detail is None or detail["format"] != "delta":
+            raise _not_delta(name, f"its format is {detail['format'] if detail else 'unknown'}")
+        return Table(name.sql, name.sql, detail["location"])
+
+    def get(self, name: TableName) -> Table:
+        """The Delta table ``name``.
+
+        :raises TableNotFound: there is no such table
+        :raises NotADeltaTable: there is something else under that name
+        """
+        table = self.find(name)
+        if table is None:
+            raise TableNotFound(
+                f"table {name.sql}",
+                "does not exist",
+                cause="expected a Delta table of that name or at that path, found none",
+                fix="check the spelling and the session's current catalog and schema",
+            )
+        return table
+
+    def set_property(self, table: Table, name: str, value: str | None) -> None:
+        """Set a table property of the engine's own choosing, or unset it with ``None``."""
+        if value is None:
+            self._spark.sql(f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES IF EXISTS ('{name}')")
+        else:
+            self._spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{name}' = '{value}')")
+
+    def newest_offset(self, table: Table) -> Offset:
+        """The offset right behind the table's newest version."""
+        return SourceLog(self._files).newest_offset(table.location)
+
+    def _at_path(self, name: TableName, path: str) -> Table | None:
+        if self._files.exists(f"{path.rstrip('/')}/_delta_log"):
+            return Table(name.sql, name.sql, path.rstrip("/"))
+        if self._files.exists(path):
+            raise _not_delta(name, "there is no folder _delta_log")
+        return None
+
+
+def table_id(offset: Offset) -> str:
+    """The table id in force at ``offset``."""
+    return str(json.loads(offset.metadata)["id"])
+
+
+def _not_delta(name: TableName, found: str) -> NotADeltaTable:
+    return NotADeltaTable(
+        f"table {name.sql}",
+        "is not a Delta table",
+        cause=f"expected the format delta, found: {found}",
+        fix="name a Delta table, or convert it with CONVERT TO DELTA",
+    )

@@ -1,0 +1,239 @@
+"""Writing to targets: applying a statement, fencing one off, undoing what was applied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ..core.errors import ConsumptionOpen, InvalidStatement, OutcomeUnknown, StreamConflict
+from ..core.model import Consumption, PlannedStatement
+from ..core.names import quote
+from ..core.statements import Statement, bind, creation_text, insertion_text
+from ..core.transactions import (
+    APPLY_VERSION,
+    FENCE_VERSION,
+    StatementState,
+    application_id,
+    creation_mark,
+    foreign_commit,
+    is_own_restore,
+    undo_mark,
+)
+from ..storage.delta_log import DeltaLog
+from ..storage.files import Files
+from ..storage.target_log import TargetLog
+from .idempotent_writes import idempotent_write, marked_commit
+
+_EXPLAIN_FAILED = "Error occurred during query planning:"
+_WRITTEN_BY_DELTA = ("delta.generationExpression", "delta.identity.start")
+
+
+class Targets:
+    """The targets of consumptions. Nothing here trusts a statement's return: the target's log says
+    what became of it.
+    """
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        self._spark = spark
+        self._files = files
+        self.log = TargetLog(files)
+
+    def check(self, statement: Statement, views: Mapping[str, str], *, created: bool) -> None:
+        """Let Spark analyse ``statement`` without running it.
+
+        :raises InvalidStatement: Spark cannot parse or resolve it
+        """
+        text = insertion_text(statement, views) if created else bind(statement, views)
+        try:
+            plan = self._spark.sql(f"EXPLAIN {text}").collect()
+        except PySparkException as error:
+            raise _refused(statement, str(error)) from None
+        found = "\n".join(row[0] for row in plan)
+        if found.startswith(_EXPLAIN_FAILED):
+            raise _refused(statement, found.removeprefix(_EXPLAIN_FAILED))
+
+    def apply(
+        self,
+        consumption: Consumption,
+        planned: PlannedStatement,
+        statement: Statement,
+        views: Mapping[str, str],
+    ) -> StatementState:
+        """Run ``statement`` so that it lands at most once, and say what its target holds then.
+
+        :param views: the temporary view of each stream that the statement reads
+        :raises StreamConflict: it was fenced off by somebody who took the consumption over
+        :raises Exception: whatever the statement itself raises, when it did not land
+        """
+        # A table that is created and filled in one commit could not be fenced before it exists.
+        text = insertion_text(statement, views) if planned.created else bind(statement, views)
+        app_id = application_id(consumption, planned.index)
+        try:
+            with idempotent_write(self._spark, app_id, APPLY_VERSION):
+                self._spark.sql(text)
+        except PySparkException:
+            state = self.log.state(consumption, planned)
+            if state.fenced and state.applied_version is None:
+                raise fenced_off(consumption) from None
+            if state.applied_version is None:
+                raise
+            return state
+        return self._confirmed(consumption, planned)
+
+    def fence(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
+        """Make sure that ``planned`` is either applied already or can never be.
+
+        :raises OutcomeUnknown: the fence cannot be read back
+        """
+        self._write_nothing(consumption, planned, FENCE_VERSION)
+        state = self.log.state(consumption, planned)
+        if state.applied_version is None and not state.fenced:
+            raise OutcomeUnknown(
+                f"target {planned.target}",
+                "does not show the fence that was written",
+                cause="expected the fence's transaction in the log, found neither it nor the"
+                " statement's own",
+                fix="run the consumer again",
+            )
+        return state
+
+    def undo(
+        self,
+        consumption: Consumption,
+        applied: Sequence[tuple[PlannedStatement, StatementState]],
+        *,
+        drop_created: bool,
+    ) -> None:
+        """Take back what the ``applied`` statements did to the one target that they share.
+
+        :param drop_created: remove a target that the consumption created itself
+        :raises ConsumptionOpen: the target has moved on; then it holds the statements' work still
+        """
+        planned = applied[0][0]
+        first_version = min(state.applied_version or 0 for _, state in applied)
+        self.check_not_moved_on(consumption, planned, first_version)
+        if drop_created and planned.created:
+            self.drop(planned.target, planned.location)
+            return
+        self._restore(planned.location, first_version - 1, undo_mark(consumption))
+        self._check_restored(consumption, planned, first_version)
+
+    def create(self, statement: Statement, views: Mapping[str, str], consumer: str) -> None:
+        """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on."""
+        with marked_commit(self._spark, creation_mark(consumer)):
+            self._spark.sql(creation_text(statement, views))
+
+    def is_leftover(self, location: str, consumer: str) -> bool:
+        """Whether the table is the empty one that ``consumer`` created and never wrote to."""
+        log = DeltaLog(location, self._files)
+        return log.latest_version() == 0 and (
+            log.commit(0).user_metadata == creation_mark(consumer)
+        )
+
+    def drop(self, target: str, location: str) -> None:
+        """Remove a target that a consumption created itself."""
+        if not target.startswith("delta.`"):
+            self._spark.sql(f"DROP TABLE IF EXISTS {target}")
+        self._files.remove(location)
+
+    def check_not_moved_on(
+        self, consumption: Consumption, planned: PlannedStatement, first_version: int
+    ) -> None:
+        """Refuse to undo where somebody else has written since; raises ConsumptionOpen."""
+        foreign = self.log.moved_on(consumption, planned, first_version=first_version)
+        if foreign is not None:
+            raise moved_on(consumption, planned, foreign.version)
+
+    def _confirmed(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
+        state = self.log.state(consumption, planned)
+        if state.applied_version is not None:
+            return state
+        if state.fenced:
+            raise fenced_off(consumption)
+        # A DELETE that matches nothing commits nothing; the mark stands in for it.
+        self._write_nothing(consumption, planned, APPLY_VERSION)
+        state = self.log.state(consumption, planned)
+        if state.applied_version is None:
+            if state.fenced:
+                raise fenced_off(consumption)
+            raise OutcomeUnknown(
+                f"target {planned.target}",
+                "does not show a statement that returned without an error",
+                cause="expected the statement's transaction in the log, found none",
+                fix="run the consumer again; it applies only what is missing",
+            )
+        return state
+
+    def _write_nothing(
+        self, consumption: Consumption, planned: PlannedStatement, version: int
+    ) -> None:
+        table = f"delta.{quote(planned.location)}"
+        columns = ", ".join(quote(name) for name in self._writable_columns(planned.location))
+        with idempotent_write(self._spark, application_id(consumption, planned.index), version):
+            self._spark.sql(
+                f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {table} WHERE 1 = 0"
+            )
+
+    def _writable_columns(self, location: str) -> list[str]:
+        log = DeltaLog(location, self._files)
+        metadata = log.state_at(log.latest_version()).metadata
+        return [
+            field["name"]
+            for field in json.loads(metadata["schemaString"])["fields"]
+            if not any(key in (field.get("metadata") or {}) for key in _WRITTEN_BY_DELTA)
+        ]
+
+    def _restore(self, location: str, version: int, mark: str) -> None:
+        with marked_commit(self._spark, mark):
+            self._spark.sql(
+                f"RESTORE TABLE delta.{quote(location)} TO VERSION AS OF {int(version)}"
+            )
+
+    def _check_restored(
+        self, consumption: Consumption, planned: PlannedStatement, first_version: int
+    ) -> None:
+        """RESTORE does not see a commit that lands just before it: take such an undo back."""
+        commits = self.log.commits_since(planned)
+        last_undo = max(commit.version for commit in commits if is_own_restore(consumption, commit))
+        undone = [commit for commit in commits if commit.version < last_undo]
+        foreign = foreign_commit(consumption, undone, first_version=first_version)
+        if foreign is not None:
+            self._restore(planned.location, last_undo - 1, undo_mark(consumption))
+            raise moved_on(consumption, planned, foreign.version)
+
+
+def _refused(statement: Statement, cause: str) -> InvalidStatement:
+    return InvalidStatement(
+        f"statement on {statement.target.sql}",
+        "is refused by Spark",
+        cause=cause.strip().rstrip("."),
+        fix="correct the statement; nothing was written and no offset moved",
+    )
+
+
+def fenced_off(consumption: Consumption) -> StreamConflict:
+    """The error of a driver that was fenced off."""
+    names = ", ".join(item.name for item in consumption.streams)
+    return StreamConflict(
+        f"stream {names}",
+        f"consumption {consumption.consumption_id} of {consumption.consumer} was taken over",
+        cause="another consumer fenced its statements off",
+        fix="run the consumer again; it begins anew from the offset as it is now",
+    )
+
+
+def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) -> ConsumptionOpen:
+    """The error when an applied statement cannot be undone."""
+    names = ", ".join(item.name for item in consumption.streams)
+    return ConsumptionOpen(
+        f"stream {names}",
+        f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
+        f" {planned.target} has moved on",
+        cause=f"statement {planned.index} was applied to it, and version {version} was committed"
+        " by somebody else since",
+        fix=f"run {consumption.consumer} again to finish it, or call engine.abort(stream,"
+        f" keep=[{planned.target!r}]) to end it and leave what was applied there",
+    )

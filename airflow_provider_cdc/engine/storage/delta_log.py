@@ -1,0 +1,169 @@
+"""Reading a Delta log: its versions, its commits, and what is in force at one of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.errors import NotADeltaTable
+from ..core.log_actions import Commit, TableState, high_water_mark_of, parse_commit
+from .files import Files, join
+
+_COMMIT = re.compile(r"^(\d{20})\.json$")
+_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(\..+)?\.(parquet|json)$")
+_STATE_ACTIONS = ["metaData", "protocol", "domainMetadata"]
+
+
+class LogIncomplete(Exception):
+    """A commit that is needed is no longer in the log.
+
+    :param missing_version: the first version that is missing
+    """
+
+    def __init__(self, missing_version: int) -> None:
+        self.missing_version = missing_version
+        super().__init__(f"commit {missing_version} is not in the log")
+
+
+class DeltaLog:
+    """The log of one Delta table; every call looks at the store anew.
+
+    :param location: the root of the table, a URI or an absolute path
+    """
+
+    def __init__(self, location: str, files: Files) -> None:
+        self.location = location
+        self._files = files
+        self._folder = join(location, "_delta_log")
+
+    def latest_version(self, *, at_least: int | None = None) -> int:
+        """The newest version.
+
+        :param at_least: a version that is known to have been there; the search starts at it and
+            lists nothing when there is none newer
+        :raises NotADeltaTable: there is no log
+        """
+        if at_least is not None and self._is_last(at_least):
+            return at_least
+        newest = self._newest(self._names())
+        if newest is None:
+            raise NotADeltaTable(
+                f"table {self.location}",
+                "is not a Delta table",
+                cause="expected a folder _delta_log with commits, found none",
+                fix="name a Delta table, or convert it with CONVERT TO DELTA",
+            )
+        return newest
+
+    def commits(self, *, after: int, through: int) -> list[Commit]:
+        """The commits ``after`` (exclusive) to ``through`` (inclusive), oldest first.
+
+        :raises LogIncomplete: one of them is gone
+        """
+        return [self.commit(version) for version in range(after + 1, through + 1)]
+
+    def commit(self, version: int) -> Commit:
+        """One commit; raises :class:`LogIncomplete` when it is gone."""
+        try:
+            content = self._files.read(join(self._folder, f"{version:020d}.json"))
+        except FileNotFoundError:
+            raise LogIncomplete(version) from None
+        return parse_commit(version, content)
+
+    def state_at(self, version: int) -> TableState:
+        """Metadata, protocol and high-water mark in force at ``version``.
+
+        :raises LogIncomplete: the log no longer reaches back to that version
+        """
+        newest = self.commit(version)
+        found: dict[str, Any] = {}
+        commit = newest
+        checkpoints = self._checkpoints(version)
+        while True:
+            _remember(found, commit.metadata, commit.protocol, commit.row_id_high_water_mark)
+            if len(found) == len(_STATE_ACTIONS) or commit.version == 0:
+                break
+            if commit.version in checkpoints:
+                self._read_checkpoint(checkpoints[commit.version], found)
+                break
+            commit = self.commit(commit.version - 1)
+        return TableState(
+            version,
+            newest.timestamp,
+            newest.fingerprint,
+            found["metaData"],
+            found["protocol"],
+            found.get("domainMetadata", -1),
+        )
+
+    def _names(self) -> list[str]:
+        try:
+            return self._files.names(self._folder)
+        except FileNotFoundError:
+            return []
+
+    def _is_last(self, version: int) -> bool:
+        return not self._has_commit(version + 1) and self._has_commit(version)
+
+    def _has_commit(self, version: int) -> bool:
+        return self._files.exists(join(self._folder, f"{version:020d}.json"))
+
+    def _newest(self, names: list[str]) -> int | None:
+        versions = [
+            int(match[1])
+            for name in names
+            if (match := _COMMIT.match(name) or _CHECKPOINT.match(name))
+        ]
+        return max(versions, default=None)
+
+    def _checkpoints(self, through: int) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for name in self._names():
+            match = _CHECKPOINT.match(name)
+            if match and int(match[1]) <= through:
+                found.setdefault(int(match[1]), []).append(name)
+        return found
+
+    def _read_checkpoint(self, names: list[str], found: dict[str, Any]) -> None:
+        for name in names:
+            for row in self._checkpoint_rows(join(self._folder, name)):
+                domain = row.get("domainMetadata")
+                _remember(
+                    found,
+                    _without_pairs(row.get("metaData")),
+                    row.get("protocol"),
+                    None if domain is None else high_water_mark_of(domain, None),
+                )
+
+    def _checkpoint_rows(self, uri: str) -> list[dict[str, Any]]:
+        if uri.endswith(".parquet"):
+            return self._files.read_parquet(uri, _STATE_ACTIONS)
+        return [json.loads(line) for line in self._files.read(uri).splitlines() if line.strip()]
+
+
+def _remember(
+    found: dict[str, Any],
+    metadata: Mapping[str, Any] | None,
+    protocol: Mapping[str, Any] | None,
+    high_water_mark: int | None,
+) -> None:
+    """Keep what is found first: the search goes from new to old."""
+    values = (metadata, protocol, high_water_mark)
+    for name, value in zip(_STATE_ACTIONS, values, strict=True):
+        if value is not None:
+            found.setdefault(name, value)
+
+
+def _without_pairs(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Parquet gives maps as lists of pairs; the JSON of a commit has objects."""
+    if metadata is None:
+        return None
+    whole = dict(metadata)
+    whole["configuration"] = dict(whole.get("configuration") or [])
+    form = dict(whole.get("format") or {"provider": "parquet"})
+    form["options"] = dict(form.get("options") or [])
+    whole["format"] = form
+    whole["partitionColumns"] = list(whole.get("partitionColumns") or [])
+    return {name: value for name, value in whole.items() if value is not None}

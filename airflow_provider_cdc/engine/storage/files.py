@@ -1,0 +1,106 @@
+"""Files of any store, through fsspec: the one module that opens them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import pyarrow.parquet as pq
+from fsspec.core import url_to_fs
+
+# Hadoop's names of stores that fsspec knows under another one.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
+
+
+class Files:
+    """Reads, lists and writes files by their URI or absolute path.
+
+    :param options: fsspec's storage options
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self._options = dict(options or {})
+
+    def read(self, uri: str) -> bytes:
+        """The content of a file; raises ``FileNotFoundError``."""
+        filesystem, path = self._open(uri)
+        return bytes(filesystem.cat_file(path))
+
+    def read_parquet(self, uri: str, columns: list[str]) -> list[dict[str, Any]]:
+        """The rows of a Parquet file with those of ``columns`` that it has."""
+        filesystem, path = self._open(uri)
+        with filesystem.open(path, "rb") as handle:
+            file = pq.ParquetFile(handle)
+            present = [name for name in columns if name in file.schema_arrow.names]
+            rows: list[dict[str, Any]] = file.read(columns=present).to_pylist()
+        return rows
+
+    def names(self, uri: str) -> list[str]:
+        """The names in a folder, sorted; raises ``FileNotFoundError``."""
+        filesystem, path = self._open(uri)
+        return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(path, False))
+
+    def modified(self, uri: str) -> datetime:
+        """When a file or folder was last written."""
+        filesystem, path = self._open(uri)
+        moment: datetime = filesystem.modified(path)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+    def exists(self, uri: str) -> bool:
+        """Whether there is a file or folder."""
+        filesystem, path = self._open(uri)
+        return bool(filesystem.exists(path))
+
+    def write(self, uri: str, content: bytes) -> None:
+        """Write a file whole: a reader sees all of it or no file."""
+        filesystem, path = self._open(uri)
+        filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        draft = f"{path}.{uuid.uuid4().hex}.draft"
+        filesystem.pipe_file(draft, content)
+        filesystem.mv(draft, path)
+
+    def remove(self, uri: str) -> None:
+        """Remove a file or a whole folder; nothing happens where there is none."""
+        filesystem, path = self._open(uri)
+        if filesystem.exists(path):
+            filesystem.rm(path, recursive=True)
+
+    def _open(self, uri: str) -> tuple[Any, str]:
+        scheme, colon, rest = uri.partition(":")
+        if colon and scheme in _SCHEMES:
+            uri = f"{_SCHEMES[scheme]}:{rest}"
+        filesystem, path = url_to_fs(uri, **self._options)
+        # Every look at a log has to see what is there now.
+        filesystem.invalidate_cache()
+        return filesystem, path
+
+
+def join(folder: str, *names: str) -> str:
+    """The URI of something below ``folder``."""
+    return "/".join((folder.rstrip("/"), *names))
+
+
+def encoded_uri(location: str) -> str:
+    """``location`` as a percent-encoded URI with a scheme, as actions of a Delta log want it."""
+    if location.startswith("/"):
+        return "file://" + quote(location)
+    scheme, _, rest = location.partition(":")
+    path = rest if rest.startswith("//") else "//" + rest
+    return f"{scheme}:{quote(path, safe='/@:')}"
+
+
+def absolute_path(location: str, path: str) -> str:
+    """The percent-encoded absolute form of the ``path`` that an action of a log names."""
+    if urlsplit(path).scheme:
+        return path
+    if path.startswith("/"):
+        return "file://" + path
+    return join(encoded_uri(location), path)
+
+
+def plain_uri(encoded: str) -> str:
+    """The URI that opens the file which an action names percent-encoded."""
+    return unquote(encoded)

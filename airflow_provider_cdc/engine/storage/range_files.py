@@ -1,0 +1,92 @@
+"""From the commits of a range to the files that a crafted log lists, vectors included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pyroaring import BitMap64
+
+from ..core.crafted_log import ListedFile, Side
+from ..core.deletion_vectors import all_but, framed, inline, inline_bytes, positions, relative_path
+from ..core.log_actions import DataFile, DeletionVector
+from ..core.net_files import ChangedVector, NetFiles
+from .files import Files, absolute_path, encoded_uri, plain_uri
+
+
+class RangeFiles:
+    """Makes the files of one source listable from anywhere, and reads their vectors.
+
+    :param location: the root of the source
+    """
+
+    def __init__(self, location: str, files: Files) -> None:
+        self._location = location
+        self._files = files
+        self._vector_files: dict[str, bytes] = {}
+
+    def listed(self, net: NetFiles) -> list[ListedFile]:
+        """Both sides of a net difference. A file whose vector changed is listed with a vector that
+        leaves exactly the rows that were deleted (old side) or came back (new side).
+        """
+        files = [ListedFile(Side.OLD, self.absolute(file)) for file in net.removed]
+        files.extend(ListedFile(Side.NEW, self.absolute(file)) for file in net.added)
+        for pair in net.revectored:
+            files.extend(self._changed_rows(pair))
+        return files
+
+    def absolute(self, file: DataFile) -> DataFile:
+        """``file`` with absolute paths to itself and to its vector."""
+        return replace(
+            file,
+            path=absolute_path(self._location, file.path),
+            deletion_vector=self._absolute_vector(file.deletion_vector),
+        )
+
+    def missing(self, files: Iterable[DataFile]) -> list[str]:
+        """The paths among ``files`` (absolute ones) and their vectors that no longer exist."""
+        paths: set[str] = set()
+        for file in files:
+            paths.add(plain_uri(file.path))
+            vector = file.deletion_vector
+            if vector is not None and vector.storage_type == "p":
+                paths.add(plain_uri(vector.path_or_inline))
+        return sorted(path for path in paths if not self._files.exists(path))
+
+    def _changed_rows(self, pair: ChangedVector) -> list[ListedFile]:
+        record_count = pair.new.record_count or pair.old.record_count
+        old, new = self.absolute(pair.old), self.absolute(pair.new)
+        if record_count is None:
+            # Without a row count no complement can be made: both sides whole, the netting drops
+            # what they share.
+            return [ListedFile(Side.OLD, old), ListedFile(Side.NEW, new)]
+        before, after = self._positions(old), self._positions(new)
+        listed = []
+        for side, file, rows in (
+            (Side.OLD, old, after - before),
+            (Side.NEW, new, before - after),
+        ):
+            if rows:
+                vector = inline(all_but(rows, record_count))
+                listed.append(ListedFile(side, replace(file, deletion_vector=vector)))
+        return listed
+
+    def _positions(self, file: DataFile) -> BitMap64:
+        vector = file.deletion_vector
+        if vector is None:
+            return BitMap64()
+        if vector.storage_type == "i":
+            return positions(inline_bytes(vector))
+        content = self._vector_file(vector.path_or_inline)
+        return positions(framed(content, vector.offset or 0))
+
+    def _vector_file(self, encoded: str) -> bytes:
+        if encoded not in self._vector_files:
+            self._vector_files[encoded] = self._files.read(plain_uri(encoded))
+        return self._vector_files[encoded]
+
+    def _absolute_vector(self, vector: DeletionVector | None) -> DeletionVector | None:
+        if vector is None or vector.storage_type != "u":
+            return vector
+        path = f"{encoded_uri(self._location)}/{relative_path(vector)}"
+        return replace(vector, storage_type="p", path_or_inline=path)

@@ -1,0 +1,434 @@
+"""The stream registry: every stream of a state folder, in one Delta table.
+
+A transition of a stream is one row with the stream's whole new state. Delta's application
+transactions make writing it a compare-and-set: a commit under an application id that another
+commit has used since the table was read is refused. So there is no lock and no service, a killed
+process leaves either its whole transition or nothing, and the rows are the history.
+
+Seed 000: an offset moves only with a transaction. Seed 001: the first to commit wins.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+from ..core.errors import (
+    InvalidRequest,
+    OutcomeUnknown,
+    StreamConflict,
+    StreamExists,
+    StreamNotFound,
+)
+from ..core.lifecycle import Transition
+from ..core.model import Phase, Stream, from_json, to_json
+from .registry_upkeep import (
+    CONFIGURATION,
+    DEFAULT,
+    NO_HOOKS,
+    PARTITION,
+    SCHEMA,
+    WRITER,
+    Upkeep,
+    literal,
+    registry_location,
+)
+
+_NEWEST = ["stream_id", "sequence", "transition", "name_key", "state"]
+_RECORD = ["sequence", "transition", "at", "nonce", "actor", "state"]
+
+
+def utc_now() -> datetime:
+    """The time of day in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One transition of a stream: the state it led to, when, and who made it.
+
+    All transitions of one ``transact`` share their ``nonce``.
+    """
+
+    stream: Stream
+    transition: Transition
+    at: datetime
+    nonce: str
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A transition to be made: the whole new state, with the sequence of the old one.
+
+    A stream that is created has the sequence 0.
+    """
+
+    stream: Stream
+    transition: Transition
+
+
+class RegistrySnapshot:
+    """The live streams of one version of the registry; a dropped stream is not live.
+
+    Nothing is read from storage after it was made. Names are compared without case.
+
+    :param version: the version of the table; ``None`` while there is no table
+    :param states: the JSON of each live stream's state, by stream id
+    :param ids: the id of each live stream, by casefolded name
+    :param table: the handle that the version was read with
+    """
+
+    __slots__ = ("_ids", "_states", "_streams", "_table", "version")
+
+    def __init__(
+        self,
+        version: int | None,
+        states: Mapping[str, str],
+        ids: Mapping[str, str],
+        table: DeltaTable | None,
+    ) -> None:
+        self.version = version
+        self._states = states
+        self._ids = ids
+        self._streams: dict[str, Stream] = {}
+        self._table = [] if table is None else [table]
+
+    def streams(self) -> list[Stream]:
+        """The live streams, sorted by name."""
+        return sorted(map(self.by_id, self._states), key=lambda stream: name_key(stream.name))
+
+    def find(self, name: str) -> Stream | None:
+        """The live stream of that name, if there is one."""
+        stream_id = self._ids.get(name_key(name))
+        return None if stream_id is None else self.by_id(stream_id)
+
+    def get(self, name: str) -> Stream:
+        """The live stream of that name.
+
+        :raises StreamNotFound: there is none; the error suggests names that are close
+        """
+        stream = self.find(name)
+        if stream is not None:
+            return stream
+        close = get_close_matches(name_key(name), self._ids, n=3)
+        known = ", ".join(self.by_id(self._ids[key]).name for key in close)
+        raise StreamNotFound(
+            f"stream {name}",
+            "does not exist",
+            cause="it was never created, or it was dropped",
+            fix=f"did you mean {known}" if known else "create it, or look at the list of streams",
+        )
+
+    def by_id(self, stream_id: str) -> Stream:
+        """The live stream of that id.
+
+        :raises StreamNotFound: there is none
+        """
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            state = self._states.get(stream_id)
+            if state is None:
+                raise StreamNotFound(
+                    f"stream with id {stream_id}",
+                    "does not exist",
+                    cause="it was never created, or it was dropped",
+                )
+            stream = self._streams[stream_id] = from_json(state, Stream)
+        return stream
+
+    def __contains__(self, stream_id: str) -> bool:
+        return stream_id in self._states
+
+    def take_table(self) -> DeltaTable | None:
+        """The handle that the snapshot was read with, once: writing moves a handle forward."""
+        try:
+            return self._table.pop()
+        except IndexError:
+            return None
+
+
+class Registry:
+    """The streams of a state folder: read them, move them, look at their past.
+
+    Safe for any number of threads and processes on any number of machines, as far as the store can
+    create a file only where there is none (local disks, S3, ADLS and GCS can).
+
+    :param state: the state folder: an absolute path or a URI
+    :param storage_options: delta-rs' options for the store
+    :param clock: tells the time that records carry
+    :param upkeep: when and how the table is tidied up
+    :raises InvalidRequest: ``state`` is no folder that the registry can use
+    """
+
+    def __init__(
+        self,
+        state: str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        upkeep: Upkeep = DEFAULT,
+    ) -> None:
+        self._state = state
+        self._location = registry_location(state)
+        self._options = dict(storage_options or {})
+        self._clock = clock
+        self._upkeep = upkeep
+
+    def snapshot(self) -> RegistrySnapshot:
+        """All live streams at one moment; none, and nothing is created, where there is no table."""
+        try:
+            table = self._open()
+        except TableNotFoundError:
+            return RegistrySnapshot(None, {}, {}, None)
+        newest: dict[str, dict[str, Any]] = {}
+        for row in _scan(table, _NEWEST, f"{PARTITION} = false"):
+            known = newest.get(row["stream_id"])
+            if known is None or known["sequence"] < row["sequence"]:
+                newest[row["stream_id"]] = row
+        live = [row for row in newest.values() if row["transition"] != Transition.DROPPED]
+        return RegistrySnapshot(
+            table.version(),
+            {row["stream_id"]: row["state"] for row in live},
+            {row["name_key"]: row["stream_id"] for row in live},
+            table,
+        )
+
+    def history(self, stream_id: str) -> list[Record]:
+        """Every transition of a stream, oldest first; empty where there is no such stream."""
+        return self._records(f"stream_id = {literal(stream_id)}")
+
+    def transact(
+        self, expected: RegistrySnapshot, changes: Sequence[Change], *, actor: str
+    ) -> tuple[Stream, ...]:
+        """Make all of ``changes``, or none, provided that none of their streams has moved since
+        ``expected`` was read.
+
+        :param expected: the snapshot that the changes were decided on; it can be used again, and
+            still stands for the same moment
+        :param changes: at most one a stream; the phases are the caller's to check
+        :param actor: who makes them, for the history
+        :returns: the new states, in the order of ``changes``
+        :raises InvalidRequest: the changes contradict each other, or the folder cannot be written
+        :raises StreamExists: a stream is created under the name of a live one
+        :raises StreamConflict: another process moved one of the streams first; nothing was written
+        :raises OutcomeUnknown: the write failed, and it cannot be told whether it landed
+        """
+        _check(expected, changes)
+        moved = [
+            replace(change, stream=replace(change.stream, sequence=change.stream.sequence + 1))
+            for change in changes
+        ]
+        nonce = uuid.uuid4().hex
+        record = {"at": self._clock(), "nonce": nonce, "actor": actor}
+        table = expected.take_table() or self._reopen(expected.version)
+        ids = sorted({item for change in moved for item in _transaction_ids(expected, change)})
+        try:
+            self._append(table, [_row(change) | record for change in moved], ids)
+        except Exception as error:  # whatever it is, the table tells
+            self._settle(nonce, moved, error)
+        else:
+            self._upkeep.run_when_due(table, self._open)
+        return tuple(change.stream for change in moved)
+
+    def tidy(self) -> None:
+        """Run the upkeep now, due or not; does nothing where there is no table."""
+        if DeltaTable.is_deltatable(self._location, self._options):
+            self._upkeep.run(self._open)
+
+    def _append(
+        self, table: DeltaTable, rows: list[dict[str, Any]], transactions: list[tuple[str, int]]
+    ) -> None:
+        write_deltalake(
+            table,
+            pa.Table.from_pylist(rows, SCHEMA),
+            mode="append",
+            writer_properties=WRITER,
+            post_commithook_properties=NO_HOOKS,
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(*item) for item in transactions]
+            ),
+        )
+
+    def _settle(self, nonce: str, moved: Sequence[Change], error: Exception) -> None:
+        """Find out what became of a commit that ``error`` ended; returns if it landed.
+
+        A refusal is doubted too: a store that repeats a request whose answer was lost may be
+        refused by its own first attempt.
+        """
+        try:
+            if self._records(f"nonce = {literal(nonce)}"):
+                return
+            self._raise_conflict(moved, error)
+        except (StreamConflict, StreamExists):
+            raise
+        except Exception as unread:
+            error.add_note(f"Then the registry could not be read: {unread}")
+        names = ", ".join(change.stream.name for change in moved)
+        raise OutcomeUnknown(
+            f"stream {names}",
+            "could not be moved",
+            cause=f"the registry under {self._state} was not found to hold the change, after:"
+            f" {type(error).__name__}: {error}",
+            fix="try again; it is safe",
+        ) from error
+
+    def _raise_conflict(self, moved: Sequence[Change], error: Exception) -> None:
+        for change in moved:
+            stream = change.stream
+            records = self.history(stream.stream_id)
+            if records and records[-1].stream.sequence >= stream.sequence:
+                last = records[-1]
+                _conflict(stream, f"{last.actor} made it {last.transition} at {last.at}", error)
+        now = self.snapshot()
+        for change in moved:
+            other = now.find(change.stream.name)
+            if other is not None and other.stream_id != change.stream.stream_id:
+                raise _exists(other) from error
+        if isinstance(error, CommitFailedError) and "Concurrent transaction" in str(error):
+            _conflict(moved[0].stream, "its name was in use for a while", error)
+
+    def _records(self, predicate: str) -> list[Record]:
+        try:
+            rows = _scan(self._open(), _RECORD, predicate)
+        except TableNotFoundError:
+            return []
+        return [
+            Record(
+                from_json(row["state"], Stream),
+                Transition(row["transition"]),
+                row["at"],
+                row["nonce"],
+                row["actor"],
+            )
+            for row in sorted(rows, key=lambda row: row["sequence"])
+        ]
+
+    def _open(self, version: int | None = None) -> DeltaTable:
+        return DeltaTable(self._location, version=version, storage_options=self._options)
+
+    def _reopen(self, version: int | None) -> DeltaTable:
+        """A handle at ``version``; the table is created for one that was not there."""
+        if version is None:
+            self._create()
+        try:
+            return self._open(version or 0)
+        except TableNotFoundError as error:
+            raise StreamConflict(
+                f"registry {self._state}",
+                "can no longer be changed on the strength of so old a snapshot",
+                cause=f"its log no longer holds version {version or 0}",
+                fix="read it again and retry",
+            ) from error
+
+    def _create(self) -> None:
+        try:
+            DeltaTable.create(
+                self._location,
+                SCHEMA,
+                mode="ignore",
+                partition_by=[PARTITION],
+                name="stream registry",
+                configuration=CONFIGURATION,
+                storage_options=self._options,
+            )
+        except Exception as error:
+            # Of several processes that create it at once, all but one are refused.
+            if not DeltaTable.is_deltatable(self._location, self._options):
+                raise InvalidRequest(
+                    f"state folder {self._state}",
+                    "cannot be written",
+                    cause=str(error).strip().rstrip("."),
+                    fix="name a folder that can be written and the options that its store needs",
+                ) from error
+
+
+def name_key(name: str) -> str:
+    """What names are compared by: two names with the same key are the same name."""
+    return name.casefold()
+
+
+def _scan(table: DeltaTable, columns: list[str], predicate: str) -> Iterator[dict[str, Any]]:
+    for batch in table.scan(columns=columns, predicate=predicate):
+        yield from pa.record_batch(batch).to_pylist()
+
+
+def _row(change: Change) -> dict[str, Any]:
+    stream = change.stream
+    return {
+        "stream_id": stream.stream_id,
+        "sequence": stream.sequence,
+        "name": stream.name,
+        "name_key": name_key(stream.name),
+        "transition": change.transition.value,
+        "state": to_json(stream),
+        PARTITION: False,
+    }
+
+
+def _transaction_ids(expected: RegistrySnapshot, change: Change) -> list[tuple[str, int]]:
+    """What ``change`` must be alone with: its stream, and a name that it takes."""
+    stream = change.stream
+    ids = [(stream.stream_id, stream.sequence)]
+    if _takes_name(expected, change):
+        ids.append((f"name:{name_key(stream.name)}", stream.sequence))
+    return ids
+
+
+def _takes_name(expected: RegistrySnapshot, change: Change) -> bool:
+    if change.transition is Transition.CREATED:
+        return True
+    return name_key(expected.by_id(change.stream.stream_id).name) != name_key(change.stream.name)
+
+
+def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
+    """Refuse changes that the snapshot already contradicts."""
+    if not changes or len({change.stream.stream_id for change in changes}) < len(changes):
+        raise InvalidRequest(
+            "registry",
+            "cannot make these changes",
+            cause=f"expected one change for each of some streams, found {len(changes)} changes",
+        )
+    taken: set[str] = set()
+    for change in changes:
+        stream = change.stream
+        known = stream.stream_id in expected
+        sequence = expected.by_id(stream.stream_id).sequence if known else 0
+        if stream.sequence != sequence or known == (change.transition is Transition.CREATED):
+            _conflict(stream, f"expected sequence {sequence}, found {stream.sequence}", None)
+        if (stream.phase is Phase.DROPPED) != (change.transition is Transition.DROPPED):
+            raise InvalidRequest(
+                f"stream {stream.name}",
+                f"cannot be {change.transition.value} into phase {stream.phase.value}",
+            )
+        if _takes_name(expected, change):
+            other = expected.find(stream.name)
+            if other is not None or name_key(stream.name) in taken:
+                raise _exists(other or stream)
+            taken.add(name_key(stream.name))
+
+
+def _exists(stream: Stream) -> StreamExists:
+    return StreamExists(
+        f"stream {stream.name}",
+        "exists already",
+        cause=f"it was created by {stream.owner} at {stream.created_at}",
+        fix="choose another name, or drop that stream first",
+    )
+
+
+def _conflict(stream: Stream, cause: str, error: Exception | None) -> NoReturn:
+    raise StreamConflict(
+        f"stream {stream.name}",
+        "was moved by another process first; nothing was written",
+        cause=cause,
+        fix="read the stream again and retry",
+    ) from error

@@ -1,0 +1,132 @@
+"""The log of a stream's source: where a stream stands in it, and what came since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..core.errors import InvalidRange, NotADeltaTable, StreamStale
+from ..core.log_actions import Commit
+from ..core.model import AppendSemantics, Offset, Stream, StreamMode
+from ..core.net_files import NetFiles, fold, inserted_files
+from ..core.tracking import check_source, check_tracking, offset_after, offset_of
+from .delta_log import DeltaLog, LogIncomplete
+from .files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """What a stream has not consumed yet: the commits after ``start`` up to and with ``end``."""
+
+    stream: Stream
+    start: Offset
+    end: Offset
+    commits: tuple[Commit, ...]
+
+    def net_files(self) -> NetFiles:
+        """The net difference of the source's files over this range."""
+        return fold(self.commits)
+
+
+class SourceLog:
+    """Looks at the sources of streams; nothing here needs Spark."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def newest_offset(self, location: str) -> Offset:
+        """The offset right behind the newest version of the table at ``location``.
+
+        :raises NotADeltaTable: there is no Delta log
+        """
+        log = DeltaLog(location, self._files)
+        return offset_of(log.state_at(log.latest_version()))
+
+    def range(self, stream: Stream, *, through: int | None = None) -> SourceRange:
+        """What ``stream`` has not consumed, checked to be whole.
+
+        :param through: the last version, inclusive; the newest where it is ``None``
+        :raises StreamStale: commits are gone, or the source is another table now
+        :raises ChangeTrackingDisabled: row tracking is off
+        :raises InvalidRange: ``through`` lies before the offset or after the newest version
+        """
+        log = DeltaLog(stream.source.location, self._files)
+        newest = self._newest_version(stream, log)
+        last = newest if through is None else through
+        if not stream.offset.version <= last <= newest:
+            raise InvalidRange(
+                f"stream {stream.name}",
+                f"cannot read through version {last}",
+                cause=f"expected {stream.offset.version} to {newest}",
+                fix="name a version between the offset and the newest one",
+            )
+        self._check_same_log(stream, log)
+        commits = self._commits(stream, log, last)
+        end = offset_after(stream.offset, commits)
+        check_source(stream, end)
+        check_tracking(stream, commits)
+        return SourceRange(stream, stream.offset, end, tuple(commits))
+
+    def may_have_data(self, stream: Stream) -> bool:
+        """Whether the range may hold a change: false only when it certainly holds none.
+
+        Seed 000, SYSTEM$STREAM_HAS_DATA. Commits that only rearranged files (OPTIMIZE, statistics)
+        are no data. Raises as :meth:`range`.
+        """
+        return holds_candidates(self.range(stream))
+
+    def _newest_version(self, stream: Stream, log: DeltaLog) -> int:
+        try:
+            newest = log.latest_version(at_least=stream.offset.version)
+        except NotADeltaTable:
+            raise StreamStale(
+                f"stream {stream.name}",
+                f"is stale, its source {stream.source.name} is gone",
+                cause=f"expected a Delta table at {stream.source.location}, found none",
+                fix="drop the stream, and create it again when the table is back",
+            ) from None
+        if newest < stream.offset.version:
+            raise _replaced(stream, f"the log ends at version {newest}")
+        return newest
+
+    def _check_same_log(self, stream: Stream, log: DeltaLog) -> None:
+        try:
+            found = log.commit(stream.offset.version)
+        except LogIncomplete:
+            # Cleaning up the commit of the offset itself loses nothing: it is kept in the offset.
+            return
+        if found.fingerprint != stream.offset.fingerprint:
+            raise _replaced(stream, f"version {found.version} is another commit than it was")
+
+    def _commits(self, stream: Stream, log: DeltaLog, last: int) -> Sequence[Commit]:
+        try:
+            return log.commits(after=stream.offset.version, through=last)
+        except LogIncomplete as error:
+            raise StreamStale(
+                f"stream {stream.name}",
+                "is stale, commits after its offset were cleaned up",
+                cause=f"expected versions {stream.offset.version + 1} to {last} of"
+                f" {stream.source.name}, version {error.missing_version} is gone",
+                fix="create the stream again, and consume it within the source's"
+                " delta.logRetentionDuration",
+            ) from None
+
+
+def holds_candidates(span: SourceRange) -> bool:
+    """Whether ``span`` leaves any file that may hold a change of the stream's mode."""
+    stream = span.stream
+    if stream.mode is StreamMode.STANDARD:
+        return not span.net_files().is_empty
+    if stream.append_semantics is AppendSemantics.INSERTED:
+        return bool(inserted_files(span.commits))
+    net = span.net_files()
+    return not net.is_empty and bool(net.added or net.revectored)
+
+
+def _replaced(stream: Stream, found: str) -> StreamStale:
+    return StreamStale(
+        f"stream {stream.name}",
+        f"is stale, its source {stream.source.name} was replaced",
+        cause=f"expected version {stream.offset.version} as it was consumed, {found}",
+        fix="create the stream again; engine.create_stream() starts from now",
+    )

@@ -1,0 +1,68 @@
+"""The logs of a consumption's targets: what was applied, and by whom they were changed."""
+
+from __future__ import annotations
+
+from ..core.errors import ConsumptionOpen, NotADeltaTable, OutcomeUnknown
+from ..core.log_actions import Commit
+from ..core.model import Consumption, PlannedStatement
+from ..core.transactions import StatementState, foreign_commit, statement_state
+from .delta_log import DeltaLog, LogIncomplete
+from .files import Files
+
+
+class TargetLog:
+    """Looks at targets anew at every call; nothing here needs Spark."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def newest_version(self, location: str) -> int:
+        """The newest version of the table at ``location``; -1 where there is no Delta log."""
+        try:
+            return DeltaLog(location, self._files).latest_version()
+        except NotADeltaTable:
+            return -1
+
+    def commits_since(self, statement: PlannedStatement) -> list[Commit]:
+        """The commits of a statement's target since its consumption began.
+
+        :raises OutcomeUnknown: some of them were cleaned up
+        :raises ConsumptionOpen: the target is another table now
+        """
+        newest = self.newest_version(statement.location)
+        if newest < statement.before_version:
+            raise ConsumptionOpen(
+                f"target {statement.target}",
+                "was replaced while a consumption was writing to it",
+                cause=f"expected version {statement.before_version} or later, found {newest}",
+                fix="end the consumption with engine.abort(stream, keep=[target])",
+            )
+        try:
+            return DeltaLog(statement.location, self._files).commits(
+                after=statement.before_version, through=newest
+            )
+        except LogIncomplete as error:
+            raise OutcomeUnknown(
+                f"target {statement.target}",
+                "does not tell any more whether a statement was applied",
+                cause=f"expected the commits after version {statement.before_version}, version"
+                f" {error.missing_version} was cleaned up",
+                fix="compare the target with its source, then call"
+                " engine.abort(stream, keep=[target])",
+            ) from None
+
+    def state(self, consumption: Consumption, statement: PlannedStatement) -> StatementState:
+        """What became of ``statement``; raises as :meth:`commits_since`."""
+        return statement_state(consumption, statement.index, self.commits_since(statement))
+
+    def states(self, consumption: Consumption) -> list[StatementState]:
+        """What became of every statement, in order."""
+        return [self.state(consumption, statement) for statement in consumption.statements]
+
+    def moved_on(
+        self, consumption: Consumption, statement: PlannedStatement, *, first_version: int
+    ) -> Commit | None:
+        """The first foreign commit that the target got from ``first_version`` on, if any."""
+        return foreign_commit(
+            consumption, self.commits_since(statement), first_version=first_version
+        )

@@ -1,0 +1,108 @@
+"""What the provider offers, as Airflow reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_INTEGRATION = "Change data capture for Delta Lake"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's metadata, by Airflow's ``provider_info.schema.json``."""
+    package = "airflow_provider_cdc"
+    return {
+        "package-name": "airflow-provider-cdc",
+        "name": "Change data capture",
+        "description": "Streams on Delta Lake tables: offsets, change sets and exactly-once"
+        " consumption on Apache Spark.",
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://docs.delta.io/",
+                "tags": ["software"],
+            }
+        ],
+        "operators": [_modules(f"{package}.operators.stream")],
+        "sensors": [_modules(f"{package}.sensors.stream")],
+        "hooks": [_modules(f"{package}.hooks.cdc", f"{package}.hooks.stale_stream")],
+        "triggers": [_modules(f"{package}.triggers.stream")],
+        "connection-types": [
+            {
+                "hook-class-name": f"{package}.hooks.cdc.CdcHook",
+                "hook-name": "Change data capture",
+                "connection-type": "cdc",
+                "conn-fields": _CONNECTION_FIELDS,
+                "ui-field-behaviour": {
+                    "hidden-fields": ["host", "schema", "login", "password", "port"],
+                    "relabeling": {},
+                    "placeholders": {
+                        "state": "file:///data/cdc",
+                        "spark_conn_id": "spark_default",
+                    },
+                },
+            }
+        ],
+    }
+
+
+def _modules(*names: str) -> dict[str, Any]:
+    return {"integration-name": _INTEGRATION, "python-modules": list(names)}
+
+
+def _field(label: str, description: str, **schema: Any) -> dict[str, Any]:
+    kind = schema.pop("type", "string")
+    return {
+        "label": label,
+        "description": description,
+        "schema": {"type": [kind, "null"], **schema},
+    }
+
+
+_CONNECTION_FIELDS = {
+    "state": _field(
+        "State folder",
+        "URI of the folder that holds registry, scratch and answers; workers and Spark reach it.",
+    ),
+    "storage_options": _field(
+        "Storage options",
+        "JSON object with the credentials of the state folder's store; never shown or logged.",
+        format="password",
+    ),
+    "spark_conn_id": _field(
+        "Spark connection",
+        "Id of a connection of type spark (spark-submit) or spark_connect.",
+        default="spark_default",
+    ),
+    "conf": _field(
+        "Spark settings",
+        "JSON object of Spark settings that win over the provider's defaults. No secret here.",
+        type="object",
+    ),
+    "secret_conf": _field(
+        "Secret Spark settings",
+        "JSON object of Spark settings that reach the driver by its environment only.",
+        format="password",
+    ),
+    "packages": _field(
+        "Packages", "Maven coordinates that bring Delta; by default the supported release."
+    ),
+    "jars": _field("Jars", "Jars that bring Delta, instead of packages."),
+    "repositories": _field("Repositories", "Further Maven repositories to look for packages in."),
+    "driver_memory": _field("Driver memory", "Memory of the driver, as 2g."),
+    "executor_memory": _field("Executor memory", "Memory of each executor, as 4g."),
+    "executor_cores": _field("Executor cores", "Cores of each executor.", type="integer"),
+    "num_executors": _field("Executors", "Number of executors.", type="integer"),
+    "archives": _field(
+        "Archives",
+        "Cluster mode: a packed environment with the engine, as cdc.tar.gz#environment.",
+    ),
+    "py_files": _field("Python files", "Cluster mode: Python files or archives for the driver."),
+    "driver_python": _field(
+        "Driver's Python",
+        "Interpreter of the driver, as ./environment/bin/python; in client mode the worker's own.",
+    ),
+    "entry_point": _field(
+        "Entry point",
+        "Cluster mode: where the job's script lies in the image, as local:///app/entry_point.py.",
+    ),
+}

@@ -1,0 +1,1 @@
+"""Hooks: the way from a task to the stream registry and to Spark."""

@@ -1,0 +1,152 @@
+"""The hook of a ``cdc`` connection: submits jobs, opens the stream registry."""
+
+from __future__ import annotations
+
+import uuid
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.jobs.model import (
+    Advance,
+    Answer,
+    Consume,
+    CreateStream,
+    HasData,
+    JobKind,
+    Request,
+    Task,
+)
+
+from .connection import CdcConnection
+from .failures import task_errors, task_failure
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection, Context
+
+    from airflow_provider_cdc.engine.catalog import StreamCatalog
+
+    from .submission import Submission
+
+
+class CdcHook(BaseHook):
+    """The state folder of a ``cdc`` connection and the Spark that works on it.
+
+    :param conn_id: a connection of type ``cdc``; see :class:`CdcConnection` for its fields
+    """
+
+    conn_name_attr = "conn_id"
+    default_conn_name = "cdc_default"
+    conn_type = "cdc"
+    hook_name = "Change data capture"
+
+    def __init__(self, conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.conn_id = conn_id
+        self._submission: Submission | None = None
+
+    @cached_property
+    def settings(self) -> CdcConnection:
+        """The parsed connection; its secrets are masked in logs from then on.
+
+        :raises InvalidRequest: the connection is incomplete or malformed
+        """
+        extra = self.get_connection(self.conn_id).extra_dejson
+        settings = CdcConnection.from_extra(self.conn_id, extra)
+        for secret in settings.secrets:
+            mask_secret(secret)
+        return settings
+
+    def get_conn(self) -> StreamCatalog:
+        """The same as :meth:`catalog`."""
+        return self.catalog()
+
+    def catalog(self) -> StreamCatalog:
+        """The stream registry of the state folder, read and written without a JVM."""
+        return self.settings.catalog()
+
+    def submit(self, task: Task, *, context: Context | None = None) -> Answer:
+        """Run ``task`` on Spark and wait for its answer, which holds no error.
+
+        :param context: the Airflow task's context, for OpenLineage where that is configured
+        :raises AirflowFailException: the job failed, and running it again cannot help
+        :raises CdcJobFailed: the job failed, and running it again is safe and may help
+        """
+        with task_errors():
+            self._submission = self.submission(request_for(self.settings.state, task), context)
+        answer = self._submission.run()
+        if answer.error:
+            raise task_failure(answer.error.message, retryable=answer.error.retryable)
+        return answer
+
+    def submission(self, request: Request, context: Context | None = None) -> Submission:
+        """How ``request`` would reach Spark, by the type of the Spark connection.
+
+        :raises InvalidRequest: there is no such Spark connection, or the request is too long
+        """
+        from . import submission  # noqa: PLC0415 - parsing a DAG needs no Spark provider
+
+        spark = self._spark_connection()
+        properties = submission.lineage_conf(context)
+        if spark.conn_type == "spark_connect":
+            return submission.ConnectSubmission(request, self.settings, conf=properties)
+        return submission.SparkSubmission(
+            request, self.settings, spark_extra=spark.extra_dejson, conf=properties
+        )
+
+    def kill(self) -> None:
+        """Stop the job that :meth:`submit` waits for; nothing happens where there is none."""
+        if self._submission is not None:
+            self._submission.kill()
+
+    def on_kill(self) -> None:
+        """The same as :meth:`kill`."""
+        self.kill()
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the state folder can be listed and the Spark connection exists, and why not."""
+        try:
+            self._list_state()
+            streams = len(self.catalog().show())
+            spark = self._spark_connection()
+        except CdcError as error:
+            return False, str(error)
+        except Exception as error:
+            return False, f"state folder of {self.conn_id}: {type(error).__name__}: {error}"
+        return True, f"{streams} streams in {self.settings.state}, Spark by {spark.conn_id}"
+
+    def _list_state(self) -> None:
+        files = Files(self.settings.storage_options)
+        if files.exists(self.settings.state):
+            files.names(self.settings.state)
+
+    def _spark_connection(self) -> Connection:
+        conn_id = self.settings.spark_conn_id
+        try:
+            return self.get_connection(conn_id)
+        except AirflowNotFoundException:
+            raise InvalidRequest(
+                f"Spark connection {conn_id}",
+                "does not exist",
+                cause="without it the Spark provider would submit to a YARN cluster",
+                fix=f"create it, or correct spark_conn_id in the connection {self.conn_id}",
+            ) from None
+
+
+def request_for(state: str, task: Task) -> Request:
+    """The request for ``task`` under an id of its own."""
+    request_id = uuid.uuid4().hex
+    match task:
+        case CreateStream():
+            return Request(request_id, state, JobKind.CREATE_STREAM, create_stream=task)
+        case Consume():
+            return Request(request_id, state, JobKind.CONSUME, consume=task)
+        case Advance():
+            return Request(request_id, state, JobKind.ADVANCE, advance=task)
+        case HasData():
+            return Request(request_id, state, JobKind.HAS_DATA, has_data=task)

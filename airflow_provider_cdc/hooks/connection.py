@@ -1,0 +1,155 @@
+"""What a connection of type ``cdc`` says, parsed and checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.jobs.entry_point import DELTA_CONF
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+"""The Maven coordinates of the Delta release that the engine is written for."""
+
+DEFAULT_CONF = {
+    **DELTA_CONF,
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.files.openCostInBytes": "65536",
+    "spark.log.level": "WARN",
+}
+"""Spark settings of every job: Delta itself, and values that fit small tables."""
+
+# What Spark redacts in its own pages; a Kubernetes setting only names a secret.
+_SECRET_KEY = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+_NAMES_A_SECRET = "spark.kubernetes."
+
+
+@dataclass(frozen=True, slots=True)
+class CdcConnection:
+    """The settings of a ``cdc`` connection, all of them fields of its extra.
+
+    ``state`` is the folder of registry, scratch and answers. ``storage_options`` and
+    ``secret_conf`` may hold secrets: they reach the driver by its environment only.
+    ``packages`` and ``jars`` bring Delta (with ``jars`` alone, no package is fetched).
+    ``archives``, ``py_files``, ``driver_python`` and ``entry_point`` say how a driver in cluster
+    mode comes by the engine; in client mode it runs in the environment of the worker.
+    """
+
+    conn_id: str
+    state: str
+    spark_conn_id: str = "spark_default"
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    conf: Mapping[str, str] = field(default_factory=dict)
+    secret_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    packages: str | None = DELTA_PACKAGE
+    jars: str | None = None
+    repositories: str | None = None
+    driver_memory: str | None = None
+    executor_memory: str | None = None
+    executor_cores: int | None = None
+    num_executors: int | None = None
+    archives: str | None = None
+    py_files: str | None = None
+    driver_python: str | None = None
+    entry_point: str | None = None
+
+    @classmethod
+    def from_extra(cls, conn_id: str, extra: Mapping[str, Any]) -> CdcConnection:
+        """Parse the extra of connection ``conn_id``; JSON fields may be objects or strings.
+
+        :raises InvalidRequest: there is no state folder, a field is malformed, or a Spark setting
+            that holds a secret would show on a command line
+        """
+        present = {key: value for key, value in extra.items() if value not in (None, "")}
+        if not present.get("state"):
+            raise InvalidRequest(
+                f"connection {conn_id}",
+                "has no state folder",
+                cause="the field state of its extra is empty",
+                fix="set it to a folder that workers and Spark can reach, as file:///data/cdc",
+            )
+        jars = _text(present, "jars")
+        conf = _mapping(conn_id, present, "conf")
+        _refuse_secrets(conn_id, conf)
+        return cls(
+            conn_id=conn_id,
+            state=str(present["state"]),
+            spark_conn_id=_text(present, "spark_conn_id") or "spark_default",
+            storage_options=_mapping(conn_id, present, "storage_options"),
+            conf=conf,
+            secret_conf=_mapping(conn_id, present, "secret_conf"),
+            packages=_text(present, "packages") or (None if jars else DELTA_PACKAGE),
+            jars=jars,
+            repositories=_text(present, "repositories"),
+            driver_memory=_text(present, "driver_memory"),
+            executor_memory=_text(present, "executor_memory"),
+            executor_cores=_number(conn_id, present, "executor_cores"),
+            num_executors=_number(conn_id, present, "num_executors"),
+            archives=_text(present, "archives"),
+            py_files=_text(present, "py_files"),
+            driver_python=_text(present, "driver_python"),
+            entry_point=_text(present, "entry_point"),
+        )
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that no log may show."""
+        return (*self.storage_options.values(), *self.secret_conf.values())
+
+    def catalog(self) -> StreamCatalog:
+        """The stream registry of the state folder, read and written without a JVM."""
+        return StreamCatalog(self.state, storage_options=dict(self.storage_options))
+
+
+def _text(extra: Mapping[str, Any], name: str) -> str | None:
+    value = extra.get(name)
+    return None if value is None else str(value)
+
+
+def _number(conn_id: str, extra: Mapping[str, Any], name: str) -> int | None:
+    value = extra.get(name)
+    try:
+        return None if value is None else int(value)
+    except (TypeError, ValueError):
+        raise _malformed(conn_id, name, "a whole number") from None
+
+
+def _mapping(conn_id: str, extra: Mapping[str, Any], name: str) -> dict[str, str]:
+    value = extra.get(name, {})
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError:
+            value = None
+    if not isinstance(value, Mapping):
+        raise _malformed(conn_id, name, "a JSON object")
+    return {str(key): _setting(item) for key, item in value.items()}
+
+
+def _setting(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _malformed(conn_id: str, name: str, expected: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"connection {conn_id}",
+        f"has a malformed field {name}",
+        cause=f"expected {expected}",
+        fix=f"correct {name} in the connection's extra",
+    )
+
+
+def _refuse_secrets(conn_id: str, conf: Mapping[str, str]) -> None:
+    for key in conf:
+        if _SECRET_KEY.search(key) and not key.startswith(_NAMES_A_SECRET):
+            raise InvalidRequest(
+                f"connection {conn_id}",
+                f"would show the Spark setting {key} on a command line",
+                cause="its name says that it holds a secret, and the field conf becomes arguments",
+                fix="move it to the field secret_conf",
+            )

@@ -1,0 +1,47 @@
+"""The staleness of streams, for monitors that must not start a JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+
+from .cdc import CdcHook
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.engine.catalog import StreamCatalog, StreamStatus
+
+
+class StaleStreamHook(BaseHook):
+    """Status of the streams of a ``cdc`` connection, from the registry and the Delta logs alone.
+
+    :param conn_id: a connection of type ``cdc``
+    """
+
+    conn_name_attr = "conn_id"
+    default_conn_name = CdcHook.default_conn_name
+    conn_type = CdcHook.conn_type
+    hook_name = "Stale streams"
+
+    def __init__(self, conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.conn_id = conn_id
+
+    def get_conn(self) -> StreamCatalog:
+        """The stream registry that the statuses are read from."""
+        return CdcHook(self.conn_id).catalog()
+
+    def get_statuses(self) -> list[StreamStatus]:
+        """The status of every stream."""
+        return self.get_conn().statuses()
+
+    def get_status(self, name: str) -> StreamStatus:
+        """The status of one stream.
+
+        :raises StreamNotFound: there is no stream of that name
+        """
+        return self.get_conn().status(name)
+
+    def stale_streams(self) -> list[StreamStatus]:
+        """The statuses of the streams that are stale, or whose ``stale_after`` has passed."""
+        return [status for status in self.get_statuses() if status.stale]

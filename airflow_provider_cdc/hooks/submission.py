@@ -1,0 +1,265 @@
+"""The two ways in which a request reaches Spark: spark-submit, or a session over Spark Connect."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.common.compat.openlineage.utils.spark import (
+    inject_parent_job_information_into_spark_properties,
+    inject_transport_information_into_spark_properties,
+)
+from airflow.sdk import conf as airflow_conf
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.model import to_json
+from airflow_provider_cdc.jobs import entry_point
+from airflow_provider_cdc.jobs.answers import read_answer, remove_answer
+from airflow_provider_cdc.jobs.model import Answer, Request
+from airflow_provider_cdc.jobs.run import run
+
+from .connection import DEFAULT_CONF, CdcConnection
+from .failures import CdcJobFailed
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_ARGUMENT_BYTES = 120_000
+_KILL_SECONDS = 10
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+class Submission(ABC):
+    """One request on its way to Spark and back."""
+
+    @abstractmethod
+    def run(self) -> Answer:
+        """Run the request and wait for its answer.
+
+        :raises CdcJobFailed: Spark ended without an answer
+        """
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Stop what :meth:`run` started, wherever it runs."""
+
+
+class SparkSubmission(Submission):
+    """A request run by ``spark-submit`` through the Spark provider's hook.
+
+    :param spark_extra: the extra of the Spark connection
+    :param conf: Spark settings that win over those of the connection
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        connection: CdcConnection,
+        *,
+        spark_extra: Mapping[str, Any],
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        self.request = request
+        self.connection = connection
+        self.cluster_mode = spark_extra.get("deploy-mode") == "cluster"
+        self.application = connection.entry_point or str(Path(entry_point.__file__).resolve())
+        self._binary = _spark_binary(spark_extra)
+        self.spark_hook = self._spark_hook({**self._conf(), **(conf or {})})
+
+    def run(self) -> Answer:
+        """See :meth:`Submission.run`; the application's log goes to the task's log."""
+        state, options = self.connection.state, self.connection.storage_options
+        failure: AirflowException | None = None
+        try:
+            self.spark_hook.submit(self.application, env=self.environment())
+        except AirflowException as error:
+            failure = error
+        answer = read_answer(state, self.request.request_id, options)
+        if answer is None:
+            raise CdcJobFailed(
+                f"{self.request.kind.value} job {self.request.request_id}: Spark ended without an"
+                f" answer. Cause: {failure or 'spark-submit reported success'}. Fix: read the"
+                " application's log above; running the task again is safe."
+            ) from failure
+        remove_answer(state, self.request.request_id, options)
+        if failure and not answer.error:
+            log.warning("The job was done, but spark-submit failed afterwards: %s", failure)
+        return answer
+
+    def kill(self) -> None:
+        """End the application: what the Spark provider knows of it, and every process of it here.
+
+        In client mode the provider ends the JVM alone, and the Python driver would live on.
+        """
+        processes = self._processes()
+        self.spark_hook.on_kill()
+        survivors = psutil.wait_procs(processes, timeout=0)[1]
+        for process in survivors:
+            _signal(process, "terminate")
+        for process in psutil.wait_procs(survivors, timeout=_KILL_SECONDS)[1]:
+            _signal(process, "kill")
+
+    def environment(self) -> dict[str, str]:
+        """The environment of spark-submit: the worker's own, and the secrets of the connection.
+
+        In cluster mode the driver runs elsewhere and must have them in its own environment:
+        the Spark provider would put environment variables on the command line.
+        """
+        environment = {**self._spark_home, **os.environ}
+        for variable, values in (
+            (entry_point.STORAGE_OPTIONS_VARIABLE, self.connection.storage_options),
+            (entry_point.SECRET_CONF_VARIABLE, self.connection.secret_conf),
+        ):
+            if values and self.cluster_mode:
+                log.info("Cluster mode: the driver must have %s in its own environment", variable)
+            elif values:
+                environment[variable] = json.dumps(dict(values))
+        return environment
+
+    def _conf(self) -> dict[str, str]:
+        python = self.connection.driver_python or (None if self.cluster_mode else sys.executable)
+        return {
+            **DEFAULT_CONF,
+            **({"spark.pyspark.driver.python": python} if python else {}),
+            **self.connection.conf,
+        }
+
+    @property
+    def _spark_home(self) -> dict[str, str]:
+        # Else the script asks whatever python3 is on the PATH where Spark is.
+        module = find_spec("pyspark") if self._binary else None
+        return {"SPARK_HOME": str(Path(module.origin).parent)} if module and module.origin else {}
+
+    def _spark_hook(self, conf: dict[str, str]) -> SparkSubmitHook:
+        settings = self.connection
+        return SparkSubmitHook(
+            conf=conf,
+            conn_id=settings.spark_conn_id,
+            packages=settings.packages,
+            jars=settings.jars,
+            repositories=settings.repositories,
+            driver_memory=settings.driver_memory,
+            executor_memory=settings.executor_memory,
+            executor_cores=settings.executor_cores,
+            num_executors=settings.num_executors,
+            archives=settings.archives,
+            py_files=settings.py_files,
+            name=f"cdc-{self.request.kind.value}-{self.request.request_id[:8]}",
+            application_args=["--request", request_argument(self.request)],
+            spark_binary=self._binary,
+        )
+
+    def _processes(self) -> list[psutil.Process]:
+        found: dict[int, psutil.Process] = {}
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if any(self.request.request_id in word for word in process.cmdline()):
+                    found.update({item.pid: item for item in process.children(recursive=True)})
+                    found[process.pid] = process
+            except psutil.NoSuchProcess:
+                continue
+        return list(found.values())
+
+
+class ConnectSubmission(Submission):
+    """A request run in this process on a session over Spark Connect: no JVM is started.
+
+    :param conf: Spark settings that win over those of the connection
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        connection: CdcConnection,
+        *,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        self.request = request
+        self.connection = connection
+        self.conf = {**DEFAULT_CONF, **connection.conf, **connection.secret_conf, **(conf or {})}
+        self._session: SparkSession | None = None
+
+    def run(self) -> Answer:
+        """See :meth:`Submission.run`; settings that only a server can have are left to it."""
+        self._session = self._new_session()
+        try:
+            return run(self.request, self._session, self.connection.storage_options)
+        finally:
+            self._session.stop()
+
+    def kill(self) -> None:
+        """Interrupt everything that the session runs on the server."""
+        if self._session is not None:
+            self._session.interruptAll()
+
+    def _new_session(self) -> SparkSession:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - only this way needs it in a worker
+
+        url = SparkConnectHook(self.connection.spark_conn_id).get_connection_url()
+        runtime: dict[str, bool | float | int | str | None] = {
+            key: value for key, value in self.conf.items() if key not in entry_point.DELTA_CONF
+        }
+        return SparkSession.builder.remote(url).config(map=runtime).create()
+
+
+def request_argument(request: Request) -> str:
+    """The JSON of ``request`` as one argument of spark-submit.
+
+    No two braces of a kind stand together in it, because YARN takes those for a variable.
+
+    :raises InvalidRequest: it is longer than one argument may be
+    """
+    text = _STRING.sub(
+        lambda match: match[0].replace("{", "\\u007b").replace("}", "\\u007d"), to_json(request)
+    )
+    text = text.replace("}}", "} }").replace("{{", "{ {")
+    if len(text.encode()) > _ARGUMENT_BYTES:
+        raise InvalidRequest(
+            f"{request.kind.value} job",
+            "is too long for a command line",
+            cause=f"expected at most {_ARGUMENT_BYTES} bytes, found {len(text.encode())}",
+            fix="shorten the statements, or split them over two streams",
+        )
+    return text
+
+
+def lineage_conf(context: Context | None) -> dict[str, str]:
+    """OpenLineage's Spark settings for the task of ``context``, where Airflow adds any."""
+    properties: dict[str, str] = {}
+    if context is None:
+        return properties
+    if airflow_conf.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False):
+        properties = inject_parent_job_information_into_spark_properties(properties, context)
+    if airflow_conf.getboolean("openlineage", "spark_inject_transport_info", fallback=False):
+        properties = inject_transport_information_into_spark_properties(properties, context)
+    return properties
+
+
+def _spark_binary(spark_extra: Mapping[str, Any]) -> str | None:
+    # A worker started by its full path has no spark-submit of its own environment on the PATH.
+    beside_python = Path(sys.executable).parent / "spark-submit"
+    wanted = spark_extra.get("spark-binary") or "spark-submit"
+    return str(beside_python) if not shutil.which(wanted) and beside_python.exists() else None
+
+
+def _signal(process: psutil.Process, name: str) -> None:
+    try:
+        getattr(process, name)()
+    except psutil.NoSuchProcess:
+        log.debug("Process %s ended by itself", process.pid)

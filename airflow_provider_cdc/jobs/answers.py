@@ -1,0 +1,65 @@
+"""Answers of jobs as files in the state folder, from the driver to the task that submitted it.
+
+A job's answer is ``<state>/answers/<request_id>.json``. It is written beside its place and then
+moved there, so that a reader finds a whole answer or none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.model import from_json, to_json
+from airflow_provider_cdc.engine.storage.files import Files, join
+
+from .model import Answer
+
+_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def write_answer(
+    state: str, answer: Answer, storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Put ``answer`` into the state folder.
+
+    :raises InvalidRequest: its request id is not the hex form of a UUID
+    """
+    place = _place(state, answer.request_id)
+    Files(storage_options).write(place, to_json(answer).encode())
+
+
+def read_answer(
+    state: str, request_id: str, storage_options: Mapping[str, Any] | None = None
+) -> Answer | None:
+    """The answer to ``request_id``, or None where the job has not answered.
+
+    :raises InvalidRequest: ``request_id`` is not the hex form of a UUID
+    """
+    place = _place(state, request_id)
+    try:
+        return from_json(Files(storage_options).read(place), Answer)
+    except FileNotFoundError:
+        return None
+
+
+def remove_answer(
+    state: str, request_id: str, storage_options: Mapping[str, Any] | None = None
+) -> None:
+    """Delete the answer to ``request_id``, which was read; nothing happens where there is none.
+
+    :raises InvalidRequest: ``request_id`` is not the hex form of a UUID
+    """
+    Files(storage_options).remove(_place(state, request_id))
+
+
+def _place(state: str, request_id: str) -> str:
+    if not _REQUEST_ID.fullmatch(request_id):
+        raise InvalidRequest(
+            f"request {request_id!r}",
+            "has no valid id",
+            cause="expected 32 hexadecimal digits",
+            fix="let the hook choose the id",
+        )
+    return join(state, "answers", f"{request_id}.json")

@@ -1,0 +1,96 @@
+"""The one application that spark-submit runs: ``entry_point.py --request '<json>'``.
+
+Its only argument is the JSON of a :class:`~airflow_provider_cdc.jobs.model.Request`; secrets come
+by the environment, because arguments show in the process list. Exits with 1 after an error, which
+the answer in the state folder describes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_cdc.engine.core.model import from_json
+from airflow_provider_cdc.jobs.answers import write_answer
+from airflow_provider_cdc.jobs.model import Request
+from airflow_provider_cdc.jobs.run import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STORAGE_OPTIONS_VARIABLE = "AIRFLOW_PROVIDER_CDC_STORAGE_OPTIONS"
+"""Environment variable: the storage options of the state folder, a JSON object."""
+
+SECRET_CONF_VARIABLE = "AIRFLOW_PROVIDER_CDC_SECRET_CONF"
+"""Environment variable: Spark settings that must not show in arguments, a JSON object."""
+
+DELTA_CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""The settings without which a Spark session does not know Delta."""
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the request of the command line; returns the exit code.
+
+    :raises msgspec.ValidationError: the request is not one
+    """
+    logging.basicConfig(level=logging.WARNING, stream=sys.stdout, format="%(message)s")
+    logging.getLogger("airflow_provider_cdc").setLevel(logging.INFO)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--request", required=True, help="the JSON of the request")
+    request = from_json(parser.parse_args(arguments).request, Request)
+    storage_options = json_object(os.environ, STORAGE_OPTIONS_VARIABLE)
+
+    spark = delta_session(json_object(os.environ, SECRET_CONF_VARIABLE))
+    try:
+        log.info("Spark %s runs %s", spark.version, request.kind.value)
+        answer = run(request, spark, storage_options)
+        write_answer(request.state, answer, storage_options)
+    finally:
+        spark.stop()
+    return 1 if answer.error else 0
+
+
+def json_object(environment: Mapping[str, str], variable: str) -> dict[str, str]:
+    """The JSON object in ``variable``; empty where the variable is not set or empty.
+
+    :raises ValueError: the variable holds something else; the message does not repeat it
+    """
+    try:
+        value = json.loads(environment.get(variable) or "{}")
+    except json.JSONDecodeError:
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError(f"{variable}: is not a JSON object")
+    return {str(key): str(item) for key, item in value.items()}
+
+
+def delta_session(secret_conf: Mapping[str, str]) -> SparkSession:
+    """The session that spark-submit prepared; where its settings lack Delta, one that has it."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - workers read the names above without it
+
+    conf: dict[str, bool | float | int | str | None] = dict(secret_conf)
+    spark = SparkSession.builder.config(map=conf).getOrCreate()
+    present = spark.conf.get("spark.sql.extensions", None) or ""
+    extension = DELTA_CONF["spark.sql.extensions"]
+    if extension in present:
+        return spark
+    spark.stop()
+    extensions = ",".join(filter(None, (present, extension)))
+    conf |= DELTA_CONF | {"spark.sql.extensions": extensions}
+    return SparkSession.builder.config(map=conf).getOrCreate()
+
+
+if __name__ == "__main__":
+    # Spark puts this script's folder first, where model.py and run.py would shadow other modules.
+    sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
+    sys.exit(main())

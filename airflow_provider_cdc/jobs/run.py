@@ -1,0 +1,82 @@
+"""Run one request on a Spark session: the driver's side of every job.
+
+The same function serves the spark-submit entry point and, in the task's own process, a session
+over Spark Connect.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow_provider_cdc import engine as cdc
+from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
+
+from .model import Advance, Answer, Consume, CreateStream, HasData, JobError, Request
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_cdc.engine import Engine
+
+log = logging.getLogger(__name__)
+
+UNEXPECTED = "unexpected"
+"""The kind of an error that the engine did not raise on purpose."""
+
+_MESSAGE_CHARACTERS = 4_000
+
+
+def run(
+    request: Request, spark: SparkSession, storage_options: Mapping[str, str] | None = None
+) -> Answer:
+    """Do what ``request`` asks with the engine on ``spark``; an error becomes part of the answer.
+
+    Progress is logged line by line, an unexpected error with its traceback. Nothing is raised but
+    what ends the process.
+    """
+    try:
+        engine = cdc.Engine(
+            spark,
+            state=request.state,
+            storage_options=dict(storage_options or {}),
+            on_progress=log.info,
+        )
+        return _answer(request, engine)
+    except CdcError as error:
+        log.error("%s", error)
+        return Answer(request.request_id, JobError(error.kind, str(error), error.retryable))
+    except Exception as error:
+        log.exception("The %s job failed", request.kind.value)
+        message = f"{type(error).__name__}: {error}"[:_MESSAGE_CHARACTERS]
+        return Answer(request.request_id, JobError(UNEXPECTED, message, retryable=True))
+
+
+def _answer(request: Request, engine: Engine) -> Answer:
+    match request:
+        case Request(create_stream=CreateStream() as task):
+            stream = engine.create_stream(
+                task.name,
+                on_table=task.on_table,
+                mode=task.mode,
+                append_semantics=task.append_semantics,
+                column_style=task.column_style,
+                if_not_exists=task.if_not_exists,
+                comment=task.comment,
+                owner=task.owner,
+            )
+            return Answer(request.request_id, stream=stream)
+        case Request(consume=Consume() as task):
+            outcome = engine.consume(task.statements, consumer=task.consumer)
+            return Answer(request.request_id, outcome=outcome)
+        case Request(advance=Advance() as task):
+            return Answer(request.request_id, stream=engine.advance(task.stream))
+        case Request(has_data=HasData() as task):
+            return Answer(request.request_id, has_data=engine.has_data(task.stream, exact=True))
+    raise InvalidRequest(
+        f"request {request.request_id}",
+        "carries no task",
+        cause=f"its kind is {request.kind.value}, and the field of that name is not set",
+        fix="set the field that the kind names",
+    )

@@ -1,0 +1,1 @@
+"""Operators that create, consume, advance and drop streams."""

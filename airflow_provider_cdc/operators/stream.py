@@ -1,0 +1,266 @@
+"""Operators of streams. Each one validates, makes one call and returns a plain dict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
+from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
+from airflow_provider_cdc.engine.core.names import CONSUMER_NAME_MAX_CHARACTERS
+from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
+from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.hooks.failures import task_errors
+from airflow_provider_cdc.jobs import model as jobs
+
+from .outcome import outcome_result, stream_result
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class _StreamOperator(BaseOperator):
+    """What the operators of streams share: the connection, and being killed with the job."""
+
+    ui_color = "#d5ecf2"
+
+    def __init__(self, *, conn_id: str = CdcHook.default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+
+    @cached_property
+    def hook(self) -> CdcHook:
+        """The hook of ``conn_id``, made when the task runs."""
+        return CdcHook(self.conn_id)
+
+    def on_kill(self) -> None:
+        """Stop the Spark application that the task waits for."""
+        self.hook.kill()
+
+
+class CreateStream(_StreamOperator):
+    """Create a stream on a Delta table; its offset is the table's present version.
+
+    Returns (XCom) ``stream``, ``stream_id``, ``source``, ``mode`` and ``offset_version``.
+
+    :param stream: the name of the stream (templated)
+    :param on_table: name or path of the source table (templated)
+    :param mode: ``standard`` or ``append_only`` (templated)
+    :param append_semantics: ``inserted`` or ``surviving``, for ``append_only`` (templated)
+    :param column_style: ``snowflake`` or ``databend`` (templated)
+    :param if_not_exists: where the stream exists already, return it and start no Spark job
+    :param comment: free text (templated)
+    :param stream_owner: the owner recorded with the stream (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "stream",
+        "on_table",
+        "mode",
+        "append_semantics",
+        "column_style",
+        "comment",
+        "stream_owner",
+        "conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        stream: str,
+        on_table: str,
+        mode: str = StreamMode.STANDARD.value,
+        append_semantics: str = AppendSemantics.INSERTED.value,
+        column_style: str = ColumnStyle.SNOWFLAKE.value,
+        if_not_exists: bool = False,
+        comment: str | None = None,
+        stream_owner: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.on_table = on_table
+        self.mode = mode
+        self.append_semantics = append_semantics
+        self.column_style = column_style
+        self.if_not_exists = if_not_exists
+        self.comment = comment
+        self.stream_owner = stream_owner
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Create the stream, or return the one that is there.
+
+        :raises AirflowFailException: an argument is wrong, the table cannot have a stream, or a
+            stream of that name exists
+        :raises CdcJobFailed: a retry may help
+        """
+        task = self._task()
+        if self.if_not_exists and (existing := self._existing()):
+            self.log.info("Stream %s exists already", self.stream)
+            return stream_result(existing)
+        answer = self.hook.submit(task, context=context)
+        return stream_result(answer.stream)
+
+    def _task(self) -> jobs.CreateStream:
+        try:
+            return jobs.CreateStream(
+                name=self.stream,
+                on_table=self.on_table,
+                mode=StreamMode(self.mode),
+                append_semantics=AppendSemantics(self.append_semantics),
+                column_style=ColumnStyle(self.column_style),
+                if_not_exists=self.if_not_exists,
+                comment=self.comment,
+                owner=self.stream_owner,
+            )
+        except ValueError as error:
+            raise AirflowFailException(
+                f"stream {self.stream}: cannot be created. Cause: {error}. Fix: correct the"
+                " operator's argument."
+            ) from error
+
+    def _existing(self) -> Stream | None:
+        with task_errors():
+            try:
+                return self.hook.catalog().describe(self.stream)
+            except StreamNotFound:
+                return None
+
+
+class ConsumeStream(_StreamOperator):
+    """Consume streams by DML, exactly once: a retry finishes the same consumption.
+
+    All statements see the same changes, those between the streams' offsets and the versions that
+    were pinned when the consumption began; when the last one is applied, all offsets move there.
+    Readers of several targets may see one statement's effect before the other's. One consumer is
+    one sequence of consumptions, so let its runs follow each other (``max_active_runs=1``).
+
+    Returns (XCom) ``consumption_id``, ``consumer``, ``streams`` (name, ``after_version``
+    exclusive, ``through_version`` inclusive, ``rows`` by action, ``strategy``), ``statements`` and
+    ``seconds``.
+
+    :param stream: the stream, or streams, that the statements must read (templated)
+    :param sql: one statement, or several (templated; ``.sql`` files)
+    :param consumer: the identity that a retry is recognised by; by default the DAG's and the
+        task's id, and the map index of a mapped task (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("stream", "sql", "consumer", "conn_id")
+    template_ext: Sequence[str] = (".sql",)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql"}
+
+    def __init__(
+        self,
+        *,
+        stream: str | Sequence[str],
+        sql: str | Sequence[str],
+        consumer: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.sql = sql
+        self.consumer = consumer
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run the statements as one consumption, after a look at them that costs no JVM.
+
+        :raises AirflowFailException: a stream is missing or unusable, a statement is not one that
+            can consume, or no statement reads a stream that ``stream`` names
+        :raises CdcJobFailed: a retry may help, and takes up the same consumption
+        """
+        named = [self.stream] if isinstance(self.stream, str) else list(self.stream)
+        statements = (self.sql,) if isinstance(self.sql, str) else tuple(self.sql)
+        with task_errors():
+            self._check(named, statements)
+        consumer = self.consumer or default_consumer(context)
+        answer = self.hook.submit(jobs.Consume(statements, consumer), context=context)
+        return outcome_result(answer.outcome)
+
+    def _check(self, named: Sequence[str], statements: Sequence[str]) -> None:
+        catalog = self.hook.catalog()
+        expected = [catalog.describe(name).name for name in named]
+        registered = [stream.name for stream in catalog.show()]
+        read = plan_streams([analyse(text, registered) for text in statements])
+        if unread := [name for name in expected if name not in read]:
+            raise InvalidStatement(
+                f"stream {', '.join(unread)}",
+                "is read by no statement",
+                cause=f"the statements read {', '.join(read)}",
+                fix="name in the argument stream what the statements read",
+            )
+
+
+class AdvanceStream(_StreamOperator):
+    """Move a stream's offset to its source's present version, without any DML.
+
+    Returns (XCom) what :class:`CreateStream` returns.
+
+    :param stream: the name of the stream (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("stream", "conn_id")
+
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Advance the stream.
+
+        :raises AirflowFailException: the stream is missing
+        :raises CdcJobFailed: a retry may help
+        """
+        with task_errors():
+            self.hook.catalog().describe(self.stream)
+        answer = self.hook.submit(jobs.Advance(self.stream), context=context)
+        return stream_result(answer.stream)
+
+
+class DropStream(_StreamOperator):
+    """Drop a stream; its source and targets stay as they are. No Spark job is started.
+
+    :param stream: the name of the stream (templated)
+    :param if_exists: a missing stream is no error
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("stream", "conn_id")
+
+    def __init__(self, *, stream: str, if_exists: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.if_exists = if_exists
+
+    def execute(self, context: Context) -> None:
+        """Drop the stream.
+
+        :raises AirflowFailException: the stream is missing
+        :raises CdcJobFailed: a consumption of it is open
+        """
+        with task_errors():
+            self.hook.catalog().drop(self.stream, if_exists=self.if_exists)
+
+
+def default_consumer(context: Context) -> str:
+    """The consumer that a task is unless it says otherwise: ``<dag_id>.<task_id>``, and
+    ``.<map_index>`` where it is mapped. It is the same in a retry and in the next run.
+
+    Airflow's ids may be longer than a consumer's name: then a digest takes the place of the end.
+    """
+    instance = context["ti"]
+    consumer = f"{instance.dag_id}.{instance.task_id}"
+    if instance.map_index is not None and instance.map_index >= 0:
+        consumer = f"{consumer}.{instance.map_index}"
+    if len(consumer) <= CONSUMER_NAME_MAX_CHARACTERS:
+        return consumer
+    digest = sha256(consumer.encode()).hexdigest()
+    return f"{consumer[: CONSUMER_NAME_MAX_CHARACTERS - len(digest) - 1]}.{digest}"

@@ -1,0 +1,1 @@
+"""Triggers that wait for a stream without holding a worker."""

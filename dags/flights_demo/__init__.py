@@ -1,0 +1,1 @@
+"""The Spark jobs around the flights demo: tables, replay and comparison."""

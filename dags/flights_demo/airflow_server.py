@@ -1,0 +1,299 @@
+"""A real Airflow on this machine for a demo or a test: ``airflow standalone`` and its REST API.
+
+The server runs in a session of its own and is ended with everything in that session: scheduler,
+triggerer, api-server, tasks (which have process groups of their own) and the Spark applications
+that they wait for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+USER = "admin"
+POLL_SECONDS = 0.5
+_STOP_SECONDS = 20
+_PASSWORDS = "simple_auth_manager_passwords.json.generated"
+
+Found = TypeVar("Found")
+
+
+class AirflowServerError(RuntimeError):
+    """The server did not do what was asked of it; the message ends with its last lines."""
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at the moment."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@dataclass
+class AirflowServer:
+    """``airflow standalone`` with a home, a DAG folder and a port of its own.
+
+    :param home: ``AIRFLOW_HOME``; database, logs and passwords are made there
+    :param dags_folder: the folder of DAG files
+    :param port: of the api-server, on the loopback address
+    :param env: environment variables on top of the present ones, as ``AIRFLOW_CONN_...``
+    """
+
+    home: Path
+    dags_folder: Path
+    port: int = field(default_factory=free_port)
+    env: Mapping[str, str] = field(default_factory=dict)
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+    _token: str = field(default="", init=False, repr=False)
+
+    @property
+    def url(self) -> str:
+        """The address of web pages and API."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def log_file(self) -> Path:
+        """Where the server's own output goes."""
+        return self.home / "standalone.log"
+
+    @property
+    def password(self) -> str:
+        """The password of the user ``admin``, which the server generated when it first started."""
+        passwords: dict[str, str] = json.loads((self.home / _PASSWORDS).read_text())
+        return passwords[USER]
+
+    def environment(self) -> dict[str, str]:
+        """The environment that the server and its tasks run in."""
+        interpreter = Path(sys.executable).parent
+        return {
+            **os.environ,
+            "PATH": f"{interpreter}{os.pathsep}{os.environ['PATH']}",
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags_folder),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+            **self.env,
+        }
+
+    def start(self) -> AirflowServer:
+        """Start the server and return at once."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "airflow", "standalone"],
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    def wait_healthy(self, timeout_seconds: float = 180) -> AirflowServer:
+        """Wait until database, scheduler, triggerer and dag-processor report that they are well.
+
+        :raises AirflowServerError: the server ended, or is not well after ``timeout_seconds``
+        """
+        parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+
+        def healthy() -> bool:
+            if self._process is None or self._process.poll() is not None:
+                raise AirflowServerError(f"airflow standalone ended.\n{self._tail()}")
+            try:
+                health = self._request("GET", "/api/v2/monitor/health", token=False)
+            except OSError:
+                return False
+            return all((health.get(part) or {}).get("status") == "healthy" for part in parts)
+
+        self._wait(healthy, timeout_seconds, "airflow standalone is not healthy")
+        return self
+
+    def login(self, timeout_seconds: float = 30) -> AirflowServer:
+        """Get a token for the user ``admin``.
+
+        :raises AirflowServerError: the server generated no password within ``timeout_seconds``
+        """
+        file = self.home / _PASSWORDS
+        self._wait(file.exists, timeout_seconds, "no password was generated")
+        body = {"username": USER, "password": self.password}
+        self._token = self._request("POST", "/auth/token", body, token=False)["access_token"]
+        return self
+
+    def token(self) -> str:
+        """The token of the last :meth:`login`."""
+        return self._token
+
+    def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Call the REST API; ``path`` begins after ``/api/v2``.
+
+        :raises AirflowServerError: the answer is not a success
+        """
+        return self._request(method, f"/api/v2{path}", body)
+
+    def wait_dag(self, dag_id: str, timeout_seconds: float = 120) -> None:
+        """Wait until the DAG was parsed.
+
+        :raises AirflowServerError: it was not within ``timeout_seconds``, or has import errors
+        """
+
+        def parsed() -> bool:
+            errors = self.api("GET", "/importErrors")["import_errors"]
+            if errors:
+                raise AirflowServerError(f"import error: {errors[0]['stack_trace']}")
+            return any(
+                dag["dag_id"] == dag_id for dag in self.api("GET", "/dags?limit=100")["dags"]
+            )
+
+        self._wait(parsed, timeout_seconds, f"DAG {dag_id} was not parsed")
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
+        """Start a run of ``dag_id``; returns its id.
+
+        :raises AirflowServerError: there is no such DAG
+        """
+        body = {"logical_date": None, "conf": dict(conf or {})}
+        run_id: str = self.api("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"]
+        return run_id
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        """The state of a run, as ``running`` or ``success``."""
+        state: str = self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"]
+        return state
+
+    def wait_run(self, dag_id: str, run_id: str, timeout_seconds: float = 240) -> str:
+        """Wait for the end of a run; returns ``success`` or ``failed``.
+
+        :raises AirflowServerError: it has not ended after ``timeout_seconds``
+        """
+
+        def ended() -> str | None:
+            state = self.run_state(dag_id, run_id)
+            return state if state in ("success", "failed") else None
+
+        return self._wait(ended, timeout_seconds, f"run {run_id} of {dag_id} has not ended")
+
+    def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+        """The present attempt of a task: ``state``, ``try_number`` and more."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        instance: dict[str, Any] = self.api("GET", path)
+        return instance
+
+    def wait_task(
+        self, dag_id: str, run_id: str, task_id: str, state: str, timeout_seconds: float = 120
+    ) -> None:
+        """Wait until a task is in ``state``.
+
+        :raises AirflowServerError: it is not after ``timeout_seconds``
+        """
+        self._wait(
+            lambda: self.task(dag_id, run_id, task_id)["state"] == state,
+            timeout_seconds,
+            f"task {task_id} of run {run_id} is not {state}",
+        )
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        """What a task returned."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        return self.api("GET", f"{path}?deserialize=true")["value"]
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
+        """The log of one attempt of a task, as text."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"
+        content = self.api("GET", f"{path}?full_content=true")["content"]
+        return "\n".join(
+            str(line.get("event", line)) if isinstance(line, dict) else str(line)
+            for line in content
+        )
+
+    def stop(self) -> None:
+        """End the server and everything it started; safe to call twice."""
+        if self._process is None:
+            return
+        session = self._process.pid
+        _signal_session(session, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STOP_SECONDS)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while _session_members(session) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        _signal_session(session, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def __enter__(self) -> AirflowServer:
+        try:
+            return self.start().wait_healthy().login()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _wait(self, look: Callable[[], Found | None], timeout_seconds: float, what: str) -> Found:
+        deadline = time.monotonic() + timeout_seconds
+        while not (found := look()):
+            if time.monotonic() > deadline:
+                raise AirflowServerError(f"{what} after {timeout_seconds} s.\n{self._tail()}")
+            time.sleep(POLL_SECONDS)
+        return found
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, token: bool = True
+    ) -> Any:
+        request = urllib.request.Request(
+            f"{self.url}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Accept": "application/json"},
+        )
+        if token:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode(errors="replace")
+            raise AirflowServerError(f"{method} {path}: {error.code} {text}") from error
+
+    def _tail(self, lines: int = 40) -> str:
+        text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def _session_members(session: int) -> list[int]:
+    members = []
+    for process in psutil.process_iter(["status"]):
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) == session and process.info["status"] != "zombie":
+                members.append(process.pid)
+    return members
+
+
+def _signal_session(session: int, number: signal.Signals) -> None:
+    for pid in _session_members(session):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

@@ -1,0 +1,95 @@
+"""Recompute both targets from the source and compare them row for row."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from . import session
+from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, Warehouse
+
+SHOWN_ROWS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How many rows of a target were expected, how many it holds, and how many differ."""
+
+    target: str
+    rows_expected: int
+    rows_compared: int
+    rows_differing: int
+
+
+def expected_punctuality(flights: DataFrame, airlines: DataFrame) -> DataFrame:
+    """What ``carrier_punctuality`` must hold, by one aggregation of the whole source."""
+    sums = ", ".join(f"SUM({term}) AS {name}" for name, term in PUNCTUALITY_COUNTS.items())
+    return flights.sparkSession.sql(
+        f"SELECT flight.carrier, FIRST(airline.name) AS name, {sums} FROM {{flights}} AS flight "
+        "LEFT JOIN {airlines} AS airline ON airline.carrier = flight.carrier "
+        "GROUP BY flight.carrier",
+        flights=flights,
+        airlines=airlines,
+    )
+
+
+def compare(target: str, expected: DataFrame, found: DataFrame) -> Comparison:
+    """Compare as multisets of rows; prints the first rows that differ."""
+    found = found.select(expected.columns)
+    missing = expected.exceptAll(found)
+    surplus = found.exceptAll(expected)
+    differing = 0
+    for reason, rows in (("missing", missing), ("surplus", surplus)):
+        count = rows.count()
+        differing += count
+        for row in rows.take(SHOWN_ROWS) if count else []:
+            print(f"compare: {target}: {reason}: {row.asDict()}", flush=True)
+    return Comparison(target, expected.count(), found.count(), differing)
+
+
+def run(spark: SparkSession, warehouse: Warehouse) -> list[Comparison]:
+    """Compare both targets with the source as it is now."""
+    flights = spark.read.format("delta").load(warehouse.flights).select(*FLIGHT_COLUMNS)
+    airlines = spark.read.format("delta").load(warehouse.airlines)
+    current = spark.read.format("delta").load(warehouse.current_flights)
+    punctuality = spark.read.format("delta").load(warehouse.carrier_punctuality)
+    return [
+        compare("current_flights", flights, current),
+        compare("carrier_punctuality", expected_punctuality(flights, airlines), punctuality),
+    ]
+
+
+def passed(comparisons: list[Comparison]) -> bool:
+    """Whether every target holds rows, and none of them differs."""
+    return all(item.rows_compared and not item.rows_differing for item in comparisons)
+
+
+def main() -> None:
+    """Compare, print, write --result, and exit with 1 if a row differs or none was compared."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--warehouse", required=True, help="folder of the tables")
+    parser.add_argument("--result", required=True, type=Path, help="JSON file to write")
+    options = parser.parse_args()
+    spark = session.start("flights compare")
+    try:
+        comparisons = run(spark, Warehouse(options.warehouse))
+    finally:
+        spark.stop()
+    for item in comparisons:
+        print(
+            f"compare: {item.target}: rows compared {item.rows_compared} "
+            f"of {item.rows_expected} expected, rows differing {item.rows_differing}",
+            flush=True,
+        )
+    good = passed(comparisons)
+    result = {"passed": good, "targets": [asdict(item) for item in comparisons]}
+    options.result.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    raise SystemExit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Create the demo's tables: an empty source, empty targets, and the names of the airlines."""
+
+from __future__ import annotations
+
+import argparse
+
+from pyspark.sql import SparkSession
+
+from . import session
+from .dataset import data_folder
+from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, Warehouse, delta
+
+DELETION_VECTORS = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+
+
+def create_tables(spark: SparkSession, warehouse: Warehouse) -> None:
+    """Create what is not there yet."""
+    flight = ", ".join(f"{name} {kind}" for name, kind in FLIGHT_COLUMNS.items())
+    counts = ", ".join(f"{name} BIGINT" for name in PUNCTUALITY_COUNTS)
+    columns = {
+        warehouse.flights: flight,
+        warehouse.current_flights: flight,
+        warehouse.carrier_punctuality: f"carrier STRING, name STRING, {counts}",
+    }
+    for path, definition in columns.items():
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {delta(path)} ({definition}) "
+            f"USING delta {DELETION_VECTORS}"
+        )
+    airlines = spark.read.csv(
+        (data_folder() / "airlines.csv").as_uri(), header=True, schema="carrier STRING, name STRING"
+    )
+    airlines.coalesce(1).write.format("delta").mode("overwrite").save(warehouse.airlines)
+
+
+def main() -> None:
+    """Create the tables below --warehouse."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--warehouse", required=True, help="folder of the tables")
+    warehouse = Warehouse(parser.parse_args().warehouse)
+    spark = session.start("flights setup")
+    try:
+        create_tables(spark, warehouse)
+    finally:
+        spark.stop()
+    print(f"setup: tables are in {warehouse.root}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The demo's tables: where they lie, their columns, and how SQL names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FLIGHT_COLUMNS = {
+    "flight_id": "STRING",
+    "flight_date": "DATE",
+    "carrier": "STRING",
+    "flight": "INT",
+    "tailnum": "STRING",
+    "origin": "STRING",
+    "dest": "STRING",
+    "sched_dep_time": "INT",
+    "sched_arr_time": "INT",
+    "distance": "INT",
+    "status": "STRING",
+    "dep_time": "INT",
+    "dep_delay": "INT",
+    "arr_time": "INT",
+    "arr_delay": "INT",
+    "air_time": "INT",
+}
+
+PUNCTUALITY_COUNTS = {
+    "flights": "1",
+    "departed": "IF(status IN ('departed', 'arrived'), 1, 0)",
+    "arrived": "IF(status = 'arrived', 1, 0)",
+    "on_time": "IF(status = 'arrived' AND arr_delay <= 15, 1, 0)",
+    "total_dep_delay": "COALESCE(dep_delay, 0)",
+    "total_arr_delay": "COALESCE(arr_delay, 0)",
+}
+"""What each flight adds to its carrier's row; all whole numbers, so that sums are exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    """The folder that holds the demo's tables, named by a path or URI."""
+
+    root: str
+
+    @property
+    def flights(self) -> str:
+        """The source: one row a flight that was not cancelled."""
+        return f"{self.root}/flights"
+
+    @property
+    def airlines(self) -> str:
+        """The names of the carriers."""
+        return f"{self.root}/airlines"
+
+    @property
+    def current_flights(self) -> str:
+        """Target: the source's live rows with their current values."""
+        return f"{self.root}/current_flights"
+
+    @property
+    def carrier_punctuality(self) -> str:
+        """Target: one row of counts and sums a carrier."""
+        return f"{self.root}/carrier_punctuality"
+
+
+def quoted(name: str) -> str:
+    """``name`` as an SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def delta(path: str) -> str:
+    """The SQL name of the Delta table at ``path``."""
+    return f"delta.{quoted(path)}"

@@ -1,0 +1,109 @@
+"""Airflow for tests: a home of its own for the unit layer, one real server for the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cdc.jobs.entry_point import DELTA_CONF
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+# Airflow reads its home when it is first imported, which the test modules do.
+_HOME = tempfile.mkdtemp(prefix="cdc-airflow-")
+os.environ["AIRFLOW_HOME"] = _HOME
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_HOME, ignore_errors=True)
+
+
+def _module(name: str, path: Path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+airflow_server = _module(
+    "airflow_server",
+    Path(__file__).parents[2] / "dags" / "flights_demo" / "airflow_server.py",
+)
+
+
+@pytest.fixture
+def define_connection(monkeypatch):
+    """Defines an Airflow connection by its JSON for the length of a test."""
+
+    def define(conn_id: str, conn_type: str, host: str | None = None, **extra: object) -> str:
+        value = {"conn_type": conn_type, "host": host, "extra": extra}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(value))
+        return conn_id
+
+    return define
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """The one Spark session of these tests: it writes the sources and looks at the targets."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars.packages", DELTA_PACKAGE)
+        .config(map=DELTA_CONF)
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.warehouse.dir", tmp_path_factory.mktemp("warehouse").as_uri())
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """A running Airflow, with the state folder and the tables that its connections name."""
+
+    server: airflow_server.AirflowServer
+    state: Path
+    tables: Path
+
+
+@pytest.fixture(scope="session")
+def airflow_standalone(tmp_path_factory) -> Iterator[Standalone]:
+    """One real Airflow for all tests: scheduler, triggerer, dag-processor and api-server."""
+    folder = tmp_path_factory.mktemp("standalone")
+    state, tables = folder / "state", folder / "tables"
+    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    connections = {
+        "AIRFLOW_CONN_SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
+        "AIRFLOW_CONN_CDC_DEFAULT": {
+            "conn_type": "cdc",
+            "extra": {"state": state.as_uri(), "conf": conf, "driver_memory": "1g"},
+        },
+    }
+    server = airflow_server.AirflowServer(
+        home=folder / "home",
+        dags_folder=Path(__file__).parent / "dags",
+        env={
+            **{name: json.dumps(value) for name, value in connections.items()},
+            "CDC_TEST_TABLES": str(tables),
+        },
+    )
+    with server:
+        yield Standalone(server, state, tables)

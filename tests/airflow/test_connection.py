@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.hooks.connection import DELTA_PACKAGE, CdcConnection
+
+STATE = "file:///data/cdc"
+
+
+def test_connection_with_a_state_folder_alone_has_defaults():
+    connection = CdcConnection.from_extra("cdc", {"state": STATE})
+
+    assert connection == CdcConnection(conn_id="cdc", state=STATE)
+    assert connection.packages == DELTA_PACKAGE
+    assert connection.spark_conn_id == "spark_default"
+
+
+def test_connection_without_a_state_folder_is_refused():
+    with pytest.raises(InvalidRequest, match="connection cdc: has no state folder"):
+        CdcConnection.from_extra("cdc", {"state": ""})
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_connection_objects_may_be_json_text(as_text):
+    options = {"AWS_REGION": "eu", "AWS_ALLOW_HTTP": True}
+    extra = {"state": STATE, "storage_options": json.dumps(options) if as_text else options}
+
+    connection = CdcConnection.from_extra("cdc", extra)
+
+    assert connection.storage_options == {"AWS_REGION": "eu", "AWS_ALLOW_HTTP": "true"}
+
+
+@pytest.mark.parametrize("value", ["{not json", "[1]", [1], 7])
+def test_connection_malformed_storage_options_are_refused_without_showing_them(value):
+    with pytest.raises(InvalidRequest, match="malformed field storage_options") as caught:
+        CdcConnection.from_extra("cdc", {"state": STATE, "storage_options": value})
+
+    assert str(value) not in str(caught.value)
+
+
+def test_connection_with_jars_fetches_no_package():
+    assert CdcConnection.from_extra("cdc", {"state": STATE, "jars": "/d.jar"}).packages is None
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "spark.x.password"]
+)
+def test_connection_secret_among_the_plain_settings_is_refused(key):
+    with pytest.raises(InvalidRequest, match="move it to the field secret_conf"):
+        CdcConnection.from_extra("cdc", {"state": STATE, "conf": {key: "hidden"}})
+
+
+def test_connection_setting_that_names_a_kubernetes_secret_is_taken():
+    conf = {"spark.kubernetes.driver.secretKeyRef.OPTIONS": "cdc:options"}
+
+    assert CdcConnection.from_extra("cdc", {"state": STATE, "conf": conf}).conf == conf
+
+
+def test_connection_shown_as_text_hides_its_secrets():
+    connection = CdcConnection.from_extra(
+        "cdc",
+        {"state": STATE, "storage_options": {"key": "hidden1"}, "secret_conf": {"k": "hidden2"}},
+    )
+
+    assert "hidden" not in repr(connection)
+    assert connection.secrets == ("hidden1", "hidden2")
+
+
+def test_connection_number_of_cores_that_is_none_is_refused():
+    with pytest.raises(InvalidRequest, match="executor_cores"):
+        CdcConnection.from_extra("cdc", {"state": STATE, "executor_cores": "two"})

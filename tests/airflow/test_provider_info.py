@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import airflow
+import jsonschema
+import pytest
+from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
+from airflow.triggers.base import BaseTrigger
+
+from airflow_provider_cdc.get_provider_info import get_provider_info
+from airflow_provider_cdc.hooks.connection import CdcConnection
+
+INFO = get_provider_info()
+BASES = {
+    "operators": BaseOperator,
+    "sensors": BaseSensorOperator,
+    "hooks": BaseHook,
+    "triggers": BaseTrigger,
+}
+
+
+def test_provider_info_against_airflows_schema_is_valid():
+    schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
+
+    jsonschema.validate(INFO, schema)
+
+
+def test_provider_info_entry_point_is_installed():
+    providers = entry_points(group="apache_airflow_provider")
+
+    assert "airflow_provider_cdc.get_provider_info:get_provider_info" in {
+        provider.value for provider in providers
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(BASES))
+def test_provider_info_modules_hold_classes_of_their_kind(kind):
+    for entry in INFO[kind]:
+        for name in entry["python-modules"]:
+            module = importlib.import_module(name)
+            classes = [
+                item
+                for _, item in inspect.getmembers(module, inspect.isclass)
+                if issubclass(item, BASES[kind]) and item.__module__ == name
+            ]
+            assert classes, name
+
+
+def test_provider_info_connection_type_belongs_to_its_hook():
+    (connection,) = INFO["connection-types"]
+    module, _, name = connection["hook-class-name"].rpartition(".")
+    hook = getattr(importlib.import_module(module), name)
+
+    assert (hook.conn_type, hook.hook_name) == (
+        connection["connection-type"],
+        connection["hook-name"],
+    )
+
+
+def test_provider_info_connection_form_has_every_field_that_the_hook_reads():
+    (connection,) = INFO["connection-types"]
+    read = {item.name for item in dataclasses.fields(CdcConnection)} - {"conn_id"}
+
+    assert set(connection["conn-fields"]) == read
+
+
+def test_provider_info_fields_with_secrets_are_passwords():
+    fields = INFO["connection-types"][0]["conn-fields"]
+
+    assert {
+        name for name, item in fields.items() if item["schema"].get("format") == "password"
+    } == {
+        "secret_conf",
+        "storage_options",
+    }

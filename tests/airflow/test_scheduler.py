@@ -1,0 +1,139 @@
+"""Streams under a real scheduler, triggerer and spark-submit: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.jobs import entry_point
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
+
+
+def make_tables(spark, tables: Path, name: str) -> None:
+    """A source of three rows, a target that equals it, and an empty log of changes."""
+    columns = "id INT, v STRING"
+    for table in (name, f"{name}_current"):
+        spark.sql(f"CREATE TABLE delta.`{tables}/{table}` ({columns}) USING delta")
+        spark.sql(f"INSERT INTO delta.`{tables}/{table}` VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    spark.sql(
+        f"CREATE TABLE delta.`{tables}/{name}_log` ({columns}, action STRING, is_update BOOLEAN)"
+        " USING delta"
+    )
+
+
+def rows(spark, table: Path) -> list[tuple]:
+    """The rows of a table as sorted tuples, NULLs as text so that they sort."""
+    return sorted(tuple(row) for row in spark.read.format("delta").load(str(table)).collect())
+
+
+def driver_processes(state: Path) -> list[psutil.Process]:
+    """The JVM and the Python driver of jobs on ``state``."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if (line := " ".join(process.info["cmdline"] or ()))
+        and entry_point.__file__ in line
+        and str(state) in line
+        and " airflow " not in line
+    ]
+
+
+def wait_for(what, seconds: float = 180):
+    """The first true answer of ``what``."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
+    return found
+
+
+def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs(
+    airflow_standalone, spark
+):
+    server, tables = airflow_standalone.server, airflow_standalone.tables
+    make_tables(spark, tables, "flow")
+    server.wait_dag("cdc_flow")
+
+    first = server.trigger("cdc_flow")
+    server.wait_task("cdc_flow", first, "wait", "deferred")
+    source = f"delta.`{tables}/flow`"
+    spark.sql(
+        f"MERGE INTO {source} AS t USING (VALUES (1, 'A'), (2, NULL), (4, 'd')) AS c (id, v)"
+        " ON t.id = c.id WHEN MATCHED AND c.v IS NULL THEN DELETE"
+        " WHEN MATCHED THEN UPDATE SET v = c.v WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert server.wait_run("cdc_flow", first) == "success"
+
+    expected_log = [
+        (1, "A", "INSERT", True),
+        (1, "a", "DELETE", True),
+        (2, "b", "DELETE", False),
+        (4, "d", "INSERT", False),
+    ]
+    assert rows(spark, tables / "flow_log") == expected_log
+    assert rows(spark, tables / "flow_current") == [(1, "A"), (3, "c"), (4, "d")]
+    outcome = server.xcom("cdc_flow", first, "consume")
+    assert outcome["consumer"] == "cdc_flow.consume"
+    assert outcome["streams"][0]["name"] == "flow_changes"
+    assert outcome["streams"][0]["rows"]["INSERT"] == 2
+    assert outcome["streams"][0]["rows"]["DELETE"] == 2
+    assert [item["result"] for item in outcome["statements"]] == ["applied", "applied"]
+    log = server.task_log("cdc_flow", first, "consume")
+    assert "after commit of cdc_flow.consume" in log
+
+    spark.sql(f"INSERT INTO {source} VALUES (5, 'e')")
+    second = server.trigger("cdc_flow")
+    assert server.wait_run("cdc_flow", second) == "success"
+
+    assert rows(spark, tables / "flow_log") == [*expected_log, (5, "e", "INSERT", False)]
+    assert rows(spark, tables / "flow_current") == rows(spark, tables / "flow")
+    following = server.xcom("cdc_flow", second, "consume")["streams"][0]
+    assert following["after_version"] == outcome["streams"][0]["through_version"]
+
+
+@pytest.mark.fault
+def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_retry(
+    airflow_standalone, spark
+):
+    from airflow_provider_cdc.engine import Engine
+
+    server, tables = airflow_standalone.server, airflow_standalone.tables
+    state = airflow_standalone.state
+    make_tables(spark, tables, "retry")
+    Engine(spark, state=state.as_uri()).create_stream("retry_changes", on_table=f"{tables}/retry")
+    source = f"delta.`{tables}/retry`"
+    spark.sql(f"INSERT INTO {source} VALUES (4, 'd')")
+    spark.sql(f"UPDATE {source} SET v = 'B' WHERE id = 2")
+    server.wait_dag("cdc_retry")
+
+    run = server.trigger("cdc_retry")
+    first_statement = tables / "retry_current" / "_delta_log" / f"{2:020d}.json"
+    wait_for(first_statement.exists)
+    killed = driver_processes(state)
+    for process in killed:
+        process.kill()
+    begun = StreamCatalog(state.as_uri()).describe("retry_changes").consumption
+    assert server.wait_run("cdc_retry", run) == "success"
+
+    assert killed
+    assert server.task("cdc_retry", run, "consume")["try_number"] == 2
+    assert rows(spark, tables / "retry_log") == [
+        (2, "B", "INSERT", True),
+        (2, "b", "DELETE", True),
+        (4, "d", "INSERT", False),
+    ]
+    assert rows(spark, tables / "retry_current") == rows(spark, tables / "retry")
+    outcome = server.xcom("cdc_retry", run, "consume")
+    assert begun is not None
+    assert outcome["consumption_id"] == begun.consumption_id
+    assert outcome["statements"][0]["result"] == "already_applied"

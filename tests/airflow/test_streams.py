@@ -1,0 +1,221 @@
+"""Operators, sensor and hooks on real streams: whatever can be done without a Spark job is."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+
+from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine.core.errors import StreamNotFound
+from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
+from airflow_provider_cdc.operators.stream import (
+    AdvanceStream,
+    ConsumeStream,
+    CreateStream,
+    DropStream,
+)
+from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark]
+
+TASK = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1)}
+
+
+@pytest.fixture
+def stream(spark, define_connection, tmp_path):
+    """A stream ``s`` on a table of two rows; without a Spark connection no job can be submitted."""
+    table = f"delta.`{tmp_path}/source`"
+    spark.sql(f"CREATE TABLE {table} (id INT, v STRING) USING delta")
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    define_connection("cdc_default", "cdc", state=(tmp_path / "state").as_uri())
+    engine = Engine(spark, state=(tmp_path / "state").as_uri())
+    engine.create_stream("s", on_table=f"{tmp_path}/source")
+    return SimpleNamespace(table=table, folder=tmp_path / "source", engine=engine)
+
+
+def sensor(**arguments) -> StreamHasDataSensor:
+    return StreamHasDataSensor(task_id="wait", stream="s", poke_interval=1, **arguments)
+
+
+def deferral(call) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as caught:
+        call()
+    return caught.value
+
+
+def event_of(trigger) -> dict:
+    async def first():
+        events = trigger.run()
+        try:
+            return (await anext(events)).payload
+        finally:
+            await events.aclose()
+
+    return asyncio.run(first())
+
+
+def test_sensor_with_data_is_done_at_the_first_look(stream, spark):
+    spark.sql(f"DELETE FROM {stream.table} WHERE id = 1")
+
+    result = sensor(deferrable=True).execute(TASK)
+
+    assert result["stream"] == "s"
+    assert result["latest_version"] == result["offset_version"] + 1
+
+
+def test_sensor_without_data_defers_and_its_trigger_fires_at_the_next_commit(stream, spark):
+    wait = sensor(deferrable=True, timeout=60)
+
+    deferred = deferral(lambda: wait.execute(TASK))
+    spark.sql(f"DELETE FROM {stream.table} WHERE id = 1")
+    event = event_of(deferred.trigger)
+
+    assert timedelta(seconds=50) < deferred.timeout <= timedelta(seconds=60)
+    assert event["status"] == "ready"
+    assert wait.execute_complete(TASK, event)["latest_version"] == event["latest_version"]
+
+
+def test_sensor_after_optimize_alone_is_not_done(stream, spark):
+    spark.sql(f"INSERT INTO {stream.table} VALUES (3, 'c')")
+    stream.engine.advance("s")
+    spark.sql(f"OPTIMIZE {stream.table}")
+
+    assert not sensor().poke(TASK).is_done
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_sensor_on_a_missing_stream_fails_for_good(stream, deferrable):
+    DropStream(task_id="drop", stream="s").execute(TASK)
+
+    with pytest.raises(AirflowFailException, match=r"(?i)stream s"):
+        sensor(deferrable=deferrable).execute(TASK)
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_sensor_that_fails_softly_is_skipped(stream, deferrable):
+    DropStream(task_id="drop", stream="s").execute(TASK)
+
+    with pytest.raises(AirflowSkipException):
+        sensor(deferrable=deferrable, soft_fail=True).execute(TASK)
+
+
+def test_sensor_whose_stream_is_dropped_while_it_waits_fails_for_good(stream):
+    wait = sensor(deferrable=True)
+    deferred = deferral(lambda: wait.execute(TASK))
+    DropStream(task_id="drop", stream="s").execute(TASK)
+
+    event = event_of(deferred.trigger)
+
+    assert event["status"] == "failed"
+    with pytest.raises(AirflowFailException, match=r"(?i)stream s"):
+        wait.execute_complete(TASK, event)
+
+
+def test_sensor_whose_source_is_gone_fails_for_good(stream):
+    shutil.rmtree(stream.folder)
+
+    with pytest.raises(AirflowFailException, match="stream s: is stale"):
+        sensor().poke(TASK)
+
+
+@pytest.mark.slow
+def test_sensor_exact_without_a_net_change_waits_for_a_later_commit(
+    stream, spark, define_connection
+):
+    define_connection("spark_default", "spark", "local[1]")
+    spark.sql(f"UPDATE {stream.table} SET v = 'x' WHERE id = 1")
+    spark.sql(f"UPDATE {stream.table} SET v = 'a' WHERE id = 1")
+    wait = sensor(exact=True, deferrable=True)
+
+    deferred = deferral(lambda: wait.execute(TASK))
+
+    latest = StaleStreamHook().get_status("s").latest_version
+    assert deferred.trigger.serialize()[1]["after_version"] == latest
+    spark.sql(f"UPDATE {stream.table} SET v = 'y' WHERE id = 1")
+    event = event_of(deferred.trigger)
+    assert wait.execute_complete(TASK, event)["latest_version"] == latest + 1
+
+
+def test_create_stream_if_not_exists_on_an_existing_one_submits_nothing(stream):
+    create = CreateStream(task_id="c", stream="s", on_table="elsewhere", if_not_exists=True)
+
+    result = create.execute(TASK)
+
+    assert result["stream"] == "s"
+    assert result["mode"] == "standard"
+    assert result["offset_version"] == StaleStreamHook().get_status("s").offset_version
+
+
+def test_consume_stream_that_is_missing_fails_before_anything_is_submitted(stream):
+    consume = ConsumeStream(task_id="c", stream="other", sql="INSERT INTO t SELECT * FROM s")
+
+    with pytest.raises(AirflowFailException, match="stream other"):
+        consume.execute(TASK)
+
+
+def test_consume_stream_that_no_statement_reads_fails_before_anything_is_submitted(stream):
+    stream.engine.create_stream("unread", on_table=str(stream.folder))
+    consume = ConsumeStream(task_id="c", stream="unread", sql="INSERT INTO t SELECT * FROM s")
+
+    with pytest.raises(AirflowFailException, match="stream unread: is read by no statement"):
+        consume.execute(TASK)
+
+
+def test_consume_stream_with_a_query_alone_fails_before_anything_is_submitted(stream):
+    consume = ConsumeStream(task_id="c", stream="s", sql="SELECT * FROM s")
+
+    with pytest.raises(AirflowFailException, match="statement 'SELECT"):
+        consume.execute(TASK)
+
+
+def test_advance_stream_that_is_missing_fails_before_anything_is_submitted(stream):
+    with pytest.raises(AirflowFailException, match="stream other"):
+        AdvanceStream(task_id="a", stream="other").execute(TASK)
+
+
+def test_drop_stream_leaves_none_and_a_second_time_fails_unless_told(stream):
+    DropStream(task_id="d", stream="s").execute(TASK)
+
+    assert CdcHook().catalog().show() == []
+    DropStream(task_id="d", stream="s", if_exists=True).execute(TASK)
+    with pytest.raises(AirflowFailException, match="stream s"):
+        DropStream(task_id="d", stream="s").execute(TASK)
+
+
+def test_stale_stream_hook_counts_what_the_stream_is_behind(stream, spark):
+    spark.sql(f"DELETE FROM {stream.table} WHERE id = 1")
+
+    (status,) = StaleStreamHook().get_statuses()
+
+    assert (status.name, status.versions_behind, status.commits_behind) == ("s", 1, 1)
+    assert StaleStreamHook().stale_streams() == []
+    with pytest.raises(StreamNotFound):
+        StaleStreamHook().get_status("other")
+
+
+def test_stale_stream_hook_names_a_stream_whose_source_is_gone(stream):
+    shutil.rmtree(stream.folder)
+
+    assert [status.name for status in StaleStreamHook().stale_streams()] == ["s"]
+
+
+def test_connection_test_without_a_spark_connection_says_so(stream):
+    succeeded, message = CdcHook().test_connection()
+
+    assert not succeeded
+    assert "Spark connection spark_default: does not exist" in message
+
+
+def test_connection_test_with_everything_there_counts_the_streams(stream, define_connection):
+    define_connection("spark_default", "spark", "local[1]")
+
+    succeeded, message = CdcHook().test_connection()
+
+    assert succeeded
+    assert message.startswith("1 streams in file:///")

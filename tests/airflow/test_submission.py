@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.model import from_json
+from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
+from airflow_provider_cdc.hooks.connection import CdcConnection
+from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.hooks.submission import (
+    ConnectSubmission,
+    SparkSubmission,
+    request_argument,
+)
+from airflow_provider_cdc.jobs import entry_point
+from airflow_provider_cdc.jobs.answers import read_answer, write_answer
+from airflow_provider_cdc.jobs.model import Answer, Consume, HasData, JobError, Request
+
+SECRET = "hunter2hunter2"
+
+
+@pytest.fixture
+def connection(define_connection, tmp_path) -> CdcConnection:
+    define_connection("spark_default", "spark", "local[2]")
+    return CdcConnection.from_extra(
+        "cdc_default",
+        {
+            "state": tmp_path.as_uri(),
+            "storage_options": {"AWS_SECRET_ACCESS_KEY": SECRET},
+            "secret_conf": {"spark.hadoop.fs.s3a.secret.key": SECRET},
+            "conf": {"spark.sql.shuffle.partitions": 7},
+            "driver_memory": "2g",
+            "archives": "cdc.tar.gz#environment",
+        },
+    )
+
+
+def command_of(submission: SparkSubmission) -> list[str]:
+    return submission.spark_hook._build_spark_submit_command(submission.application)
+
+
+def settings_of(command: list[str]) -> dict[str, str]:
+    return dict(value.split("=", 1) for option, value in pairwise(command) if option == "--conf")
+
+
+def test_submission_command_holds_the_request_and_the_connections_settings(connection):
+    request = request_for(connection.state, Consume(("INSERT INTO t SELECT 1",), "dag.task"))
+
+    command = command_of(SparkSubmission(request, connection, spark_extra={}))
+
+    assert command[command.index("--master") + 1] == "local[2]"
+    assert command[command.index("--driver-memory") + 1] == "2g"
+    assert command[command.index("--archives") + 1] == "cdc.tar.gz#environment"
+    assert command[command.index("--packages") + 1].startswith("io.delta:delta-spark_")
+    assert command[-3:-1] == [entry_point.__file__, "--request"]
+    assert from_json(command[-1], Request) == request
+
+
+def test_submission_settings_of_the_connection_win_over_defaults(connection):
+    request = request_for(connection.state, HasData("s"))
+
+    settings = settings_of(command_of(SparkSubmission(request, connection, spark_extra={})))
+
+    assert settings["spark.sql.shuffle.partitions"] == "7"
+    assert settings["spark.databricks.delta.snapshotPartitions"] == "2"
+    assert settings["spark.pyspark.driver.python"] == sys.executable
+    assert settings.items() >= entry_point.DELTA_CONF.items()
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn", "spark://master:7077"])
+def test_submission_secrets_reach_the_environment_and_nothing_else(
+    connection, define_connection, caplog, master
+):
+    caplog.set_level(logging.DEBUG)
+    define_connection("spark_default", "spark", master)
+    request = request_for(connection.state, HasData("s"))
+    submission = SparkSubmission(request, connection, spark_extra={})
+
+    command = command_of(submission)
+
+    assert SECRET not in " ".join(command)
+    assert SECRET not in caplog.text
+    variable = submission.environment()[entry_point.STORAGE_OPTIONS_VARIABLE]
+    assert json.loads(variable) == {"AWS_SECRET_ACCESS_KEY": SECRET}
+    variable = submission.environment()[entry_point.SECRET_CONF_VARIABLE]
+    assert json.loads(variable) == {"spark.hadoop.fs.s3a.secret.key": SECRET}
+
+
+def test_submission_in_cluster_mode_sends_no_secret_and_no_local_interpreter(
+    connection, define_connection
+):
+    extra = {"deploy-mode": "cluster"}
+    define_connection("spark_default", "spark", "yarn", **extra)
+    request = request_for(connection.state, HasData("s"))
+    submission = SparkSubmission(request, connection, spark_extra=extra)
+
+    command = command_of(submission)
+
+    assert SECRET not in " ".join(command)
+    assert SECRET not in submission.environment().values()
+    assert "spark.pyspark.driver.python" not in settings_of(command)
+
+
+def test_submission_argument_has_no_braces_that_a_cluster_would_expand():
+    sql = """INSERT INTO t SELECT '{{x}}', "}}", '\\\\' , 'ü' FROM s"""
+    request = request_for("file:///s", Consume((sql,), "a"))
+
+    text = request_argument(request)
+
+    assert "{{" not in text
+    assert "}}" not in text
+    assert from_json(text, Request) == request
+
+
+def test_submission_argument_longer_than_the_system_allows_is_refused():
+    request = request_for("file:///s", Consume(("SELECT " + "x" * 200_000,), "a"))
+
+    with pytest.raises(InvalidRequest, match="too long for a command line"):
+        request_argument(request)
+
+
+def test_hook_by_type_of_the_spark_connection_chooses_the_way(define_connection, tmp_path):
+    define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
+    request = request_for(tmp_path.as_uri(), HasData("s"))
+    define_connection("spark_default", "spark", "local[2]")
+    assert isinstance(CdcHook().submission(request), SparkSubmission)
+
+    define_connection("spark_default", "spark_connect", "localhost")
+    assert isinstance(CdcHook().submission(request), ConnectSubmission)
+
+
+def test_hook_without_its_spark_connection_fails_the_task_for_good(define_connection, tmp_path):
+    define_connection("cdc_default", "cdc", state=tmp_path.as_uri(), spark_conn_id="nowhere")
+
+    with pytest.raises(AirflowFailException, match="Spark connection nowhere: does not exist"):
+        CdcHook().submit(HasData("s"))
+
+
+@pytest.fixture
+def stand_in(define_connection, tmp_path, monkeypatch):
+    """Puts a script of the test in the place of spark-submit; ``$@`` are its arguments."""
+    define_connection("cdc_default", "cdc", state=(tmp_path / "state").as_uri())
+    define_connection("spark_default", "spark", "local[2]")
+
+    hooks: list[CdcHook] = []
+
+    def install(body: str) -> CdcHook:
+        script = tmp_path / "bin" / "spark-submit"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!{sys.executable}\nimport subprocess, sys, time\n{body}\n")
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", str(script.parent), prepend=":")
+        hooks.append(CdcHook())
+        return hooks[0]
+
+    yield install
+    # The Spark provider leaves the pipe to the garbage collector, which would warn.
+    hooks[0]._submission.spark_hook._submit_sp.stdout.close()
+
+
+ANSWERING = """
+sys.path.insert(0, {root!r})
+from airflow_provider_cdc.engine.core.model import from_json
+from airflow_provider_cdc.jobs.answers import write_answer
+from airflow_provider_cdc.jobs.model import Answer, JobError, Request
+request = from_json(sys.argv[-1], Request)
+write_answer(request.state, Answer(request.request_id, {answer}))
+sys.exit({code})
+"""
+ROOT = str(Path(__file__).parents[2])
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_hook_after_an_answer_returns_it_whatever_the_exit_code(stand_in, tmp_path, code):
+    hook = stand_in(ANSWERING.format(root=ROOT, answer="has_data=True", code=code))
+
+    assert hook.submit(HasData("s")).has_data is True
+    assert list((tmp_path / "state" / "answers").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("retryable", "expected"), [(True, CdcJobFailed), (False, AirflowFailException)]
+)
+def test_hook_after_an_error_raises_what_a_retry_is_worth(stand_in, retryable, expected):
+    error = f"error=JobError('kind', 'stream s: is stale.', {retryable})"
+    hook = stand_in(ANSWERING.format(root=ROOT, answer=error, code=1))
+
+    with pytest.raises(expected, match="stream s: is stale") as caught:
+        hook.submit(HasData("s"))
+
+    assert type(caught.value) is expected
+
+
+def test_hook_without_an_answer_reports_how_spark_ended(stand_in):
+    hook = stand_in("print('the cluster is full'); sys.exit(3)")
+
+    with pytest.raises(CdcJobFailed, match="ended without an answer") as caught:
+        hook.submit(HasData("s"))
+
+    assert "Error code is: 3" in str(caught.value)
+    assert "the cluster is full" in str(caught.value)
+
+
+CHILD_THAT_OUTLIVES = """
+code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-c", code, *sys.argv[1:]], start_new_session=True)
+child.wait()
+"""
+
+
+def test_hook_killed_ends_every_process_of_the_application(stand_in, monkeypatch):
+    monkeypatch.setattr("airflow_provider_cdc.hooks.submission._KILL_SECONDS", 1)
+    hook = stand_in(CHILD_THAT_OUTLIVES)
+    failures: list[Exception] = []
+
+    def submit() -> None:
+        try:
+            hook.submit(HasData("s"))
+        except CdcJobFailed as error:
+            failures.append(error)
+
+    task = threading.Thread(target=submit)
+    task.start()
+    tree: list[psutil.Process] = []
+    while len(tree) < 2 and task.is_alive():
+        tree = psutil.Process().children(recursive=True)
+    hook.kill()
+    task.join(60)
+
+    assert len(tree) == 2
+    assert psutil.wait_procs(tree, timeout=10)[1] == []
+    assert len(failures) == 1
+
+
+def test_answer_written_and_read_is_the_same(tmp_path):
+    answer = Answer("0" * 32, error=JobError("kind", "message", True))
+
+    write_answer(tmp_path.as_uri(), answer)
+
+    assert read_answer(tmp_path.as_uri(), "0" * 32) == answer
+
+
+def test_answer_not_given_is_none(tmp_path):
+    assert read_answer(tmp_path.as_uri(), "1" * 32) is None
+
+
+@pytest.mark.parametrize("request_id", ["", "../../etc/passwd", "A" * 32, "0" * 31])
+def test_answer_under_an_id_of_another_form_is_refused(tmp_path, request_id):
+    with pytest.raises(InvalidRequest, match="has no valid id"):
+        read_answer(tmp_path.as_uri(), request_id)
+
+
+def test_environment_variable_that_is_no_object_is_refused_without_showing_it():
+    with pytest.raises(ValueError, match="OPTIONS: is not a JSON object") as caught:
+        entry_point.json_object({"OPTIONS": f'"{SECRET}"'}, "OPTIONS")
+
+    assert SECRET not in str(caught.value)
+
+
+def test_environment_variable_not_set_is_an_empty_object():
+    assert entry_point.json_object({}, "OPTIONS") == {}

@@ -1,0 +1,69 @@
+"""What all tests share: one Spark session a process, Hypothesis profiles, marks by folder."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Airflow reads its home when it is first imported, which may be while tests are collected.
+os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home"))
+os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+
+settings.register_profile("ci", deadline=None, derandomize=False, print_blob=True)
+settings.load_profile("ci")
+
+TESTS = Path(__file__).parent
+FOLDER_MARKS = {
+    "engine": ("spark",),
+    "faults": ("spark", "fault"),
+    "stateful": ("stateful",),
+    "airflow": ("airflow",),
+}
+
+SPARK_CONFIGURATION = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.files.openCostInBytes": "65536",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their folder, so that each one belongs to a layer of the Makefile."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        for mark in FOLDER_MARKS.get(folder, ()):
+            item.add_marker(mark)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The process's Spark session; the JVM starts with the first test that asks for it."""
+    from delta import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for key, value in SPARK_CONFIGURATION.items():
+        builder = builder.config(key, value)
+    builder = builder.config(
+        "spark.sql.warehouse.dir", tmp_path_factory.mktemp("warehouse").as_uri()
+    )
+    session = configure_spark_with_delta_pip(builder).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from flights_demo import compare, replay, setup
+from flights_demo.tables import Warehouse, delta
+from flights_demo.targets import consumption
+
+from airflow_provider_cdc.engine import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+STREAM = "flights_changes"
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
+    warehouse = Warehouse(str(tmp_path / "warehouse"))
+    setup.create_tables(spark, warehouse)
+    return warehouse
+
+
+@pytest.fixture
+def engine(spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> Engine:
+    engine = Engine(spark, state=str(tmp_path / "state"))
+    engine.create_stream(STREAM, on_table=warehouse.flights)
+    return engine
+
+
+def test_replayed_days_consumed_tick_by_tick_equal_the_recomputed_targets(
+    spark: SparkSession, warehouse: Warehouse, engine: Engine, tmp_path: Path
+) -> None:
+    events = replay.load_events(spark, tmp_path, days=3)
+    run = replay.Replay(spark, warehouse.flights, events)
+
+    for tick in replay.ticks(days=3, tick_days=1):
+        assert all(run.run(tick).values())
+        outcome = engine.consume(consumption(STREAM, warehouse), consumer="demo")
+        assert outcome.streams[0].rows["INSERT"] > 0
+    comparisons = compare.run(spark, warehouse)
+
+    assert compare.passed(comparisons), comparisons
+    assert comparisons[0].rows_compared > 2000
+    statuses = spark.read.format("delta").load(warehouse.flights).select("status").distinct()
+    assert {row.status for row in statuses.collect()} == {"scheduled", "departed", "arrived"}
+
+
+def test_comparison_with_one_changed_row_in_a_target_does_not_pass(
+    spark: SparkSession, warehouse: Warehouse, engine: Engine, tmp_path: Path
+) -> None:
+    events = replay.load_events(spark, tmp_path, days=1)
+    replay.Replay(spark, warehouse.flights, events).run(replay.Tick(-1441, 720))
+    engine.consume(consumption(STREAM, warehouse), consumer="demo")
+    spark.sql(
+        f"UPDATE {delta(warehouse.carrier_punctuality)} SET flights = flights + 1 "
+        "WHERE carrier = 'UA'"
+    )
+
+    current, punctuality = compare.run(spark, warehouse)
+
+    assert current.rows_differing == 0
+    assert punctuality.rows_differing == 2
+    assert not compare.passed([current, punctuality])
+
+
+def test_comparison_of_empty_targets_does_not_pass(
+    spark: SparkSession, warehouse: Warehouse
+) -> None:
+    comparisons = compare.run(spark, warehouse)
+
+    assert [item.rows_differing for item in comparisons] == [0, 0]
+    assert not compare.passed(comparisons)
+
+
+def test_ticks_follow_each_other_and_end_at_noon_after_the_last_day() -> None:
+    ticks = list(replay.ticks(days=10, tick_days=7))
+
+    assert [tick.through for tick in ticks] == [7 * 1440 + 720, 10 * 1440 + 720]
+    assert [tick.after for tick in ticks] == [-1441, 7 * 1440 + 720]

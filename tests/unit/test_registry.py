@@ -1,0 +1,628 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from airflow_provider_cdc.engine.core.errors import (
+    CdcError,
+    InvalidRequest,
+    OutcomeUnknown,
+    StreamConflict,
+    StreamExists,
+    StreamNotFound,
+)
+from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model import (
+    AppendSemantics,
+    ColumnStyle,
+    Offset,
+    Phase,
+    Source,
+    Stream,
+    StreamMode,
+)
+from airflow_provider_cdc.engine.storage.registry import Change, Registry, RegistrySnapshot
+from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NEVER = Upkeep(commits=1_000_000)
+# Leaves only what a snapshot of now needs: safe where nobody else writes.
+HARSH = Upkeep(commits=3, retention_hours=0, vacuum_every=1)
+WRITERS = 4
+
+
+def stream(name: str, version: int = 0, stream_id: str | None = None) -> Stream:
+    metadata = random.Random(name).randbytes(1000).hex()
+    return Stream(
+        stream_id=stream_id or str(uuid.uuid4()),
+        name=name,
+        sequence=0,
+        phase=Phase.IDLE,
+        source=Source("flights", "/data/flights", "a-table-id"),
+        mode=StreamMode.STANDARD,
+        append_semantics=AppendSemantics.INSERTED,
+        column_style=ColumnStyle.SNOWFLAKE,
+        offset=Offset(version, "f" * 64, NOON, metadata, "{}", -1),
+        created_at=NOON,
+        owner="somebody",
+    )
+
+
+def create(registry: Registry, name: str, actor: str = "creator") -> Stream:
+    (created,) = registry.transact(
+        registry.snapshot(), [Change(stream(name), Transition.CREATED)], actor=actor
+    )
+    return created
+
+
+def advanced(before: Stream) -> Change:
+    offset = replace(before.offset, version=before.offset.version + 1)
+    return Change(replace(before, offset=offset), Transition.ADVANCED)
+
+
+def advance(registry: Registry, name: str, times: int = 1) -> None:
+    for _ in range(times):
+        snapshot = registry.snapshot()
+        registry.transact(snapshot, [advanced(snapshot.get(name))], actor="advancer")
+
+
+def drop(registry: Registry, name: str) -> None:
+    snapshot = registry.snapshot()
+    dropped = replace(snapshot.get(name), phase=Phase.DROPPED)
+    registry.transact(snapshot, [Change(dropped, Transition.DROPPED)], actor="dropper")
+
+
+def versions(registry: Registry, stream_id: str) -> list[int]:
+    return [record.stream.offset.version for record in registry.history(stream_id)]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> str:
+    return str(tmp_path / "a state, 100% ünïcode")
+
+
+@pytest.fixture
+def registry(state: str) -> Registry:
+    return Registry(state, clock=lambda: NOON, upkeep=NEVER)
+
+
+# --- creating, finding, dropping
+
+
+def test_snapshot_without_state_folder_is_empty_and_creates_nothing(
+    registry: Registry, state: str
+) -> None:
+    assert registry.snapshot().streams() == []
+    assert registry.history("any") == []
+    registry.tidy()
+    assert not os.path.exists(state)
+
+
+def test_find_after_create_ignores_case(registry: Registry) -> None:
+    created = create(registry, "Straße")
+    assert created.sequence == 1
+    snapshot = registry.snapshot()
+    assert snapshot.find("STRASSE") == created
+    assert snapshot.get("straße") == created
+    assert snapshot.by_id(created.stream_id) == created
+    assert snapshot.streams() == [created]
+
+
+def test_streams_are_sorted_by_name_without_case(registry: Registry) -> None:
+    for name in ("b", "C", "a"):
+        create(registry, name)
+    assert [item.name for item in registry.snapshot().streams()] == ["a", "b", "C"]
+
+
+def test_get_of_missing_stream_suggests_close_names(registry: Registry) -> None:
+    create(registry, "Flights_Changes")
+    with pytest.raises(StreamNotFound, match="did you mean Flights_Changes"):
+        registry.snapshot().get("flight_changes")
+    with pytest.raises(StreamNotFound, match="create it"):
+        registry.snapshot().get("zzz")
+    with pytest.raises(StreamNotFound):
+        registry.snapshot().by_id("no such id")
+
+
+def test_create_under_live_name_is_refused(registry: Registry) -> None:
+    create(registry, "flights")
+    with pytest.raises(StreamExists, match="stream flights: exists already"):
+        create(registry, "FLIGHTS")
+
+
+def test_create_twice_under_one_name_in_one_commit_is_refused(registry: Registry) -> None:
+    changes = [Change(stream(name), Transition.CREATED) for name in ("x", "X")]
+    with pytest.raises(StreamExists):
+        registry.transact(registry.snapshot(), changes, actor="creator")
+    assert registry.snapshot().streams() == []
+
+
+def test_recreate_after_drop_is_another_stream_and_both_keep_their_history(
+    registry: Registry,
+) -> None:
+    first = create(registry, "flights")
+    drop(registry, "flights")
+    assert registry.snapshot().find("flights") is None
+    second = create(registry, "flights")
+    assert second.stream_id != first.stream_id
+    assert registry.snapshot().streams() == [second]
+    assert [record.transition for record in registry.history(first.stream_id)] == [
+        Transition.CREATED,
+        Transition.DROPPED,
+    ]
+    assert [record.transition for record in registry.history(second.stream_id)] == [
+        Transition.CREATED
+    ]
+
+
+def test_rename_to_live_name_is_refused_and_to_free_name_lands(registry: Registry) -> None:
+    create(registry, "a")
+    create(registry, "b")
+    snapshot = registry.snapshot()
+    renamed = replace(snapshot.get("a"), name="B")
+    with pytest.raises(StreamExists):
+        registry.transact(snapshot, [Change(renamed, Transition.ADVANCED)], actor="renamer")
+    free = replace(renamed, name="c")
+    registry.transact(snapshot, [Change(free, Transition.ADVANCED)], actor="renamer")
+    assert [item.name for item in registry.snapshot().streams()] == ["b", "c"]
+
+
+def test_history_holds_every_record_oldest_first(state: str) -> None:
+    ticks = iter(NOON + timedelta(microseconds=step) for step in range(9))
+    registry = Registry(state, clock=lambda: next(ticks), upkeep=NEVER)
+    created = create(registry, "flights", actor="it's me")
+    advance(registry, "flights", times=2)
+    records = registry.history(created.stream_id)
+    assert [record.stream.sequence for record in records] == [1, 2, 3]
+    assert [record.at for record in records] == [
+        NOON + timedelta(microseconds=step) for step in range(3)
+    ]
+    assert [record.actor for record in records] == ["it's me", "advancer", "advancer"]
+    assert len({record.nonce for record in records}) == 3
+    assert records[-1].stream == registry.snapshot().get("flights")
+
+
+def test_history_of_id_with_quotes_is_taken_literally(registry: Registry) -> None:
+    odd = replace(stream("flights"), stream_id="x' OR '1' = '1\\")
+    registry.transact(registry.snapshot(), [Change(odd, Transition.CREATED)], actor="a")
+    create(registry, "other")
+    assert len(registry.history(odd.stream_id)) == 1
+    assert registry.history("x' OR '1' = '1") == []
+    registry.tidy()
+    drop(registry, "flights")
+    registry.tidy()
+    assert len(registry.history(odd.stream_id)) == 2
+
+
+# --- the state folder
+
+
+def test_state_as_path_and_as_uri_is_one_registry(state: str) -> None:
+    created = create(Registry(state), "flights")
+    uri = Path(state).as_uri()
+    for form in (uri, uri + "/", uri.replace("file:///", "file:/"), state + "/"):
+        assert Registry(form).snapshot().streams() == [created]
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["", "relative", "~/x", "file://host/x", "file:///a#b", "s3:///x", "/a[b]", "/a%20b", "/a\0b"],
+)
+def test_state_that_is_no_usable_location_is_refused(state: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot be used"):
+        Registry(state)
+
+
+def test_transact_into_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    registry = Registry(str(tmp_path / "file"))
+    assert registry.snapshot().streams() == []
+    with pytest.raises(InvalidRequest, match="cannot be written"):
+        create(registry, "flights")
+
+
+def test_table_on_disk_is_compressed_and_keeps_no_statistics_of_the_state(
+    registry: Registry, state: str
+) -> None:
+    create(registry, "flights")
+    registry.tidy()
+    actions = pa.table(DeltaTable(f"{state}/registry").get_add_actions(flatten=True))
+    assert "min.sequence" in actions.schema.names
+    assert not {"min.state", "null_count.state"} & set(actions.schema.names)
+    assert all(".zstd." in path for path in actions["path"].to_pylist())
+
+
+# --- compare and set
+
+
+def test_transact_of_moved_stream_names_stream_and_who_moved_it(registry: Registry) -> None:
+    create(registry, "flights")
+    stale = registry.snapshot()
+    advance(registry, "flights")
+    with pytest.raises(StreamConflict, match=r"stream flights: .*advancer made it advanced"):
+        registry.transact(stale, [advanced(stale.get("flights"))], actor="late")
+    assert registry.snapshot().get("flights").offset.version == 1
+
+
+def test_snapshot_used_twice_stands_for_the_same_moment(registry: Registry) -> None:
+    create(registry, "a")
+    create(registry, "b")
+    snapshot = registry.snapshot()
+    registry.transact(snapshot, [advanced(snapshot.get("a"))], actor="first")
+    advance(registry, "b")
+    with pytest.raises(StreamConflict, match="stream b"):
+        registry.transact(snapshot, [advanced(snapshot.get("b"))], actor="second")
+    with pytest.raises(StreamConflict, match="stream a: .*first made it advanced"):
+        registry.transact(snapshot, [advanced(snapshot.get("a"))], actor="second")
+
+
+def test_transact_with_other_sequence_than_the_snapshot_is_refused(registry: Registry) -> None:
+    created = create(registry, "flights")
+    snapshot = registry.snapshot()
+    for wrong in (
+        Change(replace(created, sequence=7), Transition.ADVANCED),
+        Change(created, Transition.CREATED),
+        Change(stream("unknown"), Transition.ADVANCED),
+    ):
+        with pytest.raises(StreamConflict, match="expected sequence"):
+            registry.transact(snapshot, [wrong], actor="wrong")
+    assert len(registry.history(created.stream_id)) == 1
+
+
+def test_transact_of_nothing_or_of_one_stream_twice_is_refused(registry: Registry) -> None:
+    create(registry, "flights")
+    snapshot = registry.snapshot()
+    change = advanced(snapshot.get("flights"))
+    for changes in ([], [change, change]):
+        with pytest.raises(InvalidRequest):
+            registry.transact(snapshot, changes, actor="wrong")
+
+
+def test_transact_with_phase_and_transition_at_odds_is_refused(registry: Registry) -> None:
+    create(registry, "flights")
+    snapshot = registry.snapshot()
+    with pytest.raises(InvalidRequest, match="cannot be dropped into phase idle"):
+        registry.transact(
+            snapshot, [Change(snapshot.get("flights"), Transition.DROPPED)], actor="wrong"
+        )
+
+
+def test_transact_of_several_streams_when_one_has_moved_changes_none(registry: Registry) -> None:
+    first, second = create(registry, "a"), create(registry, "b")
+    stale = registry.snapshot()
+    advance(registry, "b")
+    with pytest.raises(StreamConflict, match="stream b"):
+        registry.transact(stale, [advanced(stale.get(name)) for name in "ab"], actor="late")
+    assert versions(registry, first.stream_id) == [0]
+    now = registry.snapshot()
+    moved = registry.transact(now, [advanced(now.get(name)) for name in "ab"], actor="both")
+    assert [item.offset.version for item in moved] == [1, 2]
+    records = [registry.history(item.stream_id)[-1] for item in (first, second)]
+    assert records[0].nonce == records[1].nonce
+
+
+def test_create_over_snapshot_in_which_the_name_was_free_is_refused(registry: Registry) -> None:
+    create(registry, "other")
+    stale = registry.snapshot()
+    create(registry, "flights")
+    with pytest.raises(StreamExists):
+        registry.transact(stale, [Change(stream("Flights"), Transition.CREATED)], actor="late")
+    assert [item.name for item in registry.snapshot().streams()] == ["flights", "other"]
+    drop(registry, "flights")
+    with pytest.raises(StreamConflict, match="its name was in use"):
+        registry.transact(stale, [Change(stream("Flights"), Transition.CREATED)], actor="late")
+
+
+def test_create_over_snapshot_of_no_table_meets_what_was_created_since(
+    registry: Registry,
+) -> None:
+    nothing = registry.snapshot()
+    create(registry, "flights")
+    with pytest.raises(StreamExists):
+        registry.transact(nothing, [Change(stream("flights"), Transition.CREATED)], actor="late")
+    registry.transact(nothing, [Change(stream("other"), Transition.CREATED)], actor="late")
+    assert len(registry.snapshot().streams()) == 2
+
+
+def test_stale_snapshot_after_upkeep_is_refused_and_others_land(state: str) -> None:
+    registry = Registry(state, upkeep=HARSH)
+    for name in "abc":
+        create(registry, name)
+    used, unused = registry.snapshot(), registry.snapshot()
+    registry.transact(used, [advanced(used.get("b"))], actor="other")
+    files = set(DeltaTable(f"{state}/registry").file_uris())
+    advance(registry, "a", times=20)
+    registry.tidy()
+    assert not files & set(DeltaTable(f"{state}/registry").file_uris())
+    assert len(list(Path(state).rglob("*.zstd.parquet"))) <= 4
+    for stale in (used, unused):
+        with pytest.raises(StreamConflict, match="stream a"):
+            registry.transact(stale, [advanced(stale.get("a"))], actor="late")
+    registry.transact(unused, [advanced(unused.get("c"))], actor="late")
+    assert [item.offset.version for item in registry.snapshot().streams()] == [20, 1, 1]
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_stale_snapshot_after_its_log_was_cleaned_up_is_refused(
+    registry: Registry, state: str, used: bool
+) -> None:
+    create(registry, "a")
+    stale = registry.snapshot()
+    if used:
+        registry.transact(stale, [advanced(stale.get("a"))], actor="early")
+    advance(registry, "a", times=3)
+    DeltaTable(f"{state}/registry").create_checkpoint()
+    newest = registry.snapshot().version
+    for commit in Path(state, "registry", "_delta_log").glob("*.json"):
+        if commit.stem.isdigit() and int(commit.stem) < (newest or 0):
+            commit.unlink()
+    with pytest.raises(StreamConflict):
+        registry.transact(stale, [advanced(stale.get("a"))], actor="late")
+    assert registry.snapshot().get("a").offset.version == 3 + used
+
+
+# --- unknown outcomes
+
+
+class Flaky(Registry):
+    """Writes as the store and the network let it: ``fault`` wraps the real write."""
+
+    fault: Callable[[Callable[[], None]], None] | None = None
+
+    def _append(self, *arguments: Any) -> None:
+        write = super()._append
+        if self.fault is None:
+            write(*arguments)
+        else:
+            self.fault(lambda: write(*arguments))
+
+
+def lose_answer(write: Callable[[], None]) -> None:
+    write()
+    raise OSError("connection reset")
+
+
+def repeat_request(write: Callable[[], None]) -> None:
+    write()
+    write()
+
+
+def never_arrive(write: Callable[[], None]) -> None:
+    raise OSError("connection refused")
+
+
+@pytest.mark.parametrize("fault", [lose_answer, repeat_request])
+def test_commit_whose_answer_is_lost_is_recognised_as_landed(
+    state: str, fault: Callable[[Callable[[], None]], None]
+) -> None:
+    registry = Flaky(state, upkeep=NEVER)
+    created = create(registry, "flights")
+    registry.fault = fault
+    advance(registry, "flights")
+    registry.fault = None
+    advance(registry, "flights")
+    assert versions(registry, created.stream_id) == [0, 1, 2]
+
+
+def test_landed_commit_is_recognised_when_the_stream_moved_on_since(state: str) -> None:
+    registry, other = Flaky(state, upkeep=NEVER), Registry(state, upkeep=HARSH)
+    created = create(registry, "flights")
+
+    def overtaken(write: Callable[[], None]) -> None:
+        write()
+        advance(other, "flights", times=5)
+        raise OSError("connection reset")
+
+    registry.fault = overtaken
+    advance(registry, "flights")
+    assert versions(registry, created.stream_id) == list(range(7))
+
+
+def test_commit_that_never_arrived_is_outcome_unknown_and_may_be_repeated(state: str) -> None:
+    registry = Flaky(state, upkeep=NEVER)
+    created = create(registry, "flights")
+    registry.fault = never_arrive
+    with pytest.raises(OutcomeUnknown, match="connection refused"):
+        advance(registry, "flights")
+    registry.fault = None
+    advance(registry, "flights")
+    assert versions(registry, created.stream_id) == [0, 1]
+
+
+def test_commit_that_never_arrived_while_the_stream_moved_is_a_conflict(state: str) -> None:
+    registry, other = Flaky(state, upkeep=NEVER), Registry(state, upkeep=NEVER)
+    create(registry, "flights")
+
+    def overtaken(write: Callable[[], None]) -> None:
+        advance(other, "flights")
+        raise OSError("connection refused")
+
+    registry.fault = overtaken
+    with pytest.raises(StreamConflict, match="advancer made it advanced"):
+        advance(registry, "flights")
+
+
+def test_commit_after_which_the_registry_cannot_be_read_is_outcome_unknown(state: str) -> None:
+    registry = Flaky(state, upkeep=NEVER)
+    create(registry, "flights")
+
+    def lose_everything(write: Callable[[], None]) -> None:
+        write()
+        for file in Path(state, "registry").rglob("*.zstd.parquet"):
+            file.unlink()
+        raise OSError("connection reset")
+
+    registry.fault = lose_everything
+    with pytest.raises(OutcomeUnknown, match="connection reset"):
+        advance(registry, "flights")
+
+
+# --- upkeep
+
+
+def test_upkeep_keeps_streams_and_history_and_few_files(state: str) -> None:
+    registry = Registry(state, clock=lambda: NOON, upkeep=NEVER)
+    kept, gone = create(registry, "kept"), create(registry, "gone")
+    advance(registry, "kept", times=12)
+    drop(registry, "gone")
+    before = (registry.snapshot().streams(), registry.history(kept.stream_id))
+    dropped = registry.history(gone.stream_id)
+    for _ in range(3):
+        Registry(state, upkeep=HARSH).tidy()
+        assert (registry.snapshot().streams(), registry.history(kept.stream_id)) == before
+        assert registry.history(gone.stream_id) == dropped
+    table = DeltaTable(f"{state}/registry")
+    assert len(table.file_uris()) == 2
+    assert pa.table(table.scan(predicate="archived = false")).num_rows == 1
+    assert pa.table(table.scan()).num_rows == 15
+
+
+def test_upkeep_runs_by_itself_after_so_many_commits(state: str) -> None:
+    registry = Registry(state, upkeep=Upkeep(commits=5))
+    create(registry, "flights")
+    advance(registry, "flights", times=40)
+    assert len(DeltaTable(f"{state}/registry").file_uris()) <= 6
+    assert list(Path(state).rglob("*.checkpoint.parquet"))
+
+
+class Broken(Upkeep):
+    """Fails at every step, as a store would that lets nobody list or delete."""
+
+    def _archive(self, table: DeltaTable) -> None:
+        raise OSError("no")
+
+    _compact = _checkpoint = _vacuum = _archive
+
+
+def test_upkeep_that_fails_does_not_disturb_a_transact(state: str) -> None:
+    registry = Registry(state, upkeep=Broken(commits=1))
+    created = create(registry, "flights")
+    advance(registry, "flights", times=3)
+    assert versions(registry, created.stream_id) == [0, 1, 2, 3]
+
+
+# --- several processes
+
+_barrier: Any = None
+
+
+def _join(barrier: Any) -> None:
+    global _barrier  # noqa: PLW0603 - a spawned worker can be given it in no other way
+    _barrier = barrier
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Callable[..., list[str]]]:
+    """Runs a function in four processes at once and returns what each made of it."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        WRITERS, mp_context=context, initializer=_join, initargs=(context.Barrier(WRITERS),)
+    ) as pool:
+
+        def run(worker: Callable[..., object], *arguments: object) -> list[str]:
+            futures = [
+                pool.submit(_together, worker, number, *arguments) for number in range(WRITERS)
+            ]
+            return sorted(future.result(timeout=120) for future in futures)
+
+        yield run
+
+
+def _together(worker: Callable[..., object], number: int, state: str, *arguments: object) -> str:
+    registry = Registry(state, upkeep=Upkeep(commits=4, vacuum_every=1))
+    snapshot = registry.snapshot()
+    _barrier.wait(60)
+    try:
+        worker(registry, snapshot, number, *arguments)
+    except CdcError as error:
+        return type(error).__name__
+    return "landed"
+
+
+def _advance_named(registry: Registry, snapshot: RegistrySnapshot, number: int, name: str) -> None:
+    target = snapshot.get(name.format(number))
+    registry.transact(snapshot, [advanced(target)], actor=f"process {number}")
+
+
+def _create_named(registry: Registry, snapshot: RegistrySnapshot, number: int, name: str) -> None:
+    change = Change(stream(name.format(number)), Transition.CREATED)
+    registry.transact(snapshot, [change], actor=f"process {number}")
+
+
+def _advance_often(registry: Registry, snapshot: RegistrySnapshot, number: int, times: int) -> None:
+    """Move a stream of its own and one that all share, ``times`` each."""
+    left = times
+    advance(registry, f"own {number}", times)
+    while left:
+        try:
+            advance(registry, "shared")
+            left -= 1
+        except StreamConflict:
+            continue
+
+
+Processes = Callable[..., list[str]]
+
+
+def test_processes_that_move_one_stream_one_wins_and_the_others_conflict(
+    state: str, registry: Registry, processes: Processes
+) -> None:
+    created = create(registry, "flights")
+    for moves in range(1, 4):
+        results = processes(_advance_named, state, "flights")
+        assert results == ["StreamConflict"] * (WRITERS - 1) + ["landed"]
+        assert versions(registry, created.stream_id) == list(range(moves + 1))
+
+
+def test_processes_that_move_different_streams_all_land(
+    state: str, registry: Registry, processes: Processes
+) -> None:
+    for number in range(WRITERS):
+        create(registry, f"stream {number}")
+    assert processes(_advance_named, state, "stream {}") == ["landed"] * WRITERS
+    assert [item.offset.version for item in registry.snapshot().streams()] == [1] * WRITERS
+
+
+def test_processes_that_create_one_name_in_a_new_folder_one_wins(
+    state: str, registry: Registry, processes: Processes
+) -> None:
+    for attempt in range(3):
+        folder = f"{state}/{attempt}"
+        results = processes(_create_named, folder, "flights")
+        assert results == ["StreamExists"] * (WRITERS - 1) + ["landed"]
+        assert len(Registry(folder).snapshot().streams()) == 1
+        shutil.rmtree(folder)
+
+
+def test_processes_that_create_different_names_in_a_new_folder_all_land(
+    state: str, registry: Registry, processes: Processes
+) -> None:
+    assert processes(_create_named, state, "stream {}") == ["landed"] * WRITERS
+    assert len(registry.snapshot().streams()) == WRITERS
+
+
+def test_processes_that_write_while_upkeep_runs_in_all_of_them_lose_nothing(
+    state: str, registry: Registry, processes: Processes
+) -> None:
+    times = 15
+    shared = create(registry, "shared")
+    own = [create(registry, f"own {number}") for number in range(WRITERS)]
+    assert processes(_advance_often, state, times) == ["landed"] * WRITERS
+    assert versions(registry, shared.stream_id) == list(range(times * WRITERS + 1))
+    for item in own:
+        assert versions(registry, item.stream_id) == list(range(times + 1))
+    commits = DeltaTable(f"{state}/registry").history()
+    assert {"UPDATE", "OPTIMIZE"} <= {commit["operation"] for commit in commits}
