@@ -44,11 +44,11 @@ def _settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
                 spark.conf.set(name, value)
             yield
         finally:
-            for name, value in before.items():
-                if value is None:
+            for name, earlier in before.items():
+                if earlier is None:
                     spark.conf.unset(name)
                 else:
-                    spark.conf.set(name, value)
+                    spark.conf.set(name, earlier)
 
 
 def _setting(spark: SparkSession, name: str) -> str | None:

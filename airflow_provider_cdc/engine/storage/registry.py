@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ..core.errors import (
     InvalidRequest,
@@ -44,6 +44,9 @@ from .registry_upkeep import (
 
 _NEWEST = ["stream_id", "sequence", "transition", "name_key", "state"]
 _RECORD = ["sequence", "transition", "at", "nonce", "actor", "state"]
+
+# A second one is needed where upkeep came between, and a round of upkeep takes many commits.
+_TRIES = 10
 
 
 def utc_now() -> datetime:
@@ -229,14 +232,23 @@ class Registry:
         ]
         nonce = uuid.uuid4().hex
         record = {"at": self._clock(), "nonce": nonce, "actor": actor}
-        table = expected.take_table() or self._reopen(expected.version)
-        ids = sorted({item for change in moved for item in _transaction_ids(expected, change)})
-        try:
-            self._append(table, [_row(change) | record for change in moved], ids)
-        except Exception as error:  # whatever it is, the table tells
-            self._settle(nonce, moved, error)
-        else:
-            self._upkeep.run_when_due(table, self._open)
+        rows = [_row(change) | record for change in moved]
+        ids = [item for change in moved for item in _transaction_ids(expected, change)]
+        for attempt in range(_TRIES):
+            try:
+                table = self._table_of(expected)
+                self._append(table, rows, ids)
+            except InvalidRequest:
+                raise
+            except Exception as error:  # whatever it is, the table tells what became of it
+                again = attempt < _TRIES - 1 and isinstance(error, DeltaError)
+                settled = self._settle(nonce, changes, error, again=again)
+                if settled is None:
+                    break
+                expected = settled
+            else:
+                self._upkeep.run_when_due(table, self._open)
+                break
         return tuple(change.stream for change in moved)
 
     def tidy(self) -> None:
@@ -258,43 +270,49 @@ class Registry:
             ),
         )
 
-    def _settle(self, nonce: str, moved: Sequence[Change], error: Exception) -> None:
-        """Find out what became of a commit that ``error`` ended; returns if it landed.
+    def _settle(
+        self, nonce: str, changes: Sequence[Change], error: Exception, *, again: bool
+    ) -> RegistrySnapshot | None:
+        """Find out what became of a commit that ``error`` ended.
 
         A refusal is doubted too: a store that repeats a request whose answer was lost may be
-        refused by its own first attempt.
+        refused by its own first attempt. And Delta refuses more than it must, upkeep for one: where
+        none of the streams has moved, writing the same rows on top of what is there now is still
+        the same compare-and-set.
+
+        :param again: the write may be repeated
+        :returns: ``None`` where it landed, else the snapshot to repeat the write on
         """
         try:
             if self._records(f"nonce = {literal(nonce)}"):
-                return
-            self._raise_conflict(moved, error)
+                return None
+            now = self.snapshot()
+            self._check_unmoved(now, changes, error)
         except (StreamConflict, StreamExists):
             raise
         except Exception as unread:
             error.add_note(f"Then the registry could not be read: {unread}")
-        names = ", ".join(change.stream.name for change in moved)
+        else:
+            if again:
+                return now
+        names = ", ".join(change.stream.name for change in changes)
         raise OutcomeUnknown(
             f"stream {names}",
             "could not be moved",
-            cause=f"the registry under {self._state} was not found to hold the change, after:"
+            cause=f"the registry under {self._state} was not found to hold the change, after"
             f" {type(error).__name__}: {error}",
             fix="try again; it is safe",
         ) from error
 
-    def _raise_conflict(self, moved: Sequence[Change], error: Exception) -> None:
-        for change in moved:
-            stream = change.stream
+    def _check_unmoved(
+        self, now: RegistrySnapshot, changes: Sequence[Change], error: Exception
+    ) -> None:
+        for stream in (change.stream for change in changes):
             records = self.history(stream.stream_id)
-            if records and records[-1].stream.sequence >= stream.sequence:
+            if records and records[-1].stream.sequence != stream.sequence:
                 last = records[-1]
                 _conflict(stream, f"{last.actor} made it {last.transition} at {last.at}", error)
-        now = self.snapshot()
-        for change in moved:
-            other = now.find(change.stream.name)
-            if other is not None and other.stream_id != change.stream.stream_id:
-                raise _exists(other) from error
-        if isinstance(error, CommitFailedError) and "Concurrent transaction" in str(error):
-            _conflict(moved[0].stream, "its name was in use for a while", error)
+        _check(now, changes)
 
     def _records(self, predicate: str) -> list[Record]:
         try:
@@ -315,19 +333,14 @@ class Registry:
     def _open(self, version: int | None = None) -> DeltaTable:
         return DeltaTable(self._location, version=version, storage_options=self._options)
 
-    def _reopen(self, version: int | None) -> DeltaTable:
-        """A handle at ``version``; the table is created for one that was not there."""
-        if version is None:
+    def _table_of(self, expected: RegistrySnapshot) -> DeltaTable:
+        """A handle at the version of ``expected``; the table is created if it was not there."""
+        table = expected.take_table()
+        if table is not None:
+            return table
+        if expected.version is None:
             self._create()
-        try:
-            return self._open(version or 0)
-        except TableNotFoundError as error:
-            raise StreamConflict(
-                f"registry {self._state}",
-                "can no longer be changed on the strength of so old a snapshot",
-                cause=f"its log no longer holds version {version or 0}",
-                fix="read it again and retry",
-            ) from error
+        return self._open(expected.version or 0)
 
     def _create(self) -> None:
         try:
