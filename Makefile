@@ -82,11 +82,11 @@ format: venv ## format, and fix what ruff can fix
 
 .PHONY: demo
 demo: venv jars ## the flights demo, headless; DAYS=365 days of 2013
-	$(PYTHON) .ci/demo --state $(STATE)/demo --days $(DAYS)
+	PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/demo --days $(DAYS)
 
 .PHONY: up
 up: venv jars ## the demo's Airflow, left running: prints its address and login
-	$(PYTHON) .ci/demo --state $(STATE)/up --days $(DAYS) --stay
+	PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/up --days $(DAYS) --stay
 
 .PHONY: lock
 lock: | $(UV) ## make the lock files anew

@@ -90,6 +90,8 @@ class SparkSubmission(Submission):
             self.spark_hook.submit(self.application, env=self.environment())
         except AirflowException as error:
             failure = error
+        finally:
+            self._close_pipe()
         answer = read_answer(state, self.request.request_id, options)
         if answer is None:
             raise CdcJobFailed(
@@ -164,6 +166,12 @@ class SparkSubmission(Submission):
             application_args=["--request", request_argument(self.request)],
             spark_binary=self._binary,
         )
+
+    def _close_pipe(self) -> None:
+        # The Spark provider leaves the pipe of spark-submit's output to the garbage collector.
+        process = self.spark_hook._submit_sp
+        if process is not None and process.stdout is not None:
+            process.stdout.close()
 
     def _processes(self) -> list[psutil.Process]:
         found: dict[int, psutil.Process] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf, timezone
 from airflow.sdk.exceptions import (
@@ -96,7 +96,9 @@ class StreamHasDataSensor(BaseSensorOperator):
             if self.soft_fail or self.never_fail:
                 raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
             raise
-        return looked.xcom_value if looked.is_done else self._wait(timezone.utcnow())
+        if looked.is_done:
+            return looked.xcom_value
+        self._wait(timezone.utcnow())
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Take the trigger's event; where an exact check finds nothing, wait on.
@@ -108,7 +110,7 @@ class StreamHasDataSensor(BaseSensorOperator):
             raise task_failure(event["message"], retryable=event["retryable"])
         if self._confirmed(event["latest_version"], context):
             return self._result(event["offset_version"], event["latest_version"])
-        return self._wait(datetime.fromisoformat(event["waiting_since"]))
+        self._wait(datetime.fromisoformat(event["waiting_since"]))
 
     def _confirmed(self, latest_version: int, context: Context) -> bool:
         if not self.exact:
@@ -119,7 +121,7 @@ class StreamHasDataSensor(BaseSensorOperator):
             self._nothing_through = latest_version
         return bool(answer.has_data)
 
-    def _wait(self, since: datetime) -> Any:
+    def _wait(self, since: datetime) -> NoReturn:
         remaining = self.timeout - (timezone.utcnow() - since).total_seconds()
         if remaining <= 0:
             raise AirflowSensorTimeout(f"stream {self.stream}: no data for {self.timeout} seconds")

@@ -30,6 +30,7 @@ MINUTES_PER_DAY = 1440
 # Ticks end at noon, when many flights are in the air.
 NOON = 720
 YEAR_DAYS = 365
+USUAL_TICKS = 26
 
 EVENTS = """
 WITH planned AS (
@@ -152,11 +153,12 @@ def ticks(days: int, tick_days: int) -> Iterator[Tick]:
 
 
 def load_events(spark: SparkSession, folder: Path, days: int) -> DataFrame:
-    """The flights of the first ``days`` days with the minute of each of their events."""
+    """The flights of ``days`` days and the two after, with the minute of each of their events."""
     path = unpack_flights(folder)
     csv = spark.read.csv(path.as_uri(), header=True, schema=CSV_SCHEMA, nullValue="NA")
     events = spark.sql(EVENTS, csv=csv)
-    return events.where(f"planned < {days * MINUTES_PER_DAY}").repartition(2).cache()
+    # At the end of the last tick the next day's flights are scheduled already.
+    return events.where(f"planned <= {(days + 2) * MINUTES_PER_DAY}").repartition(2).cache()
 
 
 def run(spark: SparkSession, warehouse: Warehouse, days: int, tick_days: int) -> int:
@@ -197,11 +199,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--warehouse", required=True, help="folder of the tables")
     parser.add_argument("--days", type=positive, default=YEAR_DAYS, help="days of 2013, from 1")
-    parser.add_argument("--tick-days", type=positive, default=7, help="days that a tick covers")
+    parser.add_argument("--tick-days", type=positive, help="days that a tick covers")
     options = parser.parse_args()
+    days = min(options.days, YEAR_DAYS)
+    tick_days = options.tick_days or max(1, round(days / USUAL_TICKS))
     spark = session.start("flights replay")
     try:
-        run(spark, Warehouse(options.warehouse), min(options.days, YEAR_DAYS), options.tick_days)
+        run(spark, Warehouse(options.warehouse), days, tick_days)
     finally:
         spark.stop()
 

@@ -151,20 +151,15 @@ def stand_in(define_connection, tmp_path, monkeypatch):
     define_connection("cdc_default", "cdc", state=(tmp_path / "state").as_uri())
     define_connection("spark_default", "spark", "local[2]")
 
-    hooks: list[CdcHook] = []
-
     def install(body: str) -> CdcHook:
         script = tmp_path / "bin" / "spark-submit"
         script.parent.mkdir(exist_ok=True)
         script.write_text(f"#!{sys.executable}\nimport subprocess, sys, time\n{body}\n")
         script.chmod(0o755)
         monkeypatch.setenv("PATH", str(script.parent), prepend=":")
-        hooks.append(CdcHook())
-        return hooks[0]
+        return CdcHook()
 
-    yield install
-    # The Spark provider leaves the pipe to the garbage collector, which would warn.
-    hooks[0]._submission.spark_hook._submit_sp.stdout.close()
+    return install
 
 
 ANSWERING = """

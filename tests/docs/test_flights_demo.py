@@ -35,17 +35,17 @@ def engine(spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> Engine:
 def test_replayed_days_consumed_tick_by_tick_equal_the_recomputed_targets(
     spark: SparkSession, warehouse: Warehouse, engine: Engine, tmp_path: Path
 ) -> None:
-    events = replay.load_events(spark, tmp_path, days=3)
+    events = replay.load_events(spark, tmp_path, days=2)
     run = replay.Replay(spark, warehouse.flights, events)
 
-    for tick in replay.ticks(days=3, tick_days=1):
-        assert all(run.run(tick).values())
+    for tick in replay.ticks(days=2, tick_days=1):
+        assert all(run.run(tick).values()), tick
         outcome = engine.consume(consumption(STREAM, warehouse), consumer="demo")
         assert outcome.streams[0].rows["INSERT"] > 0
     comparisons = compare.run(spark, warehouse)
 
     assert compare.passed(comparisons), comparisons
-    assert comparisons[0].rows_compared > 2000
+    assert comparisons[0].rows_compared > 1000
     statuses = spark.read.format("delta").load(warehouse.flights).select("status").distinct()
     assert {row.status for row in statuses.collect()} == {"scheduled", "departed", "arrived"}
 

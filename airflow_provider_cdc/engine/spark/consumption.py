@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ..core.errors import CdcError, StatementFailed, StreamConflict, StreamStale
@@ -34,7 +33,7 @@ from .change_set import ChangeSetReader
 from .planning import Planner
 from .resolution import Resolution
 from .stream_views import StreamViews, stream_views
-from .targets import Targets, fenced_off
+from .targets import Targets, fenced_off, has_ended
 
 _BEGIN_TRIES = 5
 
@@ -109,7 +108,7 @@ class Consumer:
     ) -> Outcome:
         """Finish the consumption that an earlier attempt of this consumer left open."""
         started = time.monotonic()
-        consumption = self._parts.consumptions.resume(found)
+        consumption = self._parts.consumptions.move(found, Transition.RESUMED, self._consumer)
         by_id = {stream.stream_id: stream for stream in streams}
         spans = [self._pinned(by_id[item.stream_id], item) for item in consumption.streams]
         with self._views(spans) as views:
@@ -137,14 +136,17 @@ class Consumer:
         applied: list[StatementOutcome] = []
         try:
             streams = views.outcomes()
-        except PySparkException as error:
-            self._parts.resolution.fail(consumption, self._consumer)
+        except Exception as error:
+            self._parts.resolution.fail(consumption, self._consumer, has_ended=True)
             raise _unreadable(consumption, error) from error
         try:
             for planned, statement in zip(consumption.statements, statements, strict=True):
                 applied.append(self._apply(consumption, planned, statement, views))
-        except PySparkException as error:
-            if not self._parts.resolution.fail(consumption, self._consumer):
+        except CdcError:
+            raise
+        except Exception as error:
+            ended = has_ended(error)
+            if not self._parts.resolution.fail(consumption, self._consumer, has_ended=ended):
                 raise _failed(consumption.statements[len(applied)], error) from error
             return self._rolled_forward(consumption, started)
         outcome = Outcome(
@@ -241,7 +243,7 @@ def _statement_outcome(
     )
 
 
-def _failed(planned: PlannedStatement, error: PySparkException) -> StatementFailed:
+def _failed(planned: PlannedStatement, error: Exception) -> StatementFailed:
     return StatementFailed(
         f"statement {planned.index} on {planned.target}",
         "failed; what was applied before it was undone, and no offset moved",
@@ -250,7 +252,7 @@ def _failed(planned: PlannedStatement, error: PySparkException) -> StatementFail
     )
 
 
-def _unreadable(consumption: Consumption, error: PySparkException) -> CdcError:
+def _unreadable(consumption: Consumption, error: Exception) -> CdcError:
     names = ", ".join(item.name for item in consumption.streams)
     if "FILE_NOT_EXIST" in str(error):
         return StreamStale(

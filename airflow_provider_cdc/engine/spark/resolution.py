@@ -46,13 +46,16 @@ class Resolution:
         """
         self._end(consumption, actor, keep=keep, fence=True, roll_forward=False)
 
-    def fail(self, consumption: Consumption, actor: str) -> bool:
+    def fail(self, consumption: Consumption, actor: str, *, has_ended: bool) -> bool:
         """Leave nothing of ``consumption`` behind after one of its statements failed.
 
-        Its own driver calls this. A fence is needed only where another driver has worked on it.
-        Returns whether it was rolled forward after all, because that other driver applied the rest.
+        Its own driver calls this. Returns whether it was rolled forward after all, because another
+        driver of the same consumption applied the rest.
+
+        :param has_ended: the failed statement certainly runs no more; then a fence is needed only
+            where another driver has worked on the consumption
         """
-        return self._end(consumption, actor, keep=(), fence=consumption.attempts > 1)
+        return self._end(consumption, actor, keep=(), fence=not has_ended)
 
     def _end(
         self,
@@ -71,7 +74,9 @@ class Resolution:
         to_undo = _by_location(consumption, states, keep)
         if phase is Phase.APPLYING:
             self._check_undoable(consumption, to_undo)
-        self._consumptions.move(consumption, Transition.RESOLVING, actor)
+        # Whoever resumed it did so before this move, so the number of attempts is final now.
+        consumption = self._consumptions.move(consumption, Transition.RESOLVING, actor)
+        fence = fence or consumption.attempts > 1
         if fence:
             states = self._fence(consumption, states)
             to_undo = _by_location(consumption, states, keep)

@@ -74,7 +74,8 @@ class Targets:
         try:
             with idempotent_write(self._spark, app_id, APPLY_VERSION):
                 self._spark.sql(text)
-        except PySparkException:
+        except Exception:
+            # Whatever went wrong, the log knows whether the commit had landed before it did.
             state = self.log.state(consumption, planned)
             if state.fenced and state.applied_version is None:
                 raise fenced_off(consumption) from None
@@ -212,6 +213,15 @@ def _refused(statement: Statement, cause: str) -> InvalidStatement:
         cause=cause.strip().rstrip("."),
         fix="correct the statement; nothing was written and no offset moved",
     )
+
+
+def has_ended(error: Exception) -> bool:
+    """Whether ``error`` shows that Spark itself ended the statement.
+
+    Spark's own errors have a condition. A lost connection has none: the statement may go on and
+    land later.
+    """
+    return isinstance(error, PySparkException) and error.getCondition() is not None
 
 
 def fenced_off(consumption: Consumption) -> StreamConflict:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import count
 
 from ..core.errors import StreamConflict
 from ..core.lifecycle import Transition, next_phase
@@ -58,72 +59,58 @@ class Consumptions:
         )
         return consumption
 
-    def resume(self, consumption: Consumption) -> Consumption:
-        """Record that one more driver works on ``consumption``.
-
-        :raises StreamConflict: it is no longer open for its consumer
-        """
-        self.move(consumption, Transition.RESUMED, consumption.consumer)
-        return self.current(consumption)
-
     def move(
         self,
         consumption: Consumption,
         transition: Transition,
         actor: str,
         outcome: Outcome | None = None,
-    ) -> None:
-        """Move every stream of ``consumption`` by ``transition``.
+    ) -> Consumption:
+        """Move every stream of ``consumption`` by ``transition``; returns it as it was stored.
 
         A commit that somebody else made of the same consumption is as good as one's own.
 
         :raises StreamConflict: the consumption is no longer open, or not in the right phase
         """
-        for attempt in range(_TRIES):
+        for attempt in count(1):
             snapshot = self._registry.snapshot()
             streams = [snapshot.by_id(stream_id) for stream_id in consumption.stream_ids]
-            if transition is Transition.COMMITTED and self.was_committed(consumption):
-                return
-            changes = [
-                self._moved(_open_stream(stream, consumption), transition, outcome)
-                for stream in streams
-            ]
+            if not all(_is_open(stream, consumption) for stream in streams):
+                if transition is Transition.COMMITTED and self._was_committed(consumption):
+                    return consumption
+                raise _ended(streams[0], consumption)
+            stored = _moved(streams[0].consumption or consumption, transition)
+            changes = [self._change(stream, transition, stored, outcome) for stream in streams]
             try:
                 self._registry.transact(snapshot, changes, actor=actor)
-                return
             except StreamConflict:
-                if attempt == _TRIES - 1:
+                if attempt == _TRIES:
                     raise
-
-    def current(self, consumption: Consumption) -> Consumption:
-        """``consumption`` as the registry has it now; raises StreamConflict when it has ended."""
-        snapshot = self._registry.snapshot()
-        stream = _open_stream(snapshot.by_id(consumption.stream_ids[0]), consumption)
-        assert stream.consumption is not None
-        return stream.consumption
+            else:
+                break
+        return stored
 
     def phase(self, consumption: Consumption) -> Phase:
         """The phase of the consumption's streams; raises StreamConflict when it has ended."""
-        snapshot = self._registry.snapshot()
-        return _open_stream(snapshot.by_id(consumption.stream_ids[0]), consumption).phase
+        stream = self._registry.snapshot().by_id(consumption.stream_ids[0])
+        if not _is_open(stream, consumption):
+            raise _ended(stream, consumption)
+        return stream.phase
 
-    def was_committed(self, consumption: Consumption) -> bool:
-        """Whether ``consumption`` has been committed, by whomever."""
+    def _was_committed(self, consumption: Consumption) -> bool:
         return any(
             record.transition is Transition.COMMITTED
             and record.stream.last_consumption_id == consumption.consumption_id
             for record in self._registry.history(consumption.stream_ids[0])
         )
 
-    def _moved(self, stream: Stream, transition: Transition, outcome: Outcome | None) -> Change:
-        consumption = stream.consumption
-        assert consumption is not None
-        if transition is Transition.RESUMED:
-            return _change(
-                stream, transition, replace(consumption, attempts=consumption.attempts + 1)
-            )
-        if transition is Transition.REOPENED:
-            return _change(stream, transition, replace(consumption, epoch=consumption.epoch + 1))
+    def _change(
+        self,
+        stream: Stream,
+        transition: Transition,
+        consumption: Consumption,
+        outcome: Outcome | None,
+    ) -> Change:
         if transition is Transition.COMMITTED:
             own = next(item for item in consumption.streams if item.stream_id == stream.stream_id)
             stream = replace(
@@ -134,20 +121,31 @@ class Consumptions:
                 last_outcome=outcome,
                 last_consumed_at=self._clock(),
             )
-        keeps = transition is Transition.RESOLVING
-        return _change(stream, transition, consumption if keeps else None)
+        return _change(stream, transition, consumption)
 
 
-def _change(stream: Stream, transition: Transition, consumption: Consumption | None) -> Change:
+def _change(stream: Stream, transition: Transition, consumption: Consumption) -> Change:
     phase = next_phase(stream, transition)
-    return Change(replace(stream, phase=phase, consumption=consumption), transition)
+    still_open = None if phase is Phase.IDLE else consumption
+    return Change(replace(stream, phase=phase, consumption=still_open), transition)
 
 
-def _open_stream(stream: Stream, consumption: Consumption) -> Stream:
+def _moved(consumption: Consumption, transition: Transition) -> Consumption:
+    if transition is Transition.RESUMED:
+        return replace(consumption, attempts=consumption.attempts + 1)
+    if transition is Transition.REOPENED:
+        return replace(consumption, epoch=consumption.epoch + 1)
+    return consumption
+
+
+def _is_open(stream: Stream, consumption: Consumption) -> bool:
     found = stream.consumption
-    if found is not None and found.consumption_id == consumption.consumption_id:
-        return stream
-    raise StreamConflict(
+    return found is not None and found.consumption_id == consumption.consumption_id
+
+
+def _ended(stream: Stream, consumption: Consumption) -> StreamConflict:
+    found = stream.consumption
+    return StreamConflict(
         f"stream {stream.name}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} has ended",
         cause="another consumer took it over"

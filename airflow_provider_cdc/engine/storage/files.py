@@ -44,7 +44,7 @@ class Files:
         return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(path, False))
 
     def modified(self, uri: str) -> datetime:
-        """When a file or folder was last written."""
+        """When a file was last written; raises ``FileNotFoundError``."""
         filesystem, path = self._open(uri)
         moment: datetime = filesystem.modified(path)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

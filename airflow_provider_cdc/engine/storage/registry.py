@@ -37,6 +37,7 @@ from .registry_upkeep import (
     PARTITION,
     SCHEMA,
     WRITER,
+    Store,
     Upkeep,
     literal,
     registry_location,
@@ -45,8 +46,7 @@ from .registry_upkeep import (
 _NEWEST = ["stream_id", "sequence", "transition", "name_key", "state"]
 _RECORD = ["sequence", "transition", "at", "nonce", "actor", "state"]
 
-# A second one is needed where upkeep came between, and a round of upkeep takes many commits.
-_TRIES = 10
+_TRIES = 3
 
 
 def utc_now() -> datetime:
@@ -181,15 +181,14 @@ class Registry:
         upkeep: Upkeep = DEFAULT,
     ) -> None:
         self._state = state
-        self._location = registry_location(state)
-        self._options = dict(storage_options or {})
+        self._store = Store(registry_location(state), dict(storage_options or {}))
         self._clock = clock
         self._upkeep = upkeep
 
     def snapshot(self) -> RegistrySnapshot:
         """All live streams at one moment; none, and nothing is created, where there is no table."""
         try:
-            table = self._open()
+            table = self._store.open()
         except TableNotFoundError:
             return RegistrySnapshot(None, {}, {}, None)
         newest: dict[str, dict[str, Any]] = {}
@@ -247,14 +246,14 @@ class Registry:
                     break
                 expected = settled
             else:
-                self._upkeep.run_when_due(table, self._open)
+                self._upkeep.run_when_due(table, self._store)
                 break
         return tuple(change.stream for change in moved)
 
     def tidy(self) -> None:
         """Run the upkeep now, due or not; does nothing where there is no table."""
-        if DeltaTable.is_deltatable(self._location, self._options):
-            self._upkeep.run(self._open)
+        if self._store.exists():
+            self._upkeep.run(self._store)
 
     def _append(
         self, table: DeltaTable, rows: list[dict[str, Any]], transactions: list[tuple[str, int]]
@@ -276,9 +275,9 @@ class Registry:
         """Find out what became of a commit that ``error`` ended.
 
         A refusal is doubted too: a store that repeats a request whose answer was lost may be
-        refused by its own first attempt. And Delta refuses more than it must, upkeep for one: where
-        none of the streams has moved, writing the same rows on top of what is there now is still
-        the same compare-and-set.
+        refused by its own first attempt. And Delta refuses more than it must, such as a snapshot
+        whose log is gone: where none of the streams has moved, writing the same rows on top of what
+        is there now is still the same compare-and-set.
 
         :param again: the write may be repeated
         :returns: ``None`` where it landed, else the snapshot to repeat the write on
@@ -316,7 +315,7 @@ class Registry:
 
     def _records(self, predicate: str) -> list[Record]:
         try:
-            rows = _scan(self._open(), _RECORD, predicate)
+            rows = _scan(self._store.open(), _RECORD, predicate)
         except TableNotFoundError:
             return []
         return [
@@ -330,9 +329,6 @@ class Registry:
             for row in sorted(rows, key=lambda row: row["sequence"])
         ]
 
-    def _open(self, version: int | None = None) -> DeltaTable:
-        return DeltaTable(self._location, version=version, storage_options=self._options)
-
     def _table_of(self, expected: RegistrySnapshot) -> DeltaTable:
         """A handle at the version of ``expected``; the table is created if it was not there."""
         table = expected.take_table()
@@ -340,22 +336,22 @@ class Registry:
             return table
         if expected.version is None:
             self._create()
-        return self._open(expected.version or 0)
+        return self._store.open(expected.version or 0)
 
     def _create(self) -> None:
         try:
             DeltaTable.create(
-                self._location,
+                self._store.location,
                 SCHEMA,
                 mode="ignore",
                 partition_by=[PARTITION],
                 name="stream registry",
                 configuration=CONFIGURATION,
-                storage_options=self._options,
+                storage_options=self._store.options,
             )
         except Exception as error:
             # Of several processes that create it at once, all but one are refused.
-            if not DeltaTable.is_deltatable(self._location, self._options):
+            if not self._store.exists():
                 raise InvalidRequest(
                     f"state folder {self._state}",
                     "cannot be written",

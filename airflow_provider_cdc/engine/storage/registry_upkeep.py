@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from deltalake import ColumnProperties, DeltaTable, PostCommitHookProperties, WriterProperties
+import pyarrow.compute as pc
+import pyarrow.dataset
+import pyarrow.parquet
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    WriterProperties,
+)
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.fs import PyFileSystem
 
 from ..core.errors import InvalidRequest
 from ..core.lifecycle import Transition
@@ -33,10 +49,13 @@ SCHEMA = pa.schema(
     ]
 )
 
+_FILE_SCHEMA = SCHEMA.remove(SCHEMA.get_field_index("archived"))
+
 # A snapshot reads the partition of rows that may be the newest of a stream, and nothing else.
 PARTITION = "archived"
 
 CONFIGURATION = {
+    "delta.appendOnly": "true",
     "delta.dataSkippingStatsColumns": "stream_id,sequence,at",
     # The rows are the history, not the log: it only has to outlive the snapshots in use.
     "delta.logRetentionDuration": "interval 6 hours",
@@ -55,7 +74,8 @@ WRITER = WriterProperties(
 # What delta-rs does after a commit may fail after the commit has landed: upkeep does it instead.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
-_ARCHIVED_AT_ONCE = 2000
+# Two rewrites of the same files would double their rows: Delta refuses the second by this id.
+_REWRITE = "upkeep"
 
 # delta-rs decodes percent escapes in plain paths, so that two folders would become one; at the
 # other characters it panics, or opens another folder.
@@ -94,6 +114,30 @@ def _refused(state: str, cause: str) -> InvalidRequest:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The place of one registry's table, and what opens it.
+
+    :param location: as :func:`registry_location` gives it
+    :param options: delta-rs' options for the store
+    """
+
+    location: str
+    options: dict[str, str]
+
+    def open(self, version: int | None = None) -> DeltaTable:
+        """The table at ``version``, or as it is now; raises ``TableNotFoundError``."""
+        return DeltaTable(self.location, version=version, storage_options=self.options)
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return DeltaTable.is_deltatable(self.location, self.options)
+
+    def filesystem(self, table: DeltaTable) -> PyFileSystem:
+        """The files of ``table``, by their paths in its log."""
+        return PyFileSystem(DeltaStorageHandler(table.table_uri, self.options))
+
+
 def literal(text: str) -> str:
     """``text`` as a SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
@@ -103,58 +147,65 @@ def literal(text: str) -> str:
 class Upkeep:
     """When and how the registry tidies itself; the history of every stream stays whole.
 
-    Each step is a Delta commit of its own or none, so it may be killed anywhere, and run in several
-    processes at once: the later one is refused by Delta, which counts as done by the other.
+    It never disturbs a transition, may be killed anywhere, and may run in several processes at
+    once. delta-rs' own ``optimize.compact`` may not: of two at once each adds all rows again.
 
     :param commits: tidy up when so many small files have gathered (about one a commit)
-    :param file_bytes: compaction makes files of about this many bytes; smaller than a quarter of
-        it counts as small
+    :param file_bytes: archived rows are gathered until a file has about a quarter of so many bytes
     :param retention_hours: how long files that the table no longer lists stay readable
     :param vacuum_every: delete such files every so many rounds of upkeep
     """
 
     commits: int = 50
-    file_bytes: int = 2 * 1024 * 1024
+    file_bytes: int = 4 * 1024 * 1024
     retention_hours: int = 6
     vacuum_every: int = 10
 
-    def run_when_due(self, table: DeltaTable, reopen: Callable[[], DeltaTable]) -> None:
+    def run_when_due(self, table: DeltaTable, store: Store) -> None:
         """Tidy up if ``table`` has gathered enough small files; never raises, as :meth:`run`."""
         with _put_off():
-            sizes: list[int] = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
-            if sum(size < self.file_bytes // 4 for size in sizes) >= self.commits:
-                self.run(reopen)
+            if sum(self._is_small(file) for file in _files(table)) >= self.commits:
+                self.run(store)
 
-    def run(self, reopen: Callable[[], DeltaTable]) -> None:
-        """Archive, compact, checkpoint and vacuum; a step that fails is logged and left for later.
-
-        :param reopen: loads the newest version of the table
-        """
-        for step in (self._archive, self._compact, self._checkpoint, self._vacuum):
+    def run(self, store: Store) -> None:
+        """Rewrite, checkpoint and vacuum; a step that fails is logged and left for later."""
+        with _put_off():
+            self._rewrite(store.open(), store)
+        for step in (self._checkpoint, self._vacuum):
             with _put_off():
-                step(reopen())
+                step(store.open())
 
-    def _archive(self, table: DeltaTable) -> None:
-        """Move the rows that no snapshot needs to the other partition."""
-        rows = pa.table(
-            table.scan(
-                columns=["stream_id", "sequence", "transition"], predicate=f"{PARTITION} = false"
-            )
-        ).to_pylist()
-        keys = [f"{stream_id}:{sequence}" for stream_id, sequence in superseded(rows)]
-        if keys:
-            listed = ",".join(literal(key) for key in keys[:_ARCHIVED_AT_ONCE])
-            table.update(
-                updates={PARTITION: "true"},
-                predicate=f"{PARTITION} = false AND stream_id || ':' || sequence IN ({listed})",
-                writer_properties=WRITER,
-                post_commithook_properties=NO_HOOKS,
-            )
-
-    def _compact(self, table: DeltaTable) -> None:
-        table.optimize.compact(
-            target_size=self.file_bytes,
-            writer_properties=WRITER,
+    def _rewrite(self, table: DeltaTable, store: Store) -> None:
+        """Gather small files, and archive the rows that no snapshot needs, in one commit."""
+        files = [file for file in _files(table) if not file["archived"] or self._is_small(file)]
+        if len(files) <= 2:
+            return
+        filesystem = store.filesystem(table)
+        recent = _read([file for file in files if not file["archived"]], filesystem)
+        mask = pa.array(superseded(recent.select(["stream_id", "sequence", "transition"])))
+        parts = {
+            False: recent.filter(pc.invert(mask)),
+            True: pa.concat_tables(
+                [
+                    _read([file for file in files if file["archived"]], filesystem),
+                    recent.filter(mask),
+                ]
+            ),
+        }
+        now = int(time.time() * 1000)
+        adds = [_write(rows, archived, now, filesystem) for archived, rows in parts.items() if rows]
+        removes = [
+            RemoveAction(file["path"], False, now, file["size"], _partition(file["archived"]))
+            for file in files
+        ]
+        table.create_write_transaction(
+            [*adds, *removes],
+            "append",
+            table.schema(),
+            [PARTITION],
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(_REWRITE, table.version())]
+            ),
             post_commithook_properties=NO_HOOKS,
         )
 
@@ -173,6 +224,9 @@ class Upkeep:
                 post_commithook_properties=NO_HOOKS,
             )
 
+    def _is_small(self, file: Mapping[str, Any]) -> bool:
+        return bool(file["size"] < self.file_bytes // 4)
+
 
 DEFAULT = Upkeep()
 
@@ -188,18 +242,56 @@ def _put_off() -> Iterator[None]:
         logger.info("Upkeep of the registry put off: %s", error)
 
 
-def superseded(rows: Sequence[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Stream id and sequence of the rows that no snapshot needs: all but the newest of a stream,
-    and the newest too where it says that the stream was dropped.
+def superseded(rows: pa.Table) -> list[bool]:
+    """Which of ``rows`` no snapshot needs: all but the newest of a stream, and all of a stream whose
+    newest says that it was dropped.
+
+    :param rows: the columns ``stream_id``, ``sequence`` and ``transition``
     """
     newest: dict[str, int] = {}
     dropped = set()
-    for row in rows:
-        newest[row["stream_id"]] = max(row["sequence"], newest.get(row["stream_id"], 0))
-        if row["transition"] == Transition.DROPPED:
-            dropped.add(row["stream_id"])
-    return sorted(
-        (row["stream_id"], row["sequence"])
-        for row in rows
-        if row["sequence"] < newest[row["stream_id"]] or row["stream_id"] in dropped
+    listed = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    for stream_id, sequence, transition in listed:
+        newest[stream_id] = max(sequence, newest.get(stream_id, 0))
+        if transition == Transition.DROPPED:
+            dropped.add(stream_id)
+    return [item[1] < newest[item[0]] or item[0] in dropped for item in listed]
+
+
+def _files(table: DeltaTable) -> list[dict[str, Any]]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    columns = (
+        actions[name].to_pylist() for name in ("path", "size_bytes", f"partition.{PARTITION}")
     )
+    return [
+        {"path": path, "size": size, PARTITION: archived}
+        for path, size, archived in zip(*columns, strict=True)
+    ]
+
+
+def _read(files: Sequence[Mapping[str, Any]], filesystem: PyFileSystem) -> pa.Table:
+    paths = [file["path"] for file in files]
+    return pyarrow.dataset.dataset(
+        paths, schema=_FILE_SCHEMA, filesystem=filesystem, format="parquet"
+    ).to_table()
+
+
+def _write(rows: pa.Table, archived: bool, now: int, filesystem: PyFileSystem) -> AddAction:
+    """Write ``rows`` to a file of their own that no commit lists yet."""
+    values = _partition(archived)
+    path = f"{PARTITION}={values[PARTITION]}/part-{uuid.uuid4()}.zstd.parquet"
+    described = [name for name in _FILE_SCHEMA.names if name != "state"]
+    with filesystem.open_output_stream(path) as sink:
+        pyarrow.parquet.write_table(
+            rows.sort_by([("stream_id", "ascending"), ("sequence", "ascending")]),
+            sink,
+            compression="zstd",
+            use_dictionary=described,
+            write_statistics=described,
+        )
+    size = filesystem.get_file_info(path).size
+    return AddAction(path, size, values, now, False, json.dumps({"numRecords": len(rows)}))
+
+
+def _partition(archived: bool) -> dict[str, str | None]:
+    return {PARTITION: str(archived).lower()}

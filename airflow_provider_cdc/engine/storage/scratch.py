@@ -25,7 +25,7 @@ class Scratch:
     def write_table(self, table_id: str, log: bytes) -> str:
         """Put down a crafted table; returns its root."""
         root = join(self._folder, table_id)
-        self._files.write(join(root, "_delta_log", f"{0:020d}.json"), log)
+        self._files.write(_log_of(root), log)
         return root
 
     def remove(self, root: str) -> None:
@@ -33,15 +33,27 @@ class Scratch:
         self._files.remove(root)
 
     def sweep(self) -> None:
-        """Remove what is older than a day: a lazily read change set may have left it."""
+        """Remove what is older than a day: a lazily read change set leaves it behind."""
         try:
             names = self._files.names(self._folder)
         except FileNotFoundError:
             return
         for name in names:
             root = join(self._folder, name)
-            if self._clock() - self._files.modified(root) > KEPT_FOR:
+            if self._is_old(root):
                 self._files.remove(root)
+
+    def _is_old(self, root: str) -> bool:
+        try:
+            written = self._files.modified(_log_of(root))
+        except FileNotFoundError:
+            # It is being written, or another process is sweeping it.
+            return False
+        return self._clock() - written > KEPT_FOR
+
+
+def _log_of(root: str) -> str:
+    return join(root, "_delta_log", f"{0:020d}.json")
 
 
 def new_table_id() -> str:

@@ -1,0 +1,267 @@
+"""The flights demo: replay, a real Airflow that consumes, and a comparison at the end.
+
+Exits with 0 if every row of both targets equals what the source gives, and no DAG run failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.errors import StreamNotFound
+from airflow_provider_cdc.engine.core.model import Outcome, Phase
+
+from .airflow_server import USER, AirflowServer
+from .replay import YEAR_DAYS, positive
+
+DAG_ID = "flights_punctuality"
+STREAM = "flights_changes"
+MARK = ".flights_demo"
+DAGS = Path(__file__).resolve().parents[1]
+LOOK_SECONDS = 1.0
+STREAM_SECONDS = 240
+DRAIN_SECONDS = 600
+
+
+class DemoFailed(Exception):
+    """The demo cannot go on; the message says why."""
+
+
+@dataclass
+class Consumed:
+    """What the stream's history tells of the consumptions so far."""
+
+    catalog: StreamCatalog
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+
+    def report(self) -> None:
+        """Print each consumption that was committed since the last look."""
+        for record in self.catalog.history(STREAM):
+            outcome = record.stream.last_outcome
+            if outcome is None or outcome.consumption_id in self.outcomes:
+                continue
+            self.outcomes[outcome.consumption_id] = outcome
+            (part,) = outcome.streams
+            say(
+                f"consumed versions {part.after_version + 1}..{part.through_version}: "
+                f"{part.rows} by {part.strategy} in {outcome.seconds:.1f} s"
+            )
+
+    def caught_up(self) -> bool:
+        """Whether the offset has reached the source's newest version."""
+        stream = self.catalog.describe(STREAM)
+        return stream.phase is Phase.IDLE and self.catalog.status(STREAM).versions_behind == 0
+
+    def rows(self) -> int:
+        """The change rows of all consumptions."""
+        return sum(
+            part.rows["INSERT"] + part.rows["DELETE"]
+            for outcome in self.outcomes.values()
+            for part in outcome.streams
+        )
+
+
+def say(text: str) -> None:
+    """Print one line of progress at once."""
+    print(f"demo: {text}", flush=True)
+
+
+def job(module: str, *arguments: str) -> list[str]:
+    """The command of one of the demo's Spark jobs."""
+    return [sys.executable, "-m", f"flights_demo.{module}", *arguments]
+
+
+@contextmanager
+def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """``command`` while it runs, with Spark's own messages in ``log``; ended in any case."""
+    with log.open("wb") as messages:
+        process = subprocess.Popen(command, cwd=DAGS, stderr=messages)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def finish(command: list[str], log: Path) -> None:
+    """Run ``command`` to its end.
+
+    :raises DemoFailed: it failed; the message ends with the last lines of ``log``
+    """
+    with started(command, log) as process:
+        code = process.wait()
+    check(code, command[2], log)
+
+
+def check(code: int, name: str, log: Path) -> None:
+    """:raises DemoFailed: ``code`` is not 0"""
+    if code:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+        raise DemoFailed(f"{name} exited with {code}\n{tail}")
+
+
+def airflow(state: Path) -> AirflowServer:
+    """The server with the demo's DAG, connections and Variable."""
+    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    settings = {
+        "AIRFLOW_CONN_SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
+        "AIRFLOW_CONN_CDC_DEFAULT": {
+            "conn_type": "cdc",
+            "extra": {
+                "state": (state / "cdc").as_uri(),
+                "spark_conn_id": "spark_default",
+                "conf": conf,
+                "driver_memory": "2g",
+            },
+        },
+    }
+    env = {name: json.dumps(value) for name, value in settings.items()}
+    env["AIRFLOW_VAR_FLIGHTS_WAREHOUSE"] = str(state / "warehouse")
+    return AirflowServer(home=state / "airflow", dags_folder=DAGS, env=env)
+
+
+def failed_runs(server: AirflowServer) -> list[str]:
+    """The ids of the DAG runs that failed."""
+    runs = server.api("GET", f"/dags/{DAG_ID}/dagRuns?state=failed&limit=10")["dag_runs"]
+    return [run["dag_run_id"] for run in runs]
+
+
+def wait_for_stream(server: AirflowServer, catalog: StreamCatalog) -> None:
+    """Wait until the DAG has created its stream.
+
+    :raises DemoFailed: a run failed, or it takes longer than ``STREAM_SECONDS``
+    """
+    deadline = time.monotonic() + STREAM_SECONDS
+    while time.monotonic() < deadline:
+        refuse_failed_runs(server)
+        try:
+            offset = catalog.describe(STREAM).offset
+        except StreamNotFound:
+            time.sleep(LOOK_SECONDS)
+        else:
+            say(f"stream {STREAM} stands at version {offset.version}")
+            return
+    raise DemoFailed(f"{DAG_ID} created no stream in {STREAM_SECONDS} s")
+
+
+def refuse_failed_runs(server: AirflowServer) -> None:
+    """:raises DemoFailed: a DAG run failed"""
+    if failed := failed_runs(server):
+        raise DemoFailed(f"{DAG_ID} failed in {', '.join(failed)}; logs: {server.home}/logs")
+
+
+def consume_all(
+    server: AirflowServer, consumed: Consumed, process: subprocess.Popen[bytes], log: Path
+) -> None:
+    """Watch the DAG until the replay has ended and everything is consumed.
+
+    :raises DemoFailed: the replay or a DAG run failed, or the rest takes too long
+    """
+    ended_at: float | None = None
+    while True:
+        # Asked before the offset is looked at, so that nothing is written in between.
+        code = process.poll()
+        consumed.report()
+        refuse_failed_runs(server)
+        if code is not None:
+            check(code, "replay", log)
+            ended_at = ended_at or time.monotonic()
+            if consumed.caught_up():
+                break
+            if time.monotonic() - ended_at > DRAIN_SECONDS:
+                raise DemoFailed(f"changes are left {DRAIN_SECONDS} s after the replay")
+        time.sleep(LOOK_SECONDS)
+    consumed.report()
+
+
+def make_anew(state: Path) -> None:
+    """Empty the folder of an earlier demo, or make it.
+
+    :raises DemoFailed: the folder holds something else
+    """
+    mark = state / MARK
+    if state.exists() and any(state.iterdir()) and not mark.exists():
+        raise DemoFailed(f"{state} is not a folder of this demo: name another, or empty it")
+    shutil.rmtree(state, ignore_errors=True)
+    state.mkdir(parents=True)
+    mark.touch()
+
+
+def run(state: Path, days: int, *, stay: bool) -> None:
+    """The whole demo below ``state``, which is made anew.
+
+    :raises DemoFailed: anything went wrong, or a row differs
+    """
+    began = time.monotonic()
+    make_anew(state)
+    warehouse = ["--warehouse", str(state / "warehouse")]
+    finish(job("setup", *warehouse), state / "setup.log")
+    catalog = StreamCatalog((state / "cdc").as_uri())
+    consumed = Consumed(catalog)
+    with airflow(state) as server:
+        say(f"Airflow is up after {time.monotonic() - began:.0f} s")
+        if stay:
+            say(f"address {server.url}, user {USER}, password {server.password}")
+        server.wait_dag(DAG_ID)
+        wait_for_stream(server, catalog)
+        replay_log = state / "replay.log"
+        with started(job("replay", *warehouse, "--days", str(days)), replay_log) as replay:
+            consume_all(server, consumed, replay, replay_log)
+        say(
+            f"{consumed.rows()} change rows consumed in {len(consumed.outcomes)} consumptions; "
+            f"{time.monotonic() - began:.0f} s"
+        )
+        if stay:
+            compare(state, warehouse)
+            say(f"Airflow runs on at {server.url} until Ctrl-C")
+            signal.pause()
+    compare(state, warehouse)
+    say(f"done in {time.monotonic() - began:.0f} s")
+
+
+def compare(state: Path, warehouse: list[str]) -> None:
+    """Compare the targets with the source.
+
+    :raises DemoFailed: a row differs
+    """
+    finish(
+        job("compare", *warehouse, "--result", str(state / "result.json")), state / "compare.log"
+    )
+
+
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """End as Ctrl-C does, so that everything that was started is ended."""
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--state", required=True, type=Path, help="folder, made anew")
+    parser.add_argument("--days", type=positive, default=YEAR_DAYS, help="days of 2013 to replay")
+    parser.add_argument("--stay", action="store_true", help="leave Airflow running until Ctrl-C")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        run(options.state.resolve(), options.days, stay=options.stay)
+    except DemoFailed as error:
+        print(f"demo: failed: {error}", file=sys.stderr, flush=True)
+        return 1
+    except KeyboardInterrupt:
+        return 0 if options.stay else 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

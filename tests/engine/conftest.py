@@ -1,0 +1,51 @@
+"""Tables for the tests of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from oracle import FILES, SourceTable
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.spark.change_set import ChangeSetReader
+from airflow_provider_cdc.engine.storage.scratch import Scratch
+
+TRACKED = "'delta.enableRowTracking' = 'true'"
+
+MakeTable = Callable[..., SourceTable]
+
+
+@pytest.fixture
+def reader(spark: SparkSession, tmp_path: Path) -> ChangeSetReader:
+    return ChangeSetReader(spark, FILES, Scratch(str(tmp_path / "state ü"), FILES, utc_now))
+
+
+@pytest.fixture
+def make_table(spark: SparkSession, tmp_path: Path, reader: ChangeSetReader) -> MakeTable:
+    """Makes a tracked Delta table at a path with a space and an umlaut in it.
+
+    ``columns`` is the list of columns in SQL, ``clause`` what follows it (PARTITIONED BY ...).
+    """
+
+    def make(
+        columns: str = "id INT, v STRING",
+        *values: str,
+        vectors: bool = True,
+        clause: str = "",
+        properties: str = "",
+        folder: str = "täble 1",
+    ) -> SourceTable:
+        table = SourceTable(spark, str(tmp_path / folder), reader)
+        vector_setting = f"'delta.enableDeletionVectors' = '{str(vectors).lower()}'"
+        settings = ", ".join(filter(None, (TRACKED, vector_setting, properties)))
+        table.sql(f"CREATE TABLE {{t}} ({columns}) USING delta {clause} TBLPROPERTIES ({settings})")
+        if values:
+            # One file, so that a change of one row carries the others over.
+            rows = ", ".join(f"({row})" for row in values)
+            table.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {rows}")
+        return table
+
+    return make

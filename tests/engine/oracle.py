@@ -1,0 +1,206 @@
+"""What a change set must hold, by Spark's own time travel and nothing of the engine's."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, Row, StructType, VariantVal
+
+from airflow_provider_cdc.engine.core.model import (
+    METADATA_COLUMNS,
+    AppendSemantics,
+    ColumnStyle,
+    Phase,
+    Source,
+    Stream,
+    StreamMode,
+)
+from airflow_provider_cdc.engine.spark.change_set import ChangeSet, ChangeSetReader
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.source_log import SourceLog
+
+FILES = Files()
+
+
+class Change(NamedTuple):
+    """One row of a change set; ``values`` are plain, hashable and in the columns' order."""
+
+    action: str
+    is_update: bool
+    row_id: int
+    values: tuple[Any, ...]
+
+
+def insert(row_id: int, *values: Any) -> Change:
+    return Change("INSERT", False, row_id, values)
+
+
+def delete(row_id: int, *values: Any) -> Change:
+    return Change("DELETE", False, row_id, values)
+
+
+def update(row_id: int, old: tuple[Any, ...], new: tuple[Any, ...]) -> list[Change]:
+    return [Change("DELETE", True, row_id, old), Change("INSERT", True, row_id, new)]
+
+
+@dataclass
+class SourceTable:
+    """A Delta table at a path, with streams on it and the oracle beside them."""
+
+    spark: SparkSession
+    location: str
+    reader: ChangeSetReader
+
+    @property
+    def name(self) -> str:
+        return f"delta.`{self.location}`"
+
+    @property
+    def version(self) -> int:
+        return SourceLog(FILES).newest_offset(self.location).version
+
+    def sql(self, *statements: str) -> None:
+        """Run statements that write ``{t}`` for the table."""
+        for statement in statements:
+            self.spark.sql(statement.replace("{t}", self.name)).collect()
+
+    def stream(
+        self,
+        mode: StreamMode = StreamMode.STANDARD,
+        semantics: AppendSemantics = AppendSemantics.INSERTED,
+        style: ColumnStyle = ColumnStyle.SNOWFLAKE,
+    ) -> Stream:
+        offset = SourceLog(FILES).newest_offset(self.location)
+        table_id = json.loads(offset.metadata)["id"]
+        return Stream(
+            "id",
+            "s",
+            1,
+            Phase.IDLE,
+            Source("the source", self.location, table_id),
+            mode,
+            semantics,
+            style,
+            offset,
+            datetime(2026, 1, 1, tzinfo=UTC),
+            "tests",
+        )
+
+    def inserted(self) -> Stream:
+        return self.stream(StreamMode.APPEND_ONLY, AppendSemantics.INSERTED)
+
+    def surviving(self) -> Stream:
+        return self.stream(StreamMode.APPEND_ONLY, AppendSemantics.SURVIVING)
+
+    def read(self, stream: Stream, through: int | None = None) -> ChangeSet:
+        return self.reader.read(SourceLog(FILES).range(stream, through=through))
+
+    def may_have_data(self, stream: Stream) -> bool:
+        return SourceLog(FILES).may_have_data(stream)
+
+    def changes(self, stream: Stream, through: int | None = None) -> Counter[Change]:
+        """What the engine says."""
+        rows = self.read(stream, through).rows
+        names = METADATA_COLUMNS[stream.column_style]
+        assert rows.columns[-3:] == [names.action, names.is_update, names.row_id]
+        schema = StructType(rows.schema.fields[:-3])
+        return Counter(
+            Change(row[-3], row[-2], int(row[-1], 16), plain_row(row, schema, schema))
+            for row in rows.collect()
+        )
+
+    def expected(
+        self, stream: Stream, through: int | None = None, old: Mapping[str, str | None] = {}
+    ) -> Counter[Change]:
+        """What the two snapshots say.
+
+        :param old: the names that columns of today had at the offset, where they differ;
+            ``None``: today's column of that name is another one
+        """
+        end = self.version if through is None else through
+        today = self.snapshot(end)
+        before = self._rows(self.snapshot(stream.offset.version), today.schema, old)
+        after = self._rows(today, today.schema, {})
+        changes: list[Change] = []
+        for row_id in before.keys() | after.keys():
+            if row_id not in before:
+                changes.append(insert(row_id, *after[row_id]))
+            elif row_id not in after:
+                changes.append(delete(row_id, *before[row_id]))
+            elif before[row_id] != after[row_id]:
+                changes.extend(update(row_id, before[row_id], after[row_id]))
+        return Counter(changes)
+
+    def check(
+        self, stream: Stream, through: int | None = None, old: Mapping[str, str | None] = {}
+    ) -> list[Change]:
+        """The sorted changes of ``stream``, once they are those of the oracle; a stream of the
+        same offset that returns survivors must agree with it.
+        """
+        found = self.changes(stream, through)
+        expected = self.expected(stream, through, old)
+        assert found == expected
+        if expected:
+            assert self.may_have_data(stream)
+        return sorted(found.elements(), key=repr)
+
+    def snapshot(self, version: int) -> DataFrame:
+        return self.spark.read.format("delta").option("versionAsOf", version).load(self.location)
+
+    def _rows(
+        self, table: DataFrame, today: StructType, old: Mapping[str, str | None]
+    ) -> dict[int, tuple[Any, ...]]:
+        row_id = table.metadataColumn("_metadata").getField("row_id")
+        rows = table.select(row_id, *[table[f"`{_escaped(name)}`"] for name in table.columns])
+        found = {row[0]: plain_row(Row(*row[1:]), table.schema, today, old) for row in rows.collect()}
+        assert rows.count() == len(found)
+        return found
+
+
+def at(stream: Stream, table: SourceTable) -> Stream:
+    """``stream`` with the offset at the table's newest version."""
+    return replace(stream, offset=table.stream().offset)
+
+
+def plain_row(
+    row: Any, then: StructType, today: StructType, old: Mapping[str, str | None] = {}
+) -> tuple[Any, ...]:
+    positions = {field.name.casefold(): index for index, field in enumerate(then.fields)}
+    values = []
+    for field in today.fields:
+        name = old.get(field.name, field.name)
+        position = None if name is None else positions.get(name.casefold())
+        values.append(
+            None
+            if position is None
+            else plain(row[position], then.fields[position].dataType, field.dataType)
+        )
+    return tuple(values)
+
+
+def plain(value: Any, then: DataType, today: DataType) -> Any:
+    """``value`` with plain equality; structs in the order and with the fields of ``today``."""
+    if value is None:
+        return None
+    if isinstance(then, StructType) and isinstance(today, StructType):
+        return plain_row(value, then, today)
+    if isinstance(then, ArrayType) and isinstance(today, ArrayType):
+        return tuple(plain(item, then.elementType, today.elementType) for item in value)
+    if isinstance(then, MapType) and isinstance(today, MapType):
+        return frozenset(
+            (plain(k, then.keyType, today.keyType), plain(v, then.valueType, today.valueType))
+            for k, v in value.items()
+        )
+    if isinstance(value, VariantVal):
+        return repr(value.toPython())
+    return value
+
+
+def _escaped(name: str) -> str:
+    return name.replace("`", "``")
