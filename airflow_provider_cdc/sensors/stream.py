@@ -98,7 +98,7 @@ class StreamHasDataSensor(BaseSensorOperator):
             raise
         if looked.is_done:
             return looked.xcom_value
-        self._wait(timezone.utcnow())
+        return self._wait(timezone.utcnow())
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Take the trigger's event; where an exact check finds nothing, wait on.
@@ -110,7 +110,7 @@ class StreamHasDataSensor(BaseSensorOperator):
             raise task_failure(event["message"], retryable=event["retryable"])
         if self._confirmed(event["latest_version"], context):
             return self._result(event["offset_version"], event["latest_version"])
-        self._wait(datetime.fromisoformat(event["waiting_since"]))
+        return self._wait(datetime.fromisoformat(event["waiting_since"]))
 
     def _confirmed(self, latest_version: int, context: Context) -> bool:
         if not self.exact:

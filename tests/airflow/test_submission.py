@@ -223,11 +223,17 @@ def test_hook_killed_ends_every_process_of_the_application(stand_in, monkeypatch
         except CdcJobFailed as error:
             failures.append(error)
 
+    def application() -> list[psutil.Process]:
+        others = {process.pid for process in before}
+        return [
+            item for item in psutil.Process().children(recursive=True) if item.pid not in others
+        ]
+
+    before = psutil.Process().children(recursive=True)
     task = threading.Thread(target=submit)
     task.start()
-    tree: list[psutil.Process] = []
-    while len(tree) < 2 and task.is_alive():
-        tree = psutil.Process().children(recursive=True)
+    while len(tree := application()) < 2 and task.is_alive():
+        pass
     hook.kill()
     task.join(60)
 

@@ -74,6 +74,8 @@ WRITER = WriterProperties(
 # What delta-rs does after a commit may fail after the commit has landed: upkeep does it instead.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
+_PARTITIONS = 2
+
 # Two rewrites of the same files would double their rows: Delta refuses the second by this id.
 _REWRITE = "upkeep"
 
@@ -178,7 +180,7 @@ class Upkeep:
     def _rewrite(self, table: DeltaTable, store: Store) -> None:
         """Gather small files, and archive the rows that no snapshot needs, in one commit."""
         files = [file for file in _files(table) if not file["archived"] or self._is_small(file)]
-        if len(files) <= 2:
+        if len(files) <= _PARTITIONS:
             return
         filesystem = store.filesystem(table)
         recent = _read([file for file in files if not file["archived"]], filesystem)
@@ -243,8 +245,8 @@ def _put_off() -> Iterator[None]:
 
 
 def superseded(rows: pa.Table) -> list[bool]:
-    """Which of ``rows`` no snapshot needs: all but the newest of a stream, and all of a stream whose
-    newest says that it was dropped.
+    """Which of ``rows`` no snapshot needs: all but the newest of a stream, and that too when it says
+    that the stream was dropped.
 
     :param rows: the columns ``stream_id``, ``sequence`` and ``transition``
     """

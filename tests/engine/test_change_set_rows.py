@@ -1,0 +1,118 @@
+"""The minimal change set: which rows a standard stream returns, with vectors on and off."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import MakeTable
+from oracle import delete, insert, update
+
+from airflow_provider_cdc.engine.core.model import ColumnStyle
+from airflow_provider_cdc.engine.spark.change_set import Strategy
+
+
+@pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
+def test_change_set_of_many_commits_is_minimal(make_table: MakeTable, vectors: bool) -> None:
+    table = make_table(
+        "id INT, v STRING", *[f"{i}, 'v{i}'" for i in range(8)], vectors=vectors, folder="t %20 +&#1"
+    )
+    stream = table.stream()
+    assert table.read(stream).strategy is Strategy.NOTHING
+    assert table.check(stream) == []
+    table.sql(
+        "UPDATE {t} SET v = 'x' WHERE id = 1",
+        "DELETE FROM {t} WHERE id = 2",
+        "INSERT INTO {t} VALUES (100, 'new'), (101, 'gone')",
+        "DELETE FROM {t} WHERE id = 101",
+        "UPDATE {t} SET v = 'newer' WHERE id = 100",
+        "UPDATE {t} SET v = v WHERE id = 5",
+        "UPDATE {t} SET v = if(id = 6, 'B', 'last') WHERE id IN (6, 7)",
+        "UPDATE {t} SET v = 'v6' WHERE id = 6",
+        "DELETE FROM {t} WHERE id = 7",
+    )
+    born = 8
+    changes = table.check(stream)
+    assert sorted(changes) == sorted(
+        [
+            *update(1, (1, "v1"), (1, "x")),
+            delete(2, 2, "v2"),
+            insert(born, 100, "newer"),
+            delete(7, 7, "v7"),
+        ]
+    )
+
+
+def test_change_set_of_an_update_that_changes_nothing_is_empty(make_table: MakeTable) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", "2, NULL")
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = v")
+    assert table.check(stream) == []
+    table.sql("UPDATE {t} SET v = 'b'")
+    table.sql("UPDATE {t} SET v = if(id = 1, 'a', NULL)")
+    assert table.check(stream) == []
+
+
+def test_change_set_of_a_truncate_is_deletes(make_table: MakeTable) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", "2, NULL")
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'late' WHERE id = 1", "TRUNCATE TABLE {t}")
+    assert table.check(stream) == [delete(0, 1, "a"), delete(1, 2, None)]
+
+
+def test_change_set_of_inserts_then_truncate_is_empty(make_table: MakeTable) -> None:
+    table = make_table()
+    stream = table.stream()
+    table.sql("INSERT INTO {t} VALUES (1, 'a')")
+    assert table.check(stream) == [insert(0, 1, "a")]
+    table.sql("TRUNCATE TABLE {t}")
+    assert table.check(stream) == []
+
+
+def test_change_set_of_a_merge_holds_all_its_branches(make_table: MakeTable) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", "3, 'c'", "4, NULL")
+    stream = table.stream()
+    table.sql(
+        """MERGE INTO {t} t USING (VALUES (1, 'z'), (2, NULL), (9, 'n'), (4, 'four')) s(id, v)
+        ON t.id = s.id
+        WHEN MATCHED AND s.v IS NULL THEN DELETE
+        WHEN MATCHED THEN UPDATE SET v = s.v
+        WHEN NOT MATCHED THEN INSERT *"""
+    )
+    changes = table.check(stream)
+    assert delete(1, 2, "b") in changes
+    assert set(update(0, (1, "a"), (1, "z"))) <= set(changes)
+    assert set(update(3, (4, None), (4, "four"))) <= set(changes)
+    assert [change.values for change in changes if not change.is_update] == [(2, "b"), (9, "n")]
+
+
+def test_change_set_through_an_older_version_ends_there(make_table: MakeTable) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'")
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
+    middle = table.version
+    table.sql("UPDATE {t} SET v = 'y'", "DELETE FROM {t} WHERE id = 2")
+    assert sorted(table.check(stream, middle)) == sorted(update(0, (1, "a"), (1, "x")))
+    assert len(table.check(stream)) == 3
+    assert table.check(stream, stream.offset.version) == []
+
+
+def test_change_set_names_its_columns_in_databends_way(make_table: MakeTable) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'")
+    stream = table.stream(style=ColumnStyle.DATABEND)
+    nothing = table.read(stream).rows
+    assert nothing.columns == ["id", "v", "change$action", "change$is_update", "change$row_id"]
+    table.sql("DELETE FROM {t}")
+    rows = table.read(stream).rows
+    assert rows.columns == nothing.columns
+    assert [field.dataType for field in rows.schema] == [field.dataType for field in nothing.schema]
+    assert table.check(stream) == [delete(0, 1, "a")]
+    assert rows.collect()[0]["change$row_id"] == "0" * 16
+
+
+def test_change_set_reads_only_the_rows_whose_vector_changed(make_table: MakeTable) -> None:
+    table = make_table("id INT", *[str(i) for i in range(20)])
+    table.sql("DELETE FROM {t} WHERE id IN (3, 4)")
+    stream = table.stream()
+    table.sql("DELETE FROM {t} WHERE id = 5")
+    change_set = table.read(stream)
+    assert change_set.file_count == 1
+    assert table.check(stream) == [delete(5, 5)]

@@ -1,0 +1,121 @@
+"""Tables, streams and their changes below one folder, for tests that use the engine as users do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine import Engine, Progress, ProtocolPoint
+from airflow_provider_cdc.engine.core.model import METADATA_COLUMNS
+
+_METADATA = {
+    name for style in METADATA_COLUMNS.values() for name in (style.action, style.is_update)
+}
+
+
+class Crash(BaseException):
+    """Ends a driver where it stands: the engine must not be able to clean up after itself."""
+
+
+class Change(NamedTuple):
+    """One row of a change set; ``values`` are those of the source's columns, in order."""
+
+    values: tuple[Any, ...]
+    action: str
+    is_update: bool
+    row_id: str
+
+
+@dataclass
+class StreamLab:
+    """An engine whose state and tables live below ``root``; tables are named by a short word."""
+
+    spark: SparkSession
+    root: Path
+    engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.engine = self.new_engine()
+
+    def new_engine(self, listener: Any = None) -> Engine:
+        """A second engine on the same state, as another process would have it."""
+        return Engine(self.spark, str(self.root / "state"), on_progress=listener)
+
+    def path(self, table: str) -> str:
+        return str(self.root / table)
+
+    def name(self, table: str) -> str:
+        """The SQL name of a table at a path."""
+        return f"delta.`{self.path(table)}`"
+
+    def sql(self, *statements: str, **tables: str) -> None:
+        """Run statements in which ``{word}`` stands for the table of that word."""
+        for statement in statements:
+            self.spark.sql(self.text(statement)).collect()
+
+    def text(self, statement: str) -> str:
+        return statement.format_map(_Names(self))
+
+    def make(self, table: str, columns: str, *, properties: str = "", clause: str = "") -> None:
+        settings = f"TBLPROPERTIES ({properties})" if properties else ""
+        self.sql(f"CREATE TABLE {{{table}}} ({columns}) USING delta {clause} {settings}")
+
+    def consume(self, *statements: str, consumer: str = "tests", engine: Engine | None = None) -> Any:
+        texts = [self.text(statement) for statement in statements]
+        return (engine or self.engine).consume(texts, consumer=consumer)
+
+    def changes(self, stream: str) -> list[Change]:
+        """The change set, sorted by values and action."""
+        rows = self.engine.read_stream(stream)
+        style = self.engine.describe_stream(stream)
+        assert style is not None
+        names = rows.columns
+        data = [index for index, name in enumerate(names[:-3])]
+        metadata = names[-3:]
+        assert len(_METADATA & set(metadata)) == 2
+        found = [
+            Change(tuple(row[index] for index in data), row[-3], row[-2], row[-1])
+            for row in rows.collect()
+        ]
+        return sorted(found, key=lambda change: (repr(change.values), change.action))
+
+    def seen(self, stream: str) -> list[tuple[Any, ...]]:
+        """The change set without row ids: values, action and is-update in one tuple each."""
+        return [(*change.values, change.action, change.is_update) for change in self.changes(stream)]
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        return sorted((tuple(row) for row in self.spark.table(self.name(table)).collect()), key=repr)
+
+    def version(self, table: str) -> int:
+        log = Path(self.path(table), "_delta_log")
+        return max(int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
+
+
+class _Names(dict[str, str]):
+    def __init__(self, lab: StreamLab) -> None:
+        self._lab = lab
+
+    def __missing__(self, table: str) -> str:
+        return self._lab.name(table)
+
+
+@dataclass
+class CrashAt:
+    """A listener that ends the driver at a point of the protocol, once."""
+
+    point: ProtocolPoint | None = None
+    statement_index: int | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.point is self.point and self.statement_index in (None, progress.statement_index):
+            self.point = None
+            raise Crash(str(progress))
+
+
+def row_ids(changes: Collection[Change]) -> dict[Any, str]:
+    """The row id of each change by its first value."""
+    return {change.values[0]: change.row_id for change in changes}
