@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.NOTPARALLEL:
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python

@@ -7,7 +7,7 @@ there yet, waits for changes, and applies them to both tables in one consumption
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG
 from flights_demo.tables import Warehouse
@@ -22,6 +22,8 @@ WAREHOUSE = Warehouse("{{ var.value.flights_warehouse }}")
 with DAG(
     "flights_punctuality",
     schedule="@continuous",
+    # Without one the second run would have the first one's logical date, and never start.
+    start_date=datetime(2013, 1, 1, tzinfo=UTC),
     max_active_runs=1,
     catchup=False,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +12,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.engine import Engine, Progress, ProtocolPoint
 from airflow_provider_cdc.engine.core.model import METADATA_COLUMNS
 
-_METADATA = {
-    name for style in METADATA_COLUMNS.values() for name in (style.action, style.is_update)
-}
+_METADATA = {astuple(names) for names in METADATA_COLUMNS.values()}
 
 
 class Crash(BaseException):
@@ -52,7 +50,7 @@ class StreamLab:
         """The SQL name of a table at a path."""
         return f"delta.`{self.path(table)}`"
 
-    def sql(self, *statements: str, **tables: str) -> None:
+    def sql(self, *statements: str) -> None:
         """Run statements in which ``{word}`` stands for the table of that word."""
         for statement in statements:
             self.spark.sql(self.text(statement)).collect()
@@ -64,31 +62,29 @@ class StreamLab:
         settings = f"TBLPROPERTIES ({properties})" if properties else ""
         self.sql(f"CREATE TABLE {{{table}}} ({columns}) USING delta {clause} {settings}")
 
-    def consume(self, *statements: str, consumer: str = "tests", engine: Engine | None = None) -> Any:
+    def consume(
+        self, *statements: str, consumer: str = "tests", engine: Engine | None = None
+    ) -> Any:
         texts = [self.text(statement) for statement in statements]
         return (engine or self.engine).consume(texts, consumer=consumer)
 
     def changes(self, stream: str) -> list[Change]:
         """The change set, sorted by values and action."""
         rows = self.engine.read_stream(stream)
-        style = self.engine.describe_stream(stream)
-        assert style is not None
-        names = rows.columns
-        data = [index for index, name in enumerate(names[:-3])]
-        metadata = names[-3:]
-        assert len(_METADATA & set(metadata)) == 2
-        found = [
-            Change(tuple(row[index] for index in data), row[-3], row[-2], row[-1])
-            for row in rows.collect()
-        ]
+        assert tuple(rows.columns[-3:]) in _METADATA
+        found = [Change(tuple(row[:-3]), *row[-3:]) for row in rows.collect()]
         return sorted(found, key=lambda change: (repr(change.values), change.action))
 
     def seen(self, stream: str) -> list[tuple[Any, ...]]:
         """The change set without row ids: values, action and is-update in one tuple each."""
-        return [(*change.values, change.action, change.is_update) for change in self.changes(stream)]
+        return [
+            (*change.values, change.action, change.is_update) for change in self.changes(stream)
+        ]
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        return sorted((tuple(row) for row in self.spark.table(self.name(table)).collect()), key=repr)
+        return sorted(
+            (tuple(row) for row in self.spark.table(self.name(table)).collect()), key=repr
+        )
 
     def version(self, table: str) -> int:
         log = Path(self.path(table), "_delta_log")
@@ -111,7 +107,10 @@ class CrashAt:
     statement_index: int | None = None
 
     def __call__(self, progress: Progress) -> None:
-        if progress.point is self.point and self.statement_index in (None, progress.statement_index):
+        if progress.point is self.point and self.statement_index in (
+            None,
+            progress.statement_index,
+        ):
             self.point = None
             raise Crash(str(progress))
 

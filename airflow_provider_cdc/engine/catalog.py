@@ -14,8 +14,9 @@ from .core.model import Source, Stream, StreamMode
 from .core.names import stream_name
 from .core.staleness import stale_after
 from .storage.files import Files
-from .storage.registry import Change, Record, Registry
-from .storage.source_log import SourceLog
+from .storage.registry import Registry
+from .storage.registry_snapshot import Change, Record
+from .storage.source_log import SourceLog, holds_candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class StreamStatus:
 
     ``versions_behind`` counts all commits after the offset, ``commits_behind`` those that changed
     data; both are ``None`` for a stream that cannot be read, and ``invalid_reason`` says why.
+    ``may_have_data`` is false only when there is certainly no change for the stream's mode.
     ``stale_after`` is a prediction; ``stale`` says that it has passed, or that the stream cannot be
     read already.
     """
@@ -36,6 +38,7 @@ class StreamStatus:
     latest_version: int | None
     versions_behind: int | None
     commits_behind: int | None
+    may_have_data: bool
     stale_after: datetime
     stale: bool
     invalid_reason: str | None
@@ -107,6 +110,7 @@ class StreamCatalog:
     def _status(self, stream: Stream) -> StreamStatus:
         configuration = json.loads(stream.offset.metadata).get("configuration") or {}
         latest = behind = changing = reason = None
+        may_have_data = False
         try:
             span = self._sources.range(stream)
         except StreamUnusable as error:
@@ -115,6 +119,7 @@ class StreamCatalog:
             latest = span.end.version
             behind = len(span.commits)
             changing = sum(commit.changes_data for commit in span.commits)
+            may_have_data = holds_candidates(span)
             configuration = json.loads(span.end.metadata).get("configuration") or {}
         predicted = stale_after(stream.last_consumed_at or stream.created_at, configuration)
         return StreamStatus(
@@ -126,6 +131,7 @@ class StreamCatalog:
             latest_version=latest,
             versions_behind=behind,
             commits_behind=changing,
+            may_have_data=may_have_data,
             stale_after=predicted,
             stale=reason is not None or predicted <= self._clock(),
             invalid_reason=reason,

@@ -44,6 +44,6 @@ def readiness(
         )
     if after_version is not None and status.latest_version <= after_version:
         return None
-    if not catalog.may_have_data(stream):
+    if not status.may_have_data:
         return None
     return Readiness(status.offset_version, status.latest_version)

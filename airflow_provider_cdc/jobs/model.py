@@ -79,7 +79,8 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class JobError:
     """An error of the engine, as it travels back: its ``kind`` (``CdcError.kind``), message, and
-    whether running the same task again can help."""
+    whether running the same task again can help.
+    """
 
     kind: str
     message: str

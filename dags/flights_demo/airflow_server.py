@@ -111,7 +111,7 @@ class AirflowServer:
             )
         return self
 
-    def wait_healthy(self, timeout_seconds: float = 180) -> AirflowServer:
+    def wait_healthy(self, timeout_seconds: float = 300) -> AirflowServer:
         """Wait until database, scheduler, triggerer and dag-processor report that they are well.
 
         :raises AirflowServerError: the server ended, or is not well after ``timeout_seconds``
@@ -152,7 +152,7 @@ class AirflowServer:
         """
         return self._request(method, f"/api/v2{path}", body)
 
-    def wait_dag(self, dag_id: str, timeout_seconds: float = 120) -> None:
+    def wait_dag(self, dag_id: str, timeout_seconds: float = 300) -> None:
         """Wait until the DAG was parsed.
 
         :raises AirflowServerError: it was not within ``timeout_seconds``, or has import errors
@@ -182,7 +182,7 @@ class AirflowServer:
         state: str = self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"]
         return state
 
-    def wait_run(self, dag_id: str, run_id: str, timeout_seconds: float = 240) -> str:
+    def wait_run(self, dag_id: str, run_id: str, timeout_seconds: float = 600) -> str:
         """Wait for the end of a run; returns ``success`` or ``failed``.
 
         :raises AirflowServerError: it has not ended after ``timeout_seconds``
@@ -201,7 +201,7 @@ class AirflowServer:
         return instance
 
     def wait_task(
-        self, dag_id: str, run_id: str, task_id: str, state: str, timeout_seconds: float = 120
+        self, dag_id: str, run_id: str, task_id: str, state: str, timeout_seconds: float = 300
     ) -> None:
         """Wait until a task is in ``state``.
 

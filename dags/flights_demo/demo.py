@@ -30,7 +30,7 @@ STREAM = "flights_changes"
 MARK = ".flights_demo"
 DAGS = Path(__file__).resolve().parents[1]
 LOOK_SECONDS = 1.0
-STREAM_SECONDS = 240
+STREAM_SECONDS = 600
 DRAIN_SECONDS = 600
 
 
@@ -53,9 +53,10 @@ class Consumed:
                 continue
             self.outcomes[outcome.consumption_id] = outcome
             (part,) = outcome.streams
+            counts = ", ".join(f"{count} {kind}" for kind, count in part.rows.items())
             say(
                 f"consumed versions {part.after_version + 1}..{part.through_version}: "
-                f"{part.rows} by {part.strategy} in {outcome.seconds:.1f} s"
+                f"{counts} by {part.strategy} in {outcome.seconds:.1f} s"
             )
 
     def caught_up(self) -> bool:
@@ -64,9 +65,9 @@ class Consumed:
         return stream.phase is Phase.IDLE and self.catalog.status(STREAM).versions_behind == 0
 
     def rows(self) -> int:
-        """The change rows of all consumptions."""
+        """The rows that all consumptions found inserted, updated or deleted."""
         return sum(
-            part.rows["INSERT"] + part.rows["DELETE"]
+            sum(part.rows.values())
             for outcome in self.outcomes.values()
             for part in outcome.streams
         )
@@ -213,13 +214,13 @@ def run(state: Path, days: int, *, stay: bool) -> None:
         say(f"Airflow is up after {time.monotonic() - began:.0f} s")
         if stay:
             say(f"address {server.url}, user {USER}, password {server.password}")
-        server.wait_dag(DAG_ID)
+        server.wait_dag(DAG_ID, STREAM_SECONDS)
         wait_for_stream(server, catalog)
         replay_log = state / "replay.log"
         with started(job("replay", *warehouse, "--days", str(days)), replay_log) as replay:
             consume_all(server, consumed, replay, replay_log)
         say(
-            f"{consumed.rows()} change rows consumed in {len(consumed.outcomes)} consumptions; "
+            f"{consumed.rows()} changed rows consumed in {len(consumed.outcomes)} consumptions; "
             f"{time.monotonic() - began:.0f} s"
         )
         if stay:

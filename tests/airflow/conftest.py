@@ -1,31 +1,15 @@
-"""Airflow for tests: a home of its own for the unit layer, one real server for the rest."""
+"""Airflow for tests: connections for the unit layer, one real server for the rest."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from airflow_provider_cdc.jobs.entry_point import DELTA_CONF
-
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-
-# Airflow reads its home when it is first imported, which the test modules do.
-_HOME = tempfile.mkdtemp(prefix="cdc-airflow-")
-os.environ["AIRFLOW_HOME"] = _HOME
-os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
-
-
-def pytest_unconfigure() -> None:
-    shutil.rmtree(_HOME, ignore_errors=True)
 
 
 def _module(name: str, path: Path):
@@ -52,27 +36,6 @@ def define_connection(monkeypatch):
         return conn_id
 
     return define
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    """The one Spark session of these tests: it writes the sources and looks at the targets."""
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars.packages", DELTA_PACKAGE)
-        .config(map=DELTA_CONF)
-        .config("spark.databricks.delta.snapshotPartitions", "2")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "2g")
-        .config("spark.sql.warehouse.dir", tmp_path_factory.mktemp("warehouse").as_uri())
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1500),
 ]
 
 
@@ -48,7 +48,7 @@ def driver_processes(state: Path) -> list[psutil.Process]:
     ]
 
 
-def wait_for(what, seconds: float = 180):
+def wait_for(what, seconds: float = 400):
     """The first true answer of ``what``."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
@@ -68,7 +68,8 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
     server.wait_task("cdc_flow", first, "wait", "deferred")
     source = f"delta.`{tables}/flow`"
     spark.sql(
-        f"MERGE INTO {source} AS t USING (VALUES (1, 'A'), (2, NULL), (4, 'd')) AS c (id, v)"
+        f"MERGE INTO {source} AS t USING"
+        " (SELECT * FROM VALUES (1, 'A'), (2, NULL), (4, 'd') AS given (id, v)) AS c"
         " ON t.id = c.id WHEN MATCHED AND c.v IS NULL THEN DELETE"
         " WHEN MATCHED THEN UPDATE SET v = c.v WHEN NOT MATCHED THEN INSERT *"
     )

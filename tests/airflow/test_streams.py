@@ -125,6 +125,7 @@ def test_sensor_whose_source_is_gone_fails_for_good(stream):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_sensor_exact_without_a_net_change_waits_for_a_later_commit(
     stream, spark, define_connection
 ):

@@ -41,7 +41,7 @@ def test_replayed_days_consumed_tick_by_tick_equal_the_recomputed_targets(
     for tick in replay.ticks(days=2, tick_days=1):
         assert all(run.run(tick).values()), tick
         outcome = engine.consume(consumption(STREAM, warehouse), consumer="demo")
-        assert outcome.streams[0].rows["INSERT"] > 0
+        assert outcome.streams[0].rows["inserted"] > 0
     comparisons = compare.run(spark, warehouse)
 
     assert compare.passed(comparisons), comparisons

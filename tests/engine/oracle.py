@@ -158,7 +158,9 @@ class SourceTable:
     ) -> dict[int, tuple[Any, ...]]:
         row_id = table.metadataColumn("_metadata").getField("row_id")
         rows = table.select(row_id, *[table[f"`{_escaped(name)}`"] for name in table.columns])
-        found = {row[0]: plain_row(Row(*row[1:]), table.schema, today, old) for row in rows.collect()}
+        found = {
+            row[0]: plain_row(Row(*row[1:]), table.schema, today, old) for row in rows.collect()
+        }
         assert rows.count() == len(found)
         return found
 

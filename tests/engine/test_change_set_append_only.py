@@ -77,7 +77,9 @@ def test_append_only_streams_across_schema_changes_read_files_as_they_were_writt
     make_table: MakeTable, mapping: str
 ) -> None:
     table = make_table(
-        "id INT, v STRING, w INT", "1, 'a', 1", properties=f"'delta.columnMapping.mode' = '{mapping}'"
+        "id INT, v STRING, w INT",
+        "1, 'a', 1",
+        properties=f"'delta.columnMapping.mode' = '{mapping}'",
     )
     inserted, surviving = table.inserted(), table.surviving()
     table.sql(

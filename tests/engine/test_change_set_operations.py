@@ -118,7 +118,9 @@ def test_change_set_of_maintenance_alone_is_nothing(
     table.sql("OPTIMIZE {t} ZORDER BY (id)", "REORG TABLE {t} APPLY (PURGE)", "VACUUM {t}")
     assert_nothing(table, stream)
     # With a change among it, what was only rewritten stays out.
-    table.sql("UPDATE {t} SET v = 'x' WHERE id = 3", "OPTIMIZE {t}", "REORG TABLE {t} APPLY (PURGE)")
+    table.sql(
+        "UPDATE {t} SET v = 'x' WHERE id = 3", "OPTIMIZE {t}", "REORG TABLE {t} APPLY (PURGE)"
+    )
     assert sorted(table.check(stream)) == sorted(update(2, (3, "c"), (3, "x")))
 
 

@@ -13,7 +13,10 @@ from airflow_provider_cdc.engine.spark.change_set import Strategy
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_change_set_of_many_commits_is_minimal(make_table: MakeTable, vectors: bool) -> None:
     table = make_table(
-        "id INT, v STRING", *[f"{i}, 'v{i}'" for i in range(8)], vectors=vectors, folder="t %20 +&#1"
+        "id INT, v STRING",
+        *[f"{i}, 'v{i}'" for i in range(8)],
+        vectors=vectors,
+        folder="t %20 +&#1",
     )
     stream = table.stream()
     assert table.read(stream).strategy is Strategy.NOTHING

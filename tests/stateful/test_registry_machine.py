@@ -30,7 +30,8 @@ from airflow_provider_cdc.engine.core.model import (
     Stream,
     StreamMode,
 )
-from airflow_provider_cdc.engine.storage.registry import Change, Registry, RegistrySnapshot
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import Change, RegistrySnapshot
 from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

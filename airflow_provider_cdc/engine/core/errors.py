@@ -6,7 +6,7 @@ anything was written, unless the class says otherwise.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class CdcError(Exception):
@@ -32,6 +32,10 @@ class CdcError(Exception):
         if fix:
             parts.append(f"Fix: {fix}.")
         super().__init__(" ".join(parts))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled whole: an exception is otherwise made anew of its message alone."""
+        return _remade, (type(self), self.subject, self.problem, self.cause, self.fix)
 
 
 class InvalidRequest(CdcError):
@@ -139,3 +143,7 @@ class OutcomeUnknown(CdcError):
 
     kind = "outcome_unknown"
     retryable = True
+
+
+def _remade(kind: type[CdcError], subject: str, problem: str, cause: str, fix: str) -> CdcError:
+    return kind(subject, problem, cause=cause, fix=fix)

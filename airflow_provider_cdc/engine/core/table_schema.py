@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import Any
 
 FIELD_ID = "delta.columnMapping.id"
@@ -58,7 +59,7 @@ class Layout:
         """Whether this layout gives right values of a file that was written under ``older``.
 
         True when columns were only added, renamed or dropped: then their physical names and their
-        types are what they were.
+        types are what they were. Both must stand on one :func:`matching_path` of two.
         """
         if (self.mapping_mode, self.partition_columns) != (
             older.mapping_mode,
@@ -69,6 +70,37 @@ class Layout:
         return all(
             types.get(physical_name(field), field["type"]) == field["type"] for field in self.fields
         )
+
+    def identifies_columns_as(self, older: Layout) -> bool:
+        """Whether column ids mean the same columns here as they did in ``older``, whatever lay in
+        between, as after a RESTORE.
+        """
+        if self.fields == older.fields:
+            return True
+        if not (self.is_mapped and older.is_mapped):
+            return False
+        names = {field["metadata"].get(FIELD_ID): physical_name(field) for field in older.fields}
+        shared = [field for field in self.fields if field["metadata"].get(FIELD_ID) in names]
+        return bool(shared) and all(
+            names[field["metadata"].get(FIELD_ID)] == physical_name(field) for field in shared
+        )
+
+
+def matching_path(history: Sequence[Layout]) -> tuple[Layout, ...]:
+    """The layouts of a table's ``history`` from one to the next of which columns can be matched.
+
+    These are its two ends. Where column mapping came or went in between, ids were given out anew,
+    and only the names right before and right after that tell which column is which.
+    """
+    first, last = history[0], history[-1]
+    switches = [
+        (before, after)
+        for before, after in pairwise(history)
+        if before.is_mapped != after.is_mapped
+    ]
+    if not switches or last.identifies_columns_as(first):
+        return first, last
+    return (first, *chain.from_iterable(switches), last)
 
 
 def physical_name(field: Mapping[str, Any]) -> str:

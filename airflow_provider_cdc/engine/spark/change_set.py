@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,7 +26,7 @@ from ..core.model import METADATA_COLUMNS, AppendSemantics, ColumnStyle, Metadat
 from ..core.model import StreamMode as Mode
 from ..core.names import quote
 from ..core.net_files import inserted_files
-from ..core.table_schema import Layout
+from ..core.table_schema import Layout, matching_path
 from ..storage.files import Files
 from ..storage.range_files import RangeFiles
 from ..storage.scratch import Scratch, new_table_id
@@ -116,24 +117,25 @@ class ChangeSetReader:
         """Every row that a commit of the range inserted, as it was inserted."""
         source = RangeFiles(span.stream.source.location, self._files)
         groups = _files_by_layout(span)
-        files = [source.absolute(file) for _, _, group in groups for file in group]
+        files = [source.absolute(file) for group in groups for file in group.files]
         if not files:
             return self._nothing(span)
         self._check_files(span.stream, source, files)
-        today = _layout(span.end.metadata)
+        history = _history(span)
         parts, scratch = [], []
-        for layout, protocol, group in groups:
-            listed = [ListedFile(Side.NEW, source.absolute(file)) for file in group]
-            root = self._craft(layout, protocol, listed)
+        for group in groups:
+            steps = matching_path(history[group.position :])
+            listed = [ListedFile(Side.NEW, source.absolute(file)) for file in group.files]
+            root = self._craft(steps[0], group.protocol, listed)
             scratch.append(root)
             own = F.col(_ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
-            rows = self._open(root, layout, extra=(BASE_ROW_ID_COLUMN,)).where(own)
-            parts.append(_today(rows, today, layout))
+            rows = self._open(root, steps[0], extra=(BASE_ROW_ID_COLUMN,)).where(own)
+            parts.append(_today(rows, steps))
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionByName(part)
         return ChangeSet(
-            _named(_all(rows, "INSERT"), today, span.stream.column_style),
+            _named(_all(rows, "INSERT"), history[-1], span.stream.column_style),
             Strategy.INSERTED_FILES,
             len(files),
             sum(file.size_bytes for file in files),
@@ -162,20 +164,21 @@ class ChangeSetReader:
         self, span: SourceRange, listed: Sequence[ListedFile]
     ) -> tuple[DataFrame, tuple[str, ...]]:
         """Both sides of the range in one frame, through one crafted table where that is right."""
-        then, today = _layout(span.start.metadata), _layout(span.end.metadata)
+        path = matching_path(_history(span))
+        then, today = path[0], path[-1]
         protocol = json.loads(span.end.protocol)
-        if today.reads_files_of(then):
+        if len(path) == 2 and today.reads_files_of(then):  # noqa: PLR2004 - the two ends
             root = self._craft(today, protocol, listed)
             return self._open(root, today, extra=(SIDE_COLUMN,)), (root,)
         frames, roots = [], []
-        for side, layout, rules in (
-            (Side.OLD, then, json.loads(span.start.protocol)),
-            (Side.NEW, today, protocol),
+        for side, steps, rules in (
+            (Side.OLD, path, json.loads(span.start.protocol)),
+            (Side.NEW, (today,), protocol),
         ):
-            root = self._craft(layout, rules, [file for file in listed if file.side is side])
+            root = self._craft(steps[0], rules, [file for file in listed if file.side is side])
             roots.append(root)
-            frame = self._open(root, layout, extra=(SIDE_COLUMN,))
-            frames.append(_today(frame, today, layout, SIDE_COLUMN))
+            frame = self._open(root, steps[0], extra=(SIDE_COLUMN,))
+            frames.append(_today(frame, steps, SIDE_COLUMN))
         return frames[0].unionByName(frames[1]), tuple(roots)
 
     def _craft(
@@ -218,33 +221,48 @@ def _layout(metadata: str) -> Layout:
     return Layout.of(json.loads(metadata))
 
 
-def _files_by_layout(
-    span: SourceRange,
-) -> list[tuple[Layout, Mapping[str, Any], list[DataFile]]]:
+def _history(span: SourceRange) -> list[Layout]:
+    """The layouts that were in force one after the other, the one at the offset first."""
+    changes = [commit.metadata for commit in span.commits if commit.metadata is not None]
+    return [_layout(span.start.metadata), *map(Layout.of, changes)]
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenFiles:
+    """Files with inserted rows that were written under one layout, by its place in the history."""
+
+    position: int
+    layout: Layout
+    protocol: Mapping[str, Any]
+    files: list[DataFile]
+
+
+def _files_by_layout(span: SourceRange) -> list[_WrittenFiles]:
     """The files with inserted rows, in runs that were written under one layout."""
-    metadata, protocol = json.loads(span.start.metadata), json.loads(span.start.protocol)
-    groups: list[tuple[Layout, Mapping[str, Any], list[DataFile]]] = []
+    layout, protocol = _layout(span.start.metadata), json.loads(span.start.protocol)
+    position = 0
+    groups: list[_WrittenFiles] = []
     for commit in span.commits:
-        metadata = commit.metadata or metadata
         protocol = commit.protocol or protocol
+        if commit.metadata is not None:
+            layout, position = Layout.of(commit.metadata), position + 1
         files = [file for _, file in inserted_files([commit])]
         if not files:
             continue
-        layout = Layout.of(metadata)
-        if groups and groups[-1][0] == layout:
-            groups[-1][2].extend(files)
+        if groups and groups[-1].layout == layout:
+            groups[-1].files.extend(files)
         else:
-            groups.append((layout, protocol, files))
+            groups.append(_WrittenFiles(position, layout, protocol, files))
     return groups
 
 
-def _today(rows: DataFrame, today: Layout, then: Layout, *extra: str) -> DataFrame:
-    """``rows`` of an older layout with the columns of today's."""
-    if today.fields == then.fields:
-        return rows.select(*extra, _ROW_ID, _ROW_VERSION, _ROW)
-    flat = rows.select(*extra, _ROW_ID, _ROW_VERSION, f"{_ROW}.*")
-    columns = as_read_today(today.fields, then.fields)
-    return flat.select(*extra, _ROW_ID, _ROW_VERSION, F.struct(*columns).alias(_ROW))
+def _today(rows: DataFrame, steps: Sequence[Layout], *extra: str) -> DataFrame:
+    """``rows`` of the first layout of ``steps`` with the columns of the last one."""
+    for then, today in pairwise(steps):
+        if today.fields != then.fields:
+            row = F.struct(*as_read_today(F.col(_ROW), today.fields, then.fields)).alias(_ROW)
+            rows = rows.select(*extra, _ROW_ID, _ROW_VERSION, row)
+    return rows.select(*extra, _ROW_ID, _ROW_VERSION, _ROW)
 
 
 def _netted(sides: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:

@@ -16,7 +16,6 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from ..core.names import quote
 from ..core.table_schema import matching_field
 
 
@@ -30,7 +29,8 @@ def comparable(value: Column, kind: DataType) -> Column:
     if isinstance(kind, StringType):
         return F.collate(value, "UTF8_BINARY")
     if isinstance(kind, VariantType):
-        return F.to_json(value)
+        # The JSON of a date, a binary or a NaN is that of a string.
+        return F.struct(F.to_json(value).alias("json"), F.schema_of_variant(value).alias("type"))
     if isinstance(kind, ArrayType):
         element = kind.elementType
         return F.transform(value, lambda item: comparable(item, element))
@@ -68,19 +68,18 @@ def _needs_conversion(kind: DataType) -> bool:
 
 
 def as_read_today(
-    today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
+    row: Column, today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
 ) -> list[Column]:
-    """The columns of today's schema, taken from rows that were read under an older one.
+    """The columns of today's schema, taken from a struct that was read under an older one.
 
     A column is found by its column-mapping id, else by its name; one that was added since is NULL.
 
+    :param row: the struct
     :param today: the fields of the newer schema, in their JSON form
     :param then: those of the older schema
     """
-    return [
-        _field_today(field, matching_field(field, tuple(then)), lambda name: F.col(quote(name)))
-        for field in today
-    ]
+    older = tuple(then)
+    return [_field_today(field, matching_field(field, older), row.getField) for field in today]
 
 
 def _field_today(field: Mapping[str, Any], older: Mapping[str, Any] | None, read: Any) -> Column:
@@ -95,11 +94,7 @@ def _type_today(value: Column, today: Any, then: Any) -> Column:
     if today == then or isinstance(today, str) or isinstance(then, str):
         return value
     if today["type"] == then["type"] == "struct":
-        older = tuple(then["fields"])
-        fields = [
-            _field_today(field, matching_field(field, older), value.getField)
-            for field in today["fields"]
-        ]
+        fields = as_read_today(value, today["fields"], then["fields"])
         return F.when(value.isNotNull(), F.struct(*fields))
     if today["type"] == then["type"] == "array":
         return F.transform(

@@ -26,7 +26,8 @@ from ..core.progress import Listener, Progress, ProtocolPoint
 from ..core.statements import Statement, analyse, plan_streams
 from ..core.transactions import StatementState
 from ..storage.consumptions import Consumptions
-from ..storage.registry import Registry, RegistrySnapshot
+from ..storage.registry import Registry
+from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceLog, SourceRange
 from .change_set import ChangeSetReader

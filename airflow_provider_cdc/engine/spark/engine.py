@@ -31,7 +31,8 @@ from ..core.table_schema import Layout
 from ..core.tracking import ENABLED, is_tracked
 from ..storage.consumptions import Consumptions
 from ..storage.files import Files
-from ..storage.registry import Change, Registry
+from ..storage.registry import Registry
+from ..storage.registry_snapshot import Change
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceLog
 from .change_set import ChangeSetReader, check_columns

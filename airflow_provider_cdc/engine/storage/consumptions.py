@@ -18,7 +18,8 @@ from ..core.model import (
     Stream,
     StreamRange,
 )
-from .registry import Change, Registry, RegistrySnapshot
+from .registry import Registry
+from .registry_snapshot import Change, RegistrySnapshot
 
 _TRIES = 5
 

@@ -12,24 +12,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from difflib import get_close_matches
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, NoReturn
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from ..core.errors import (
-    InvalidRequest,
-    OutcomeUnknown,
-    StreamConflict,
-    StreamExists,
-    StreamNotFound,
-)
+from ..clock import utc_now
+from ..core.errors import InvalidRequest, OutcomeUnknown, StreamConflict, StreamExists
 from ..core.lifecycle import Transition
 from ..core.model import Phase, Stream, from_json, to_json
+from ..core.names import stream_key
+from .registry_snapshot import Change, Record, RegistrySnapshot
 from .registry_upkeep import (
     CONFIGURATION,
     DEFAULT,
@@ -47,116 +43,6 @@ _NEWEST = ["stream_id", "sequence", "transition", "name_key", "state"]
 _RECORD = ["sequence", "transition", "at", "nonce", "actor", "state"]
 
 _TRIES = 3
-
-
-def utc_now() -> datetime:
-    """The time of day in UTC."""
-    return datetime.now(UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One transition of a stream: the state it led to, when, and who made it.
-
-    All transitions of one ``transact`` share their ``nonce``.
-    """
-
-    stream: Stream
-    transition: Transition
-    at: datetime
-    nonce: str
-    actor: str
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A transition to be made: the whole new state, with the sequence of the old one.
-
-    A stream that is created has the sequence 0.
-    """
-
-    stream: Stream
-    transition: Transition
-
-
-class RegistrySnapshot:
-    """The live streams of one version of the registry; a dropped stream is not live.
-
-    Nothing is read from storage after it was made. Names are compared without case.
-
-    :param version: the version of the table; ``None`` while there is no table
-    :param states: the JSON of each live stream's state, by stream id
-    :param ids: the id of each live stream, by casefolded name
-    :param table: the handle that the version was read with
-    """
-
-    __slots__ = ("_ids", "_states", "_streams", "_table", "version")
-
-    def __init__(
-        self,
-        version: int | None,
-        states: Mapping[str, str],
-        ids: Mapping[str, str],
-        table: DeltaTable | None,
-    ) -> None:
-        self.version = version
-        self._states = states
-        self._ids = ids
-        self._streams: dict[str, Stream] = {}
-        self._table = [] if table is None else [table]
-
-    def streams(self) -> list[Stream]:
-        """The live streams, sorted by name."""
-        return sorted(map(self.by_id, self._states), key=lambda stream: name_key(stream.name))
-
-    def find(self, name: str) -> Stream | None:
-        """The live stream of that name, if there is one."""
-        stream_id = self._ids.get(name_key(name))
-        return None if stream_id is None else self.by_id(stream_id)
-
-    def get(self, name: str) -> Stream:
-        """The live stream of that name.
-
-        :raises StreamNotFound: there is none; the error suggests names that are close
-        """
-        stream = self.find(name)
-        if stream is not None:
-            return stream
-        close = get_close_matches(name_key(name), self._ids, n=3)
-        known = ", ".join(self.by_id(self._ids[key]).name for key in close)
-        raise StreamNotFound(
-            f"stream {name}",
-            "does not exist",
-            cause="it was never created, or it was dropped",
-            fix=f"did you mean {known}" if known else "create it, or look at the list of streams",
-        )
-
-    def by_id(self, stream_id: str) -> Stream:
-        """The live stream of that id.
-
-        :raises StreamNotFound: there is none
-        """
-        stream = self._streams.get(stream_id)
-        if stream is None:
-            state = self._states.get(stream_id)
-            if state is None:
-                raise StreamNotFound(
-                    f"stream with id {stream_id}",
-                    "does not exist",
-                    cause="it was never created, or it was dropped",
-                )
-            stream = self._streams[stream_id] = from_json(state, Stream)
-        return stream
-
-    def __contains__(self, stream_id: str) -> bool:
-        return stream_id in self._states
-
-    def take_table(self) -> DeltaTable | None:
-        """The handle that the snapshot was read with, once: writing moves a handle forward."""
-        try:
-            return self._table.pop()
-        except IndexError:
-            return None
 
 
 class Registry:
@@ -282,16 +168,21 @@ class Registry:
         :param again: the write may be repeated
         :returns: ``None`` where it landed, else the snapshot to repeat the write on
         """
+        found: StreamConflict | StreamExists | None = None
         try:
+            now = self.snapshot()
+            try:
+                self._check_unmoved(now, changes, error)
+            except (StreamConflict, StreamExists) as refusal:
+                found = refusal
+            # Last, so that a move which was just found cannot be one's own.
             if self._records(f"nonce = {literal(nonce)}"):
                 return None
-            now = self.snapshot()
-            self._check_unmoved(now, changes, error)
-        except (StreamConflict, StreamExists):
-            raise
         except Exception as unread:
             error.add_note(f"Then the registry could not be read: {unread}")
         else:
+            if found is not None:
+                raise found
             if again:
                 return now
         names = ", ".join(change.stream.name for change in changes)
@@ -360,11 +251,6 @@ class Registry:
                 ) from error
 
 
-def name_key(name: str) -> str:
-    """What names are compared by: two names with the same key are the same name."""
-    return name.casefold()
-
-
 def _scan(table: DeltaTable, columns: list[str], predicate: str) -> Iterator[dict[str, Any]]:
     for batch in table.scan(columns=columns, predicate=predicate):
         yield from pa.record_batch(batch).to_pylist()
@@ -376,7 +262,7 @@ def _row(change: Change) -> dict[str, Any]:
         "stream_id": stream.stream_id,
         "sequence": stream.sequence,
         "name": stream.name,
-        "name_key": name_key(stream.name),
+        "name_key": stream_key(stream.name),
         "transition": change.transition.value,
         "state": to_json(stream),
         PARTITION: False,
@@ -388,14 +274,15 @@ def _transaction_ids(expected: RegistrySnapshot, change: Change) -> list[tuple[s
     stream = change.stream
     ids = [(stream.stream_id, stream.sequence)]
     if _takes_name(expected, change):
-        ids.append((f"name:{name_key(stream.name)}", stream.sequence))
+        ids.append((f"name:{stream_key(stream.name)}", stream.sequence))
     return ids
 
 
 def _takes_name(expected: RegistrySnapshot, change: Change) -> bool:
     if change.transition is Transition.CREATED:
         return True
-    return name_key(expected.by_id(change.stream.stream_id).name) != name_key(change.stream.name)
+    old_name = expected.by_id(change.stream.stream_id).name
+    return stream_key(old_name) != stream_key(change.stream.name)
 
 
 def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
@@ -420,9 +307,9 @@ def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
             )
         if _takes_name(expected, change):
             other = expected.find(stream.name)
-            if other is not None or name_key(stream.name) in taken:
+            if other is not None or stream_key(stream.name) in taken:
                 raise _exists(other or stream)
-            taken.add(name_key(stream.name))
+            taken.add(stream_key(stream.name))
 
 
 def _exists(stream: Stream) -> StreamExists:

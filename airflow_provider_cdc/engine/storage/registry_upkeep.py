@@ -158,7 +158,7 @@ class Upkeep:
     :param vacuum_every: delete such files every so many rounds of upkeep
     """
 
-    commits: int = 50
+    commits: int = 20
     file_bytes: int = 4 * 1024 * 1024
     retention_hours: int = 6
     vacuum_every: int = 10
@@ -245,8 +245,8 @@ def _put_off() -> Iterator[None]:
 
 
 def superseded(rows: pa.Table) -> list[bool]:
-    """Which of ``rows`` no snapshot needs: all but the newest of a stream, and that too when it says
-    that the stream was dropped.
+    """Which of ``rows`` no snapshot needs: all but the newest of a stream, and that too when the
+    stream was dropped.
 
     :param rows: the columns ``stream_id``, ``sequence`` and ``transition``
     """

@@ -49,7 +49,7 @@ with DAG("cdc_flow", schedule=None, max_active_runs=1):
             stream="flow_changes",
             deferrable=True,
             poke_interval=1,
-            timeout=300,
+            timeout=900,
         )
         >> ConsumeStream(task_id="consume", stream="flow_changes", sql=statements("flow"))
     )

@@ -1,0 +1,45 @@
+"""Sessions on a real Spark Connect server.
+
+A process that has a classic session can have no remote one, so these tests run in a process of
+their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from connect_server import connect_server
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as RemoteSession
+from stream_lab import StreamLab
+
+NewSession = Callable[[], SparkSession]
+
+
+@pytest.fixture(scope="session")
+def new_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewSession]:
+    """Makes sessions on one server, each apart from the others."""
+    sessions: list[SparkSession] = []
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+
+        def make() -> SparkSession:
+            sessions.append(SparkSession.builder.remote(address).create())
+            return sessions[-1]
+
+        yield make
+        for session in sessions:
+            session.stop()
+
+
+@pytest.fixture(scope="session")
+def remote(new_session: NewSession) -> SparkSession:
+    session = new_session()
+    assert isinstance(session, RemoteSession)
+    return session
+
+
+@pytest.fixture
+def lab(remote: SparkSession, tmp_path: Path) -> StreamLab:
+    return StreamLab(remote, tmp_path)

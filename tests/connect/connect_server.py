@@ -1,0 +1,87 @@
+"""Starting a real Spark Connect server, and ending it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import pyspark
+
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+SPARK_LINE = ".".join(pyspark.__version__.split(".")[:2])
+DELTA = f"io.delta:delta-spark_{SPARK_LINE}_2.13:{version('delta-spark')}"
+CONFIGURATION = {
+    "spark.jars.packages": DELTA,
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+}
+START_SECONDS = 200
+END_SECONDS = 20
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[str]:
+    """Run a Connect server on a free port of the loopback; gives its address.
+
+    It has a process group of its own, which is ended whatever happens in between.
+    """
+    port = _free_port()
+    configuration = CONFIGURATION | {
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+    }
+    settings = [item for pair in configuration.items() for item in ("--conf", "=".join(pair))]
+    log = folder / "server.log"
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [SPARK_SUBMIT, "--class", SERVER, "--master", "local[2]", *settings],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            start_new_session=True,
+        )
+    try:
+        _wait_for(port, server, log)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        _end(server)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(START_SECONDS * 2):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        with suppress(subprocess.TimeoutExpired):
+            code = server.wait(timeout=0.5)
+            raise RuntimeError(f"the server ended with {code}:\n{log.read_text()[-3000:]}")
+    raise RuntimeError(f"the server does not listen:\n{log.read_text()[-3000:]}")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(timeout=END_SECONDS)
+            return

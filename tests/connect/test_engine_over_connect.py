@@ -1,0 +1,198 @@
+"""The engine over Spark Connect: the same calls, the same results, no JVM in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from stream_lab import Change, Crash, CrashAt, StreamLab
+
+from airflow_provider_cdc.engine import (
+    AppendSemantics,
+    InvalidStatement,
+    Progress,
+    ProtocolPoint,
+    StatementFailed,
+    StreamConflict,
+    StreamMode,
+)
+
+pytestmark = pytest.mark.connect
+
+UPSERT = """MERGE INTO {copy} t
+USING (SELECT * FROM s WHERE METADATA$ACTION = 'INSERT' OR NOT METADATA$ISUPDATE) c ON t.id = c.id
+WHEN MATCHED AND c.METADATA$ACTION = 'DELETE' THEN DELETE
+WHEN MATCHED THEN UPDATE SET v = c.v
+WHEN NOT MATCHED AND c.METADATA$ACTION = 'INSERT' THEN INSERT (id, v) VALUES (c.id, c.v)"""
+COUNT = "INSERT INTO {counted} SELECT count(*) FROM s"
+
+
+@pytest.fixture
+def source(lab: StreamLab) -> StreamLab:
+    """A table with three rows, of which ``copy`` has a copy, and the stream ``s`` behind them."""
+    lab.make("t", "id INT, v STRING")
+    lab.make("copy", "id INT, v STRING")
+    lab.make("counted", "rows LONG")
+    lab.sql(
+        "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+        "INSERT INTO {copy} SELECT * FROM {t}",
+    )
+    lab.engine.create_stream("s", on_table=lab.path("t"))
+    return lab
+
+
+def change(lab: StreamLab) -> None:
+    lab.sql(
+        "INSERT INTO {t} VALUES (4, 'd')",
+        "UPDATE {t} SET v = 'z' WHERE id = 1",
+        "DELETE FROM {t} WHERE id = 2",
+    )
+
+
+def check_consumed_once(lab: StreamLab) -> None:
+    """The copy is the table, and the one consumption counted the four change rows."""
+    assert lab.rows("copy") == lab.rows("t") == [(1, "z"), (3, "c"), (4, "d")]
+    assert lab.rows("counted") == [(4,)]
+    assert lab.changes("s") == []
+
+
+def test_session_is_a_remote_one_and_this_process_runs_no_jvm(source: StreamLab) -> None:
+    assert type(source.spark).__module__ == "pyspark.sql.connect.session"
+    assert SparkContext._gateway is None
+
+
+def test_read_standard_stream_gives_the_minimal_change_set(source: StreamLab) -> None:
+    assert source.changes("s") == []
+    assert not source.engine.has_data("s")
+    change(source)
+    assert source.engine.has_data("s")
+    assert source.seen("s") == [
+        (1, "a", "DELETE", True),
+        (1, "z", "INSERT", True),
+        (2, "b", "DELETE", False),
+        (4, "d", "INSERT", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("semantics", "expected"),
+    [
+        (AppendSemantics.INSERTED, [(4, "d", "INSERT", False), (5, "e", "INSERT", False)]),
+        (AppendSemantics.SURVIVING, [(4, "y", "INSERT", False)]),
+    ],
+)
+def test_read_append_only_stream_gives_inserts_alone(
+    source: StreamLab, semantics: AppendSemantics, expected: list[tuple[object, ...]]
+) -> None:
+    source.engine.create_stream(
+        "added",
+        on_table=source.path("t"),
+        mode=StreamMode.APPEND_ONLY,
+        append_semantics=semantics,
+    )
+    source.sql(
+        "INSERT INTO {t} VALUES (4, 'd'), (5, 'e')",
+        "UPDATE {t} SET v = 'y' WHERE id IN (1, 4)",
+        "DELETE FROM {t} WHERE id = 5",
+    )
+    assert source.seen("added") == expected
+
+
+def test_read_across_a_change_of_types_compares_maps_and_old_files(lab: StreamLab) -> None:
+    lab.make(
+        "t",
+        "id INT, tags MAP<STRING, INT>",
+        properties="'delta.enableTypeWidening' = 'true', 'delta.enableRowTracking' = 'true'",
+    )
+    lab.sql("INSERT INTO {t} VALUES (1, map('x', 1)), (2, map('y', 2))")
+    lab.engine.create_stream("s", on_table=lab.path("t"))
+    lab.sql(
+        "ALTER TABLE {t} ALTER COLUMN id TYPE BIGINT",
+        "ALTER TABLE {t} ADD COLUMN (note STRING)",
+        "UPDATE {t} SET note = 'new' WHERE id = 2",
+        "UPDATE {t} SET tags = map('x', 1) WHERE id = 1",
+    )
+    old, new = lab.changes("s")
+    assert old == Change((2, {"y": 2}, "new"), "INSERT", True, new.row_id)
+    assert new == Change((2, {"y": 2}, None), "DELETE", True, old.row_id)
+
+
+def test_consume_two_statements_applies_both_once(source: StreamLab) -> None:
+    change(source)
+    outcome = source.consume(UPSERT, COUNT)
+    assert outcome.streams[0].rows == {"inserted": 1, "updated": 1, "deleted": 1}
+    check_consumed_once(source)
+
+
+def test_consume_creates_a_table_of_the_changes(source: StreamLab) -> None:
+    change(source)
+    source.consume("CREATE TABLE {made} USING delta AS SELECT id FROM s WHERE METADATA$ISUPDATE")
+    assert source.rows("made") == [(1,), (1,)]
+
+
+def test_consume_delete_that_matches_nothing_is_confirmed(source: StreamLab) -> None:
+    change(source)
+    source.consume(UPSERT, COUNT, "DELETE FROM {copy} WHERE id = 77")
+    check_consumed_once(source)
+
+
+def test_consume_statement_that_spark_refuses_writes_nothing(source: StreamLab) -> None:
+    change(source)
+    before = source.version("counted")
+    with pytest.raises(InvalidStatement, match="refused by Spark"):
+        source.consume(COUNT, "INSERT INTO {copy} SELECT missing, v FROM s")
+    assert source.version("counted") == before
+    assert len(source.changes("s")) == 4
+
+
+def test_consume_second_statement_fails_the_first_is_undone(source: StreamLab) -> None:
+    change(source)
+    before = source.rows("copy")
+    with pytest.raises(StatementFailed, match="was undone"):
+        source.consume(UPSERT, "INSERT INTO {counted} SELECT raise_error('bad row') FROM s")
+    assert source.rows("copy") == before
+    assert source.rows("counted") == []
+    assert len(source.changes("s")) == 4
+    source.consume(UPSERT, COUNT)
+    check_consumed_once(source)
+
+
+@pytest.mark.parametrize(
+    ("point", "index"),
+    [
+        (ProtocolPoint.AFTER_BEGIN, None),
+        (ProtocolPoint.AFTER_STATEMENT, 0),
+        (ProtocolPoint.BEFORE_COMMIT, None),
+    ],
+)
+@pytest.mark.parametrize("consumer", ["crashed", "another"])
+def test_consume_after_a_crash_is_finished_or_taken_over(
+    source: StreamLab, point: ProtocolPoint, index: int | None, consumer: str
+) -> None:
+    change(source)
+    crashing = source.new_engine(CrashAt(point, index))
+    with pytest.raises(Crash):
+        source.consume(UPSERT, COUNT, consumer="crashed", engine=crashing)
+    if point is ProtocolPoint.BEFORE_COMMIT and consumer == "another":
+        # All was applied: it is committed for the crashed driver, and the other one finds nothing.
+        source.consume("INSERT INTO {counted} SELECT id FROM s", consumer=consumer)
+    else:
+        source.consume(UPSERT, COUNT, consumer=consumer)
+    check_consumed_once(source)
+
+
+def test_writer_of_another_session_that_was_fenced_off_changes_nothing(
+    source: StreamLab, new_session: Callable[[], SparkSession]
+) -> None:
+    change(source)
+    slow = StreamLab(new_session(), source.root)
+
+    def overtake(progress: Progress) -> None:
+        if progress.point is ProtocolPoint.BEFORE_STATEMENT and progress.statement_index == 1:
+            source.consume(UPSERT, COUNT, consumer="quick")
+
+    with pytest.raises(StreamConflict, match="stream s: "):
+        slow.consume(UPSERT, COUNT, consumer="slow", engine=slow.new_engine(overtake))
+    check_consumed_once(source)

@@ -1,0 +1,217 @@
+"""Change sets across schema changes: each side is read by the schema it was written under."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import MakeTable
+from oracle import delete, insert, update
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.model import ColumnStyle
+
+MAPPED = "'delta.columnMapping.mode' = 'name'"
+UNMAP = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')"
+
+
+@pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
+def test_change_set_under_column_mapping_follows_columns_by_id(
+    make_table: MakeTable, vectors: bool
+) -> None:
+    table = make_table(
+        "id INT, a STRING, b STRING, c STRING",
+        "1, 'a1', 'b1', 'c1'",
+        "2, 'a2', 'b2', 'c2'",
+        "3, 'a3', 'b3', 'c3'",
+        vectors=vectors,
+        properties=MAPPED,
+    )
+    stream = table.stream()
+    table.sql(
+        "ALTER TABLE {t} RENAME COLUMN a TO z",
+        "ALTER TABLE {t} RENAME COLUMN b TO a",
+        "ALTER TABLE {t} DROP COLUMN c",
+        "ALTER TABLE {t} ADD COLUMN c INT",
+    )
+    old = {"z": "a", "a": "b", "c": None}
+    # Columns of another identity under an old name: a schema event, and no change of a row.
+    assert table.check(stream, old=old) == []
+    table.sql("UPDATE {t} SET a = 'new', c = 1 WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
+    assert sorted(table.check(stream, old=old), key=repr) == sorted(
+        [
+            *update(0, (1, "a1", "b1", None), (1, "a1", "new", 1)),
+            delete(1, 2, "a2", "b2", None),
+        ],
+        key=repr,
+    )
+
+
+def test_change_set_across_removal_of_column_mapping_keeps_old_values(
+    make_table: MakeTable,
+) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", "3, 'c'", properties=MAPPED)
+    stream = table.stream()
+    table.sql(UNMAP)
+    assert table.check(stream) == []
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
+    expected = sorted([*update(0, (1, "a"), (1, "x")), delete(1, 2, "b")])
+    assert sorted(table.check(stream)) == expected
+    # On again the physical names are other ones than those of the files at the offset.
+    table.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({MAPPED})")
+    assert sorted(table.check(stream)) == expected
+
+
+def test_change_set_across_rename_and_removal_of_column_mapping_keeps_old_values(
+    make_table: MakeTable,
+) -> None:
+    table = make_table(
+        "id INT, a STRING, b STRING", "1, 'a', 'b'", "2, 'c', 'd'", properties=MAPPED
+    )
+    stream = table.stream()
+    table.sql(
+        "ALTER TABLE {t} RENAME COLUMN a TO z",
+        "ALTER TABLE {t} RENAME COLUMN b TO a",
+        "DELETE FROM {t} WHERE id = 2",
+        UNMAP,
+        "UPDATE {t} SET a = 'new'",
+    )
+    changes = table.check(stream, old={"z": "a", "a": "b"})
+    assert delete(1, 2, "c", "d") in changes
+
+
+def test_change_set_across_arrival_of_column_mapping_follows_renames(
+    make_table: MakeTable,
+) -> None:
+    table = make_table("id INT, a STRING, n STRUCT<x: INT>", "1, 'a', named_struct('x', 1)")
+    stream = table.stream()
+    table.sql(
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ({MAPPED})",
+        "ALTER TABLE {t} RENAME COLUMN a TO b",
+        "ALTER TABLE {t} ADD COLUMN a STRING",
+        "UPDATE {t} SET a = 'new'",
+    )
+    assert update(0, (1, "a", (1,), None), (1, "a", (1,), "new"))[0] in table.check(
+        stream, old={"b": "a", "a": None}
+    )
+
+
+def test_change_set_across_added_columns_of_any_depth_reads_null_before(
+    make_table: MakeTable,
+) -> None:
+    table = make_table(
+        "id INT, s STRUCT<x: INT>, l ARRAY<STRUCT<x: INT>>, m MAP<STRING, STRUCT<x: INT>>,"
+        " row_id STRING, row INT, row_version INT",
+        "1, named_struct('x', 1), array(named_struct('x', 1)), map('k', named_struct('x', 1)),"
+        " 'r', 1, 1",
+        "2, NULL, NULL, NULL, NULL, NULL, NULL",
+        "3, named_struct('x', NULL), array(NULL), map('k', NULL), '', 0, 0",
+    )
+    stream = table.stream()
+    table.sql(
+        "ALTER TABLE {t} ADD COLUMNS (w DOUBLE, s.y STRING, l.element.y INT, m.value.y INT)",
+        "UPDATE {t} SET w = 1",
+    )
+    changes = table.check(stream)
+    assert len(changes) == 6
+    table.sql("DELETE FROM {t} WHERE id = 3", "UPDATE {t} SET w = NULL")
+    assert table.check(stream) == [
+        delete(2, 3, (None, None), (None,), frozenset({("k", None)}), "", 0, 0, None)
+    ]
+
+
+def test_change_set_across_type_widening_casts_old_values(make_table: MakeTable) -> None:
+    table = make_table(
+        "id INT, b BYTE, f FLOAT, d DECIMAL(5, 2), day DATE, l ARRAY<INT>, p SMALLINT",
+        "1, 1, 1.5, 1.25, DATE '2024-02-29', array(1), 1",
+        "2, 2, 2.5, 2.25, NULL, NULL, 2",
+        "3, NULL, NULL, NULL, NULL, array(NULL), NULL",
+        properties="'delta.enableTypeWidening' = 'true', 'delta.feature.timestampNtz' = 'supported'",
+        clause="PARTITIONED BY (p)",
+    )
+    stream = table.stream()
+    table.sql(
+        "ALTER TABLE {t} ALTER COLUMN b TYPE BIGINT",
+        "ALTER TABLE {t} ALTER COLUMN f TYPE DOUBLE",
+        "ALTER TABLE {t} ALTER COLUMN d TYPE DECIMAL(12, 4)",
+        "ALTER TABLE {t} ALTER COLUMN l.element TYPE BIGINT",
+        "ALTER TABLE {t} ALTER COLUMN p TYPE INT",
+    )
+    assert table.check(stream) == []
+    table.sql(
+        "UPDATE {t} SET b = 5000000000, l = array(5000000000), p = 100000 WHERE id = 1",
+        "DELETE FROM {t} WHERE id = 2",
+        "UPDATE {t} SET b = b WHERE id = 3",
+    )
+    assert [change.row_id for change in table.check(stream)] == [
+        change.row_id for change in table.check(stream) if change.row_id != 2
+    ]
+    assert len(table.check(stream)) == 3
+
+
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_change_set_of_columns_with_any_name_returns_them(
+    make_table: MakeTable, mapping: str
+) -> None:
+    names = ["_metadata", "a.b", "tick`s", "row_id", "übung"]
+    names += ["with space", "semi;colon", "(x)"] if mapping == "name" else []
+    quoted = [f"`{name.replace('`', '``')}`" for name in names]
+    table = make_table(
+        ", ".join(f"{name} STRING" for name in quoted),
+        ", ".join(["'1'"] * len(names)),
+        ", ".join(["'2'"] * len(names)),
+        properties=f"'delta.columnMapping.mode' = '{mapping}'",
+    )
+    stream, inserted = table.stream(), table.inserted()
+    table.sql(f"UPDATE {{t}} SET {quoted[0]} = 'x', {quoted[2]} = 'y' WHERE {quoted[1]} = '1'")
+    assert len(table.check(stream)) == 2
+    table.sql(
+        "ALTER TABLE {t} ADD COLUMN `new.one` INT", f"DELETE FROM {{t}} WHERE {quoted[1]} = '2'"
+    )
+    table.sql("INSERT INTO {t} VALUES (" + ", ".join(["'3'"] * len(names)) + ", 3)")
+    assert len(table.check(stream)) == 4
+    assert [change.values[-1] for change in table.changes(inserted)] == [3]
+
+
+def test_change_set_of_identity_and_generated_columns_returns_them(
+    make_table: MakeTable, spark: SparkSession
+) -> None:
+    table = make_table(
+        "n BIGINT GENERATED ALWAYS AS IDENTITY, v STRING NOT NULL DEFAULT 'd',"
+        " l INT GENERATED ALWAYS AS (length(v)), c CHAR(4)",
+        properties="'delta.feature.allowColumnDefaults' = 'supported'",
+    )
+    table.sql("ALTER TABLE {t} ADD CONSTRAINT short CHECK (length(v) < 9)")
+    table.sql("INSERT INTO {t} (v, c) VALUES ('a', 'x'), (DEFAULT, NULL)")
+    stream = table.stream()
+    table.sql("INSERT INTO {t} (v) VALUES ('ccc')", "UPDATE {t} SET v = 'bb' WHERE v = 'a'")
+    assert len(table.check(stream)) == 3
+
+
+@pytest.mark.parametrize(
+    ("column", "style"),
+    [
+        ("METADATA$ACTION", ColumnStyle.SNOWFLAKE),
+        ("metadata$row_id", ColumnStyle.SNOWFLAKE),
+        ("change$is_update", ColumnStyle.DATABEND),
+    ],
+)
+def test_change_set_of_a_source_with_a_reserved_column_is_refused(
+    make_table: MakeTable, column: str, style: ColumnStyle
+) -> None:
+    table = make_table(f"id INT, `{column}` STRING", folder=column.lower())
+    stream = table.stream(style=style)
+    table.sql("INSERT INTO {t} VALUES (1, 'a')")
+    with pytest.raises(InvalidRequest, match="the source has a column .* of its own"):
+        table.read(stream)
+
+
+def test_change_set_across_an_overwritten_schema_matches_columns_by_name(
+    make_table: MakeTable, spark: SparkSession
+) -> None:
+    table = make_table("id INT, v STRING, w INT", "1, 'a', 1")
+    stream, inserted = table.stream(), table.inserted()
+    spark.sql("SELECT 1L AS id, 2 AS n").write.format("delta").mode("overwrite").option(
+        "overwriteSchema", True
+    ).save(table.location)
+    assert table.check(stream) == [delete(0, 1, None), insert(1, 1, 2)]
+    assert list(table.changes(inserted)) == [insert(1, 1, 2)]

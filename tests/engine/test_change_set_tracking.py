@@ -1,0 +1,77 @@
+"""Streams whose row ids cannot be relied on any more say so."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import MakeTable
+
+from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
+
+ROWS = ("1, 'a'", "2, 'b'")
+COLUMNS = "id INT, v STRING"
+OFF = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'false')"
+ON = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
+
+
+def test_stream_across_row_tracking_switched_off_and_on_is_unusable(make_table: MakeTable) -> None:
+    table = make_table(COLUMNS, *ROWS)
+    stream = table.stream()
+    table.sql(OFF)
+    with pytest.raises(ChangeTrackingDisabled, match="row tracking was switched off by version 2"):
+        table.read(stream)
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", ON)
+    with pytest.raises(StreamStale, match="row tracking was switched off by version 2"):
+        table.may_have_data(stream)
+    anew = table.stream()
+    table.sql("UPDATE {t} SET v = 'y' WHERE id = 1")
+    assert len(table.check(anew)) == 2
+
+
+def test_stream_across_a_dropped_feature_is_unusable(make_table: MakeTable) -> None:
+    table = make_table(COLUMNS, *ROWS)
+    stream = table.stream()
+    table.sql("ALTER TABLE {t} DROP FEATURE rowTracking")
+    with pytest.raises(ChangeTrackingDisabled):
+        table.read(stream)
+    table.sql(ON)
+    with pytest.raises(StreamStale, match="row ids were assigned again|row tracking was"):
+        table.read(stream)
+
+
+def test_stream_begun_before_the_backfill_is_stale(make_table: MakeTable) -> None:
+    table = make_table(COLUMNS, *ROWS)
+    table.sql("ALTER TABLE {t} DROP FEATURE rowTracking")
+    untracked = table.version
+    early = table.stream()
+    table.sql(ON)
+    backfilled = table.stream()
+    with pytest.raises(StreamStale, match=r"row ids were assigned again by version \d+"):
+        table.read(early)
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
+    assert len(table.check(backfilled)) == 2
+    table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {untracked}")
+    with pytest.raises(ChangeTrackingDisabled, match="row tracking was switched off"):
+        table.read(backfilled)
+
+
+def test_stream_across_create_or_replace_is_stale(make_table: MakeTable) -> None:
+    table = make_table(COLUMNS, *ROWS)
+    stream = table.stream()
+    table.sql("CREATE OR REPLACE TABLE {t} USING delta AS SELECT 1 AS id, 'a' AS v")
+    with pytest.raises(StreamStale, match=r"its source the source was replaced.*Fix: create the"):
+        table.read(stream)
+    frame = table.spark.sql("SELECT 2 AS id, 'b' AS v")
+    frame.writeTo(table.name).using("delta").createOrReplace()
+    with pytest.raises(StreamStale, match="expected table id .*, found"):
+        table.may_have_data(stream)
+
+
+def test_stream_across_a_replace_that_was_undone_without_tracking_is_stale(
+    make_table: MakeTable,
+) -> None:
+    table = make_table(COLUMNS, *ROWS)
+    stream = table.stream()
+    table.sql("CREATE OR REPLACE TABLE {t} USING delta AS SELECT 1 AS id, 'a' AS v")
+    table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {stream.offset.version}")
+    with pytest.raises(StreamStale, match="row tracking was switched off by version 2"):
+        table.read(stream)

@@ -1,0 +1,312 @@
+"""Streams themselves: creating, showing, describing, dropping, and what refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from stream_lab import Crash, CrashAt, StreamLab
+
+from airflow_provider_cdc.engine import (
+    ChangeTrackingDisabled,
+    Engine,
+    InvalidName,
+    InvalidRequest,
+    NotADeltaTable,
+    ProtocolPoint,
+    StreamConflict,
+    StreamExists,
+    StreamNotFound,
+    StreamStale,
+    TableNotFound,
+)
+from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, StreamMode
+from airflow_provider_cdc.engine.storage.registry import Registry
+
+TRACKED = "'delta.enableRowTracking' = 'true'"
+ENABLED = "delta.enableRowTracking"
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
+    """A tracked table ``src`` without a stream."""
+    lab = StreamLab(spark, tmp_path)
+    lab.make("src", "id INT, v STRING", properties=TRACKED)
+    return lab
+
+
+@pytest.fixture
+def untracked(spark: SparkSession, tmp_path: Path) -> StreamLab:
+    """A table ``plain`` without row tracking, with a row in it."""
+    lab = StreamLab(spark, tmp_path)
+    lab.make("plain", "id INT")
+    lab.sql("INSERT INTO {plain} VALUES (1)")
+    return lab
+
+
+def properties(lab: StreamLab, table: str) -> dict[str, str]:
+    shown = lab.spark.sql(f"SHOW TBLPROPERTIES {lab.name(table)}").collect()
+    return {row["key"]: row["value"] for row in shown}
+
+
+def create(lab: StreamLab, name: str = "s", table: str = "src", **options: Any) -> Any:
+    return lab.engine.create_stream(name, on_table=lab.path(table), **options)
+
+
+def test_stream_stands_behind_the_newest_version_and_holds_no_data(lab: StreamLab) -> None:
+    lab.sql("INSERT INTO {src} VALUES (1, 'a')")
+
+    stream = create(lab, comment="why", owner="me")
+
+    assert stream.offset.version == 1
+    assert (stream.mode, stream.comment, stream.owner) == (StreamMode.STANDARD, "why", "me")
+    assert lab.engine.has_data("s") is False
+    assert lab.seen("s") == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x`; DROP TABLE y", "", " ", "1s", "a b", "a.b", "s;", "a-b", "'s'", "`s`", "x" * 256, "s\n"],
+)
+def test_stream_name_that_is_no_identifier_is_refused(lab: StreamLab, name: str) -> None:
+    with pytest.raises(InvalidName, match="is not a valid name"):
+        create(lab, name)
+    assert lab.engine.show_streams() == []
+    assert lab.version("src") == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("mode", "insert_only"), ("append_semantics", "all"), ("column_style", "oracle")],
+)
+def test_stream_option_that_is_unknown_is_refused(lab: StreamLab, option: str, value: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{value}.*{option} (is )?one of"):
+        create(lab, **{option: value})
+    assert lab.engine.show_streams() == []
+
+
+def test_stream_options_are_kept(lab: StreamLab) -> None:
+    create(lab, mode="append_only", append_semantics="surviving", column_style="databend")
+
+    stream = lab.engine._catalog.describe("s")
+    assert stream.mode is StreamMode.APPEND_ONLY
+    assert stream.append_semantics is AppendSemantics.SURVIVING
+    assert stream.column_style is ColumnStyle.DATABEND
+    assert lab.engine.read_stream("s").columns[2:] == [
+        "change$action",
+        "change$is_update",
+        "change$row_id",
+    ]
+
+
+@pytest.mark.parametrize("table", ["/nowhere/at all", "gone", "gone.table", "`ga``p`.t"])
+def test_table_that_does_not_exist_is_refused(lab: StreamLab, table: str) -> None:
+    with pytest.raises(TableNotFound, match="does not exist"):
+        lab.engine.create_stream("s", on_table=table)
+
+
+@pytest.mark.parametrize("table", ["", "relative/path", "a.b.c.d", "t; DROP TABLE y"])
+def test_table_name_that_cannot_be_one_is_refused(lab: StreamLab, table: str) -> None:
+    with pytest.raises((InvalidName, TableNotFound)):
+        lab.engine.create_stream("s", on_table=table)
+
+
+@pytest.fixture
+def other_things(spark: SparkSession) -> Iterator[None]:
+    spark.sql("CREATE SCHEMA things")
+    spark.sql("CREATE TABLE things.flat USING parquet AS SELECT 1 AS id")
+    spark.sql("CREATE VIEW things.seen AS SELECT 1 AS id")
+    yield
+    spark.sql("DROP SCHEMA things CASCADE")
+
+
+@pytest.mark.usefixtures("other_things")
+def test_what_is_no_delta_table_is_refused(lab: StreamLab) -> None:
+    lab.spark.range(1).write.parquet(lab.path("files"))
+    lab.spark.range(1).createOrReplaceTempView("passing")
+    try:
+        for name in ("things.flat", "things.seen", "passing", lab.path("files")):
+            with pytest.raises(NotADeltaTable, match="is not a Delta table"):
+                lab.engine.create_stream("s", on_table=name)
+    finally:
+        lab.spark.catalog.dropTempView("passing")
+    assert lab.engine.show_streams() == []
+
+
+def test_stream_that_exists_is_refused_whatever_its_case(lab: StreamLab) -> None:
+    create(lab, "Changes")
+
+    with pytest.raises(StreamExists, match="exists already"):
+        create(lab, "CHANGES")
+
+
+def test_stream_that_exists_is_left_as_it_is_by_if_not_exists(untracked: StreamLab) -> None:
+    untracked.make("src", "id INT", properties=TRACKED)
+    made = create(untracked)
+
+    assert create(untracked, "S", "plain", mode="append_only", if_not_exists=True) == made
+    assert ENABLED not in properties(untracked, "plain")
+    assert untracked.version("plain") == 1
+
+
+def test_first_stream_on_a_table_switches_row_tracking_on(untracked: StreamLab) -> None:
+    stream = create(untracked, table="plain")
+
+    assert properties(untracked, "plain")[ENABLED] == "true"
+    assert stream.offset.version == untracked.version("plain")
+    untracked.sql("UPDATE {plain} SET id = 2")
+    assert untracked.seen("s") == [(1, "DELETE", True), (2, "INSERT", True)]
+    version = untracked.version("plain")
+    create(untracked, "again", "plain")
+    assert untracked.version("plain") == version
+
+
+@pytest.mark.parametrize("earlier", [None, "false"])
+def test_creation_that_fails_leaves_tracking_as_it_was(
+    untracked: StreamLab, monkeypatch: pytest.MonkeyPatch, earlier: str | None
+) -> None:
+    if earlier:
+        untracked.sql(f"ALTER TABLE {{plain}} SET TBLPROPERTIES ('{ENABLED}' = '{earlier}')")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Crash("the registry cannot be written")
+
+    monkeypatch.setattr(Registry, "transact", refuse)
+    with pytest.raises(Crash):
+        create(untracked, table="plain")
+
+    assert properties(untracked, "plain").get(ENABLED) == earlier
+    assert untracked.rows("plain") == [(1,)]
+    monkeypatch.undo()
+    assert untracked.engine.show_streams() == []
+    create(untracked, table="plain")
+    assert properties(untracked, "plain")[ENABLED] == "true"
+
+
+def test_creation_that_fails_beside_another_stream_leaves_tracking_on(
+    untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another stream comes to the table between this one's switch and its registration."""
+    transact = Registry.transact
+    pending = [None]
+
+    def other_first(registry: Registry, *arguments: Any, **named: Any) -> Any:
+        if pending:
+            pending.pop()
+            create(untracked, "other", "plain")
+            raise Crash("the registry cannot be written")
+        return transact(registry, *arguments, **named)
+
+    monkeypatch.setattr(Registry, "transact", other_first)
+    with pytest.raises(Crash):
+        create(untracked, table="plain")
+
+    assert properties(untracked, "plain")[ENABLED] == "true"
+    assert [status.name for status in untracked.engine.show_streams()] == ["other"]
+
+
+def test_tracking_that_is_switched_off_disables_the_stream(untracked: StreamLab) -> None:
+    create(untracked, table="plain")
+    untracked.sql(f"ALTER TABLE {{plain}} SET TBLPROPERTIES ('{ENABLED}' = 'false')")
+
+    with pytest.raises(ChangeTrackingDisabled, match="switched off by version"):
+        untracked.engine.has_data("s")
+    status = untracked.engine.describe_stream("s")
+    assert status.stale
+    assert status.invalid_reason is not None
+    assert "switched off" in status.invalid_reason
+
+
+@pytest.mark.parametrize("name", ["`odd schema`.`a.b c`", "`odd schema`.`Ünï 'q'`"])
+def test_table_with_odd_characters_in_its_name_has_a_stream(lab: StreamLab, name: str) -> None:
+    spark = lab.spark
+    spark.sql("CREATE SCHEMA `odd schema`")
+    try:
+        spark.sql(f"CREATE TABLE {name} (id INT) USING delta TBLPROPERTIES ({TRACKED})")
+        lab.engine.create_stream("s", on_table=name)
+        spark.sql(f"INSERT INTO {name} VALUES (7)")
+        assert lab.seen("s") == [(7, "INSERT", False)]
+        lab.consume("INSERT INTO {src} SELECT id, METADATA$ACTION FROM s")
+    finally:
+        spark.sql("DROP SCHEMA `odd schema` CASCADE")
+    assert lab.rows("src") == [(7, "INSERT")]
+
+
+@pytest.mark.parametrize("table", ["a b.c", "d.e", "100%", "tä;'q'"])
+def test_table_with_odd_characters_in_its_path_has_a_stream(lab: StreamLab, table: str) -> None:
+    lab.spark.sql(
+        f"CREATE TABLE delta.`{lab.path(table)}` (id INT) USING delta TBLPROPERTIES ({TRACKED})"
+    )
+    create(lab, table=table)
+    lab.spark.sql(f"INSERT INTO delta.`{lab.path(table)}` VALUES (7)")
+
+    assert lab.seen("s") == [(7, "INSERT", False)]
+    lab.consume("INSERT INTO {src} SELECT id, METADATA$ACTION FROM s")
+    assert lab.rows("src") == [(7, "INSERT")]
+
+
+def test_show_and_describe_tell_how_streams_stand(lab: StreamLab) -> None:
+    create(lab, "later")
+    create(lab, "Earlier", mode="append_only")
+    lab.sql("INSERT INTO {src} VALUES (1, 'a')", "OPTIMIZE {src}")
+    lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('note' = 'x')")
+
+    assert [status.name for status in lab.engine.show_streams()] == ["Earlier", "later"]
+    status = lab.engine.describe_stream("EARLIER")
+    assert status.source.location == lab.path("src")
+    assert (status.offset_version, status.latest_version) == (0, lab.version("src"))
+    assert status.versions_behind == lab.version("src")
+    assert status.commits_behind == 1
+    assert status.stale is False
+
+
+def test_dropped_stream_is_gone_and_its_name_is_free(lab: StreamLab) -> None:
+    create(lab)
+    lab.engine.drop_stream("S")
+
+    assert lab.engine.show_streams() == []
+    for ask in (lab.engine.describe_stream, lab.engine.has_data, lab.engine.read_stream):
+        with pytest.raises(StreamNotFound, match="stream s: does not exist"):
+            ask("s")
+    with pytest.raises(StreamNotFound):
+        lab.engine.drop_stream("s")
+    lab.engine.drop_stream("s", if_exists=True)
+    lab.sql("INSERT INTO {src} VALUES (1, 'a')")
+    assert create(lab).offset.version == 1
+
+
+def test_stream_with_an_open_consumption_is_not_dropped(lab: StreamLab) -> None:
+    create(lab)
+    lab.make("log", "id INT")
+    insert = "INSERT INTO {log} SELECT id FROM s"
+    with pytest.raises(Crash):
+        lab.consume(insert, engine=lab.new_engine(CrashAt(ProtocolPoint.AFTER_BEGIN)))
+
+    with pytest.raises(StreamConflict, match="cannot be dropped while it is applying"):
+        lab.engine.drop_stream("s")
+
+    lab.consume(insert)
+    lab.engine.drop_stream("s")
+
+
+def test_source_that_was_replaced_makes_the_stream_stale(lab: StreamLab) -> None:
+    create(lab)
+    lab.sql(f"CREATE OR REPLACE TABLE {{src}} (id INT) USING delta TBLPROPERTIES ({TRACKED})")
+
+    with pytest.raises(StreamStale, match=r"was replaced.*create the stream again"):
+        lab.engine.read_stream("s")
+    with pytest.raises(StreamStale):
+        lab.engine.advance("s")
+    assert lab.engine.describe_stream("s").stale
+    lab.engine.drop_stream("s")
+    create(lab)
+
+
+@pytest.mark.parametrize("state", ["relative/folder", ""])
+def test_state_folder_that_cannot_be_one_is_refused(lab: StreamLab, state: str) -> None:
+
+    with pytest.raises(InvalidRequest, match="state folder"):
+        Engine(lab.spark, state)

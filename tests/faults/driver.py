@@ -1,0 +1,90 @@
+"""A driver process of its own: consumes, and is killed or stopped at a point of the protocol.
+
+Its argument is the JSON of an ``Order`` (see ``drivers.py``). It prints one JSON line for each
+consumption that ended, and one when it waits for the word to go.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from delta import configure_spark_with_delta_pip
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine import CdcError, Engine, Progress
+
+_TRIES = 40
+
+
+class Halt:
+    """Sends a signal to the whole process group, the JVM in it, once every consumption of this
+    driver stands at the point.
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._point = (order["point"], order["statement_index"])
+        self._signal = signal.Signals[order["signal"]]
+        self._everybody = threading.Barrier(len(order["sites"]))
+
+    def __call__(self, progress: Progress) -> None:
+        if (progress.point.value, progress.statement_index) != self._point:
+            return
+        if self._everybody.wait() == 0:
+            os.killpg(0, self._signal)
+        if self._signal is signal.SIGKILL:
+            threading.Event().wait()
+
+
+def consume(engine: Engine, site: dict[str, Any], tries: int) -> None:
+    for _ in range(tries):
+        try:
+            outcome = engine.consume(site["statements"], consumer=site["consumer"])
+        except CdcError as error:
+            tell(kind=error.kind, message=str(error))
+        except Exception as error:
+            tell(kind=type(error).__name__, message=str(error))
+            return
+        else:
+            tell(kind="committed", rows=[item.rows for item in outcome.streams])
+            return
+
+
+def tell(**values: Any) -> None:
+    print(json.dumps(values), flush=True)
+
+
+def new_session(configuration: dict[str, str]) -> SparkSession:
+    builder = SparkSession.builder.master("local[2]").appName("driver")
+    for key, value in configuration.items():
+        builder = builder.config(key, value)
+    session = configure_spark_with_delta_pip(builder).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def main() -> None:
+    order = json.loads(sys.argv[1])
+    spark = new_session(order["configuration"])
+    halt = Halt(order)
+    tries = _TRIES if order["insists"] else 1
+    threads = []
+    for site in order["sites"]:
+        engine = Engine(spark.newSession(), site["state"], on_progress=halt)
+        threads.append(threading.Thread(target=consume, args=(engine, site, tries)))
+    if order["waits"]:
+        tell(kind="waiting")
+        sys.stdin.readline()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""Driver processes that tests start, stop and kill, and the tables that they work on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine.core.model import Phase
+
+SCRIPT = Path(__file__).with_name("driver.py")
+ROOT = SCRIPT.parents[2]
+STREAM_BEGINS_AT = 1
+LOG = "INSERT INTO {log} SELECT id, v, METADATA$ACTION, METADATA$ISUPDATE FROM s"
+SUMS = """
+    MERGE INTO {sums} t USING (
+        SELECT id % 2 AS k, sum(IF(METADATA$ACTION = 'INSERT', v, -v)) AS d FROM s GROUP BY id % 2
+    ) c ON t.k = c.k
+    WHEN MATCHED THEN UPDATE SET total = t.total + c.d
+    WHEN NOT MATCHED THEN INSERT (k, total) VALUES (c.k, c.d)
+"""
+HANDED_ON = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.shuffle", "spark.databricks")
+# Neither statement may run twice or not at all: both would show.
+STATEMENTS = (LOG, SUMS)
+CHANGES = (
+    (1, 100, "DELETE", True),
+    (1, 101, "INSERT", True),
+    (2, 200, "DELETE", False),
+    (4, 400, "INSERT", False),
+    (5, 500, "INSERT", False),
+)
+SUMS_BEFORE = {0: 1000, 1: 2000}
+
+
+class Site(StreamLab):
+    """Source, targets and stream of one scenario, with the same changes to consume in each."""
+
+    def check(self) -> None:
+        """Assert that every change arrived exactly once, and that nothing is open."""
+        log = self.rows("log")
+        expected = sorted(self.initial_log() + list(CHANGES), key=repr)
+        assert log == expected, f"lost {minus(expected, log)}, doubled {minus(log, expected)}"
+        sums = {0: SUMS_BEFORE[0] + 400 - 200, 1: SUMS_BEFORE[1] + 1 + 500}
+        assert dict(self.rows("sums")) == sums
+        stream = self.engine._catalog.describe("s")
+        assert stream.phase is Phase.IDLE
+        assert stream.offset.version == self.version("src")
+
+    @staticmethod
+    def initial_log() -> list[tuple[Any, ...]]:
+        return [(0, 0, "kept", False)]
+
+    def texts(self, statements: Iterable[str] = STATEMENTS) -> list[str]:
+        return [self.text(statement) for statement in statements]
+
+
+def minus(left: list[Any], right: list[Any]) -> list[Any]:
+    return sorted((Counter(left) - Counter(right)).elements(), key=repr)
+
+
+def build_template(site: Site) -> None:
+    """The tables that every site is a copy of."""
+    site.make("src", "id INT, v INT", properties="'delta.enableRowTracking' = 'true'")
+    site.make("log", "id INT, v INT, action STRING, is_update BOOLEAN")
+    site.make("sums", "k INT, total BIGINT")
+    site.sql(
+        "INSERT INTO {src} VALUES (1, 100), (2, 200), (3, 300)",
+        "UPDATE {src} SET v = 101 WHERE id = 1",
+        "DELETE FROM {src} WHERE id = 2",
+        "INSERT INTO {src} VALUES (4, 400), (5, 500)",
+        "INSERT INTO {log} VALUES (0, 0, 'kept', false)",
+        "INSERT INTO {sums} VALUES (0, 1000), (1, 2000)",
+    )
+
+
+def copy_site(template: Site, root: Path) -> Site:
+    """A site of its own: the stream stands at the source's version 1, the changes come after."""
+    shutil.copytree(template.root, root, ignore=shutil.ignore_patterns("state"))
+    site = Site(template.spark, root)
+    log = root / "src" / "_delta_log"
+    later = [
+        file
+        for file in log.iterdir()
+        if file.name.split(".")[0].isdigit() and int(file.name.split(".")[0]) > STREAM_BEGINS_AT
+    ]
+    held = root / "held"
+    held.mkdir()
+    for file in later:
+        file.rename(held / file.name)
+    site.engine.create_stream("s", on_table=site.path("src"))
+    for file in sorted(held.iterdir()):
+        file.rename(log / file.name)
+    return site
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a driver is to do.
+
+    ``sites`` are consumed at once, each in a thread; ``signal`` is sent to the driver's process
+    group when all of them stand at ``point`` of statement ``statement_index``. ``insists`` tries
+    again after an error; ``waits`` starts only when a line comes on standard input.
+    """
+
+    sites: list[dict[str, Any]]
+    configuration: Mapping[str, str]
+    point: str | None = None
+    statement_index: int | None = None
+    signal: str = "SIGKILL"
+    insists: bool = False
+    waits: bool = False
+
+
+@dataclass
+class Driver:
+    """A driver process in a process group of its own."""
+
+    order: Order
+    folder: Path
+    process: subprocess.Popen[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "stderr").open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(SCRIPT), json.dumps(asdict(self.order))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=self.folder,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                process_group=0,
+            )
+
+    def wait_until_stopped(self) -> None:
+        """Block until the driver has stopped itself; fail when it ended instead."""
+        _, status = os.waitpid(self.process.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            raise AssertionError(f"the driver ended: {self.errors()}")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the driver and its JVM."""
+        os.killpg(self.process.pid, number)
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def line(self) -> dict[str, Any]:
+        """The next line that the driver prints."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the driver ended: {self.errors()}"
+        return dict(json.loads(line))
+
+    def end(self) -> list[dict[str, Any]]:
+        """Wait for the driver's end; what else it printed."""
+        output, _ = self.process.communicate(timeout=280)
+        return [json.loads(line) for line in output.splitlines()]
+
+    def errors(self) -> str:
+        return (self.folder / "stderr").read_text()[-2000:]
+
+
+@contextmanager
+def running(*drivers: Driver) -> Iterator[None]:
+    """Leave none of ``drivers`` behind, whatever happens."""
+    try:
+        yield
+    finally:
+        for driver in drivers:
+            if driver.process.poll() is None:
+                driver.send(signal.SIGKILL)
+            driver.process.communicate()
+
+
+class Workshop:
+    """Makes what a test needs; nothing that it makes is made twice."""
+
+    def __init__(self, spark: SparkSession, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._template = Site(spark, folders.mktemp("template"))
+        self._spark = spark
+        build_template(self._template)
+
+    def site(self) -> Site:
+        """Tables and a stream of their own, with the same changes to consume as any site."""
+        return copy_site(self._template, self._folders.mktemp("sites") / "site")
+
+    def driver(self, consumer: str, *sites: Site, **order: Any) -> Driver:
+        """Start a driver of ``consumer`` on ``sites``; ``order`` are fields of ``Order``."""
+        statements = order.pop("statements", None)
+        work = [
+            {
+                "state": str(site.root / "state"),
+                "consumer": consumer,
+                "statements": site.texts(statements) if statements else site.texts(),
+            }
+            for site in sites
+        ]
+        folder = self._folders.mktemp("driver")
+        return Driver(Order(work, self._configuration(), **order), folder)
+
+    def _configuration(self) -> dict[str, str]:
+        found = dict(self._spark.sparkContext.getConf().getAll())
+        return {key: found[key] for key in found if key.startswith(HANDED_ON)} | {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.ui.enabled": "false",
+        }

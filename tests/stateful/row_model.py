@@ -1,0 +1,156 @@
+"""What a table with streams must hold, in plain Python: rows by row id, version by version."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from airflow_provider_cdc.engine import AppendSemantics, StreamMode
+
+Row = dict[str, Any]
+Rows = dict[int, Row]
+
+
+class Change(NamedTuple):
+    """One row of a change set; ``values`` in the order of the columns at the range's end."""
+
+    row_id: int
+    action: str
+    is_update: bool
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The table at one version."""
+
+    columns: tuple[str, ...]
+    rows: Mapping[int, Row]
+
+    def values(self, row: Row, columns: Iterable[str] | None = None) -> tuple[Any, ...]:
+        return tuple(row.get(name) for name in columns or self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """A row as a statement inserted it."""
+
+    version: int
+    row_id: int
+    row: Row
+
+
+@dataclass
+class TableModel:
+    """A table of rows, its versions, and what was ever inserted into it.
+
+    Row ids of inserted rows are told to it once; everything else it predicts.
+    """
+
+    columns: list[str]
+    version: int = 0
+    rows: Rows = field(default_factory=dict)
+    history: dict[int, Snapshot] = field(default_factory=dict)
+    insertions: list[Inserted] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.record(self.version)
+
+    def record(self, version: int) -> None:
+        """The table as it is now is what all versions up to ``version`` that are new hold."""
+        snapshot = Snapshot(tuple(self.columns), {key: dict(row) for key, row in self.rows.items()})
+        for passed in range(self.version + 1, version + 1):
+            self.history[passed] = snapshot
+        self.history.setdefault(version, snapshot)
+        self.version = version
+
+    def insert(self, version: int, rows: Rows) -> None:
+        assert not rows.keys() & {item.row_id for item in self.insertions}, "a row id came twice"
+        self.rows.update({row_id: dict(row) for row_id, row in rows.items()})
+        self.insertions.extend(Inserted(version, row_id, dict(row)) for row_id, row in rows.items())
+
+    def update(self, chosen: Callable[[Row], bool], change: Callable[[Row], Row]) -> None:
+        for row in self.rows.values():
+            if chosen(row):
+                row.update(change(row))
+
+    def delete(self, chosen: Callable[[Row], bool]) -> None:
+        self.rows = {row_id: row for row_id, row in self.rows.items() if not chosen(row)}
+
+    def add_column(self, name: str) -> None:
+        self.columns.append(name)
+
+    def restore(self, version: int) -> None:
+        past = self.history[version]
+        self.columns = list(past.columns)
+        self.rows = {row_id: dict(row) for row_id, row in past.rows.items()}
+
+    def keys(self) -> list[int]:
+        return sorted(row["k"] for row in self.rows.values())
+
+    def change_set(self, stream: StreamModel, through: int | None = None) -> Counter[Change]:
+        """The minimal change set from the stream's offset, by its mode."""
+        end = self.history[self.version if through is None else through]
+        if stream.mode is StreamMode.APPEND_ONLY and (stream.semantics is AppendSemantics.INSERTED):
+            last = self.version if through is None else through
+            return Counter(
+                Change(item.row_id, "INSERT", False, end.values(item.row))
+                for item in self.insertions
+                if stream.offset < item.version <= last
+            )
+        changes = _net(self.history[stream.offset], end)
+        if stream.mode is StreamMode.APPEND_ONLY:
+            changes = [item for item in changes if item.action == "INSERT" and not item.is_update]
+        return Counter(changes)
+
+
+@dataclass
+class Pending:
+    """A consumption that was begun and not ended, because its driver crashed."""
+
+    consumer: str
+    streams: tuple[str, ...]
+    through: int
+    consumption_id: str | None = None
+    applied: int = 0
+    is_resolving: bool = False
+
+
+@dataclass
+class StreamModel:
+    """A stream, and what its consumptions have written to its log target so far."""
+
+    name: str
+    mode: StreamMode
+    semantics: AppendSemantics
+    offset: int
+    pending: Pending | None = None
+    consumed: Counter[Change] = field(default_factory=Counter)
+
+    def commit(self, table: TableModel, through: int) -> None:
+        end = table.history[through]
+        positions = [end.columns.index(name) for name in LOGGED]
+        for change, count in table.change_set(self, through).items():
+            values = tuple(change.values[position] for position in positions)
+            self.consumed[change._replace(values=values)] += count
+        self.offset = through
+
+
+LOGGED = ("k", "p", "v", "s")
+
+
+def _net(old: Snapshot, new: Snapshot) -> list[Change]:
+    changes = []
+    for row_id in old.rows.keys() | new.rows.keys():
+        before = new.values(old.rows[row_id]) if row_id in old.rows else None
+        after = new.values(new.rows[row_id]) if row_id in new.rows else None
+        is_update = before is not None and after is not None
+        if before == after:
+            continue
+        if before is not None:
+            changes.append(Change(row_id, "DELETE", is_update, before))
+        if after is not None:
+            changes.append(Change(row_id, "INSERT", is_update, after))
+    return changes

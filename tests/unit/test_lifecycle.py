@@ -1,0 +1,86 @@
+"""The table of a stream's transitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from airflow_provider_cdc.engine.core.errors import StreamConflict
+from airflow_provider_cdc.engine.core.lifecycle import TRANSITIONS, Transition, next_phase
+from airflow_provider_cdc.engine.core.model import (
+    AppendSemantics,
+    ColumnStyle,
+    Consumption,
+    Offset,
+    Phase,
+    Source,
+    Stream,
+    StreamMode,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STREAM = Stream(
+    stream_id="1",
+    name="s",
+    sequence=1,
+    phase=Phase.IDLE,
+    source=Source("t", "/t", "id"),
+    mode=StreamMode.STANDARD,
+    append_semantics=AppendSemantics.INSERTED,
+    column_style=ColumnStyle.SNOWFLAKE,
+    offset=Offset(0, "", NOW, "{}", "{}", -1),
+    created_at=NOW,
+    owner="me",
+)
+OPEN = Consumption("c1", "dag.task", (), (), NOW)
+EVERY_STEP = [(phase, transition) for phase in Phase for transition in Transition]
+
+
+@pytest.mark.parametrize(("phase", "transition"), EVERY_STEP)
+def test_transition_in_the_table_leads_on_and_any_other_is_refused(
+    phase: Phase, transition: Transition
+) -> None:
+    stream = replace(STREAM, phase=phase)
+    if (phase, transition) in TRANSITIONS:
+        assert next_phase(stream, transition) is TRANSITIONS[phase, transition]
+        return
+    with pytest.raises(StreamConflict, match=f"stream s: cannot be {transition.value} while"):
+        next_phase(stream, transition)
+
+
+def test_refused_transition_of_an_open_stream_names_its_consumption() -> None:
+    stream = replace(STREAM, phase=Phase.APPLYING, consumption=OPEN)
+
+    with pytest.raises(StreamConflict, match=r"consumption c1 of dag\.task is open.*engine\.abort"):
+        next_phase(stream, Transition.DROPPED)
+
+
+@pytest.mark.parametrize("phase", [Phase.APPLYING, Phase.RESOLVING])
+@pytest.mark.parametrize(
+    "transition", [Transition.BEGUN, Transition.ADVANCED, Transition.DROPPED, Transition.CREATED]
+)
+def test_open_consumption_keeps_the_stream_in_its_place(
+    phase: Phase, transition: Transition
+) -> None:
+    assert (phase, transition) not in TRANSITIONS
+
+
+def test_consumption_that_is_being_resolved_is_not_resumed() -> None:
+    assert (Phase.RESOLVING, Transition.RESUMED) not in TRANSITIONS
+
+
+def test_abort_comes_only_after_the_consumption_was_marked_as_being_resolved() -> None:
+    assert [phase for phase, transition in TRANSITIONS if transition is Transition.ABORTED] == [
+        Phase.RESOLVING
+    ]
+
+
+def test_dropped_stream_stays_dropped() -> None:
+    assert not any(phase is Phase.DROPPED for phase, _ in TRANSITIONS)
+
+
+def test_every_phase_is_reached_and_every_transition_used() -> None:
+    assert set(TRANSITIONS.values()) == set(Phase)
+    assert {transition for _, transition in TRANSITIONS} == set(Transition) - {Transition.CREATED}

@@ -1,0 +1,156 @@
+"""Folding commits into the net difference of a table's files."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
+from airflow_provider_cdc.engine.core.net_files import NetFiles, fold, inserted_files
+
+Table = dict[str, DataFile]
+
+
+def data_file(path: str, born: int = 0, vector: int | None = None, change: bool = True) -> DataFile:
+    deleted = None if vector is None else DeletionVector("i", str(vector), None, 1, vector)
+    return DataFile(path, {}, 10, change, None, born * 100, born, deleted)
+
+
+def commit(
+    version: int, adds: tuple[DataFile, ...] = (), removes: tuple[DataFile, ...] = ()
+) -> Commit:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    return Commit(version, moment, "", "", {}, {}, None, adds, removes, None, None, None, {})
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Table, list[Commit], list[Table]]:
+    """A table, commits that follow it, and the table after each of them."""
+    table = {path: data_file(path) for path in draw(st.sets(st.sampled_from("abcd")))}
+    start, commits, after = dict(table), [], []
+    seen: list[Table] = [dict(table)]
+    for version in range(1, draw(st.integers(0, 8)) + 1):
+        kind = draw(st.sampled_from(["write", "vector", "list again", "restore", "optimise"]))
+        adds: list[DataFile] = []
+        removes: list[DataFile] = []
+        change = kind != "optimise"
+        if kind in ("write", "optimise"):
+            gone = draw(st.sets(st.sampled_from(sorted(table)))) if table else set()
+            removes = [table[path] for path in sorted(gone)]
+            if draw(st.booleans()):
+                adds = [data_file(f"new{version}", version, None, change)]
+        elif kind == "vector" and table:
+            path = draw(st.sampled_from(sorted(table)))
+            old = table[path]
+            vector = draw(st.sampled_from([None, *range(3)]))
+            removes, adds = [old], [data_file(path, old.default_row_commit_version or 0, vector)]
+        elif kind == "list again" and table:
+            path = draw(st.sampled_from(sorted(table)))
+            old = table[path]
+            cardinality = old.deletion_vector.cardinality if old.deletion_vector else None
+            born = old.default_row_commit_version or 0
+            adds = [data_file(path, born, cardinality, change=False)] if born < version else []
+        elif kind == "restore":
+            wanted = draw(st.sampled_from(seen))
+            removes = [file for path, file in table.items() if not same(wanted.get(path), file)]
+            adds = [
+                data_file(path, file.default_row_commit_version or 0, cardinality_of(file))
+                for path, file in wanted.items()
+                if not same(table.get(path), file)
+            ]
+        for file in removes:
+            del table[file.path]
+        for file in adds:
+            table[file.path] = file
+        commits.append(commit(version, tuple(adds), tuple(removes)))
+        after.append(dict(table))
+        seen.append(dict(table))
+    return start, commits, after
+
+
+def cardinality_of(file: DataFile) -> int | None:
+    return file.deletion_vector.cardinality if file.deletion_vector else None
+
+
+def same(one: DataFile | None, other: DataFile | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.deletion_vector == other.deletion_vector
+
+
+def applied(table: Table, net: NetFiles) -> dict[str, DeletionVector | None]:
+    files = {path: file.deletion_vector for path, file in table.items()}
+    for file in net.removed:
+        assert files.pop(file.path) == file.deletion_vector
+    for pair in net.revectored:
+        assert files[pair.old.path] == pair.old.deletion_vector
+        files[pair.new.path] = pair.new.deletion_vector
+    for file in net.added:
+        assert file.path not in files
+        files[file.path] = file.deletion_vector
+    return files
+
+
+@given(histories())
+def test_fold_of_any_history_is_the_difference_of_its_ends(
+    history: tuple[Table, list[Commit], list[Table]],
+) -> None:
+    start, commits, after = history
+    end = after[-1] if after else start
+    net = fold(commits)
+    assert applied(start, net) == {path: file.deletion_vector for path, file in end.items()}
+    touched = {file.path for file in (*net.removed, *net.added)}
+    touched |= {pair.new.path for pair in net.revectored}
+    changed = {p for p in start.keys() | end.keys() if not same(start.get(p), end.get(p))}
+    assert touched == changed
+    assert net.file_count == len(changed)
+    assert net.size_bytes == 10 * len(changed)
+
+
+@given(histories(), st.data())
+def test_fold_of_two_parts_of_a_history_leads_where_the_whole_does(
+    history: tuple[Table, list[Commit], list[Table]], data: st.DataObject
+) -> None:
+    start, commits, after = history
+    cut = data.draw(st.integers(0, len(commits)))
+    middle = after[cut - 1] if cut else start
+    first = applied(start, fold(commits[:cut]))
+    assert first == {path: file.deletion_vector for path, file in middle.items()}
+    assert applied(middle, fold(commits[cut:])) == applied(start, fold(commits))
+
+
+def test_fold_of_a_file_that_came_and_went_is_nothing() -> None:
+    born = data_file("a", 1)
+    net = fold([commit(1, (born,)), commit(2, (), (born,))])
+    assert (net.removed, net.added, net.revectored) == ((), (), ())
+    assert net.is_empty
+
+
+@pytest.mark.parametrize(
+    ("born", "change", "is_new"), [(1, False, False), (5, False, True), (1, True, True)]
+)
+def test_fold_of_an_add_without_a_remove_asks_when_the_file_was_born(
+    born: int, change: bool, is_new: bool
+) -> None:
+    net = fold([commit(5, (data_file("a", born, change=change),))])
+    assert bool(net.added) is is_new
+    assert not net.removed
+    assert not net.revectored
+
+
+def test_fold_of_rewrites_alone_is_empty_whatever_it_moved() -> None:
+    moved = data_file("b", 3, change=False)
+    gone = data_file("a", 1, change=False)
+    net = fold([commit(3, (moved,), (gone,))])
+    assert net.is_empty
+    assert not fold([commit(3, (moved,), (gone,)), commit(4, (data_file("c", 4),))]).is_empty
+
+
+def test_inserted_files_are_those_that_a_commit_wrote_with_rows_of_its_own() -> None:
+    written, brought_back = data_file("a", 5), data_file("b", 2)
+    compacted, revectored = data_file("c", 5, change=False), data_file("d", 1, 3)
+    version_five = commit(5, (written, brought_back, compacted, revectored))
+    assert inserted_files([version_five, commit(6)]) == [(5, written)]

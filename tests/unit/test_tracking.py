@@ -1,0 +1,136 @@
+"""When a stream's row ids can be relied on, decided from commits alone."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
+from airflow_provider_cdc.engine.core.log_actions import Commit, TableState
+from airflow_provider_cdc.engine.core.model import (
+    AppendSemantics,
+    ColumnStyle,
+    Phase,
+    Source,
+    Stream,
+    StreamMode,
+)
+from airflow_provider_cdc.engine.core.tracking import (
+    check_source,
+    check_tracking,
+    is_tracked,
+    offset_after,
+    offset_of,
+)
+
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+MATERIALISED = "delta.rowTracking.materializedRowIdColumnName"
+
+
+def metadata(enabled: str | None = "true", column: str = "_row-id-1", **more: Any) -> dict[str, Any]:
+    configuration = {MATERIALISED: column}
+    if enabled is not None:
+        configuration["delta.enableRowTracking"] = enabled
+    return {"id": "t", "configuration": configuration, **more}
+
+
+def commit(version: int, operation: str = "WRITE", **known: Any) -> Commit:
+    fields: dict[str, Any] = {"metadata": None, "protocol": None, "row_id_high_water_mark": None}
+    fields.update(known)
+    return Commit(
+        version=version,
+        timestamp=MOMENT,
+        fingerprint=f"f{version}",
+        operation=operation,
+        operation_parameters={},
+        operation_metrics={},
+        user_metadata=None,
+        adds=(),
+        removes=(),
+        transactions={},
+        **fields,
+    )
+
+
+def stream() -> Stream:
+    state = TableState(4, MOMENT, "f4", metadata(), {"minReaderVersion": 3, "extra": None}, 7)
+    return Stream(
+        "id",
+        "s",
+        1,
+        Phase.IDLE,
+        Source("the source", "/t", "t"),
+        StreamMode.STANDARD,
+        AppendSemantics.INSERTED,
+        ColumnStyle.SNOWFLAKE,
+        offset_of(state),
+        MOMENT,
+        "tests",
+    )
+
+
+@pytest.mark.parametrize(
+    ("enabled", "tracked"), [("true", True), ("TRUE", True), ("false", False), (None, False)]
+)
+def test_is_tracked_follows_the_property(enabled: str | None, tracked: bool) -> None:
+    assert is_tracked(metadata(enabled)) is tracked
+    assert not is_tracked({"id": "t"})
+
+
+def test_offset_after_no_commits_is_the_offset() -> None:
+    offset = stream().offset
+    assert offset_after(offset, []) == offset
+
+
+def test_offset_after_commits_holds_what_is_in_force_last() -> None:
+    offset = stream().offset
+    assert json.loads(offset.protocol) == {"minReaderVersion": 3}
+    after = offset_after(offset, [commit(5, row_id_high_water_mark=9), commit(6)])
+    assert (after.version, after.fingerprint, after.row_id_high_water_mark) == (6, "f6", 9)
+    assert (after.metadata, after.protocol) == (offset.metadata, offset.protocol)
+    new = metadata(name="renamed")
+    changed = offset_after(after, [commit(7, metadata=new, protocol={"minReaderVersion": 1})])
+    assert json.loads(changed.metadata) == new
+    assert json.loads(changed.protocol) == {"minReaderVersion": 1}
+    assert changed.row_id_high_water_mark == 9
+
+
+def test_check_source_of_another_table_id_raises_stale() -> None:
+    replaced = offset_after(stream().offset, [commit(5, metadata={**metadata(), "id": "u"})])
+    check_source(stream(), stream().offset)
+    with pytest.raises(StreamStale, match=r"stream s: .* Cause: expected table id t, found u\. Fix"):
+        check_source(stream(), replaced)
+
+
+def test_check_tracking_of_ordinary_commits_passes() -> None:
+    commits = [commit(5), commit(6, metadata=metadata(name="x")), commit(7, "OPTIMIZE")]
+    check_tracking(stream(), commits)
+
+
+@pytest.mark.parametrize(
+    ("commits", "cause"),
+    [
+        ([commit(5, "ROW TRACKING BACKFILL")], "row ids were assigned again by version 5"),
+        ([commit(5, "ROW TRACKING UNBACKFILL")], "row ids were assigned again by version 5"),
+        (
+            [commit(5, metadata=metadata("false")), commit(6, metadata=metadata())],
+            "row tracking was switched off by version 5",
+        ),
+        ([commit(5, metadata=metadata(column="other"))], "was set up anew by version 5"),
+    ],
+)
+def test_check_tracking_of_a_gap_in_between_raises_stale(commits: list[Commit], cause: str) -> None:
+    with pytest.raises(StreamStale, match=cause):
+        check_tracking(stream(), commits)
+
+
+@pytest.mark.parametrize("enabled", ["false", None])
+def test_check_tracking_of_a_range_that_ends_untracked_raises_disabled(
+    enabled: str | None,
+) -> None:
+    commits = [commit(5, metadata=metadata(enabled)), commit(6)]
+    with pytest.raises(ChangeTrackingDisabled, match="switched off by version 5"):
+        check_tracking(stream(), commits)

@@ -1,0 +1,192 @@
+"""What the log of a target tells about the statements of a consumption."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.engine.core.log_actions import Commit, parse_commit
+from airflow_provider_cdc.engine.core.model import Consumption, PlannedStatement, StatementKind
+from airflow_provider_cdc.engine.core.transactions import (
+    APPLY_VERSION,
+    FENCE_VERSION,
+    application_id,
+    creation_mark,
+    foreign_commit,
+    is_own_restore,
+    statement_state,
+    undo_mark,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def consumption(identity: str = "c1", epoch: int = 0) -> Consumption:
+    statements = tuple(
+        PlannedStatement(index, StatementKind.INSERT, "", "t", "/t", 4) for index in range(3)
+    )
+    return Consumption(identity, "me", (), statements, NOW, epoch=epoch)
+
+
+C1 = consumption()
+
+
+def commit(version: int, *actions: dict[str, Any], **info: Any) -> Commit:
+    lines = [{"commitInfo": {"operation": "WRITE", **info}}, *actions]
+    return parse_commit(version, "\n".join(map(json.dumps, lines)).encode())
+
+
+def add(*, data_change: bool = True) -> dict[str, Any]:
+    return {"add": {"path": "f", "size": 1, "dataChange": data_change}}
+
+
+def txn(index: int, version: int = APPLY_VERSION, of: Consumption = C1) -> dict[str, Any]:
+    return {"txn": {"appId": application_id(of, index), "version": version}}
+
+
+def restore(version: int, to: int, of: Consumption = C1) -> Commit:
+    return commit(
+        version,
+        add(),
+        operation="RESTORE",
+        operationParameters={"version": to, "timestamp": None},
+        userMetadata=undo_mark(of),
+    )
+
+
+def test_application_ids_differ_by_consumption_statement_and_epoch() -> None:
+    found = {
+        application_id(consumption(identity, epoch), index)
+        for identity, epoch, index in itertools.product(("c1", "c2"), (0, 1, 11), (0, 1, 11))
+    }
+    assert len(found) == 18
+
+
+def test_fence_outranks_what_it_fences() -> None:
+    assert FENCE_VERSION > APPLY_VERSION
+
+
+def test_state_without_commits_is_neither_applied_nor_fenced() -> None:
+    state = statement_state(C1, 0, [])
+    assert (state.applied_version, state.fenced) == (None, False)
+
+
+def test_state_of_an_applied_statement_has_its_version_and_metrics() -> None:
+    state = statement_state(
+        C1, 1, [commit(5, add()), commit(6, add(), txn(1), operationMetrics={"numOutputRows": "3"})]
+    )
+    assert (state.applied_version, state.fenced) == (6, False)
+    assert state.metrics == {"numOutputRows": 3}
+
+
+def test_state_ignores_other_statements_and_other_consumptions() -> None:
+    commits = [commit(5, txn(1)), commit(6, txn(0, of=consumption("c2"))), commit(7, txn(11))]
+    assert statement_state(C1, 0, commits).applied_version is None
+    assert statement_state(C1, 1, commits).applied_version == 5
+
+
+def test_state_of_a_fenced_statement_is_fenced_and_not_applied() -> None:
+    state = statement_state(C1, 0, [commit(5, txn(0, FENCE_VERSION))])
+    assert (state.applied_version, state.fenced) == (None, True)
+
+
+def test_state_fence_of_an_earlier_epoch_does_not_fence_the_later_one() -> None:
+    commits = [commit(5, txn(0, FENCE_VERSION))]
+    assert statement_state(consumption(epoch=1), 0, commits).fenced is False
+
+
+def test_state_statement_of_an_earlier_epoch_counts_as_applied() -> None:
+    assert statement_state(consumption(epoch=1), 0, [commit(5, txn(0))]).applied_version == 5
+
+
+def test_state_after_its_undo_is_not_applied() -> None:
+    state = statement_state(C1, 0, [commit(5, txn(0)), restore(6, to=4)])
+    assert state.applied_version is None
+
+
+def test_state_after_an_undo_that_was_taken_back_is_applied() -> None:
+    commits = [commit(5, txn(0)), commit(6, add()), restore(7, to=4), restore(8, to=6)]
+    assert statement_state(C1, 0, commits).applied_version == 5
+
+
+def test_state_of_two_statements_undone_in_part_keeps_the_first() -> None:
+    commits = [commit(5, txn(0)), commit(6, txn(1)), restore(7, to=5)]
+    assert statement_state(C1, 0, commits).applied_version == 5
+    assert statement_state(C1, 1, commits).applied_version is None
+
+
+def test_state_applied_again_after_its_undo_is_applied_there() -> None:
+    again = consumption(epoch=1)
+    commits = [commit(5, txn(0)), restore(6, to=4), commit(7, txn(0, of=again))]
+    assert statement_state(again, 0, commits).applied_version == 7
+
+
+def test_state_restore_of_somebody_else_is_no_undo() -> None:
+    other = restore(6, to=4, of=consumption("c2"))
+    assert statement_state(C1, 0, [commit(5, txn(0)), other]).applied_version == 5
+    assert not is_own_restore(C1, other)
+
+
+@pytest.mark.parametrize(
+    ("late", "is_foreign"),
+    [
+        (commit(6, add()), True),
+        (commit(6, {"remove": {"path": "f", "dataChange": True}}), True),
+        (commit(6, {"metaData": {"id": "x"}}), True),
+        (commit(6, {"protocol": {"minReaderVersion": 3}}), True),
+        (commit(6, add(), txn(0, of=consumption("c2"))), True),
+        (restore(6, to=4, of=consumption("c2")), True),
+        (commit(6, add(data_change=False)), False),
+        (commit(6), False),
+        (commit(6, add(), txn(1)), False),
+        (commit(6, txn(1, FENCE_VERSION)), False),
+        (commit(6, add(), txn(0, of=consumption(epoch=1))), False),
+        (commit(6, {"metaData": {"id": "x"}}, userMetadata=creation_mark("me")), False),
+        (restore(6, to=4), False),
+    ],
+)
+def test_foreign_commit_is_what_others_changed(late: Commit, is_foreign: bool) -> None:
+    found = foreign_commit(C1, [commit(4, add()), commit(5, add(), txn(0)), late], first_version=5)
+    assert found is (late if is_foreign else None)
+
+
+def test_foreign_commit_of_a_consumption_whose_id_begins_alike_is_foreign() -> None:
+    late = commit(6, add(), txn(0, of=consumption("c11")))
+    assert foreign_commit(C1, [late], first_version=5) is late
+
+
+STEPS = st.lists(st.sampled_from(["apply", "fence", "undo", "redo", "foreign"]), max_size=12)
+
+
+@given(STEPS)
+def test_state_follows_any_history_of_applying_and_undoing(steps: list[str]) -> None:
+    """A plain model: the content before the first apply, undo goes back to it, redo to the latest
+    version before the undo.
+    """
+    commits: list[Commit] = []
+    holds = {4: False}
+    fenced = False
+    for version, step in enumerate(steps, start=5):
+        before = holds[version - 1]
+        if step == "apply":
+            commits.append(commit(version, add(), txn(0)))
+            holds[version] = True
+        elif step == "fence":
+            commits.append(commit(version, txn(0, FENCE_VERSION)))
+            holds[version], fenced = before, True
+        elif step == "foreign":
+            commits.append(commit(version, add()))
+            holds[version] = before
+        else:
+            to = 4 if step == "undo" else max(version - 2, 4)
+            commits.append(restore(version, to=to))
+            holds[version] = holds[to]
+    state = statement_state(C1, 0, commits)
+    assert (state.applied_version is not None) is holds[4 + len(steps)]
+    assert state.fenced is fenced
