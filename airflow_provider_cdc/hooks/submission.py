@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 _ARGUMENT_BYTES = 120_000
 _KILL_SECONDS = 10
+_SESSION_SETTINGS = ("spark.sql.", "spark.databricks.")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -221,7 +222,9 @@ class ConnectSubmission(Submission):
 
         url = SparkConnectHook(self.connection.spark_conn_id).get_connection_url()
         runtime: dict[str, bool | float | int | str | None] = {
-            key: value for key, value in self.conf.items() if key not in entry_point.DELTA_CONF
+            key: value
+            for key, value in self.conf.items()
+            if key.startswith(_SESSION_SETTINGS) and key not in entry_point.DELTA_CONF
         }
         return SparkSession.builder.remote(url).config(map=runtime).create()
 

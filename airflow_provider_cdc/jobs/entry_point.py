@@ -35,7 +35,8 @@ DELTA_CONF = {
 }
 """The settings without which a Spark session does not know Delta."""
 
-log = logging.getLogger(__name__)
+# As a script this module is called __main__, whose messages nobody asked for.
+log = logging.getLogger("airflow_provider_cdc.jobs.entry_point")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-import msgspec
-
-from airflow_provider_cdc.engine.core.model import Outcome, Stream
+from airflow_provider_cdc.engine.core.model import Outcome, Stream, to_json
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 
 
@@ -33,5 +32,6 @@ def outcome_result(outcome: Outcome | None) -> dict[str, Any]:
     """
     if outcome is None:
         raise CdcJobFailed("consume job: answered without an outcome. Fix: run the task again.")
-    result: dict[str, Any] = msgspec.to_builtins(outcome)
+    # Through JSON, because XCom would keep a tuple as a class of its own.
+    result: dict[str, Any] = json.loads(to_json(outcome))
     return result

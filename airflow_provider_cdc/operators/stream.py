@@ -53,7 +53,8 @@ class CreateStream(_StreamOperator):
     :param mode: ``standard`` or ``append_only`` (templated)
     :param append_semantics: ``inserted`` or ``surviving``, for ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)
-    :param if_not_exists: where the stream exists already, return it and start no Spark job
+    :param if_not_exists: where the stream exists already, return it and start no Spark job; set it
+        for a task with retries, because an attempt may end after it created the stream
     :param comment: free text (templated)
     :param stream_owner: the owner recorded with the stream (templated)
     :param conn_id: a connection of type ``cdc`` (templated)

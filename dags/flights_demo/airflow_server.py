@@ -214,9 +214,10 @@ class AirflowServer:
         )
 
     def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """What a task returned."""
+        """What a task returned, as JSON."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
-        return self.api("GET", f"{path}?deserialize=true")["value"]
+        value = self.api("GET", path)["value"]
+        return json.loads(value) if isinstance(value, str) else value
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
         """The log of one attempt of a task, as text."""

@@ -114,7 +114,12 @@ def check(code: int, name: str, log: Path) -> None:
 
 def airflow(state: Path) -> AirflowServer:
     """The server with the demo's DAG, connections and Variable."""
-    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    conf = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
     settings = {
         "AIRFLOW_CONN_SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
         "AIRFLOW_CONN_CDC_DEFAULT": {

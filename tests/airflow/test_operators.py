@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +8,14 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_provider_cdc.engine.core.model import (
+    Outcome,
+    StatementOutcome,
+    StatementResult,
+    StreamOutcome,
+)
 from airflow_provider_cdc.engine.core.names import consumer_name
+from airflow_provider_cdc.operators.outcome import outcome_result
 from airflow_provider_cdc.operators.stream import (
     AdvanceStream,
     ConsumeStream,
@@ -77,6 +85,17 @@ def test_create_stream_with_an_unknown_mode_fails_for_good():
 
     with pytest.raises(AirflowFailException, match="'sideways' is not a valid StreamMode"):
         create.execute({})
+
+
+def test_outcome_for_xcom_is_plain_json():
+    stream = StreamOutcome("1", "s", 4, 5, "file_difference", {"inserted": 1})
+    statement = StatementOutcome(0, "t", StatementResult.APPLIED, 2, {"numOutputRows": 1})
+
+    result = outcome_result(Outcome("2", "d.t", (stream,), (statement,), 1.5))
+
+    assert result == json.loads(json.dumps(result))
+    assert result["streams"][0]["through_version"] == 5
+    assert result["statements"][0]["result"] == "applied"
 
 
 def test_trigger_serialised_is_pinned():

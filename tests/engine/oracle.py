@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, DataType, MapType, Row, StructType, VariantVal
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantVal
 
 from airflow_provider_cdc.engine.core.model import (
     METADATA_COLUMNS,
@@ -140,12 +141,10 @@ class SourceTable:
     def check(
         self, stream: Stream, through: int | None = None, old: Mapping[str, str | None] = {}
     ) -> list[Change]:
-        """The sorted changes of ``stream``, once they are those of the oracle; a stream of the
-        same offset that returns survivors must agree with it.
-        """
+        """The sorted changes of ``stream``, once they are those of the oracle."""
         found = self.changes(stream, through)
         expected = self.expected(stream, through, old)
-        assert found == expected
+        assert found == expected, {"missing": expected - found, "extra": found - expected}
         if expected:
             assert self.may_have_data(stream)
         return sorted(found.elements(), key=repr)
@@ -157,11 +156,10 @@ class SourceTable:
         self, table: DataFrame, today: StructType, old: Mapping[str, str | None]
     ) -> dict[int, tuple[Any, ...]]:
         row_id = table.metadataColumn("_metadata").getField("row_id")
-        rows = table.select(row_id, *[table[f"`{_escaped(name)}`"] for name in table.columns])
-        found = {
-            row[0]: plain_row(Row(*row[1:]), table.schema, today, old) for row in rows.collect()
-        }
-        assert rows.count() == len(found)
+        columns = [table[f"`{_escaped(name)}`"] for name in table.columns]
+        rows = table.select(row_id, *columns).collect()
+        found = {row[0]: plain_row(row[1:], table.schema, today, old) for row in rows}
+        assert len(rows) == len(found)
         return found
 
 
@@ -201,6 +199,8 @@ def plain(value: Any, then: DataType, today: DataType) -> Any:
         )
     if isinstance(value, VariantVal):
         return repr(value.toPython())
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"  # which Spark, unlike Python, calls equal to itself
     return value
 
 

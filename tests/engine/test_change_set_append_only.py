@@ -37,7 +37,8 @@ def test_append_only_streams_return_inserts_as_their_semantics_say(
     assert values(table, inserted) == []
     assert values(table, surviving) == []
     table.sql(
-        """MERGE INTO {t} t USING (VALUES (1, 'merged'), (9, 'nine')) s(id, v) ON t.id = s.id
+        """MERGE INTO {t} t
+        USING (SELECT * FROM VALUES (1, 'merged'), (9, 'nine') AS s(id, v)) s ON t.id = s.id
         WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *""",
         "INSERT INTO {t} VALUES (10, 'ten'), (11, 'eleven')",
         "UPDATE {t} SET v = 'later' WHERE id IN (10, 3)",

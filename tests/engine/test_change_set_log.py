@@ -42,9 +42,9 @@ def test_offset_of_a_checkpointed_log_is_that_of_the_whole_log(
     )
     if policy == "multi-part":
         spark.conf.set("spark.databricks.delta.checkpoint.partSize", "2")
-    spark.conf.set(
-        "spark.databricks.delta.checkpointV2.topLevelFileFormat", policy.removeprefix("v2 ")
-    ) if kind == "v2" else None
+    if kind == "v2":
+        form = policy.removeprefix("v2 ")
+        spark.conf.set("spark.databricks.delta.checkpointV2.topLevelFileFormat", form)
     try:
         table.sql("INSERT INTO {t} VALUES (5, 'e')", "INSERT INTO {t} VALUES (6, 'f')")
     finally:
@@ -59,6 +59,10 @@ def test_offset_of_a_checkpointed_log_is_that_of_the_whole_log(
     stream = table.stream()
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
     whole = table.stream().offset
+    for part in log_of(table).glob("*.checkpoint.0000000001.*.parquet"):
+        hidden = part.rename(part.with_name("hidden"))
+        assert SourceLog(FILES).newest_offset(table.location) == whole
+        hidden.rename(part)
     remove_commits(table, through=2)
     found = SourceLog(FILES).newest_offset(table.location)
     assert (found.version, found.fingerprint) == (whole.version, whole.fingerprint)
@@ -129,8 +133,7 @@ def test_change_set_of_commits_that_were_cleaned_up_is_stale(make_table: MakeTab
         table.read(older)
     # The offset's own commit is not needed: the stream keeps what it has to know of it.
     assert list(table.changes(newer)) == [delete(2, 3, "c")]
-    for file in log_of(table).iterdir():
-        file.unlink()
+    shutil.rmtree(log_of(table))
     with pytest.raises(StreamStale, match="its source the source is gone"):
         table.read(newer)
 
@@ -148,7 +151,8 @@ def test_change_set_of_vacuumed_files_is_stale_before_anything_is_read(
     table.sql("DELETE FROM {t} WHERE id = 1")
     stream = table.stream()
     table.sql("DELETE FROM {t} WHERE id = 2", "REORG TABLE {t} APPLY (PURGE)")
-    assert len(table.check(stream)) == 1
+    # Delta refuses to travel back here, although the files exist; a change set needs no travel.
+    assert list(table.changes(stream)) == [delete(1, 2, "b")]
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
         table.sql("VACUUM {t} RETAIN 0 HOURS")

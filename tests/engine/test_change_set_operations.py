@@ -96,14 +96,14 @@ def test_change_set_across_save_as_table_overwrite_keeps_the_stream(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
     table = make_table(COLUMNS, *ROWS)
-    spark.sql(f"CREATE TABLE `overwritten ones` USING delta LOCATION '{table.location}'")
+    spark.sql(f"CREATE TABLE overwritten_ones USING delta LOCATION '{table.location}'")
     try:
         stream = table.stream()
         frame = spark.sql("SELECT 1 AS id, 'again' AS v")
-        frame.write.format("delta").mode("overwrite").saveAsTable("`overwritten ones`")
+        frame.write.format("delta").mode("overwrite").saveAsTable("overwritten_ones")
         assert len(table.check(stream)) == 5
     finally:
-        spark.sql("DROP TABLE `overwritten ones`")
+        spark.sql("DROP TABLE overwritten_ones")
 
 
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])

@@ -74,7 +74,8 @@ def test_change_set_of_a_merge_holds_all_its_branches(make_table: MakeTable) -> 
     table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", "3, 'c'", "4, NULL")
     stream = table.stream()
     table.sql(
-        """MERGE INTO {t} t USING (VALUES (1, 'z'), (2, NULL), (9, 'n'), (4, 'four')) s(id, v)
+        """MERGE INTO {t} t
+        USING (SELECT * FROM VALUES (1, 'z'), (2, NULL), (9, 'n'), (4, 'four') AS s(id, v)) s
         ON t.id = s.id
         WHEN MATCHED AND s.v IS NULL THEN DELETE
         WHEN MATCHED THEN UPDATE SET v = s.v

@@ -125,7 +125,7 @@ def test_change_set_across_type_widening_casts_old_values(make_table: MakeTable)
         "1, 1, 1.5, 1.25, DATE '2024-02-29', array(1), 1",
         "2, 2, 2.5, 2.25, NULL, NULL, 2",
         "3, NULL, NULL, NULL, NULL, array(NULL), NULL",
-        properties="'delta.enableTypeWidening' = 'true', 'delta.feature.timestampNtz' = 'supported'",
+        properties="'delta.enableTypeWidening' = 'true'",
         clause="PARTITIONED BY (p)",
     )
     stream = table.stream()
@@ -142,17 +142,14 @@ def test_change_set_across_type_widening_casts_old_values(make_table: MakeTable)
         "DELETE FROM {t} WHERE id = 2",
         "UPDATE {t} SET b = b WHERE id = 3",
     )
-    assert [change.row_id for change in table.check(stream)] == [
-        change.row_id for change in table.check(stream) if change.row_id != 2
-    ]
-    assert len(table.check(stream)) == 3
+    assert [change.values[0] for change in table.check(stream)] == [2, 1, 1]
 
 
 @pytest.mark.parametrize("mapping", ["none", "name"])
 def test_change_set_of_columns_with_any_name_returns_them(
     make_table: MakeTable, mapping: str
 ) -> None:
-    names = ["_metadata", "a.b", "tick`s", "row_id", "übung"]
+    names = ["a.b", "tick`s", "row", "row_id", "row_version", "übung"]
     names += ["with space", "semi;colon", "(x)"] if mapping == "name" else []
     quoted = [f"`{name.replace('`', '``')}`" for name in names]
     table = make_table(
@@ -170,6 +167,17 @@ def test_change_set_of_columns_with_any_name_returns_them(
     table.sql("INSERT INTO {t} VALUES (" + ", ".join(["'3'"] * len(names)) + ", 3)")
     assert len(table.check(stream)) == 4
     assert [change.values[-1] for change in table.changes(inserted)] == [3]
+
+
+def test_change_set_of_a_column_called_metadata_returns_it(make_table: MakeTable) -> None:
+    # Delta 4.4 refuses UPDATE, DELETE and MERGE on such a table.
+    table = make_table("_metadata STRING, id INT", "'a', 1")
+    stream, inserted = table.stream(), table.inserted()
+    table.sql("INSERT INTO {t} VALUES ('b', 2)", "ALTER TABLE {t} ADD COLUMN n INT")
+    assert table.check(stream) == [insert(1, "b", 2, None)]
+    table.sql("INSERT OVERWRITE {t} VALUES ('c', 3, 3)")
+    assert table.check(stream) == [delete(0, "a", 1, None), insert(2, "c", 3, 3)]
+    assert len(table.changes(inserted)) == 2
 
 
 def test_change_set_of_identity_and_generated_columns_returns_them(
@@ -201,7 +209,7 @@ def test_change_set_of_a_source_with_a_reserved_column_is_refused(
     table = make_table(f"id INT, `{column}` STRING", folder=column.lower())
     stream = table.stream(style=style)
     table.sql("INSERT INTO {t} VALUES (1, 'a')")
-    with pytest.raises(InvalidRequest, match="the source has a column .* of its own"):
+    with pytest.raises(InvalidRequest, match=r"the source has a column .* of its own"):
         table.read(stream)
 
 

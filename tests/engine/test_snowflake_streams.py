@@ -36,6 +36,7 @@ def source(lab: StreamLab) -> StreamLab:
     return lab
 
 
+FILLED = "USING delta AS SELECT 1 AS id, 'a' AS v"
 CONSUME = "INSERT INTO {target} SELECT id, v, METADATA$ACTION, METADATA$ISUPDATE FROM s"
 
 
@@ -392,20 +393,19 @@ def test_data_flow_each_consumption_gives_what_changed_since_the_one_before(
 # Staleness
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "CREATE OR REPLACE TABLE {t} (id INT, v STRING) USING delta",
-        "CREATE OR REPLACE TABLE {t} USING delta AS SELECT 1 AS id, 'a' AS v",
-    ],
-)
-def test_source_recreated_makes_its_streams_stale(source: StreamLab, statement: str) -> None:
-    source.sql(statement)
+@pytest.mark.parametrize("definition", ["(id INT, v STRING) USING delta", FILLED])
+def test_source_recreated_makes_its_streams_stale(
+    source: StreamLab, schema: str, definition: str
+) -> None:
+    table = f"{schema}.replaced"
+    source.sql(f"CREATE TABLE {table} (id INT, v STRING) USING delta")
+    source.engine.create_stream("on_name", on_table=table)
+    source.sql(f"CREATE OR REPLACE TABLE {table} {definition}")
     with pytest.raises(StreamStale, match="was replaced"):
-        source.engine.read_stream("s")
+        source.engine.read_stream("on_name")
     with pytest.raises(StreamStale, match="create the stream again"):
-        source.consume(CONSUME)
-    status = source.engine.describe_stream("s")
+        source.consume(CONSUME.replace("FROM s", "FROM on_name"))
+    status = source.engine.describe_stream("on_name")
     assert status.stale
     assert "was replaced" in (status.invalid_reason or "")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,12 +17,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from stream_lab import StreamLab
+from table_copies import copy_later_commits, copy_tables
 
 from airflow_provider_cdc.engine.core.model import Phase
 
 SCRIPT = Path(__file__).with_name("driver.py")
 ROOT = SCRIPT.parents[2]
-STREAM_BEGINS_AT = 1
 LOG = "INSERT INTO {log} SELECT id, v, METADATA$ACTION, METADATA$ISUPDATE FROM s"
 SUMS = """
     MERGE INTO {sums} t USING (
@@ -88,21 +87,10 @@ def build_template(site: Site) -> None:
 
 def copy_site(template: Site, root: Path) -> Site:
     """A site of its own: the stream stands at the source's version 1, the changes come after."""
-    shutil.copytree(template.root, root, ignore=shutil.ignore_patterns("state"))
+    copy_tables(template.root, root, {"src": 1, "log": 1, "sums": 1})
     site = Site(template.spark, root)
-    log = root / "src" / "_delta_log"
-    later = [
-        file
-        for file in log.iterdir()
-        if file.name.split(".")[0].isdigit() and int(file.name.split(".")[0]) > STREAM_BEGINS_AT
-    ]
-    held = root / "held"
-    held.mkdir()
-    for file in later:
-        file.rename(held / file.name)
     site.engine.create_stream("s", on_table=site.path("src"))
-    for file in sorted(held.iterdir()):
-        file.rename(log / file.name)
+    copy_later_commits(template.root, root, "src", 4)
     return site
 
 

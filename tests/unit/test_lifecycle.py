@@ -57,7 +57,7 @@ def test_refused_transition_of_an_open_stream_names_its_consumption() -> None:
         next_phase(stream, Transition.DROPPED)
 
 
-@pytest.mark.parametrize("phase", [Phase.APPLYING, Phase.RESOLVING])
+@pytest.mark.parametrize("phase", [Phase.APPLYING, Phase.RESOLVING, Phase.ABORTING])
 @pytest.mark.parametrize(
     "transition", [Transition.BEGUN, Transition.ADVANCED, Transition.DROPPED, Transition.CREATED]
 )
@@ -67,14 +67,21 @@ def test_open_consumption_keeps_the_stream_in_its_place(
     assert (phase, transition) not in TRANSITIONS
 
 
-def test_consumption_that_is_being_resolved_is_not_resumed() -> None:
-    assert (Phase.RESOLVING, Transition.RESUMED) not in TRANSITIONS
+@pytest.mark.parametrize("phase", [Phase.RESOLVING, Phase.ABORTING])
+def test_consumption_that_is_being_ended_is_not_resumed(phase: Phase) -> None:
+    assert (phase, Transition.RESUMED) not in TRANSITIONS
 
 
-def test_abort_comes_only_after_the_consumption_was_marked_as_being_resolved() -> None:
+def test_aborted_comes_only_after_the_consumption_was_marked() -> None:
     assert [phase for phase, transition in TRANSITIONS if transition is Transition.ABORTED] == [
-        Phase.RESOLVING
+        Phase.RESOLVING,
+        Phase.ABORTING,
     ]
+
+
+@pytest.mark.parametrize("transition", [Transition.COMMITTED, Transition.RESOLVING])
+def test_what_an_operator_aborts_is_never_committed(transition: Transition) -> None:
+    assert (Phase.ABORTING, transition) not in TRANSITIONS
 
 
 def test_dropped_stream_stays_dropped() -> None:

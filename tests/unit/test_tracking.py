@@ -30,7 +30,9 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 MATERIALISED = "delta.rowTracking.materializedRowIdColumnName"
 
 
-def metadata(enabled: str | None = "true", column: str = "_row-id-1", **more: Any) -> dict[str, Any]:
+def metadata(
+    enabled: str | None = "true", column: str = "_row-id-1", **more: Any
+) -> dict[str, Any]:
     configuration = {MATERIALISED: column}
     if enabled is not None:
         configuration["delta.enableRowTracking"] = enabled
@@ -101,7 +103,7 @@ def test_offset_after_commits_holds_what_is_in_force_last() -> None:
 def test_check_source_of_another_table_id_raises_stale() -> None:
     replaced = offset_after(stream().offset, [commit(5, metadata={**metadata(), "id": "u"})])
     check_source(stream(), stream().offset)
-    with pytest.raises(StreamStale, match=r"stream s: .* Cause: expected table id t, found u\. Fix"):
+    with pytest.raises(StreamStale, match=r"s: .* Cause: expected table id t, found u\. Fix"):
         check_source(stream(), replaced)
 
 

@@ -20,8 +20,10 @@ from airflow_provider_cdc.engine.core.transactions import (
     creation_mark,
     foreign_commit,
     is_own_restore,
+    is_unused_creation,
     statement_state,
     undo_mark,
+    wiped_out,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -159,6 +161,58 @@ def test_foreign_commit_is_what_others_changed(late: Commit, is_foreign: bool) -
 def test_foreign_commit_of_a_consumption_whose_id_begins_alike_is_foreign() -> None:
     late = commit(6, add(), txn(0, of=consumption("c11")))
     assert foreign_commit(C1, [late], first_version=5) is late
+
+
+def created_by(consumer: str) -> Commit:
+    return commit(0, {"metaData": {"id": "x"}}, userMetadata=creation_mark(consumer))
+
+
+FENCE = commit(1, txn(0, FENCE_VERSION))
+APPLY = commit(1, add(), txn(0))
+
+
+@pytest.mark.parametrize(
+    ("commits", "by_its_creator", "by_another"),
+    [
+        ([created_by("me")], True, False),
+        ([created_by("me"), FENCE], True, True),
+        ([created_by("me"), APPLY], False, False),
+        ([created_by("me"), APPLY, restore(2, to=0)], True, True),
+        ([created_by("me"), APPLY, restore(2, to=0), commit(3, add(), txn(0))], False, False),
+        ([created_by("me"), FENCE, commit(2, add())], False, False),
+        ([created_by("me"), commit(1, {"metaData": {"id": "x"}})], False, False),
+        ([created_by("another"), FENCE, created_by("me")], True, False),
+        ([commit(0, {"metaData": {"id": "x"}})], False, False),
+        ([commit(0, {"metaData": {"id": "x"}}), FENCE], False, False),
+    ],
+)
+def test_unused_creation_is_empty_and_of_nobody_who_is_about_to_fill_it(
+    commits: list[Commit], by_its_creator: bool, by_another: bool
+) -> None:
+    assert is_unused_creation("me", commits) is by_its_creator
+    assert is_unused_creation("another", commits) is by_another
+
+
+def test_wiped_out_names_the_undo_and_the_foreign_commit_inside_it() -> None:
+    late = commit(6, add())
+    assert wiped_out(C1, [commit(5, txn(0)), late, restore(7, to=4)]) == (7, late)
+    assert wiped_out(C1, [commit(5, txn(0)), late, restore(7, to=4), commit(8)]) == (7, late)
+
+
+@pytest.mark.parametrize(
+    "commits",
+    [
+        [commit(5, txn(0)), commit(6, add())],
+        [commit(5, txn(0)), restore(6, to=4)],
+        [commit(5, add()), commit(6, txn(0)), restore(7, to=5)],
+        [commit(5, txn(0)), commit(6, add(data_change=False)), restore(7, to=4)],
+        [commit(5, txn(0)), commit(6, add()), restore(7, to=4), restore(8, to=6)],
+        [commit(5, txn(0)), commit(6, add()), restore(7, to=4, of=consumption("c2"))],
+    ],
+    ids=["no undo", "clean", "foreign before", "neutral", "taken back", "undo of another"],
+)
+def test_wiped_out_is_nothing_where_no_foreign_commit_is_lost(commits: list[Commit]) -> None:
+    assert wiped_out(C1, commits) is None
 
 
 STEPS = st.lists(st.sampled_from(["apply", "fence", "undo", "redo", "foreign"]), max_size=12)

@@ -21,6 +21,7 @@ class Transition(StrEnum):
     BEGUN = "begun"
     RESUMED = "resumed"
     RESOLVING = "resolving"
+    ABORTING = "aborting"
     REOPENED = "reopened"
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -38,6 +39,12 @@ TRANSITIONS = MappingProxyType(
         (Phase.RESOLVING, Transition.REOPENED): Phase.APPLYING,
         (Phase.RESOLVING, Transition.COMMITTED): Phase.IDLE,
         (Phase.RESOLVING, Transition.ABORTED): Phase.IDLE,
+        # What an operator aborts may be applied everywhere: from here on nobody commits it.
+        (Phase.APPLYING, Transition.ABORTING): Phase.ABORTING,
+        (Phase.RESOLVING, Transition.ABORTING): Phase.ABORTING,
+        (Phase.ABORTING, Transition.ABORTING): Phase.ABORTING,
+        (Phase.ABORTING, Transition.REOPENED): Phase.APPLYING,
+        (Phase.ABORTING, Transition.ABORTED): Phase.IDLE,
         (Phase.IDLE, Transition.ADVANCED): Phase.IDLE,
         (Phase.IDLE, Transition.DROPPED): Phase.DROPPED,
     }

@@ -62,6 +62,7 @@ class Phase(StrEnum):
     IDLE = "idle"
     APPLYING = "applying"
     RESOLVING = "resolving"
+    ABORTING = "aborting"
     DROPPED = "dropped"
 
 
@@ -183,8 +184,8 @@ class StatementOutcome:
 
 @dataclass(frozen=True, slots=True)
 class StreamOutcome:
-    """What a consumption took of one stream. ``rows`` counts change rows by action
-    (``INSERT``, ``DELETE``, and of these ``UPDATE`` pairs once).
+    """What a consumption took of one stream. ``rows`` counts rows by what became of them
+    (``inserted``, ``updated``, ``deleted``); an update counts once, though it is two change rows.
     """
 
     stream_id: str

@@ -39,13 +39,15 @@ _ACCEPTED = "INSERT, MERGE, UPDATE, DELETE and CREATE TABLE ... AS"
 @dataclass(frozen=True, slots=True)
 class CreateTable:
     """The two halves of a CREATE TABLE ... AS: the ``definition`` before the AS and the ``query``
-    after it, as the user wrote them; the query starts at ``query_start`` in the statement.
+    after it, as the user wrote them; the table's name starts at ``name_start`` and the query at
+    ``query_start`` in the statement.
     """
 
     or_replace: bool
     if_not_exists: bool
     definition: str
     query: str
+    name_start: int
     query_start: int
 
 
@@ -97,16 +99,21 @@ def bind(statement: Statement, views: Mapping[str, str]) -> str:
     return _bound(statement, views, 0, len(statement.text))
 
 
-def creation_text(statement: Statement, views: Mapping[str, str]) -> str:
+def creation_text(statement: Statement, views: Mapping[str, str], *, replace: bool = False) -> str:
     """The SQL text that creates the table of a CREATE TABLE ... AS without any row.
 
     :param views: the name of a temporary view for each of ``statement.streams``
+    :param replace: replace a table that is there, whatever the statement says
     :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
     """
     create = _create_of(statement)
     query = _bound(statement, views, create.query_start, len(statement.text))
     # Both halves may end in a comment, so each ends its line.
-    definition = _bound(statement, views, 0, len(create.definition))
+    if replace:
+        named = _bound(statement, views, create.name_start, len(create.definition))
+        definition = f"CREATE OR REPLACE TABLE {named}"
+    else:
+        definition = _bound(statement, views, 0, len(create.definition))
     return f"{definition}\nAS SELECT * FROM (\n{query}\n) WHERE 1 = 0"
 
 
@@ -232,6 +239,7 @@ def _create_table(
         head.if_not_exists,
         definition=text[: tokens[split].start].rstrip(),
         query=text[start:],
+        name_start=tokens[head.name_at].start,
         query_start=start,
     )
     target = _target(text, head.parts, streams)
@@ -244,6 +252,7 @@ class _CreateHead:
     or_replace: bool
     if_not_exists: bool
     parts: tuple[str, ...]
+    name_at: int
     name_end: int
 
 
@@ -259,11 +268,12 @@ def _create_head(tokens: Sequence[Token]) -> _CreateHead | None:
     if_not_exists = words[position : position + 3] == ["IF", "NOT", "EXISTS"]
     position += 3 * if_not_exists
     parts = [token.text for token in tokens[position : position + 1]]
+    name_at = position
     position += 1
     while words[position : position + 1] == ["."]:
         parts += [token.text for token in tokens[position + 1 : position + 2]]
         position += 2
-    return _CreateHead(or_replace, if_not_exists, tuple(parts), position)
+    return _CreateHead(or_replace, if_not_exists, tuple(parts), name_at, position)
 
 
 def _statement(

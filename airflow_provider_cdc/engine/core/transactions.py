@@ -8,7 +8,7 @@ became of a statement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .log_actions import Commit
@@ -16,6 +16,10 @@ from .model import Consumption
 
 APPLY_VERSION = 1
 FENCE_VERSION = 2
+
+_OWN = "cdc/"
+_UNDO = "cdc undo "
+_CREATION = "cdc create "
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ def undo_mark(consumption: Consumption) -> str:
     """The user metadata of the RESTORE commits that undo a consumption, or that take such an undo
     back because it met a foreign commit.
     """
-    return f"cdc undo {consumption.consumption_id}"
+    return f"{_UNDO}{consumption.consumption_id}"
 
 
 def is_own_restore(consumption: Consumption, commit: Commit) -> bool:
@@ -50,7 +54,37 @@ def is_own_restore(consumption: Consumption, commit: Commit) -> bool:
 
 def creation_mark(consumer: str) -> str:
     """The user metadata of the commit by which ``consumer`` creates a target of its own."""
-    return f"cdc create {consumer}"
+    return f"{_CREATION}{consumer}"
+
+
+def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
+    """Whether a table with these ``commits``, all it ever had, is one that a consumption created
+    and that ``consumer`` may take for its own CREATE TABLE AS.
+
+    It is empty, because nothing was applied to it or that was undone. What another consumer
+    created can be taken only when the log shows that its consumption was ended by somebody else:
+    else that consumer may be about to begin.
+    """
+    later = iter(commits)
+    created = next(later)
+    if not (created.user_metadata or "").startswith(_CREATION):
+        return False
+    applied, ended = False, created.user_metadata == creation_mark(consumer)
+    for commit in later:
+        versions = [
+            version for app_id, version in commit.transactions.items() if app_id.startswith(_OWN)
+        ]
+        if (commit.user_metadata or "").startswith(_UNDO):
+            applied, ended = False, True
+        elif (commit.user_metadata or "").startswith(_CREATION):
+            ended = commit.user_metadata == creation_mark(consumer)
+        elif FENCE_VERSION in versions:
+            ended = True
+        elif APPLY_VERSION in versions:
+            applied = True
+        else:
+            return False
+    return ended and not applied
 
 
 def statement_state(
@@ -90,12 +124,31 @@ def foreign_commit(
     return None
 
 
+def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int, Commit] | None:
+    """The version of the last undo of ``consumption`` and the foreign commit that it wiped out.
+
+    RESTORE does not see a commit that lands just before it. ``None``: there is no undo, it wiped
+    out nothing of others, or it was taken back already.
+    """
+    undo = next(
+        (commit for commit in reversed(commits) if is_own_restore(consumption, commit)), None
+    )
+    if undo is None:
+        return None
+    restored = int(undo.operation_parameters["version"])
+    undone = [commit for commit in commits if restored < commit.version < undo.version]
+    if any(is_own_restore(consumption, commit) for commit in undone):
+        return None
+    foreign = foreign_commit(consumption, undone, first_version=restored + 1)
+    return None if foreign is None else (undo.version, foreign)
+
+
 def _is_own(consumption: Consumption, commit: Commit) -> bool:
     if commit.user_metadata in (undo_mark(consumption), creation_mark(consumption.consumer)):
         return True
-    own = f"cdc/{consumption.consumption_id}/"
+    own = f"{_OWN}{consumption.consumption_id}/"
     return any(app_id.startswith(own) for app_id in commit.transactions)
 
 
 def _prefix(consumption: Consumption, index: int) -> str:
-    return f"cdc/{consumption.consumption_id}/{index}/"
+    return f"{_OWN}{consumption.consumption_id}/{index}/"

@@ -28,15 +28,20 @@ class Planner:
         :raises InvalidStatement: a target cannot take part
         :raises TableNotFound: a target does not exist
         """
-        found = [self._existing(statement, consumer) for statement in statements]
+        found = [self._existing(statement) for statement in statements]
+        leftovers = [
+            self._is_leftover(statement, table, consumer)
+            for statement, table in zip(statements, found, strict=True)
+        ]
         made: list[Table] = []
         planned = []
         try:
             for index, statement in enumerate(statements):
-                table = found[index]
-                existed = table is not None
-                table = table or self._create(statement, views, consumer, made)
-                created = _makes_new_table(statement, existed=existed)
+                table, created = found[index], found[index] is None or leftovers[index]
+                if table is None or created:
+                    self._targets.create(statement, views, consumer, replace=leftovers[index])
+                    table = self._tables.get(statement.target)
+                    made.extend([] if leftovers[index] else [table])
                 self._targets.check(statement, views, created=created)
                 planned.append(self._planned(index, statement, table, created=created))
         except Exception:
@@ -46,17 +51,18 @@ class Planner:
             raise
         return planned
 
-    def _existing(self, statement: Statement, consumer: str) -> Table | None:
-        create = statement.create
-        if create is None:
+    def _existing(self, statement: Statement) -> Table | None:
+        if statement.create is None:
             return self._delta_table(statement)
-        table = self._tables.find(statement.target)
-        if (
-            table is None
-            or create.or_replace
-            or self._targets.is_leftover(table.location, consumer)
-        ):
-            return table
+        return self._tables.find(statement.target)
+
+    def _is_leftover(self, statement: Statement, table: Table | None, consumer: str) -> bool:
+        """Whether ``table`` is what an earlier consumption created for a CREATE TABLE AS."""
+        create = statement.create
+        if table is None or create is None or create.or_replace:
+            return False
+        if self._targets.is_leftover(table.location, consumer):
+            return True
         raise InvalidStatement(
             f"target {statement.target.sql}",
             "exists already",
@@ -75,14 +81,6 @@ class Planner:
                 fix="write to a Delta table: only its log can tell whether a statement was applied",
             ) from None
 
-    def _create(
-        self, statement: Statement, views: Mapping[str, str], consumer: str, made: list[Table]
-    ) -> Table:
-        self._targets.create(statement, views, consumer)
-        table = self._tables.get(statement.target)
-        made.append(table)
-        return table
-
     def _planned(
         self, index: int, statement: Statement, table: Table, *, created: bool
     ) -> PlannedStatement:
@@ -95,8 +93,3 @@ class Planner:
             before_version=self._targets.log.newest_version(table.location),
             created=created,
         )
-
-
-def _makes_new_table(statement: Statement, *, existed: bool) -> bool:
-    create = statement.create
-    return create is not None and (not existed or not create.or_replace)

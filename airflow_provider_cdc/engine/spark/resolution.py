@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ..core.errors import ConsumptionOpen
+from ..core.errors import ConsumptionOpen, InvalidRequest, OutcomeUnknown
 from ..core.lifecycle import Transition
 from ..core.model import (
     Consumption,
@@ -43,7 +43,16 @@ class Resolution:
         """End ``consumption`` without committing it.
 
         :param keep: quoted names of the targets where what was applied is left as it is
+        :raises InvalidRequest: one of them is no target of the consumption
         """
+        targets = {planned.target for planned in consumption.statements}
+        if unknown := sorted(set(keep) - targets):
+            raise InvalidRequest(
+                f"consumption {consumption.consumption_id}",
+                f"has no target {', '.join(unknown)}",
+                cause=f"its targets are {', '.join(sorted(targets))}",
+                fix="name the targets to keep as the statements do",
+            )
         self._end(consumption, actor, keep=keep, fence=True, roll_forward=False)
 
     def fail(self, consumption: Consumption, actor: str, *, has_ended: bool) -> bool:
@@ -67,25 +76,38 @@ class Resolution:
         roll_forward: bool = True,
     ) -> bool:
         phase = self._consumptions.phase(consumption)
-        states = self._targets.log.states(consumption)
-        if roll_forward and _all_applied(states):
-            self._consumptions.move(consumption, Transition.COMMITTED, actor)
-            return True
-        to_undo = _by_location(consumption, states, keep)
+        roll_forward = roll_forward and phase is not Phase.ABORTING
         if phase is Phase.APPLYING:
-            self._check_undoable(consumption, to_undo)
-        # Whoever resumed it did so before this move, so the number of attempts is final now.
-        consumption = self._consumptions.move(consumption, Transition.RESOLVING, actor)
+            states = self._states(consumption, keep)
+            if roll_forward and _all_applied(states):
+                self._consumptions.move(consumption, Transition.COMMITTED, actor)
+                return True
+            self._check_undoable(consumption, _by_location(consumption, states, keep))
+        mark = Transition.RESOLVING if roll_forward else Transition.ABORTING
+        # Whoever resumed it did so before this move: epoch and number of attempts are final now.
+        consumption = self._consumptions.move(consumption, mark, actor)
         fence = fence or consumption.attempts > 1
+        states = self._states(consumption, keep)
         if fence:
             states = self._fence(consumption, states)
-            to_undo = _by_location(consumption, states, keep)
         if roll_forward and _all_applied(states):
             self._consumptions.move(consumption, Transition.COMMITTED, actor)
             return True
-        self._undo(consumption, to_undo, actor, drop_created=not fence)
+        self._undo(consumption, states, actor, keep=keep, drop_created=not fence)
         self._consumptions.move(consumption, Transition.ABORTED, actor)
         return False
+
+    def _states(self, consumption: Consumption, keep: Collection[str]) -> list[StatementState]:
+        """What became of every statement; a target to keep may tell nothing any more."""
+        states = []
+        for planned in consumption.statements:
+            try:
+                states.append(self._targets.log.state(consumption, planned))
+            except (ConsumptionOpen, OutcomeUnknown):
+                if planned.target not in keep:
+                    raise
+                states.append(StatementState(planned.index, None, fenced=True))
+        return states
 
     def _check_undoable(
         self,
@@ -112,17 +134,27 @@ class Resolution:
     def _undo(
         self,
         consumption: Consumption,
-        to_undo: Sequence[Sequence[tuple[PlannedStatement, StatementState]]],
+        states: Sequence[StatementState],
         actor: str,
         *,
+        keep: Collection[str],
         drop_created: bool,
     ) -> None:
+        to_undo = _by_location(consumption, states, keep)
         try:
+            for planned in consumption.statements:
+                # Whoever undid it before may have ended between the undo and its check.
+                if planned.target not in keep:
+                    self._targets.check_undone(consumption, planned)
             self._check_undoable(consumption, to_undo)
             for applied in to_undo:
                 self._tell(ProtocolPoint.BEFORE_UNDO, consumption, applied[0][0])
                 self._targets.undo(consumption, applied, drop_created=drop_created)
                 self._tell(ProtocolPoint.AFTER_UNDO, consumption, applied[0][0])
+            for planned, state in zip(consumption.statements, states, strict=True):
+                unused = drop_created and planned.created and state.applied_version is None
+                if unused and planned.target not in keep:
+                    self._targets.drop_unused(consumption, planned)
         except ConsumptionOpen:
             # What is fenced can only be applied under a new epoch, so that its consumer may finish.
             self._consumptions.move(consumption, Transition.REOPENED, actor)

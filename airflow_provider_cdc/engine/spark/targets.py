@@ -19,10 +19,11 @@ from ..core.transactions import (
     application_id,
     creation_mark,
     foreign_commit,
-    is_own_restore,
+    is_unused_creation,
     undo_mark,
+    wiped_out,
 )
-from ..storage.delta_log import DeltaLog
+from ..storage.delta_log import DeltaLog, LogIncomplete
 from ..storage.files import Files
 from ..storage.target_log import TargetLog
 from .idempotent_writes import idempotent_write, marked_commit
@@ -89,16 +90,21 @@ class Targets:
 
         :raises OutcomeUnknown: the fence cannot be read back
         """
-        self._write_nothing(consumption, planned, FENCE_VERSION)
+        failure: Exception | None = None
+        try:
+            self._write_nothing(consumption, planned, FENCE_VERSION)
+        except Exception as error:
+            # The statement itself, or the same fence by another driver, may have landed first.
+            failure = error
         state = self.log.state(consumption, planned)
         if state.applied_version is None and not state.fenced:
             raise OutcomeUnknown(
                 f"target {planned.target}",
                 "does not show the fence that was written",
                 cause="expected the fence's transaction in the log, found neither it nor the"
-                " statement's own",
+                f" statement's own{_after(failure)}",
                 fix="run the consumer again",
-            )
+            ) from failure
         return state
 
     def undo(
@@ -116,29 +122,64 @@ class Targets:
         planned = applied[0][0]
         first_version = min(state.applied_version or 0 for _, state in applied)
         self.check_not_moved_on(consumption, planned, first_version)
-        if drop_created and planned.created:
+        if drop_created and _is_new(planned):
             self.drop(planned.target, planned.location)
             return
         self._restore(planned.location, first_version - 1, undo_mark(consumption))
-        self._check_restored(consumption, planned, first_version)
+        self.check_undone(consumption, planned)
 
-    def create(self, statement: Statement, views: Mapping[str, str], consumer: str) -> None:
-        """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on."""
-        with marked_commit(self._spark, creation_mark(consumer)):
-            self._spark.sql(creation_text(statement, views))
+    def create(
+        self, statement: Statement, views: Mapping[str, str], consumer: str, *, replace: bool
+    ) -> None:
+        """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on.
+
+        :param replace: what an earlier consumption left empty stands there; its log stays, for the
+            fences in it
+        :raises InvalidStatement: Spark refuses to create it
+        """
+        try:
+            with marked_commit(self._spark, creation_mark(consumer)):
+                self._spark.sql(creation_text(statement, views, replace=replace))
+        except PySparkException as error:
+            raise _refused(statement, str(error)) from None
 
     def is_leftover(self, location: str, consumer: str) -> bool:
-        """Whether the table is the empty one that ``consumer`` created and never wrote to."""
+        """Whether a consumption created the table, and ``consumer`` may take it for its own."""
         log = DeltaLog(location, self._files)
-        return log.latest_version() == 0 and (
-            log.commit(0).user_metadata == creation_mark(consumer)
-        )
+        versions = range(log.latest_version() + 1)
+        try:
+            return is_unused_creation(consumer, map(log.commit, versions))
+        except LogIncomplete:
+            return False
 
     def drop(self, target: str, location: str) -> None:
         """Remove a target that a consumption created itself."""
         if not target.startswith("delta.`"):
             self._spark.sql(f"DROP TABLE IF EXISTS {target}")
         self._files.remove(location)
+
+    def drop_unused(self, consumption: Consumption, planned: PlannedStatement) -> None:
+        """Remove a target that the consumption created and did not fill, unless others wrote to
+        it.
+        """
+        if _is_new(planned) and self.log.moved_on(consumption, planned, first_version=1) is None:
+            self.drop(planned.target, planned.location)
+
+    def check_undone(self, consumption: Consumption, planned: PlannedStatement) -> None:
+        """Take an undo back that wiped out a commit of somebody else.
+
+        :raises ConsumptionOpen: it did
+        """
+        commits = self.log.commits_since(planned)
+        found = wiped_out(consumption, commits)
+        if found is None:
+            return
+        undo_version, foreign = found
+        later = foreign_commit(consumption, commits, first_version=undo_version + 1)
+        if later is not None:
+            raise _wiped_out(consumption, planned, foreign.version, undo_version)
+        self._restore(planned.location, undo_version - 1, undo_mark(consumption))
+        raise moved_on(consumption, planned, foreign.version)
 
     def check_not_moved_on(
         self, consumption: Consumption, planned: PlannedStatement, first_version: int
@@ -193,17 +234,10 @@ class Targets:
                 f"RESTORE TABLE delta.{quote(location)} TO VERSION AS OF {int(version)}"
             )
 
-    def _check_restored(
-        self, consumption: Consumption, planned: PlannedStatement, first_version: int
-    ) -> None:
-        """RESTORE does not see a commit that lands just before it: take such an undo back."""
-        commits = self.log.commits_since(planned)
-        last_undo = max(commit.version for commit in commits if is_own_restore(consumption, commit))
-        undone = [commit for commit in commits if commit.version < last_undo]
-        foreign = foreign_commit(consumption, undone, first_version=first_version)
-        if foreign is not None:
-            self._restore(planned.location, last_undo - 1, undo_mark(consumption))
-            raise moved_on(consumption, planned, foreign.version)
+
+def _is_new(planned: PlannedStatement) -> bool:
+    """Whether the consumption made the table's very log: no other consumption has a fence in it."""
+    return planned.created and planned.before_version == 0
 
 
 def _refused(statement: Statement, cause: str) -> InvalidStatement:
@@ -247,3 +281,22 @@ def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) 
         fix=f"run {consumption.consumer} again to finish it, or call engine.abort(stream,"
         f" keep=[{planned.target!r}]) to end it and leave what was applied there",
     )
+
+
+def _wiped_out(
+    consumption: Consumption, planned: PlannedStatement, version: int, undo_version: int
+) -> ConsumptionOpen:
+    names = ", ".join(item.name for item in consumption.streams)
+    return ConsumptionOpen(
+        f"stream {names}",
+        f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, its undo"
+        f" took more from target {planned.target} than its own",
+        cause=f"version {undo_version} undid statement {planned.index}, and version {version} of"
+        " somebody else with it; later commits forbid to take that back",
+        fix=f"apply version {version} again by hand, then call engine.abort(stream,"
+        f" keep=[{planned.target!r}])",
+    )
+
+
+def _after(failure: Exception | None) -> str:
+    return "" if failure is None else f", after {type(failure).__name__}: {failure}"

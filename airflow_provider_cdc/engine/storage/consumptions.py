@@ -81,6 +81,9 @@ class Consumptions:
                     return consumption
                 raise _ended(streams[0], consumption)
             stored = _moved(streams[0].consumption or consumption, transition)
+            if transition is Transition.COMMITTED and stored.epoch != consumption.epoch:
+                # It was reopened since its targets were looked at: some of it may be undone.
+                raise _ended(streams[0], consumption)
             changes = [self._change(stream, transition, stored, outcome) for stream in streams]
             try:
                 self._registry.transact(snapshot, changes, actor=actor)

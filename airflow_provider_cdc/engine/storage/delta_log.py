@@ -12,7 +12,7 @@ from ..core.log_actions import Commit, TableState, high_water_mark_of, parse_com
 from .files import Files, join
 
 _COMMIT = re.compile(r"^(\d{20})\.json$")
-_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(\..+)?\.(parquet|json)$")
+_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\..+)?\.(?:parquet|json)$")
 _STATE_ACTIONS = ["metaData", "protocol", "domainMetadata"]
 
 
@@ -119,12 +119,13 @@ class DeltaLog:
         return max(versions, default=None)
 
     def _checkpoints(self, through: int) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
+        """The complete checkpoints by version: one of several parts needs all of them."""
+        found: dict[tuple[int, int], list[str]] = {}
         for name in self._names():
             match = _CHECKPOINT.match(name)
             if match and int(match[1]) <= through:
-                found.setdefault(int(match[1]), []).append(name)
-        return found
+                found.setdefault((int(match[1]), int(match[2] or 1)), []).append(name)
+        return {version: names for (version, parts), names in found.items() if len(names) >= parts}
 
     def _read_checkpoint(self, names: list[str], found: dict[str, Any]) -> None:
         for name in names:

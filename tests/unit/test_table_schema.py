@@ -1,0 +1,93 @@
+"""Schemas of one table at two versions: which column is which, and what reads whose files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow_provider_cdc.engine.core.table_schema import Layout, matching_field, matching_path
+
+
+def plain(*columns: tuple[str, Any], partitions: tuple[str, ...] = ()) -> Layout:
+    fields = [
+        {"name": name, "type": kind, "nullable": False, "metadata": {"comment": "x"}}
+        for name, kind in columns
+    ]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    return Layout.of({"schemaString": schema, "partitionColumns": list(partitions)})
+
+
+def mapped(*columns: tuple[str, int, str]) -> Layout:
+    fields = [
+        {
+            "name": name,
+            "type": "string",
+            "nullable": True,
+            "metadata": {
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": physical,
+            },
+        }
+        for name, number, physical in columns
+    ]
+    configuration = {
+        "delta.columnMapping.mode": "name",
+        "delta.columnMapping.maxColumnId": str(len(columns)),
+    }
+    schema = json.dumps({"type": "struct", "fields": fields})
+    return Layout.of({"schemaString": schema, "configuration": configuration})
+
+
+def test_layout_keeps_what_readers_need_and_makes_all_nullable() -> None:
+    inner = {"name": "x", "type": "integer", "nullable": False, "metadata": {}}
+    kind = {
+        "type": "array",
+        "elementType": {"type": "struct", "fields": [inner]},
+        "containsNull": False,
+    }
+    layout = plain(("a", kind))
+    (field,) = layout.fields
+    assert (field["nullable"], field["metadata"]) == (True, {})
+    assert field["type"]["containsNull"] is True
+    assert field["type"]["elementType"]["fields"][0]["nullable"] is True
+    assert (layout.is_mapped, layout.max_column_id, layout.column_names) == (False, 0, ("a",))
+
+
+def test_layout_reads_files_of_an_older_one_that_only_has_fewer_columns() -> None:
+    old = plain(("a", "string"))
+    assert plain(("a", "string"), ("b", "long")).reads_files_of(old)
+    assert not plain(("a", "long")).reads_files_of(old)
+    assert not plain(("a", "string"), partitions=("a",)).reads_files_of(old)
+    assert not mapped(("a", 1, "a")).reads_files_of(old)
+
+
+def test_matching_field_goes_by_id_and_else_by_name() -> None:
+    old = mapped(("a", 1, "p1"), ("b", 2, "p2")).fields
+    renamed, anew = mapped(("z", 1, "p1"), ("b", 3, "p3")).fields
+    assert matching_field(renamed, old) == old[0]
+    assert matching_field(anew, old) is None
+    (by_name,) = plain(("B", "string")).fields
+    assert matching_field(by_name, old) == old[1]
+
+
+def test_matching_path_without_a_switch_of_column_mapping_is_the_two_ends() -> None:
+    first, renamed = mapped(("a", 1, "p1")), mapped(("b", 1, "p1"))
+    last = mapped(("c", 1, "p1"))
+    assert matching_path([first]) == (first, first)
+    assert matching_path([first, renamed, last]) == (first, last)
+
+
+def test_matching_path_passes_both_sides_of_each_switch_of_column_mapping() -> None:
+    first, renamed = mapped(("a", 1, "p1")), mapped(("z", 1, "p1"))
+    removed, again = plain(("z", "string")), mapped(("z", 1, "z"))
+    assert matching_path([first, renamed, removed]) == (first, renamed, removed, removed)
+    whole = matching_path([first, renamed, removed, again])
+    assert whole == (first, renamed, removed, removed, again, again)
+
+
+def test_matching_path_to_a_restored_schema_is_the_two_ends() -> None:
+    first, other = mapped(("a", 1, "p1"), ("b", 2, "p2")), plain(("x", "string"))
+    narrower = mapped(("renamed", 1, "p1"))
+    assert matching_path([first, other, first]) == (first, first)
+    assert matching_path([first, other, narrower]) == (first, narrower)
+    assert matching_path([other, first, other]) == (other, other)
