@@ -36,6 +36,8 @@ SPARK_CONFIGURATION = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.files.openCostInBytes": "65536",
     "spark.driver.memory": "2g",
+    # A test's queries end before the second compiler has paid for itself.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",

@@ -24,11 +24,14 @@ CONFIGURATION = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.connect.grpc.binding.address": "127.0.0.1",
 }
+# Its standard input ends when this process does, however that happens.
+GUARD = ("sh", "-c", '("$@" </dev/null; kill -TERM 0) & read -r _; kill -TERM 0', "guard")
 START_SECONDS = 200
 END_SECONDS = 20
 
@@ -37,7 +40,7 @@ END_SECONDS = 20
 def connect_server(folder: Path) -> Iterator[str]:
     """Run a Connect server on a free port of the loopback; gives its address.
 
-    It has a process group of its own, which is ended whatever happens in between.
+    It has a process group of its own, which ends with this context, and with this process.
     """
     port = _free_port()
     configuration = CONFIGURATION | {
@@ -48,10 +51,10 @@ def connect_server(folder: Path) -> Iterator[str]:
     log = folder / "server.log"
     with log.open("wb") as output:
         server = subprocess.Popen(
-            [SPARK_SUBMIT, "--class", SERVER, "--master", "local[2]", *settings],
+            [*GUARD, SPARK_SUBMIT, "--class", SERVER, "--master", "local[2]", *settings],
             stdout=output,
             stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             cwd=folder,
             start_new_session=True,
         )
@@ -79,6 +82,8 @@ def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
+    assert server.stdin is not None
+    server.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(server.pid, number)

@@ -180,19 +180,31 @@ def test_change_set_of_a_column_called_metadata_returns_it(make_table: MakeTable
     assert len(table.changes(inserted)) == 2
 
 
-def test_change_set_of_identity_and_generated_columns_returns_them(
-    make_table: MakeTable, spark: SparkSession
-) -> None:
+def test_change_set_of_identity_and_generated_columns_returns_them(make_table: MakeTable) -> None:
     table = make_table(
         "n BIGINT GENERATED ALWAYS AS IDENTITY, v STRING NOT NULL DEFAULT 'd',"
-        " l INT GENERATED ALWAYS AS (length(v)), c CHAR(4)",
+        " l INT GENERATED ALWAYS AS (length(v))",
         properties="'delta.feature.allowColumnDefaults' = 'supported'",
     )
     table.sql("ALTER TABLE {t} ADD CONSTRAINT short CHECK (length(v) < 9)")
-    table.sql("INSERT INTO {t} (v, c) VALUES ('a', 'x'), (DEFAULT, NULL)")
+    table.sql("INSERT INTO {t} (v) VALUES ('a'), (DEFAULT)")
     stream = table.stream()
     table.sql("INSERT INTO {t} (v) VALUES ('ccc')", "UPDATE {t} SET v = 'bb' WHERE v = 'a'")
     assert len(table.check(stream)) == 3
+
+
+def test_change_set_of_char_columns_pads_them_as_the_table_does(make_table: MakeTable) -> None:
+    table = make_table("id INT, c CHAR(4), s STRUCT<c: CHAR(3)>, w VARCHAR(4)")
+    table.sql("INSERT INTO {t} (id, c, s, w) VALUES (1, 'x', named_struct('c', 'y'), 'z')")
+    table.sql("INSERT INTO {t} (id, c) VALUES (2, 'xy')")
+    stream, inserted = table.stream(), table.inserted()
+    table.sql("UPDATE {t} SET c = c")
+    assert table.check(stream) == []
+    table.sql("INSERT INTO {t} (id, c) VALUES (3, 'q')", "DELETE FROM {t} WHERE id = 2")
+    assert table.check(stream)[0].values == (2, "xy  ", None, None)
+    table.sql("ALTER TABLE {t} ADD COLUMN n INT", "UPDATE {t} SET n = 1")
+    assert len(table.check(stream)) == 4
+    assert [change.values for change in table.changes(inserted)] == [(3, "q   ", None, None, None)]
 
 
 @pytest.mark.parametrize(

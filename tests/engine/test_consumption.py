@@ -17,6 +17,7 @@ from airflow_provider_cdc.engine import (
     Engine,
     InvalidRequest,
     InvalidStatement,
+    OutcomeUnknown,
     Progress,
     ProtocolPoint,
     StatementFailed,
@@ -621,6 +622,41 @@ def test_foreign_commit_between_check_and_undo_is_not_wiped_out(
     finally:
         three.spark.conf.unset("spark.sql.ansi.enabled")
     assert three.rows("log") == applied
+
+
+def test_undo_that_another_driver_did_first_is_taken_for_its_own(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore = Targets._restore
+
+    def refused(targets: Targets, *arguments: Any) -> None:
+        restore(targets, *arguments)
+        raise RuntimeError("a concurrent write has come first")
+
+    monkeypatch.setattr(Targets, "_restore", refused)
+    with pytest.raises(StatementFailed):
+        three.consume(LOG, NUMBERS)
+
+    assert three.rows("log") == [(0, "kept", "x")]
+    assert transitions(three)[-1] == "aborted"
+
+
+def test_undo_that_is_refused_is_gone_on_with_by_the_next_attempt(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise RuntimeError("the store is away")
+
+    monkeypatch.setattr(Targets, "_restore", refused)
+    with pytest.raises(OutcomeUnknown, match=r"could not be restored.*the store is away"):
+        three.consume(LOG, NUMBERS, consumer="me")
+    assert phase(three) is Phase.RESOLVING
+    monkeypatch.undo()
+
+    three.consume(LOG, SUMS, consumer="me")
+
+    assert len(three.rows("log")) == 4
+    assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
 def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(

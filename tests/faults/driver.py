@@ -18,8 +18,6 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine import CdcError, Engine, Progress
 
-_TRIES = 40
-
 
 class Halt:
     """Sends a signal to the whole process group, the JVM in it, once every consumption of this
@@ -40,18 +38,15 @@ class Halt:
             threading.Event().wait()
 
 
-def consume(engine: Engine, site: dict[str, Any], tries: int) -> None:
-    for _ in range(tries):
-        try:
-            outcome = engine.consume(site["statements"], consumer=site["consumer"])
-        except CdcError as error:
-            tell(kind=error.kind, message=str(error))
-        except Exception as error:
-            tell(kind=type(error).__name__, message=str(error))
-            return
-        else:
-            tell(kind="committed", rows=[item.rows for item in outcome.streams])
-            return
+def consume(engine: Engine, site: dict[str, Any]) -> None:
+    try:
+        outcome = engine.consume(site["statements"], consumer=site["consumer"])
+    except CdcError as error:
+        tell(kind=error.kind, message=str(error))
+    except Exception as error:
+        tell(kind=type(error).__name__, message=str(error))
+    else:
+        tell(kind="committed", rows=[item.rows for item in outcome.streams])
 
 
 def tell(**values: Any) -> None:
@@ -71,11 +66,10 @@ def main() -> None:
     order = json.loads(sys.argv[1])
     spark = new_session(order["configuration"])
     halt = Halt(order)
-    tries = _TRIES if order["insists"] else 1
     threads = []
     for site in order["sites"]:
         engine = Engine(spark.newSession(), site["state"], on_progress=halt)
-        threads.append(threading.Thread(target=consume, args=(engine, site, tries)))
+        threads.append(threading.Thread(target=consume, args=(engine, site)))
     if order["waits"]:
         tell(kind="waiting")
         sys.stdin.readline()

@@ -31,6 +31,8 @@ SUMS = """
     WHEN MATCHED THEN UPDATE SET total = t.total + c.d
     WHEN NOT MATCHED THEN INSERT (k, total) VALUES (c.k, c.d)
 """
+# A driver on a busy machine; on an idle one it takes about 15 seconds.
+DRIVER_SECONDS = 600
 HANDED_ON = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.shuffle", "spark.databricks")
 # Neither statement may run twice or not at all: both would show.
 STATEMENTS = (LOG, SUMS)
@@ -99,8 +101,8 @@ class Order:
     """What a driver is to do.
 
     ``sites`` are consumed at once, each in a thread; ``signal`` is sent to the driver's process
-    group when all of them stand at ``point`` of statement ``statement_index``. ``insists`` tries
-    again after an error; ``waits`` starts only when a line comes on standard input.
+    group when all of them stand at ``point`` of statement ``statement_index``. ``waits``
+    starts only when a line comes on standard input.
     """
 
     sites: list[dict[str, Any]]
@@ -108,7 +110,6 @@ class Order:
     point: str | None = None
     statement_index: int | None = None
     signal: str = "SIGKILL"
-    insists: bool = False
     waits: bool = False
 
 
@@ -159,7 +160,7 @@ class Driver:
 
     def end(self) -> list[dict[str, Any]]:
         """Wait for the driver's end; what else it printed."""
-        output, _ = self.process.communicate(timeout=280)
+        output, _ = self.process.communicate(timeout=DRIVER_SECONDS)
         return [json.loads(line) for line in output.splitlines()]
 
     def errors(self) -> str:
@@ -211,5 +212,6 @@ class Workshop:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.ui.enabled": "false",
         }

@@ -7,9 +7,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from drivers import LOG, SUMS, Site, Workshop, running
+from drivers import DRIVER_SECONDS, LOG, SUMS, Site, Workshop, running
 
 from airflow_provider_cdc.engine import ProtocolPoint
+
+pytestmark = pytest.mark.timeout(2 * DRIVER_SECONDS)
 
 SLOW_LOG = (
     LOG.replace("SELECT id,", "SELECT /*+ COALESCE(1) */ id,")

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from drivers import Driver, Site, Workshop, running
+from drivers import DRIVER_SECONDS, Driver, Site, Workshop, running
 from stream_lab import Crash, CrashAt
 
 from airflow_provider_cdc.engine import ProtocolPoint
+
+pytestmark = pytest.mark.timeout(2 * DRIVER_SECONDS)
 
 CONSUMING = [
     (ProtocolPoint.BEFORE_BEGIN, None),

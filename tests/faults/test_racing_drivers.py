@@ -1,23 +1,23 @@
-"""Two drivers of different consumers at once: every change is applied once."""
+"""Two drivers of different consumers at once: one wins, and every change is applied once."""
 
 from __future__ import annotations
 
-from drivers import Workshop, running
+import pytest
+from drivers import DRIVER_SECONDS, Workshop, running
 
-ALLOWED = {"committed", "stream_conflict", "consumption_open"}
+pytestmark = pytest.mark.timeout(2 * DRIVER_SECONDS)
 
 
 def test_two_drivers_of_two_consumers_at_once_apply_every_change_once(workshop: Workshop) -> None:
     site = workshop.site()
-    drivers = [workshop.driver(name, site, waits=True, insists=True) for name in ("one", "two")]
+    drivers = [workshop.driver(name, site, waits=True) for name in ("one", "two")]
     with running(*drivers):
         for driver in drivers:
             assert driver.line() == {"kind": "waiting"}
         for driver in drivers:
             driver.go()
-        printed = [driver.end() for driver in drivers]
+        printed = [line for driver in drivers for line in driver.end()]
 
-    kinds = [[line["kind"] for line in lines] for lines in printed]
-    assert all(set(found) <= ALLOWED for found in kinds), printed
-    assert [found[-1] for found in kinds] == ["committed", "committed"], printed
+    kinds = sorted(line["kind"] for line in printed)
+    assert kinds in (["committed", "stream_conflict"], ["committed", "committed"]), printed
     site.check()

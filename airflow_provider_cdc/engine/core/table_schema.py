@@ -14,7 +14,14 @@ MAPPING_MODE = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 
 # What a reader needs of a field's metadata; defaults, identity and comments concern writers.
-_READER_METADATA = (FIELD_ID, PHYSICAL_NAME, "delta.typeChanges", "__COLLATIONS")
+# Spark pads the values of CHAR columns when it reads them.
+_READER_METADATA = (
+    FIELD_ID,
+    PHYSICAL_NAME,
+    "delta.typeChanges",
+    "__COLLATIONS",
+    "__CHAR_VARCHAR_TYPE_STRING",
+)
 _NESTED_IDS = "delta.columnMapping.nested.ids"
 
 

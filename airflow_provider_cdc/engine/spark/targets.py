@@ -118,6 +118,7 @@ class Targets:
 
         :param drop_created: remove a target that the consumption created itself
         :raises ConsumptionOpen: the target has moved on; then it holds the statements' work still
+        :raises OutcomeUnknown: the undo was refused
         """
         planned = applied[0][0]
         first_version = min(state.applied_version or 0 for _, state in applied)
@@ -125,7 +126,15 @@ class Targets:
         if drop_created and _is_new(planned):
             self.drop(planned.target, planned.location)
             return
-        self._restore(planned.location, first_version - 1, undo_mark(consumption))
+        try:
+            self._restore(planned.location, first_version - 1, undo_mark(consumption))
+        except Exception as error:
+            # Somebody committed meanwhile; it may be another driver that undid the same.
+            self.check_not_moved_on(consumption, planned, first_version)
+            if any(
+                self.log.state(consumption, item).applied_version is not None for item, _ in applied
+            ):
+                raise _not_undone(consumption, planned, error) from error
         self.check_undone(consumption, planned)
 
     def create(
@@ -280,6 +289,17 @@ def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) 
         " by somebody else since",
         fix=f"run {consumption.consumer} again to finish it, or call engine.abort(stream,"
         f" keep=[{planned.target!r}]) to end it and leave what was applied there",
+    )
+
+
+def _not_undone(
+    consumption: Consumption, planned: PlannedStatement, error: Exception
+) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"target {planned.target}",
+        f"could not be restored to what it held before consumption {consumption.consumption_id}",
+        cause=f"expected RESTORE to succeed, found {type(error).__name__}: {error}".rstrip(". "),
+        fix="run the consumer again; it goes on with the undo",
     )
 
 

@@ -38,15 +38,11 @@ class DeltaLog:
         self._files = files
         self._folder = join(location, "_delta_log")
 
-    def latest_version(self, *, at_least: int | None = None) -> int:
-        """The newest version.
+    def latest_version(self) -> int:
+        """The newest version, from a listing of the log: a commit that is missing below it shows.
 
-        :param at_least: a version that is known to have been there; the search starts at it and
-            lists nothing when there is none newer
         :raises NotADeltaTable: there is no log
         """
-        if at_least is not None and self._is_last(at_least):
-            return at_least
         newest = self._newest(self._names())
         if newest is None:
             raise NotADeltaTable(
@@ -103,12 +99,6 @@ class DeltaLog:
             return self._files.names(self._folder)
         except FileNotFoundError:
             return []
-
-    def _is_last(self, version: int) -> bool:
-        return not self._has_commit(version + 1) and self._has_commit(version)
-
-    def _has_commit(self, version: int) -> bool:
-        return self._files.exists(join(self._folder, f"{version:020d}.json"))
 
     def _newest(self, names: list[str]) -> int | None:
         versions = [

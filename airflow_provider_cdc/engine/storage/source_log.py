@@ -77,7 +77,7 @@ class SourceLog:
 
     def _newest_version(self, stream: Stream, log: DeltaLog) -> int:
         try:
-            newest = log.latest_version(at_least=stream.offset.version)
+            newest = log.latest_version()
         except NotADeltaTable:
             raise StreamStale(
                 f"stream {stream.name}",
