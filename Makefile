@@ -65,7 +65,8 @@ test-fast: venv ## the tests that need no JVM, under a minute
 
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults, Connect
-	$(PYTEST) tests --ignore=tests/airflow -m '$(NEEDS_JVM)'
+	$(PYTEST) tests --ignore=tests/airflow --ignore=tests/connect -m '$(NEEDS_JVM)'
+	$(PYTEST) tests/connect  # a process has a classic session or a remote one, not both
 
 .PHONY: test-airflow
 test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler
