@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from spark_settings import ALONE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Airflow reads its home when it is first imported, which may be while tests are collected.
-os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home"))
+if "AIRFLOW_HOME" not in os.environ:
+    os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home")
+    atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 
 settings.register_profile("ci", deadline=None, derandomize=False, print_blob=True)
@@ -27,21 +32,6 @@ FOLDER_MARKS = {
     "faults": ("spark", "fault"),
     "stateful": ("stateful",),
     "airflow": ("airflow",),
-}
-
-SPARK_CONFIGURATION = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.files.openCostInBytes": "65536",
-    "spark.driver.memory": "2g",
-    # A test's queries end before the second compiler has paid for itself.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
 
 
@@ -60,7 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("tests")
-    for key, value in SPARK_CONFIGURATION.items():
+    for key, value in ALONE.items():
         builder = builder.config(key, value)
     builder = builder.config(
         "spark.sql.warehouse.dir", tmp_path_factory.mktemp("warehouse").as_uri()

@@ -28,7 +28,7 @@ class Change(NamedTuple):
     row_id: str
 
 
-@dataclass
+@dataclass(eq=False)
 class StreamLab:
     """An engine whose state and tables live below ``root``; tables are named by a short word."""
 

@@ -12,22 +12,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
+from spark_settings import ALONE
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 SPARK_LINE = ".".join(pyspark.__version__.split(".")[:2])
 DELTA = f"io.delta:delta-spark_{SPARK_LINE}_2.13:{version('delta-spark')}"
-CONFIGURATION = {
+CONFIGURATION = ALONE | {
     "spark.jars.packages": DELTA,
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
     "spark.connect.grpc.binding.address": "127.0.0.1",
 }
 # Its standard input ends when this process does, however that happens.

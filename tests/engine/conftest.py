@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from oracle import FILES, SourceTable
+from oracle import FILES, MakeTable, SourceTable
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine.clock import utc_now
@@ -14,8 +13,6 @@ from airflow_provider_cdc.engine.spark.change_set import ChangeSetReader
 from airflow_provider_cdc.engine.storage.scratch import Scratch
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
-
-MakeTable = Callable[..., SourceTable]
 
 
 @pytest.fixture

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantVal
+from streams import new_stream
 
 from airflow_provider_cdc.engine.core.model import (
     METADATA_COLUMNS,
     AppendSemantics,
     ColumnStyle,
-    Phase,
     Source,
     Stream,
     StreamMode,
@@ -79,18 +78,12 @@ class SourceTable:
     ) -> Stream:
         offset = SourceLog(FILES).newest_offset(self.location)
         table_id = json.loads(offset.metadata)["id"]
-        return Stream(
-            "id",
-            "s",
-            1,
-            Phase.IDLE,
-            Source("the source", self.location, table_id),
-            mode,
-            semantics,
-            style,
-            offset,
-            datetime(2026, 1, 1, tzinfo=UTC),
-            "tests",
+        return new_stream(
+            source=Source("the source", self.location, table_id),
+            mode=mode,
+            append_semantics=semantics,
+            column_style=style,
+            offset=offset,
         )
 
     def inserted(self) -> Stream:
@@ -161,6 +154,10 @@ class SourceTable:
         found = {row[0]: plain_row(row[1:], table.schema, today, old) for row in rows}
         assert len(rows) == len(found)
         return found
+
+
+# Makes a tracked table at a path of its own; see the fixture ``make_table``.
+MakeTable = Callable[..., SourceTable]
 
 
 def at(stream: Stream, table: SourceTable) -> Stream:

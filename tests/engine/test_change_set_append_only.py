@@ -6,8 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from conftest import MakeTable
-from oracle import SourceTable
+from oracle import MakeTable, SourceTable
 
 from airflow_provider_cdc.engine.core.model import Stream
 from airflow_provider_cdc.engine.spark.change_set import Strategy

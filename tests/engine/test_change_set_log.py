@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import MakeTable
-from oracle import FILES, SourceTable, at, delete, insert, update
+from oracle import FILES, MakeTable, SourceTable, at, delete, insert, update
 from pyspark.sql import SparkSession
 from test_change_set_paths import actions, append_commit
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import MakeTable
-from oracle import SourceTable, delete, insert, update
+from oracle import MakeTable, SourceTable, delete, insert, update
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine.core.errors import StreamStale

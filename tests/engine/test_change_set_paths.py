@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import MakeTable
-from oracle import SourceTable, delete, update
+from oracle import MakeTable, SourceTable, delete, update
 
 ROWS = ("1, 'a'", "2, 'b'", "3, 'c'", "4, 'd'")
 COLUMNS = "id INT, v STRING"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import MakeTable
-from oracle import delete, insert, update
+from oracle import MakeTable, delete, insert, update
 
 from airflow_provider_cdc.engine.core.model import ColumnStyle
 from airflow_provider_cdc.engine.spark.change_set import Strategy

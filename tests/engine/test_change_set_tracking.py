@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import MakeTable
+from oracle import MakeTable
 
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from conftest import MakeTable
-from oracle import insert, update
+from oracle import MakeTable, insert, update
 from pyspark.sql import SparkSession
 
 

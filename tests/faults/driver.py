@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from delta import configure_spark_with_delta_pip
@@ -21,24 +22,34 @@ from airflow_provider_cdc.engine import CdcError, Engine, Progress
 
 class Halt:
     """Sends a signal to the whole process group, the JVM in it, once every consumption of this
-    driver stands at the point.
+    driver stands at its own point.
     """
 
-    def __init__(self, order: dict[str, Any]) -> None:
-        self._point = (order["point"], order["statement_index"])
-        self._signal = signal.Signals[order["signal"]]
-        self._everybody = threading.Barrier(len(order["sites"]))
+    def __init__(self, number: str, parties: int) -> None:
+        self._signal = signal.Signals[number]
+        self._everybody = threading.Barrier(parties)
 
-    def __call__(self, progress: Progress) -> None:
-        if (progress.point.value, progress.statement_index) != self._point:
-            return
+    def listener(self, site: dict[str, Any]) -> Callable[[Progress], None]:
+        """Stops the consumption of ``site`` where the site says."""
+
+        def listen(progress: Progress) -> None:
+            if [progress.point.value, progress.statement_index] == site["point"]:
+                self._stop()
+
+        return listen
+
+    def give_up(self) -> None:
+        """A consumption ended without having stood at its point: the others need not wait."""
+        self._everybody.abort()
+
+    def _stop(self) -> None:
         if self._everybody.wait() == 0:
             os.killpg(0, self._signal)
         if self._signal is signal.SIGKILL:
             threading.Event().wait()
 
 
-def consume(engine: Engine, site: dict[str, Any]) -> None:
+def consume(engine: Engine, site: dict[str, Any], halt: Halt) -> None:
     try:
         outcome = engine.consume(site["statements"], consumer=site["consumer"])
     except CdcError as error:
@@ -47,6 +58,7 @@ def consume(engine: Engine, site: dict[str, Any]) -> None:
         tell(kind=type(error).__name__, message=str(error))
     else:
         tell(kind="committed", rows=[item.rows for item in outcome.streams])
+    halt.give_up()
 
 
 def tell(**values: Any) -> None:
@@ -65,11 +77,11 @@ def new_session(configuration: dict[str, str]) -> SparkSession:
 def main() -> None:
     order = json.loads(sys.argv[1])
     spark = new_session(order["configuration"])
-    halt = Halt(order)
+    halt = Halt(order["signal"], len(order["sites"]))
     threads = []
     for site in order["sites"]:
-        engine = Engine(spark.newSession(), site["state"], on_progress=halt)
-        threads.append(threading.Thread(target=consume, args=(engine, site)))
+        engine = Engine(spark.newSession(), site["state"], on_progress=halt.listener(site))
+        threads.append(threading.Thread(target=consume, args=(engine, site, halt)))
     if order["waits"]:
         tell(kind="waiting")
         sys.stdin.readline()

@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from spark_settings import SHARED
 from stream_lab import StreamLab
 from table_copies import copy_later_commits, copy_tables
 
+from airflow_provider_cdc.engine import ProtocolPoint
 from airflow_provider_cdc.engine.core.model import Phase
 
 SCRIPT = Path(__file__).with_name("driver.py")
@@ -33,7 +35,6 @@ SUMS = """
 """
 # A driver on a busy machine; on an idle one it takes about 15 seconds.
 DRIVER_SECONDS = 600
-HANDED_ON = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.shuffle", "spark.databricks")
 # Neither statement may run twice or not at all: both would show.
 STATEMENTS = (LOG, SUMS)
 CHANGES = (
@@ -44,6 +45,8 @@ CHANGES = (
     (5, 500, "INSERT", False),
 )
 SUMS_BEFORE = {0: 1000, 1: 2000}
+
+Point = tuple[ProtocolPoint, int | None]
 
 
 class Site(StreamLab):
@@ -101,14 +104,12 @@ class Order:
     """What a driver is to do.
 
     ``sites`` are consumed at once, each in a thread; ``signal`` is sent to the driver's process
-    group when all of them stand at ``point`` of statement ``statement_index``. ``waits``
-    starts only when a line comes on standard input.
+    group when each of them stands at its point. ``waits`` starts only when a line comes on
+    standard input.
     """
 
     sites: list[dict[str, Any]]
     configuration: Mapping[str, str]
-    point: str | None = None
-    statement_index: int | None = None
     signal: str = "SIGKILL"
     waits: bool = False
 
@@ -185,33 +186,32 @@ class Workshop:
     def __init__(self, spark: SparkSession, folders: pytest.TempPathFactory) -> None:
         self._folders = folders
         self._template = Site(spark, folders.mktemp("template"))
-        self._spark = spark
         build_template(self._template)
 
     def site(self) -> Site:
         """Tables and a stream of their own, with the same changes to consume as any site."""
         return copy_site(self._template, self._folders.mktemp("sites") / "site")
 
-    def driver(self, consumer: str, *sites: Site, **order: Any) -> Driver:
-        """Start a driver of ``consumer`` on ``sites``; ``order`` are fields of ``Order``."""
-        statements = order.pop("statements", None)
+    def driver(
+        self,
+        consumer: str,
+        sites: Mapping[Site, Point | None],
+        *,
+        statements: Iterable[str] = STATEMENTS,
+        **order: Any,
+    ) -> Driver:
+        """Start a driver of ``consumer`` on ``sites``, which halts when each stands at its point.
+
+        :param order: other fields of ``Order``
+        """
         work = [
             {
                 "state": str(site.root / "state"),
                 "consumer": consumer,
-                "statements": site.texts(statements) if statements else site.texts(),
+                "statements": site.texts(statements),
+                "point": point and [point[0].value, point[1]],
             }
-            for site in sites
+            for site, point in sites.items()
         ]
         folder = self._folders.mktemp("driver")
-        return Driver(Order(work, self._configuration(), **order), folder)
-
-    def _configuration(self) -> dict[str, str]:
-        found = dict(self._spark.sparkContext.getConf().getAll())
-        return {key: found[key] for key in found if key.startswith(HANDED_ON)} | {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            "spark.ui.enabled": "false",
-        }
+        return Driver(Order(work, SHARED, **order), folder)

@@ -26,11 +26,7 @@ def test_driver_stopped_before_a_statement_changes_nothing_when_it_wakes_up(
 ) -> None:
     site = workshop.site()
     driver = workshop.driver(
-        "sleeper",
-        site,
-        point=ProtocolPoint.BEFORE_STATEMENT.value,
-        statement_index=statement_index,
-        signal="SIGSTOP",
+        "sleeper", {site: (ProtocolPoint.BEFORE_STATEMENT, statement_index)}, signal="SIGSTOP"
     )
     with running(driver):
         driver.wait_until_stopped()
@@ -48,7 +44,7 @@ def test_driver_stopped_inside_a_statement_changes_nothing_when_it_wakes_up(
     workshop: Workshop,
 ) -> None:
     site = workshop.site()
-    driver = workshop.driver("sleeper", site, statements=[SLOW_LOG, SUMS])
+    driver = workshop.driver("sleeper", {site: None}, statements=[SLOW_LOG, SUMS])
     with running(driver):
         wait_for_data_file(site, "log")
         driver.send(signal.SIGSTOP)

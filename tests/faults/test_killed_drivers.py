@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 
 import pytest
-from drivers import DRIVER_SECONDS, Driver, Site, Workshop, running
+from drivers import DRIVER_SECONDS, Point, Site, Workshop, running
 from stream_lab import Crash, CrashAt
 
 from airflow_provider_cdc.engine import ProtocolPoint
@@ -30,10 +29,9 @@ RESOLVING = [
     (ProtocolPoint.BEFORE_UNDO, 0),
     (ProtocolPoint.AFTER_UNDO, 0),
 ]
-AT_ONCE = 2
+USES = ("retry", "takeover")
 
-Point = tuple[ProtocolPoint, int | None]
-Sites = dict[str, Site]
+Sites = Mapping[tuple[Point, str], Site]
 
 
 def name(point: Point) -> str:
@@ -41,51 +39,39 @@ def name(point: Point) -> str:
 
 
 @pytest.fixture(scope="module")
-def killed(
-    request: pytest.FixtureRequest, workshop: Workshop
-) -> Iterator[Mapping[Point, Future[Sites]]]:
-    """The sites that a driver left when it was killed, by the point where it stood.
+def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
+    """The sites that a driver left when it was killed, by the point where it stood and by what the
+    site is for.
 
-    Each driver stands there in two consumptions at once: one site is for the retry, the other for
-    the takeover. Drivers start in the background, two at a time.
+    The driver works on all of them at once, and is killed when each stands at its own point: so a
+    dozen points cost one JVM.
     """
     points = dict.fromkeys(
         item.callspec.params["point"]
         for item in request.session.items
         if item.module is request.module
     )
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        work = {point: prepared(workshop, point) for point in points}
-        yield {point: pool.submit(kill, workshop, point, work[point]) for point in points}
-        pool.shutdown(cancel_futures=True)
-
-
-def prepared(workshop: Workshop, point: Point) -> Sites:
-    sites = {"retry": workshop.site(), "takeover": workshop.site()}
-    if point in RESOLVING:
-        for site in sites.values():
-            lost = site.new_engine(CrashAt(ProtocolPoint.BEFORE_STATEMENT, 1))
-            with pytest.raises(Crash):
-                lost.consume(site.texts(), consumer="lost")
-    return sites
-
-
-def kill(workshop: Workshop, point: Point, sites: Sites) -> Sites:
-    driver: Driver = workshop.driver(
-        "killed", *sites.values(), point=point[0].value, statement_index=point[1]
-    )
+    sites = {(point, use): prepared(workshop, point) for point in points for use in USES}
+    driver = workshop.driver("killed", {site: point for (point, _), site in sites.items()})
     with running(driver):
         printed = driver.end()
-        assert printed == [], f"{name(point)} was not reached: {printed}"
-        assert driver.process.returncode == -signal.SIGKILL, driver.errors()
+    assert driver.process.returncode == -signal.SIGKILL, (printed, driver.errors())
+    assert printed == []
     return sites
+
+
+def prepared(workshop: Workshop, point: Point) -> Site:
+    site = workshop.site()
+    if point in RESOLVING:
+        lost = site.new_engine(CrashAt(ProtocolPoint.BEFORE_STATEMENT, 1))
+        with pytest.raises(Crash):
+            lost.consume(site.texts(), consumer="lost")
+    return site
 
 
 @pytest.mark.parametrize("point", CONSUMING + RESOLVING, ids=name)
-def test_driver_killed_and_retried_applies_every_change_once(
-    killed: Mapping[Point, Future[Sites]], point: Point
-) -> None:
-    site = killed[point].result()["retry"]
+def test_driver_killed_and_retried_applies_every_change_once(killed: Sites, point: Point) -> None:
+    site = killed[point, "retry"]
 
     site.consume(*site.texts(), consumer="killed")
 
@@ -94,9 +80,9 @@ def test_driver_killed_and_retried_applies_every_change_once(
 
 @pytest.mark.parametrize("point", CONSUMING + RESOLVING, ids=name)
 def test_driver_killed_and_taken_over_applies_every_change_once(
-    killed: Mapping[Point, Future[Sites]], point: Point
+    killed: Sites, point: Point
 ) -> None:
-    site = killed[point].result()["takeover"]
+    site = killed[point, "takeover"]
     another = "lost" if point in RESOLVING else "another"
 
     site.consume(*site.texts(), consumer=another)

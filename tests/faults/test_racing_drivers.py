@@ -10,7 +10,7 @@ pytestmark = pytest.mark.timeout(2 * DRIVER_SECONDS)
 
 def test_two_drivers_of_two_consumers_at_once_apply_every_change_once(workshop: Workshop) -> None:
     site = workshop.site()
-    drivers = [workshop.driver(name, site, waits=True) for name in ("one", "two")]
+    drivers = [workshop.driver(name, {site: None}, waits=True) for name in ("one", "two")]
     with running(*drivers):
         for driver in drivers:
             assert driver.line() == {"kind": "waiting"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,40 +17,19 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from streams import NOON, new_stream
 
 from airflow_provider_cdc.engine.core.errors import StreamConflict, StreamExists
 from airflow_provider_cdc.engine.core.lifecycle import TRANSITIONS, Transition
 from airflow_provider_cdc.engine.core.model import (
-    AppendSemantics,
-    ColumnStyle,
-    Offset,
     Phase,
-    Source,
     Stream,
-    StreamMode,
 )
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change, RegistrySnapshot
 from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = st.sampled_from(["a", "A", "straße", "STRASSE", "it's"])
-
-
-def new_stream(name: str, stream_id: str) -> Stream:
-    return Stream(
-        stream_id=stream_id,
-        name=name,
-        sequence=0,
-        phase=Phase.IDLE,
-        source=Source("flights", "/data/flights", "a-table-id"),
-        mode=StreamMode.STANDARD,
-        append_semantics=AppendSemantics.INSERTED,
-        column_style=ColumnStyle.SNOWFLAKE,
-        offset=Offset(0, "f" * 64, NOW, "{}", "{}", -1),
-        created_at=NOW,
-        owner="somebody",
-    )
 
 
 @dataclass
@@ -92,7 +70,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.model = Model()
 
     def _new_registry(self) -> Registry:
-        return Registry(self.folder, clock=lambda: NOW, upkeep=self.upkeep)
+        return Registry(self.folder, clock=lambda: NOON, upkeep=self.upkeep)
 
     def _transact(self, snapshot: RegistrySnapshot, changes: list[Change]) -> None:
         error = self.model.expected_error(changes)
@@ -117,7 +95,7 @@ class RegistryMachine(RuleBasedStateMachine):
             self._create(snapshot, name)
 
     def _create(self, snapshot: RegistrySnapshot, name: str) -> None:
-        stream = new_stream(name, f"id-{len(self.model.past)}")
+        stream = new_stream(name, stream_id=f"id-{len(self.model.past)}")
         self._transact(snapshot, [Change(stream, Transition.CREATED)])
 
     @precondition(lambda self: self.model.live())

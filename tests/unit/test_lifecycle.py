@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
+from streams import NOON, new_stream
 
 from airflow_provider_cdc.engine.core.errors import StreamConflict
 from airflow_provider_cdc.engine.core.lifecycle import TRANSITIONS, Transition, next_phase
 from airflow_provider_cdc.engine.core.model import (
-    AppendSemantics,
-    ColumnStyle,
     Consumption,
-    Offset,
     Phase,
-    Source,
-    Stream,
-    StreamMode,
 )
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-STREAM = Stream(
-    stream_id="1",
-    name="s",
-    sequence=1,
-    phase=Phase.IDLE,
-    source=Source("t", "/t", "id"),
-    mode=StreamMode.STANDARD,
-    append_semantics=AppendSemantics.INSERTED,
-    column_style=ColumnStyle.SNOWFLAKE,
-    offset=Offset(0, "", NOW, "{}", "{}", -1),
-    created_at=NOW,
-    owner="me",
-)
-OPEN = Consumption("c1", "dag.task", (), (), NOW)
+STREAM = new_stream()
+OPEN = Consumption("c1", "dag.task", (), (), NOON)
 EVERY_STEP = [(phase, transition) for phase in Phase for transition in Transition]
 
 

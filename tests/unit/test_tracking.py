@@ -7,16 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from streams import new_stream
 
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
 from airflow_provider_cdc.engine.core.log_actions import Commit, TableState
 from airflow_provider_cdc.engine.core.model import (
-    AppendSemantics,
-    ColumnStyle,
-    Phase,
     Source,
     Stream,
-    StreamMode,
 )
 from airflow_provider_cdc.engine.core.tracking import (
     check_source,
@@ -59,19 +56,7 @@ def commit(version: int, operation: str = "WRITE", **known: Any) -> Commit:
 
 def stream() -> Stream:
     state = TableState(4, MOMENT, "f4", metadata(), {"minReaderVersion": 3, "extra": None}, 7)
-    return Stream(
-        "id",
-        "s",
-        1,
-        Phase.IDLE,
-        Source("the source", "/t", "t"),
-        StreamMode.STANDARD,
-        AppendSemantics.INSERTED,
-        ColumnStyle.SNOWFLAKE,
-        offset_of(state),
-        MOMENT,
-        "tests",
-    )
+    return new_stream(source=Source("the source", "/t", "t"), offset=offset_of(state))
 
 
 @pytest.mark.parametrize(

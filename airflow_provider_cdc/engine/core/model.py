@@ -161,6 +161,11 @@ class Consumption:
         """The ids of the streams that advance together."""
         return tuple(item.stream_id for item in self.streams)
 
+    @property
+    def stream_names(self) -> str:
+        """The names of the streams that advance together, for messages."""
+        return ", ".join(item.name for item in self.streams)
+
 
 class StatementResult(StrEnum):
     """How a statement came to be applied in this attempt."""

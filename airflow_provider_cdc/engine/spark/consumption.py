@@ -31,10 +31,11 @@ from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceLog, SourceRange
 from .change_set import ChangeSetReader
+from .failures import has_ended, reason
 from .planning import Planner
 from .resolution import Resolution
 from .stream_views import StreamViews, stream_views
-from .targets import Targets, fenced_off, has_ended
+from .targets import Targets, fenced_off
 
 _BEGIN_TRIES = 5
 
@@ -248,24 +249,23 @@ def _failed(planned: PlannedStatement, error: Exception) -> StatementFailed:
     return StatementFailed(
         f"statement {planned.index} on {planned.target}",
         "failed; what was applied before it was undone, and no offset moved",
-        cause=str(error).strip().rstrip("."),
+        cause=reason(error),
         fix="correct the statement or its data and run the consumer again",
     )
 
 
 def _unreadable(consumption: Consumption, error: Exception) -> CdcError:
-    names = ", ".join(item.name for item in consumption.streams)
     if "FILE_NOT_EXIST" in str(error):
         return StreamStale(
-            f"stream {names}",
+            f"stream {consumption.stream_names}",
             "is stale, files that it has to read were removed while it was read",
-            cause=str(error).splitlines()[0].rstrip("."),
+            cause=reason(error).partition("\n")[0],
             fix="create the stream again, and consume it within the source's"
             " delta.deletedFileRetentionDuration",
         )
     return StatementFailed(
-        f"stream {names}",
+        f"stream {consumption.stream_names}",
         "could not be read; nothing was applied and no offset moved",
-        cause=str(error).strip().rstrip("."),
+        cause=reason(error),
         fix="run the consumer again",
     )

@@ -258,20 +258,10 @@ def _refused(statement: Statement, cause: str) -> InvalidStatement:
     )
 
 
-def has_ended(error: Exception) -> bool:
-    """Whether ``error`` shows that Spark itself ended the statement.
-
-    Spark's own errors have a condition. A lost connection has none: the statement may go on and
-    land later.
-    """
-    return isinstance(error, PySparkException) and error.getCondition() is not None
-
-
 def fenced_off(consumption: Consumption) -> StreamConflict:
     """The error of a driver that was fenced off."""
-    names = ", ".join(item.name for item in consumption.streams)
     return StreamConflict(
-        f"stream {names}",
+        f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} was taken over",
         cause="another consumer fenced its statements off",
         fix="run the consumer again; it begins anew from the offset as it is now",
@@ -280,9 +270,8 @@ def fenced_off(consumption: Consumption) -> StreamConflict:
 
 def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) -> ConsumptionOpen:
     """The error when an applied statement cannot be undone."""
-    names = ", ".join(item.name for item in consumption.streams)
     return ConsumptionOpen(
-        f"stream {names}",
+        f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
         f" {planned.target} has moved on",
         cause=f"statement {planned.index} was applied to it, and version {version} was committed"
@@ -306,9 +295,8 @@ def _not_undone(
 def _wiped_out(
     consumption: Consumption, planned: PlannedStatement, version: int, undo_version: int
 ) -> ConsumptionOpen:
-    names = ", ".join(item.name for item in consumption.streams)
     return ConsumptionOpen(
-        f"stream {names}",
+        f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, its undo"
         f" took more from target {planned.target} than its own",
         cause=f"version {undo_version} undid statement {planned.index}, and version {version} of"

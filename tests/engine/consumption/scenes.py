@@ -1,0 +1,62 @@
+"""Statements that consume, and what tests of consumptions ask again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from stream_lab import Crash, CrashAt, StreamLab
+
+from airflow_provider_cdc.engine import (
+    Progress,
+    ProtocolPoint,
+)
+from airflow_provider_cdc.engine.core.model import Phase
+
+TRACKED = "'delta.enableRowTracking' = 'true'"
+LOG = "INSERT INTO {log} SELECT id, v, METADATA$ACTION FROM s"
+OTHER = "INSERT INTO {other} SELECT id, v, METADATA$ACTION FROM s"
+NUMBERS = "INSERT INTO {numbers} SELECT CAST(v AS INT) FROM s"
+SUMS = """
+    MERGE INTO {sums} t USING (
+        SELECT id % 2 AS k, sum(IF(METADATA$ACTION = 'INSERT', 1, -1) * try_cast(v AS INT)) AS d
+        FROM s GROUP BY id % 2
+    ) c ON t.k = c.k
+    WHEN MATCHED THEN UPDATE SET total = t.total + c.d
+    WHEN NOT MATCHED THEN INSERT (k, total) VALUES (c.k, c.d)
+"""
+FIRST = [(1, "10", "INSERT"), (2, "20", "INSERT")]
+
+
+def before(point: ProtocolPoint, act: Callable[[], Any], index: int | None = None) -> Any:
+    """A listener that does ``act`` once, at ``point`` of statement ``index``."""
+    pending = [act]
+
+    def listener(progress: Progress) -> None:
+        if progress.point is point and progress.statement_index == index and pending:
+            pending.pop()()
+
+    return listener
+
+
+def crash(lab: StreamLab, point: ProtocolPoint, index: int | None, *statements: str) -> None:
+    """Leave a consumption of consumer ``first`` standing at ``point``."""
+    with pytest.raises(Crash):
+        lab.consume(*statements, consumer="first", engine=lab.new_engine(CrashAt(point, index)))
+
+
+def transitions(lab: StreamLab, stream: str = "s") -> list[str]:
+    return [record.transition.value for record in lab.engine._catalog.history(stream)]
+
+
+def offset(lab: StreamLab, stream: str = "s") -> int:
+    return lab.engine.describe_stream(stream).offset_version
+
+
+def phase(lab: StreamLab, stream: str = "s") -> Phase:
+    return lab.engine._catalog.describe(stream).phase
+
+
+def contents(lab: StreamLab, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
+    return {table: lab.rows(table) for table in tables}

@@ -1,0 +1,280 @@
+"""What consumes a stream, and what every statement of a consumption sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from scenes import (
+    FIRST,
+    LOG,
+    NUMBERS,
+    OTHER,
+    TRACKED,
+    before,
+    crash,
+    offset,
+    phase,
+    transitions,
+)
+from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine import (
+    Engine,
+    InvalidStatement,
+    ProtocolPoint,
+    StatementFailed,
+    StreamConflict,
+    StreamNotFound,
+    StreamStale,
+    TableNotFound,
+)
+from airflow_provider_cdc.engine.core.model import Phase
+
+
+def test_statements_source_written_in_between_see_the_same_records(lab: StreamLab) -> None:
+    write = before(
+        ProtocolPoint.BEFORE_STATEMENT,
+        lambda: lab.sql("INSERT INTO {src} VALUES (3, '30')", "DELETE FROM {src} WHERE id = 1"),
+        1,
+    )
+
+    outcome = lab.consume(LOG, OTHER, engine=lab.new_engine(write))
+
+    assert lab.rows("log") == lab.rows("other") == FIRST
+    assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
+    lab.consume(LOG)
+    assert lab.rows("log") == sorted([*FIRST, (1, "10", "DELETE"), (3, "30", "INSERT")], key=repr)
+
+
+def test_insert_of_no_rows_consumes_the_stream(lab: StreamLab) -> None:
+    lab.consume(LOG + " WHERE 0 = 1")
+
+    assert lab.rows("log") == []
+    assert lab.engine.has_data("s") is False
+
+
+def test_statement_without_stream_beside_one_with_stream_takes_part(lab: StreamLab) -> None:
+    lab.consume("INSERT INTO {other} VALUES (7, '', '')", LOG)
+
+    assert lab.rows("other") == [(7, "", "")]
+    assert lab.rows("log") == FIRST
+
+
+def test_consuming_an_empty_stream_moves_its_offset(lab: StreamLab) -> None:
+    lab.consume(LOG)
+    lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('note' = 'x')")
+
+    lab.consume(LOG)
+
+    assert offset(lab) == lab.version("src") == 2
+    assert lab.rows("log") == FIRST
+    assert transitions(lab)[-2:] == ["begun", "committed"]
+
+
+@pytest.fixture(scope="module")
+def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StreamLab:
+    """A lab for calls that write nothing, so that one serves them all."""
+    lab = StreamLab(spark, tmp_path_factory.mktemp("refusing"))
+    lab.make("src", "id INT, v STRING", properties=TRACKED)
+    lab.make("log", "id INT, v STRING, action STRING")
+    spark.range(1).write.parquet(lab.path("flat"))
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    lab.sql("INSERT INTO {src} VALUES (1, '10'), (2, '20')")
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("statements", "error", "message"),
+    [
+        ([], InvalidStatement, "has no statement"),
+        (["SELECT * FROM s"], InvalidStatement, "it is a query"),
+        ([LOG, "SELECT * FROM s"], InvalidStatement, "it is a query"),
+        (["INSERT INTO {log} VALUES (1, 'a', 'b')"], InvalidStatement, "no statement reads a str"),
+        (["INSERT INTO {log} SELECT id, v, 'x' FROM"], InvalidStatement, "cannot be parsed"),
+        ([LOG, "INSERT INTO {log} SELECT nope, v, 'x' FROM s"], InvalidStatement, "nope"),
+        ([LOG, "INSERT INTO {missing} SELECT id FROM s"], TableNotFound, "does not exist"),
+        ([LOG, "INSERT INTO gone SELECT id FROM s"], TableNotFound, "does not exist"),
+        ([LOG, "INSERT INTO {flat} SELECT id FROM s"], InvalidStatement, "cannot be the target"),
+        (["INSERT INTO s SELECT * FROM s"], InvalidStatement, "writes to stream s"),
+        (["TRUNCATE TABLE {log}", LOG], InvalidStatement, "cannot take part"),
+        ([LOG, "CREATE TABLE {log} USING delta AS SELECT * FROM s"], InvalidStatement, "exists"),
+        (["CREATE TABLE {made} USING delta AS SELECT nope FROM s"], InvalidStatement, "nope"),
+        (
+            [
+                "CREATE TABLE {made} USING delta AS SELECT id FROM s",
+                "INSERT INTO {log} SELECT nope, v, 'x' FROM s",
+            ],
+            InvalidStatement,
+            "nope",
+        ),
+        (["CREATE TABLE {made} USING delta AS SELECT * FROM s"] * 2, InvalidStatement, "exists"),
+        (["UPDATE {log} SET v = 'x' WHERE id IN (SELECT id FROM s)"], InvalidStatement, "UPDATE"),
+    ],
+)
+def test_statements_that_cannot_consume_are_refused_before_anything_is_written(
+    refusing: StreamLab, statements: list[str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        refusing.consume(*statements)
+
+    assert refusing.version("log") == 0
+    assert not Path(refusing.path("made"), "_delta_log").exists()
+    assert transitions(refusing) == ["created"]
+
+
+def test_update_with_a_stream_in_its_assignment_is_refused_or_consumes(lab: StreamLab) -> None:
+    lab.make("total", "n INT")
+    lab.sql("INSERT INTO {total} VALUES (5)")
+    try:
+        lab.consume("UPDATE {total} SET n = n + (SELECT CAST(count(*) AS INT) FROM s)")
+    except InvalidStatement:
+        assert lab.rows("total") == [(5,)]
+        assert transitions(lab) == ["created"]
+    else:
+        assert lab.rows("total") == [(7,)]
+        assert lab.engine.has_data("s") is False
+
+
+def test_stream_names_in_statements_ignore_case(lab: StreamLab) -> None:
+    lab.consume(LOG.replace("FROM s", "FROM S"))
+
+    assert lab.rows("log") == FIRST
+    assert lab.engine.has_data("S") is False
+
+
+def test_create_table_as_at_a_path_makes_and_fills_it(lab: StreamLab) -> None:
+    outcome = lab.consume("CREATE TABLE {made} USING delta AS SELECT id, v FROM s", LOG)
+
+    assert lab.rows("made") == [(1, "10"), (2, "20")]
+    assert outcome.statements[0].metrics["numOutputRows"] == 2
+    assert lab.engine.has_data("s") is False
+
+
+def test_create_table_as_by_name_makes_and_fills_it(lab: StreamLab) -> None:
+    spark = lab.spark
+    location = f"LOCATION '{lab.path('a place. b')}'"
+    try:
+        lab.consume(f"CREATE TABLE made_by_name USING delta {location} AS SELECT id, v FROM s")
+        assert sorted(map(tuple, spark.table("made_by_name").collect())) == [(1, "10"), (2, "20")]
+        lab.sql("DELETE FROM {src} WHERE id = 1")
+        lab.consume(
+            "MERGE INTO default.made_by_name t USING s ON s.id = t.id"
+            " WHEN MATCHED AND METADATA$ACTION = 'DELETE' THEN DELETE"
+        )
+        assert list(map(tuple, spark.table("made_by_name").collect())) == [(2, "20")]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS made_by_name")
+
+
+def test_create_or_replace_table_as_on_an_existing_target_replaces_it(lab: StreamLab) -> None:
+    lab.consume("CREATE OR REPLACE TABLE {log} USING delta AS SELECT id FROM s")
+
+    assert lab.rows("log") == [(1,), (2,)]
+    assert lab.engine.has_data("s") is False
+
+
+def test_several_streams_advance_together(lab: StreamLab) -> None:
+
+    outcome = lab.consume(
+        "INSERT INTO {log} SELECT s.id, s.v, string(d.n) FROM s JOIN d ON s.id = d.id"
+    )
+
+    assert lab.rows("log") == [(1, "10", "100")]
+    assert [item.name for item in outcome.streams] == ["s", "d"]
+    assert (offset(lab, "s"), offset(lab, "d")) == (1, 1)
+
+
+def test_several_streams_failing_statement_advances_none(lab: StreamLab) -> None:
+
+    with pytest.raises(StatementFailed):
+        lab.consume(LOG, "INSERT INTO {other} SELECT id, raise_error('no'), '' FROM d")
+
+    assert (offset(lab, "s"), offset(lab, "d")) == (0, 0)
+    assert (phase(lab, "s"), phase(lab, "d")) == (Phase.IDLE, Phase.IDLE)
+    assert lab.rows("log") == []
+
+
+def test_several_streams_one_of_them_open_elsewhere_are_freed_first(lab: StreamLab) -> None:
+    crash(lab, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, OTHER)
+
+    lab.consume(LOG, "INSERT INTO {other} SELECT id, '', '' FROM d", consumer="second")
+
+    assert lab.rows("log") == FIRST
+    assert lab.rows("other") == [(1, "", "")]
+    assert (offset(lab, "s"), offset(lab, "d")) == (1, 1)
+
+
+def test_advance_moves_the_offset_without_dml(lab: StreamLab) -> None:
+    lab.engine.advance("s")
+
+    assert lab.engine.has_data("s") is False
+    assert transitions(lab) == ["created", "advanced"]
+
+
+def test_advance_with_an_open_consumption_is_refused(lab: StreamLab) -> None:
+    crash(lab, ProtocolPoint.AFTER_BEGIN, None, LOG)
+
+    with pytest.raises(StreamConflict, match=r"cannot be advanced while it is applying.*of first"):
+        lab.engine.advance("s")
+
+
+def test_two_streams_on_one_table_do_not_disturb_each_other(lab: StreamLab) -> None:
+    lab.engine.create_stream("late", on_table=lab.path("src"))
+    lab.consume(LOG)
+    lab.sql("UPDATE {src} SET v = '11' WHERE id = 1")
+
+    lab.consume(OTHER.replace("FROM s", "FROM late"), consumer="late")
+
+    update = [(1, "10", "DELETE"), (1, "11", "INSERT")]
+    assert lab.rows("other") == update
+    assert (offset(lab, "s"), offset(lab, "late")) == (1, 2)
+    lab.consume(LOG)
+    assert lab.rows("log") == sorted(FIRST + update, key=repr)
+
+
+def test_session_is_clean_after_success_and_after_failure(three: StreamLab) -> None:
+    spark = three.spark
+    with pytest.raises(StatementFailed):
+        three.consume(LOG, NUMBERS)
+    three.consume(LOG)
+
+    for setting in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
+        assert spark.conf.get(f"spark.databricks.delta.{setting}", None) is None
+    assert [table.name for table in spark.catalog.listTables() if table.isTemporary] == []
+    assert list((three.root / "state" / "scratch").glob("*")) == []
+
+
+def test_source_dropped_and_recreated_makes_the_stream_stale(lab: StreamLab) -> None:
+    spark = lab.spark
+    spark.sql("CREATE TABLE born_twice (id INT) USING delta")
+    try:
+        lab.engine.create_stream("t", on_table="born_twice")
+        spark.sql("DROP TABLE born_twice")
+        with pytest.raises(StreamStale, match="is gone"):
+            lab.consume("INSERT INTO {log} SELECT id, '', '' FROM t")
+        spark.sql(f"CREATE TABLE born_twice (id INT) USING delta TBLPROPERTIES ({TRACKED})")
+        for value in range(4):
+            spark.sql(f"INSERT INTO born_twice VALUES ({value})")
+        with pytest.raises(StreamStale, match="was replaced"):
+            lab.consume("INSERT INTO {log} SELECT id, '', '' FROM t")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS born_twice")
+    assert lab.engine.describe_stream("t").stale
+    assert lab.rows("log") == []
+
+
+def test_stream_that_does_not_exist_is_a_table_like_any_other(lab: StreamLab) -> None:
+    with pytest.raises(StreamNotFound):
+        lab.engine.read_stream("gone")
+    with pytest.raises(InvalidStatement, match="no statement reads a stream"):
+        lab.consume("INSERT INTO {log} SELECT id, v, '' FROM gone")
+
+
+def test_engine_with_another_state_folder_knows_no_stream_of_this_one(lab: StreamLab) -> None:
+    elsewhere = Engine(lab.spark, str(lab.root / "elsewhere"))
+
+    with pytest.raises(InvalidStatement):
+        lab.consume(LOG, engine=elsewhere)
+    assert elsewhere.show_streams() == []

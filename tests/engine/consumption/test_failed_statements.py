@@ -1,0 +1,381 @@
+"""What remains after a statement failed: nothing, or a consumption that says what it needs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenes import (
+    FIRST,
+    LOG,
+    NUMBERS,
+    SUMS,
+    before,
+    contents,
+    crash,
+    offset,
+    phase,
+    transitions,
+)
+from stream_lab import Crash, CrashAt, StreamLab
+
+from airflow_provider_cdc.engine import (
+    ConsumptionOpen,
+    InvalidRequest,
+    OutcomeUnknown,
+    ProtocolPoint,
+    StatementFailed,
+    StreamConflict,
+)
+from airflow_provider_cdc.engine.core.model import Phase
+from airflow_provider_cdc.engine.spark.targets import Targets
+
+
+def test_single_statement_that_fails_leaves_target_and_offset(three: StreamLab) -> None:
+    found = contents(three, "numbers")
+
+    with pytest.raises(
+        StatementFailed, match=r"(?s)statement 0 on .*numbers.*CAST_INVALID_INPUT"
+    ) as caught:
+        three.consume(NUMBERS)
+
+    assert "\tat " not in str(caught.value)  # the JVM's stack tells a user nothing
+    assert contents(three, "numbers") == found
+    assert offset(three) == 0
+    assert transitions(three) == ["created", "begun", "resolving", "aborted"]
+
+
+def test_second_of_three_that_fails_leaves_all_targets_and_a_retry_works(three: StreamLab) -> None:
+    found = contents(three, "log", "numbers", "sums")
+
+    with pytest.raises(StatementFailed, match="statement 1 on"):
+        three.consume(LOG, NUMBERS, SUMS, consumer="me")
+
+    assert contents(three, "log", "numbers", "sums") == found
+    assert offset(three) == 0
+    assert transitions(three)[-1] == "aborted"
+    failed = three.engine._catalog.history("s")[1].stream.consumption
+    assert failed is not None
+    three.sql("UPDATE {src} SET v = '30' WHERE id = 3")
+    outcome = three.consume(LOG, NUMBERS, SUMS, consumer="me")
+    assert outcome.consumption_id != failed.consumption_id
+    assert three.rows("log") == [(0, "kept", "x"), *FIRST, (3, "30", "INSERT")]
+    assert three.rows("numbers") == [(10,), (20,), (30,)]
+    assert three.rows("sums") == [(0, 1020), (1, 2040)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "setup"),
+    [
+        ("id INT, v STRING NOT NULL", None),
+        ("id INT, v STRING", "ALTER TABLE {strict} ADD CONSTRAINT plain CHECK (v <> 'x')"),
+    ],
+    ids=["not null", "check"],
+)
+def test_statement_that_breaks_a_constraint_is_undone_like_any(
+    three: StreamLab, columns: str, setup: str | None
+) -> None:
+    three.make("strict", columns)
+    if setup:
+        three.sql(setup)
+
+    with pytest.raises(StatementFailed, match="statement 1 on"):
+        three.consume(
+            LOG,
+            "INSERT INTO {strict} SELECT id, nullif(v, 'x') FROM s"
+            if setup is None
+            else "INSERT INTO {strict} SELECT id, v FROM s",
+        )
+
+    assert contents(three, "log", "strict") == {"log": [(0, "kept", "x")], "strict": []}
+    assert transitions(three)[-1] == "aborted"
+
+
+def test_two_statements_on_one_target_are_undone_together(three: StreamLab) -> None:
+    with pytest.raises(StatementFailed):
+        three.consume(LOG, "DELETE FROM {log} WHERE id = 0", LOG, NUMBERS)
+
+    assert three.rows("log") == [(0, "kept", "x")]
+
+
+def test_create_table_as_beside_a_failing_statement_leaves_no_table(three: StreamLab) -> None:
+    create = "CREATE TABLE {made} USING delta AS SELECT id, v FROM s"
+    with pytest.raises(StatementFailed):
+        three.consume(create, NUMBERS)
+
+    assert not Path(three.path("made")).exists()
+    three.consume(create)
+    assert len(three.rows("made")) == 3
+
+
+def test_create_table_as_that_fails_leaves_no_table(three: StreamLab) -> None:
+    with pytest.raises(StatementFailed):
+        three.consume(LOG, "CREATE TABLE {made} USING delta AS SELECT CAST(v AS INT) AS n FROM s")
+
+    assert not Path(three.path("made")).exists()
+    assert three.rows("log") == [(0, "kept", "x")]
+
+
+def test_create_or_replace_beside_a_failing_statement_brings_the_old_table_back(
+    three: StreamLab,
+) -> None:
+    with pytest.raises(StatementFailed):
+        three.consume("CREATE OR REPLACE TABLE {log} USING delta AS SELECT id FROM s", NUMBERS)
+
+    assert three.rows("log") == [(0, "kept", "x")]
+
+
+def foreign(lab: StreamLab) -> Callable[[], None]:
+    return lambda: lab.sql("INSERT INTO {log} VALUES (99, 'foreign', 'y')")
+
+
+def left_open(lab: StreamLab) -> None:
+    """Statement 0 applied, a foreign commit on its target, statement 1 failed."""
+    engine = lab.new_engine(before(ProtocolPoint.AFTER_STATEMENT, foreign(lab), 0))
+    with pytest.raises(ConsumptionOpen) as caught:
+        lab.consume(LOG, NUMBERS, SUMS, consumer="me", engine=engine)
+    message = str(caught.value)
+    assert lab.path("log") in message
+    assert "run me again" in message
+    assert f"keep=['delta.`{lab.path('log')}`']" in message
+
+
+def test_target_that_moved_on_leaves_the_consumption_open_until_retried(three: StreamLab) -> None:
+    found = contents(three, "numbers", "sums")
+    left_open(three)
+    assert contents(three, "numbers", "sums") == found
+    assert phase(three) is Phase.APPLYING
+
+    with pytest.raises(ConsumptionOpen):
+        three.consume(LOG, NUMBERS, SUMS, consumer="me")
+    three.spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        outcome = three.consume(LOG, NUMBERS, SUMS, consumer="me")
+    finally:
+        three.spark.conf.unset("spark.sql.ansi.enabled")
+
+    assert [item.result.value for item in outcome.statements] == [
+        "already_applied",
+        "applied",
+        "applied",
+    ]
+    expected = [(0, "kept", "x"), *FIRST, (3, "x", "INSERT"), (99, "foreign", "y")]
+    assert three.rows("log") == expected
+    assert three.rows("sums") == [(0, 1020), (1, 2010)]
+    assert three.engine.has_data("s") is False
+
+
+def test_target_that_moved_on_is_ended_by_abort_with_keep(three: StreamLab) -> None:
+    left_open(three)
+    with pytest.raises(ConsumptionOpen):
+        three.engine.abort("s")
+    with pytest.raises(ConsumptionOpen):
+        three.consume(SUMS, consumer="another")
+
+    three.engine.abort("s", keep=[three.path("log")])
+
+    assert transitions(three)[-1] == "aborted"
+    assert offset(three) == 0
+    assert len(three.rows("log")) == 5
+    assert three.rows("sums") == [(0, 1000), (1, 2000)]
+    three.consume(SUMS, consumer="another")
+    assert three.rows("sums") == [(0, 1020), (1, 2010)]
+
+
+def test_abort_keep_of_no_target_is_refused(three: StreamLab) -> None:
+    crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
+
+    with pytest.raises(InvalidRequest, match="logg"):
+        three.engine.abort("s", keep=[three.path("logg")])
+
+    assert len(three.rows("log")) == 4
+    assert phase(three) is Phase.APPLYING
+
+
+def test_abort_without_keep_undoes_what_was_applied(three: StreamLab) -> None:
+    crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
+
+    three.engine.abort("s")
+
+    assert three.rows("log") == [(0, "kept", "x")]
+    assert offset(three) == 0
+    assert phase(three) is Phase.IDLE
+    with pytest.raises(StreamConflict, match="has no open consumption"):
+        three.engine.abort("s")
+
+
+def test_abort_of_what_is_fully_applied_undoes_it(three: StreamLab) -> None:
+    crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG, SUMS)
+
+    three.engine.abort("s")
+
+    assert three.rows("log") == [(0, "kept", "x")]
+    assert three.rows("sums") == [(0, 1000), (1, 2000)]
+    assert offset(three) == 0
+
+
+def test_abort_while_its_driver_commits_lets_only_one_of_them_win(three: StreamLab) -> None:
+    """The driver stands before its commit; an abort undoes one target; then the driver goes on."""
+    driver_before_commit, abort_before_undo = threading.Event(), threading.Event()
+    driver_done = threading.Event()
+    raised: list[BaseException] = []
+
+    def driver_waits() -> None:
+        driver_before_commit.set()
+        assert abort_before_undo.wait(120)
+
+    def drive() -> None:
+        engine = three.new_engine(before(ProtocolPoint.BEFORE_COMMIT, driver_waits))
+        try:
+            three.consume(LOG, SUMS, consumer="me", engine=engine)
+        except BaseException as error:
+            raised.append(error)
+        finally:
+            driver_done.set()
+
+    def abort_lets_driver_go() -> None:
+        abort_before_undo.set()
+        assert driver_done.wait(120)
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    assert driver_before_commit.wait(120)
+    try:
+        three.new_engine(before(ProtocolPoint.BEFORE_UNDO, abort_lets_driver_go, 0)).abort("s")
+    finally:
+        abort_before_undo.set()
+        thread.join()
+
+    assert [type(error) for error in raised] == [StreamConflict]
+    assert three.rows("log") == [(0, "kept", "x")]
+    assert three.rows("sums") == [(0, 1000), (1, 2000)]
+    assert offset(three) == 0
+
+
+def test_abort_that_crashed_is_not_rolled_forward_by_another_consumer(three: StreamLab) -> None:
+    """An abort of what was wholly applied crashes after the first target was undone."""
+    crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG, SUMS)
+    with pytest.raises(Crash):
+        three.new_engine(CrashAt(ProtocolPoint.BEFORE_UNDO, 0)).abort("s")
+
+    three.consume(LOG, SUMS, consumer="second")
+
+    assert three.rows("log") == [(0, "kept", "x"), *FIRST, (3, "x", "INSERT")]
+    assert three.rows("sums") == [(0, 1020), (1, 2010)]
+
+
+@pytest.mark.parametrize("replace", ["dropped", "recreated"])
+def test_target_that_was_replaced_can_be_given_up_with_keep(three: StreamLab, replace: str) -> None:
+    three.spark.sql("CREATE TABLE vanishing (id INT, v STRING, action STRING) USING delta")
+    statement = LOG.replace("{log}", "vanishing")
+    crash(three, ProtocolPoint.AFTER_STATEMENT, 1, SUMS, statement, NUMBERS)
+    three.spark.sql("DROP TABLE vanishing")
+    if replace == "recreated":
+        three.spark.sql("CREATE TABLE vanishing (id INT, v STRING, action STRING) USING delta")
+    try:
+        if replace == "dropped":
+            with pytest.raises(ConsumptionOpen, match="keep="):
+                three.consume(SUMS, consumer="second")
+        three.engine.abort("s", keep=["vanishing"])
+        assert three.rows("sums") == [(0, 1000), (1, 2000)]
+        assert phase(three) is Phase.IDLE
+    finally:
+        three.spark.sql("DROP TABLE IF EXISTS vanishing")
+
+
+def test_neutral_commit_in_between_does_not_block_the_undo(three: StreamLab) -> None:
+    engine = three.new_engine(
+        before(ProtocolPoint.AFTER_STATEMENT, lambda: three.sql("OPTIMIZE {log}"), 0)
+    )
+    with pytest.raises(StatementFailed):
+        three.consume(LOG, NUMBERS, engine=engine)
+
+    assert three.rows("log") == [(0, "kept", "x")]
+    assert phase(three) is Phase.IDLE
+
+
+def test_foreign_commit_between_check_and_undo_is_not_wiped_out(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore = Targets._restore
+    pending = [foreign(three)]
+
+    def late(targets: Targets, *arguments: Any) -> None:
+        if pending:
+            pending.pop()()
+        restore(targets, *arguments)
+
+    monkeypatch.setattr(Targets, "_restore", late)
+    with pytest.raises(ConsumptionOpen, match="keep="):
+        three.consume(LOG, NUMBERS, consumer="me")
+
+    applied = [(0, "kept", "x"), *FIRST, (3, "x", "INSERT"), (99, "foreign", "y")]
+    assert three.rows("log") == applied
+    assert phase(three) is Phase.APPLYING
+    three.spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        three.consume(LOG, NUMBERS, consumer="me")
+    finally:
+        three.spark.conf.unset("spark.sql.ansi.enabled")
+    assert three.rows("log") == applied
+
+
+def test_undo_that_another_driver_did_first_is_taken_for_its_own(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore = Targets._restore
+
+    def refused(targets: Targets, *arguments: Any) -> None:
+        restore(targets, *arguments)
+        raise RuntimeError("a concurrent write has come first")
+
+    monkeypatch.setattr(Targets, "_restore", refused)
+    with pytest.raises(StatementFailed):
+        three.consume(LOG, NUMBERS)
+
+    assert three.rows("log") == [(0, "kept", "x")]
+    assert transitions(three)[-1] == "aborted"
+
+
+def test_undo_that_is_refused_is_gone_on_with_by_the_next_attempt(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise RuntimeError("the store is away")
+
+    monkeypatch.setattr(Targets, "_restore", refused)
+    with pytest.raises(OutcomeUnknown, match=r"could not be restored.*the store is away"):
+        three.consume(LOG, NUMBERS, consumer="me")
+    assert phase(three) is Phase.RESOLVING
+    monkeypatch.undo()
+
+    three.consume(LOG, SUMS, consumer="me")
+
+    assert len(three.rows("log")) == 4
+    assert three.rows("sums") == [(0, 1020), (1, 2010)]
+
+
+def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore = Targets._restore
+
+    def late(targets: Targets, *arguments: Any) -> None:
+        foreign(three)()
+        restore(targets, *arguments)
+        raise Crash("right after the RESTORE")
+
+    monkeypatch.setattr(Targets, "_restore", late)
+    with pytest.raises(Crash):
+        three.consume(LOG, NUMBERS, consumer="me")
+    monkeypatch.undo()
+
+    with pytest.raises(ConsumptionOpen, match="keep="):
+        three.consume(SUMS, consumer="second")
+
+    assert (99, "foreign", "y") in three.rows("log")
+    assert (1, "10", "INSERT") in three.rows("log")
+    assert phase(three) is Phase.APPLYING

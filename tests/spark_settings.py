@@ -1,0 +1,26 @@
+"""How Spark is set up in tests: for small tables, many of them, one after the other."""
+
+from __future__ import annotations
+
+# For any process. Jobs under Airflow and the demo run with Spark's own settings instead.
+SHARED = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM lists with it
+    "spark.sql.files.openCostInBytes": "65536",
+    # Small queries cost more to compile than to run.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.memory": "3g",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+# For a process that writes its tables alone: Delta's own store forks a readlink for every file
+# that it lists.
+ALONE = SHARED | {"spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore"}

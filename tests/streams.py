@@ -1,0 +1,39 @@
+"""Streams as the registry holds them, for tests that need no table behind them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_provider_cdc.engine.core.model import (
+    AppendSemantics,
+    ColumnStyle,
+    Offset,
+    Phase,
+    Source,
+    Stream,
+    StreamMode,
+)
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def new_offset(version: int = 0, metadata: str = "{}") -> Offset:
+    return Offset(version, "f" * 64, NOON, metadata, "{}", -1)
+
+
+def new_stream(name: str = "s", **fields: Any) -> Stream:
+    """An idle standard stream; ``fields`` are those of :class:`Stream` that matter."""
+    values: dict[str, Any] = {
+        "stream_id": f"id of {name}",
+        "sequence": 0,
+        "phase": Phase.IDLE,
+        "source": Source("flights", "/data/flights", "a-table-id"),
+        "mode": StreamMode.STANDARD,
+        "append_semantics": AppendSemantics.INSERTED,
+        "column_style": ColumnStyle.SNOWFLAKE,
+        "offset": new_offset(),
+        "created_at": NOON,
+        "owner": "somebody",
+    }
+    return Stream(name=name, **values | fields)

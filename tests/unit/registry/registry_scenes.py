@@ -1,0 +1,59 @@
+"""What tests of the registry do with it again and again."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from dataclasses import replace
+
+from streams import new_offset, new_stream
+
+from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model import (
+    Phase,
+    Stream,
+)
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
+
+NEVER = Upkeep(commits=1_000_000)
+# Leaves only what a snapshot of now needs: safe where nobody else writes.
+HARSH = Upkeep(commits=3, retention_hours=0, vacuum_every=1)
+WRITERS = 4
+
+
+def stream(name: str, version: int = 0, stream_id: str | None = None) -> Stream:
+    """A stream with a state as long as real ones have."""
+    metadata = random.Random(name).randbytes(1000).hex()
+    return new_stream(
+        name, stream_id=stream_id or str(uuid.uuid4()), offset=new_offset(version, metadata)
+    )
+
+
+def create(registry: Registry, name: str, actor: str = "creator") -> Stream:
+    (created,) = registry.transact(
+        registry.snapshot(), [Change(stream(name), Transition.CREATED)], actor=actor
+    )
+    return created
+
+
+def advanced(before: Stream) -> Change:
+    offset = replace(before.offset, version=before.offset.version + 1)
+    return Change(replace(before, offset=offset), Transition.ADVANCED)
+
+
+def advance(registry: Registry, name: str, times: int = 1) -> None:
+    for _ in range(times):
+        snapshot = registry.snapshot()
+        registry.transact(snapshot, [advanced(snapshot.get(name))], actor="advancer")
+
+
+def drop(registry: Registry, name: str) -> None:
+    snapshot = registry.snapshot()
+    dropped = replace(snapshot.get(name), phase=Phase.DROPPED)
+    registry.transact(snapshot, [Change(dropped, Transition.DROPPED)], actor="dropper")
+
+
+def versions(registry: Registry, stream_id: str) -> list[int]:
+    return [record.stream.offset.version for record in registry.history(stream_id)]

@@ -1,0 +1,53 @@
+"""What is told of an exception that Spark raised."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+
+from airflow_provider_cdc.engine.spark.failures import has_ended, reason
+
+ANSWER = """An error occurred while calling o64.sql.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t.
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.task(QueryExecutionErrors.scala:843)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+Caused by: org.apache.spark.SparkNumberFormatException: [CAST_INVALID_INPUT] 'x' is no INT.
+== SQL (line 1, position 97) ==
+SELECT CAST(v AS INT)
+       ^^^^^^^^^^^^^^
+\tat org.apache.spark.sql.catalyst.util.UTF8StringUtils$.toIntExact(UTF8StringUtils.scala:34)
+\t... 1 more
+"""
+
+
+class Py4JJavaError(Exception):
+    """Has the name of what pyspark raises for a JVM exception without a class of its own."""
+
+
+class Py4JNetworkError(Exception):
+    """Has the name of what pyspark raises when the JVM does not answer any more."""
+
+
+def test_reason_holds_every_message_and_no_stack() -> None:
+    assert reason(Py4JJavaError(ANSWER)) == (
+        "[TASK_WRITE_FAILED] Task failed while writing rows to file:/t.\n"
+        "[CAST_INVALID_INPUT] 'x' is no INT.\n"
+        "== SQL (line 1, position 97) ==\n"
+        "SELECT CAST(v AS INT)\n"
+        "       ^^^^^^^^^^^^^^"
+    )
+
+
+def test_reason_of_a_plain_message_is_the_message() -> None:
+    assert reason(ValueError("the disk is full. ")) == "the disk is full"
+    assert reason(ValueError()) == ""
+
+
+def test_statement_has_ended_when_spark_or_its_jvm_says_so() -> None:
+    assert has_ended(PySparkException(errorClass="SESSION_ALREADY_EXIST", messageParameters={}))
+    assert has_ended(Py4JJavaError(ANSWER))
+
+
+def test_statement_may_still_run_when_the_connection_is_lost() -> None:
+    assert not has_ended(Py4JNetworkError("Answer from Java side is empty"))
+    assert not has_ended(PySparkException("the channel was closed"))
+    assert not has_ended(ConnectionResetError())
