@@ -17,7 +17,6 @@ COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-versi
 	--custom-compile-command 'make lock' pyproject.toml
 PYTEST := $(PYTHON) -m pytest
 NEEDS_JVM := spark or fault or connect or slow
-CI_SPARK_TESTS := tests/engine/test_databend_streams.py
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONPATH :=
@@ -54,10 +53,6 @@ $(VENV)/.jars: $(VENV)/.installed | java
 
 .PHONY: test
 test: lint check-engine test-fast test-spark test-airflow ## lint, and every layer of tests
-
-.PHONY: test-ci
-test-ci: lint check-engine test-fast test-airflow ## what CI runs: the seed's transcript stands for the slow layers
-	$(PYTEST) $(CI_SPARK_TESTS)
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
