@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine import AppendSemantics, ProtocolPoint
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
 
 CI = settings(
-    max_examples=3,
+    max_examples=2,
     stateful_step_count=20,
     deadline=None,
     print_blob=True,
