@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.engine import Engine, Progress, ProtocolPoint
+from airflow_provider_cdc.engine import Engine, Progress, ProtocolPoint, Strategy
 from airflow_provider_cdc.engine.core.model import METADATA_COLUMNS
 
 _METADATA = {astuple(names) for names in METADATA_COLUMNS.values()}
@@ -39,9 +39,10 @@ class StreamLab:
     def __post_init__(self) -> None:
         self.engine = self.new_engine()
 
-    def new_engine(self, listener: Any = None) -> Engine:
+    def new_engine(self, listener: Any = None, strategy: Strategy | None = None) -> Engine:
         """A second engine on the same state, as another process would have it."""
-        return Engine(self.spark, str(self.root / "state"), on_progress=listener)
+        state = str(self.root / "state")
+        return Engine(self.spark, state, on_progress=listener, strategy=strategy)
 
     def path(self, table: str) -> str:
         return str(self.root / table)

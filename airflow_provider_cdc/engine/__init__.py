@@ -30,6 +30,7 @@ from .core.errors import (
 )
 from .core.model import AppendSemantics, ColumnStyle, Offset, Outcome, Stream, StreamMode
 from .core.progress import Progress, ProtocolPoint
+from .core.read_plan import ReadPlan, Strategy
 
 if TYPE_CHECKING:
     from .spark.engine import Engine
@@ -51,7 +52,9 @@ __all__ = [
     "OutcomeUnknown",
     "Progress",
     "ProtocolPoint",
+    "ReadPlan",
     "StatementFailed",
+    "Strategy",
     "Stream",
     "StreamCatalog",
     "StreamConflict",

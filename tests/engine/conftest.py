@@ -9,19 +9,18 @@ from oracle import FILES, MakeTable, SourceTable
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine.clock import utc_now
-from airflow_provider_cdc.engine.spark.change_set import ChangeSetReader
 from airflow_provider_cdc.engine.storage.scratch import Scratch
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
 
 
 @pytest.fixture
-def reader(spark: SparkSession, tmp_path: Path) -> ChangeSetReader:
-    return ChangeSetReader(spark, FILES, Scratch(str(tmp_path / "state ü"), FILES, utc_now))
+def scratch(tmp_path: Path) -> Scratch:
+    return Scratch(str(tmp_path / "state ü"), FILES, utc_now)
 
 
 @pytest.fixture
-def make_table(spark: SparkSession, tmp_path: Path, reader: ChangeSetReader) -> MakeTable:
+def make_table(spark: SparkSession, tmp_path: Path, scratch: Scratch) -> MakeTable:
     """Makes a tracked Delta table at a path with a space and an umlaut in it.
 
     ``columns`` is the list of columns in SQL, ``clause`` what follows it (PARTITIONED BY ...).
@@ -35,7 +34,7 @@ def make_table(spark: SparkSession, tmp_path: Path, reader: ChangeSetReader) -> 
         properties: str = "",
         folder: str = "täble 1",
     ) -> SourceTable:
-        table = SourceTable(spark, str(tmp_path / folder), reader)
+        table = SourceTable(spark, str(tmp_path / folder), scratch)
         vector_setting = f"'delta.enableDeletionVectors' = '{str(vectors).lower()}'"
         settings = ", ".join(filter(None, (TRACKED, vector_setting, properties)))
         table.sql(f"CREATE TABLE {{t}} ({columns}) USING delta {clause} TBLPROPERTIES ({settings})")

@@ -21,8 +21,10 @@ from airflow_provider_cdc.engine.core.model import (
     Stream,
     StreamMode,
 )
-from airflow_provider_cdc.engine.spark.change_set import ChangeSet, ChangeSetReader
+from airflow_provider_cdc.engine.core.read_plan import Strategy
+from airflow_provider_cdc.engine.spark.change_sets.reader import ChangeSet, ChangeSetReader
 from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.scratch import Scratch
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
 FILES = Files()
@@ -55,7 +57,16 @@ class SourceTable:
 
     spark: SparkSession
     location: str
-    reader: ChangeSetReader
+    scratch: Scratch
+    strategy: Strategy | None = None
+
+    @property
+    def reader(self) -> ChangeSetReader:
+        return ChangeSetReader(self.spark, FILES, self.scratch, self.strategy)
+
+    def read_by(self, strategy: Strategy) -> SourceTable:
+        """The same table, read by ``strategy`` where that is possible."""
+        return replace(self, strategy=strategy)
 
     @property
     def name(self) -> str:
@@ -141,6 +152,16 @@ class SourceTable:
         if expected:
             assert self.may_have_data(stream)
         return sorted(found.elements(), key=repr)
+
+    def check_inserts(self, stream: Stream) -> list[Change]:
+        """As :meth:`check` for a stream that returns the rows born since its offset that live."""
+        expected = Counter(
+            change
+            for change in self.expected(stream).elements()
+            if change.action == "INSERT" and not change.is_update
+        )
+        assert self.changes(stream) == expected
+        return sorted(expected, key=repr)
 
     def snapshot(self, version: int) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.location)

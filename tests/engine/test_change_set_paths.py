@@ -64,7 +64,7 @@ def test_change_set_of_a_shallow_clone_reads_the_files_of_its_origin(
     origin = make_table(COLUMNS, *ROWS, vectors=vectors, folder="origin ü %20")
     origin.sql("DELETE FROM {t} WHERE id = 4")
     folder = Path(origin.location).parent / "clone ß"
-    clone = SourceTable(origin.spark, str(folder), origin.reader)
+    clone = SourceTable(origin.spark, str(folder), origin.scratch)
     clone.sql(f"CREATE TABLE {{t}} SHALLOW CLONE {origin.name}")
     assert str(actions(clone, "add")[0]["path"]).startswith("file:/")
     first = clone.version

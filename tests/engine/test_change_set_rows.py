@@ -6,7 +6,7 @@ import pytest
 from oracle import MakeTable, delete, insert, update
 
 from airflow_provider_cdc.engine.core.model import ColumnStyle
-from airflow_provider_cdc.engine.spark.change_set import Strategy
+from airflow_provider_cdc.engine.core.read_plan import Strategy
 
 
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
@@ -18,7 +18,7 @@ def test_change_set_of_many_commits_is_minimal(make_table: MakeTable, vectors: b
         folder="t %20 +&#1",
     )
     stream = table.stream()
-    assert table.read(stream).strategy is Strategy.NOTHING
+    assert table.read(stream).plan.strategy is Strategy.NOTHING
     assert table.check(stream) == []
     table.sql(
         "UPDATE {t} SET v = 'x' WHERE id = 1",
@@ -118,5 +118,5 @@ def test_change_set_reads_only_the_rows_whose_vector_changed(make_table: MakeTab
     stream = table.stream()
     table.sql("DELETE FROM {t} WHERE id = 5")
     change_set = table.read(stream)
-    assert change_set.file_count == 1
+    assert change_set.plan.file_count == 1
     assert table.check(stream) == [delete(5, 5)]

@@ -30,9 +30,11 @@ from airflow_provider_cdc.engine import (
     AppendSemantics,
     Progress,
     ProtocolPoint,
+    Strategy,
     StreamConflict,
     StreamMode,
 )
+from airflow_provider_cdc.engine.core.read_plan import READING_DIFFERENCES
 
 MOST_ROWS = 24
 MOST_COLUMNS = 7
@@ -86,6 +88,7 @@ def _action(name: str, /, **arguments: st.SearchStrategy[Any]) -> st.SearchStrat
 
 
 NAMES = st.sampled_from([STANDARD, APPENDED])
+STRATEGIES = st.sampled_from([None, *READING_DIFFERENCES])
 WRITE = _action("write", writes=st.lists(WRITES, min_size=1, max_size=3))
 CONSUME = _action(
     "consume",
@@ -100,12 +103,13 @@ ACTIONS = st.one_of(
     CONSUME,
     CONSUME,
     CONSUME,
-    _action("read", name=NAMES),
-    _action("read", name=NAMES),
+    _action("read", name=NAMES, strategy=STRATEGIES),
+    _action("read", name=NAMES, strategy=STRATEGIES),
     _action("ask_for_data", name=NAMES),
     _action("advance"),
     _action("restore", back=st.integers(0, 12)),
     _action("add_column"),
+    _action("switch_feed", is_on=st.booleans()),
     _action(
         "rearrange",
         statement=st.sampled_from(
@@ -158,6 +162,7 @@ class StreamMachine(RuleBasedStateMachine):
         has_vectors=st.booleans(),
         is_partitioned=st.booleans(),
         checkpoint_interval=st.sampled_from([3, 100]),
+        has_feed=st.booleans(),
         semantics=st.sampled_from(AppendSemantics),
         rows=ROWS,
     )
@@ -166,6 +171,7 @@ class StreamMachine(RuleBasedStateMachine):
         has_vectors: bool,
         is_partitioned: bool,
         checkpoint_interval: int,
+        has_feed: bool,
         semantics: AppendSemantics,
         rows: tuple[Row, ...],
     ) -> None:
@@ -175,6 +181,7 @@ class StreamMachine(RuleBasedStateMachine):
             clause="PARTITIONED BY (p)" if is_partitioned else "",
             properties="'delta.enableRowTracking' = 'true',"
             f" 'delta.enableDeletionVectors' = '{has_vectors}',"
+            f" 'delta.enableChangeDataFeed' = '{has_feed}',"
             f" 'delta.checkpointInterval' = '{checkpoint_interval}'",
         )
         self.lab.make("mirror", "row_id STRING, k INT, p INT, v INT, s STRING")
@@ -213,6 +220,13 @@ class StreamMachine(RuleBasedStateMachine):
         self._record()
         self._count("add column")
 
+    def switch_feed(self, is_on: bool) -> None:
+        self.lab.sql(
+            f"ALTER TABLE {{t}} SET TBLPROPERTIES ('delta.enableChangeDataFeed'='{is_on}')"
+        )
+        self._record()
+        self._count("switch feed")
+
     def rearrange(self, statement: str) -> None:
         self.lab.sql(statement)
         self._record()
@@ -229,8 +243,8 @@ class StreamMachine(RuleBasedStateMachine):
 
     # Reading
 
-    def read(self, name: str) -> None:
-        rows = self.engine.read_stream(name)
+    def read(self, name: str, strategy: Strategy | None = None) -> None:
+        rows = self.lab.new_engine(strategy=strategy).read_stream(name)
         assert tuple(rows.columns[:-3]) == tuple(self.table.columns)
         found = Counter(
             Change(int(row[-1], 16), row[-3], row[-2], tuple(row[:-3])) for row in rows.collect()

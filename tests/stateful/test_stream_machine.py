@@ -1,6 +1,7 @@
 """Streams against a plain model: random writes, reads, consumptions and crashes of their drivers.
 
-``HYPOTHESIS_PROFILE=thorough`` runs thousands of steps, and shrinks what fails.
+``HYPOTHESIS_PROFILE=thorough`` runs thousands of steps, and shrinks what fails;
+``MACHINE_EXAMPLES`` says how many times fifty of them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ CI = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
-THOROUGH = settings(CI, max_examples=100, stateful_step_count=50, phases=list(Phase))
+EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "100"))
+THOROUGH = settings(CI, max_examples=EXAMPLES, stateful_step_count=50, phases=list(Phase))
 PROFILE = {"ci": CI, "thorough": THOROUGH}[os.environ.get("HYPOTHESIS_PROFILE", "ci")]
 
 EVERY, EVEN = Where(1, 0), Where(2, 0)
@@ -57,6 +59,7 @@ def test_sequence_of_crashes_and_takeovers_agrees_with_the_model(
         has_vectors=semantics is AppendSemantics.INSERTED,
         is_partitioned=True,
         checkpoint_interval=3,
+        has_feed=False,
         semantics=semantics,
         rows=(row(0), row(1), row(2)),
     )

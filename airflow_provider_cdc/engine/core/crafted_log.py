@@ -1,25 +1,29 @@
 """A Delta log of our own that lists exactly the files and rows that a change set has to read.
 
 Spark reads it like any table, so row ids, deletion vectors, column mapping, partition values and
-widened types stay Delta's own work. Two columns that the source does not have are added as
-partition columns: which side of the range a file belongs to, and the first row id that was given
-out to its own rows.
+widened types stay Delta's own work. Three columns that the source does not have are added as
+partition columns: which side of the range a file belongs to, the commit whose change it tells, and
+the first row id that was given out to its own rows. Change files bring a fourth one of their own.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from .log_actions import DataFile
+from .log_actions import DataFile, DeletionVector
 from .table_schema import FIELD_ID, MAX_COLUMN_ID, PHYSICAL_NAME, Layout
 
 SIDE_COLUMN = "_cdc_side"
+VERSION_COLUMN = "_cdc_version"
 BASE_ROW_ID_COLUMN = "_cdc_base_row_id"
+CHANGE_TYPE_COLUMN = "_change_type"
 
+_PARTITION_COLUMNS = {SIDE_COLUMN: "string", VERSION_COLUMN: "long", BASE_ROW_ID_COLUMN: "long"}
 _ROW_TRACKING_SETTINGS = (
     "delta.enableRowTracking",
     "delta.rowTracking.materializedRowIdColumnName",
@@ -32,35 +36,64 @@ _NOT_FOR_READING = frozenset(
 
 
 class Side(StrEnum):
-    """Which end of the range a file stands for."""
+    """What the rows of a file stand for: what was before or is after, the range or one commit.
+
+    In inserted files only their own rows count, those that were not carried over; in change files
+    each row says itself what it is.
+    """
 
     OLD = "old"
     NEW = "new"
+    INSERTED = "inserted"
+    CHANGES = "changes"
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """One file of a crafted log; its path and that of its vector are absolute already."""
+    """One file of a crafted log; its path and that of its vector are absolute already.
+
+    ``version`` is the commit whose change it tells, where that matters.
+    """
 
     side: Side
     file: DataFile
+    version: int | None = None
 
 
 def crafted_log(
-    layout: Layout, protocol: Mapping[str, Any], files: Sequence[ListedFile], table_id: str
+    layout: Layout,
+    protocol: Mapping[str, Any],
+    files: Sequence[ListedFile],
+    table_id: str,
+    *,
+    has_change_files: bool = False,
 ) -> bytes:
     """The content of the only commit of a crafted log.
 
     :param layout: how the files are read
     :param protocol: the source's protocol action, of which the reader features are kept
     :param table_id: an id for the crafted table
+    :param has_change_files: some of the files are change files, whose rows say what they are
     """
     actions: list[dict[str, Any]] = [
         {"protocol": _protocol(layout, protocol)},
-        {"metaData": _metadata(layout, table_id)},
+        {"metaData": _metadata(layout, table_id, has_change_files)},
     ]
     actions.extend({"add": _add(listed)} for listed in files)
     return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
+
+
+def layers(files: Sequence[ListedFile]) -> list[list[ListedFile]]:
+    """``files`` in as few logs as can hold them: a log holds a file and a vector only once."""
+    found: list[list[ListedFile]] = []
+    seen: Counter[tuple[str, DeletionVector | None]] = Counter()
+    for listed in files:
+        key = listed.file.path, listed.file.deletion_vector
+        if seen[key] == len(found):
+            found.append([])
+        found[seen[key]].append(listed)
+        seen[key] += 1
+    return found
 
 
 def _protocol(layout: Layout, source: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +108,7 @@ def _protocol(layout: Layout, source: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _metadata(layout: Layout, table_id: str) -> dict[str, Any]:
+def _metadata(layout: Layout, table_id: str, has_change_files: bool) -> dict[str, Any]:
     settings = {
         name: layout.configuration[name]
         for name in _ROW_TRACKING_SETTINGS
@@ -83,16 +116,19 @@ def _metadata(layout: Layout, table_id: str) -> dict[str, Any]:
     }
     if layout.is_mapped:
         settings["delta.columnMapping.mode"] = layout.mapping_mode
-        settings[MAX_COLUMN_ID] = str(layout.max_column_id + 2)
+        settings[MAX_COLUMN_ID] = str(layout.max_column_id + len(_PARTITION_COLUMNS) + 1)
     extra = [
-        _extra_field(layout, SIDE_COLUMN, "string", 1),
-        _extra_field(layout, BASE_ROW_ID_COLUMN, "long", 2),
+        _extra_field(layout, name, kind, number)
+        for number, (name, kind) in enumerate(_PARTITION_COLUMNS.items(), 1)
     ]
+    if has_change_files:
+        number = len(_PARTITION_COLUMNS) + 1
+        extra.append(_extra_field(layout, CHANGE_TYPE_COLUMN, "string", number))
     return {
         "id": table_id,
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps({"type": "struct", "fields": [*layout.fields, *extra]}),
-        "partitionColumns": [*layout.partition_columns, SIDE_COLUMN, BASE_ROW_ID_COLUMN],
+        "partitionColumns": [*layout.partition_columns, *_PARTITION_COLUMNS],
         "configuration": settings,
     }
 
@@ -109,13 +145,13 @@ def _extra_field(layout: Layout, name: str, kind: str, number: int) -> dict[str,
 
 def _add(listed: ListedFile) -> dict[str, Any]:
     file = listed.file
-    base_row_id = None if file.base_row_id is None else str(file.base_row_id)
     action: dict[str, Any] = {
         "path": file.path,
         "partitionValues": {
             **file.partition_values,
             SIDE_COLUMN: listed.side.value,
-            BASE_ROW_ID_COLUMN: base_row_id,
+            VERSION_COLUMN: _text(listed.version),
+            BASE_ROW_ID_COLUMN: _text(file.base_row_id),
         },
         "size": file.size_bytes,
         "modificationTime": 0,
@@ -128,3 +164,7 @@ def _add(listed: ListedFile) -> dict[str, Any]:
     if file.deletion_vector is not None:
         action["deletionVector"] = file.deletion_vector.as_action()
     return action
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)

@@ -70,7 +70,7 @@ class DataFile:
 
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> DataFile:
-        """The file of an ``add`` action, or of a ``remove`` action with extended metadata."""
+        """The file of an ``add`` or ``cdc`` action, or of a ``remove`` with extended metadata."""
         return cls(
             action["path"],
             action.get("partitionValues") or {},
@@ -93,7 +93,11 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit of a Delta table."""
+    """One commit of a Delta table.
+
+    ``change_files`` are those of the change data feed: where there are any, they hold every row
+    that the commit updated or deleted, before and after.
+    """
 
     version: int
     timestamp: datetime
@@ -108,6 +112,7 @@ class Commit:
     protocol: Mapping[str, Any] | None
     row_id_high_water_mark: int | None
     transactions: Mapping[str, int]
+    change_files: tuple[DataFile, ...] = ()
 
     @property
     def changes_data(self) -> bool:
@@ -144,6 +149,7 @@ def parse_commit(version: int, content: bytes) -> Commit:
     """
     adds: list[DataFile] = []
     removes: list[DataFile] = []
+    change_files: list[DataFile] = []
     info: Mapping[str, Any] = {}
     metadata = protocol = high_water_mark = None
     transactions: dict[str, int] = {}
@@ -155,6 +161,8 @@ def parse_commit(version: int, content: bytes) -> Commit:
                 adds.append(DataFile.of(action))
             elif name == "remove":
                 removes.append(DataFile.of(action))
+            elif name == "cdc":
+                change_files.append(DataFile.of(action))
             elif name == "metaData":
                 metadata = action
             elif name == "protocol":
@@ -179,6 +187,7 @@ def parse_commit(version: int, content: bytes) -> Commit:
         protocol,
         high_water_mark,
         transactions,
+        tuple(change_files),
     )
 
 

@@ -46,6 +46,12 @@ class NetFiles:
         return sum(file.size_bytes for file in files)
 
     @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All of these files; one whose vector changed stands there with both vectors."""
+        pairs = [file for pair in self.revectored for file in (pair.old, pair.new)]
+        return (*self.removed, *self.added, *pairs)
+
+    @property
     def file_count(self) -> int:
         """How many data files have to be read."""
         return len(self.removed) + len(self.added) + len(self.revectored)

@@ -30,7 +30,7 @@ from ..storage.registry import Registry
 from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceLog, SourceRange
-from .change_set import ChangeSetReader
+from .change_sets.reader import ChangeSetReader
 from .failures import has_ended, reason
 from .planning import Planner
 from .resolution import Resolution

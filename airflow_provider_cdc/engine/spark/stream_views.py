@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from ..core.model import METADATA_COLUMNS, StreamOutcome
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceRange
-from .change_set import ChangeSet, ChangeSetReader
+from .change_sets.reader import ChangeSet, ChangeSetReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class StreamViews:
                 name=span.stream.name,
                 after_version=span.start.version,
                 through_version=span.end.version,
-                strategy=change_set.strategy.value,
+                strategy=change_set.plan.strategy.value,
                 rows=_counted(rows, span),
             )
             for span, change_set, rows in zip(self.spans, self.change_sets, self.rows, strict=True)

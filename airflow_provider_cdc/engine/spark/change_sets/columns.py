@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from ..core.table_schema import matching_field
+from ...core.table_schema import matching_field
 
 
 def comparable(value: Column, kind: DataType) -> Column:

@@ -1,50 +1,40 @@
-"""The change set of a range: what a stream returns, minimal and exact."""
+"""Reading the change set of a range."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from itertools import pairwise
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from ..core.crafted_log import (
+from ...core.crafted_log import (
     BASE_ROW_ID_COLUMN,
     SIDE_COLUMN,
+    VERSION_COLUMN,
     ListedFile,
     Side,
-    crafted_log,
 )
-from ..core.errors import InvalidRequest, StreamStale
-from ..core.log_actions import DataFile
-from ..core.model import METADATA_COLUMNS, AppendSemantics, ColumnStyle, MetadataColumns, Stream
-from ..core.model import StreamMode as Mode
-from ..core.names import quote
-from ..core.net_files import inserted_files
-from ..core.table_schema import Layout, matching_path
-from ..storage.files import Files
-from ..storage.range_files import RangeFiles
-from ..storage.scratch import Scratch, new_table_id
-from ..storage.source_log import SourceRange
-from .columns import as_read_today, comparable
+from ...core.errors import InvalidRequest, StreamStale
+from ...core.log_actions import DataFile
+from ...core.model import METADATA_COLUMNS, AppendSemantics, ColumnStyle, MetadataColumns, Stream
+from ...core.model import StreamMode as Mode
+from ...core.net_files import inserted_files
+from ...core.read_plan import Reading, ReadPlan, Strategy, plan_difference, plan_inserts
+from ...core.table_schema import Layout, matching_path
+from ...storage.files import Files
+from ...storage.range_files import RangeFiles
+from ...storage.scratch import Scratch
+from ...storage.source_log import SourceRange
+from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
+from .crafted_tables import ROW, ROW_ID, CraftedTables, as_of_today
+from .file_difference import netted_sides
+from .netting import ACTION, INSERT, IS_UPDATE, all_changes
 
 ROW_ID_DIGITS = 16
-_ROW = "row"
-_ROW_ID = "row_id"
-_ROW_VERSION = "row_version"
-
-
-class Strategy(StrEnum):
-    """The ways to read a change set, as outcomes tell them."""
-
-    NOTHING = "nothing"
-    FILE_DIFFERENCE = "file_difference"
-    INSERTED_FILES = "inserted_files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +47,7 @@ class ChangeSet:
     """
 
     rows: DataFrame
-    strategy: Strategy
-    file_count: int
-    size_bytes: int
+    plan: ReadPlan
     scratch: tuple[str, ...]
 
 
@@ -67,12 +55,21 @@ class ChangeSetReader:
     """Makes change sets of ranges of sources.
 
     :param scratch: where crafted tables go; Spark must be able to read it
+    :param strategy: read net differences in this way wherever it is possible; by default in the
+        way that reads the fewest bytes
     """
 
-    def __init__(self, spark: SparkSession, files: Files, scratch: Scratch) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        files: Files,
+        scratch: Scratch,
+        strategy: Strategy | None = None,
+    ) -> None:
         self._spark = spark
         self._files = files
         self._scratch = scratch
+        self._strategy = strategy
 
     def read(self, span: SourceRange) -> ChangeSet:
         """The change set of ``span``.
@@ -84,70 +81,91 @@ class ChangeSetReader:
 
         :raises StreamStale: a file that has to be read is gone
         """
-        check_columns(span.stream, Layout.of(json.loads(span.end.metadata)))
-        stream = span.stream
-        if stream.mode is Mode.APPEND_ONLY and stream.append_semantics is AppendSemantics.INSERTED:
-            return self._inserted(span)
+        check_columns(span.stream, _layout(span.end.metadata))
+        if _returns_inserts(span.stream):
+            return self._inserts(span)
         return self._difference(span)
 
+    def plan(self, span: SourceRange) -> ReadPlan:
+        """How :meth:`read` would read ``span``; looks at the log alone."""
+        if _returns_inserts(span.stream):
+            return plan_inserts(span.commits)
+        return self._reading(span).plan
+
+    def _reading(self, span: SourceRange) -> Reading:
+        """The plan of a difference; change files that are gone are no plan."""
+        history = _history(span)
+        reading = plan_difference(span.commits, history, self._strategy)
+        if reading.plan.strategy is Strategy.CHANGE_FILES:
+            source = self._source(span)
+            files = [source.absolute(file) for item in reading.by_commit for file in item.files]
+            if source.missing(files):
+                return plan_difference(span.commits, history, Strategy.FILE_DIFFERENCE)
+        return reading
+
     def _difference(self, span: SourceRange) -> ChangeSet:
-        net = span.net_files()
-        source = RangeFiles(span.stream.source.location, self._files)
-        if net.is_empty:
-            return self._nothing(span)
-        whole = [source.absolute(file) for file in (*net.removed, *net.added)]
-        whole += [source.absolute(file) for pair in net.revectored for file in (pair.old, pair.new)]
-        self._check_files(span.stream, source, whole)
+        reading = self._reading(span)
+        tables = CraftedTables(self._spark, self._scratch)
+        read = _STRATEGIES.get(reading.plan.strategy)
+        changes = read and read(self, span, reading, tables)
+        if changes is None:
+            return self._nothing(span, reading.plan)
+        if span.stream.mode is Mode.APPEND_ONLY:
+            changes = changes.where((F.col(ACTION) == INSERT) & ~F.col(IS_UPDATE))
+        rows = _named(changes, _layout(span.end.metadata), span.stream.column_style)
+        return ChangeSet(rows, reading.plan, tuple(tables.roots))
+
+    def _by_files(
+        self, span: SourceRange, reading: Reading, tables: CraftedTables
+    ) -> DataFrame | None:
+        net = reading.net
+        source = self._source(span)
+        self._check_files(span.stream, source, [source.absolute(file) for file in net.files])
         listed = source.listed(net)
         if not listed:
-            return self._nothing(span)
-        sides, scratch = self._sides(span, listed)
-        changes = _netted(sides, listed)
-        if span.stream.mode is Mode.APPEND_ONLY:
-            changes = changes.where((F.col("action") == "INSERT") & ~F.col("is_update"))
-        return ChangeSet(
-            _named(changes, _layout(span.end.metadata), span.stream.column_style),
-            Strategy.FILE_DIFFERENCE,
-            net.file_count,
-            net.size_bytes,
-            scratch,
-        )
+            return None
+        return netted_sides(self._sides(span, listed, tables), listed)
 
-    def _inserted(self, span: SourceRange) -> ChangeSet:
+    def _by_change_files(
+        self, span: SourceRange, reading: Reading, tables: CraftedTables
+    ) -> DataFrame:
+        listed = listed_changes(self._source(span), reading.by_commit)
+        today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
+        return netted_changes(tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS))
+
+    def _inserts(self, span: SourceRange) -> ChangeSet:
         """Every row that a commit of the range inserted, as it was inserted."""
-        source = RangeFiles(span.stream.source.location, self._files)
+        plan = plan_inserts(span.commits)
+        if plan.strategy is Strategy.NOTHING:
+            return self._nothing(span, plan)
+        source = self._source(span)
         groups = _files_by_layout(span)
         files = [source.absolute(file) for group in groups for file in group.files]
-        if not files:
-            return self._nothing(span)
         self._check_files(span.stream, source, files)
         history = _history(span)
-        parts, scratch = [], []
+        tables = CraftedTables(self._spark, self._scratch)
+        parts = []
         for group in groups:
             steps = matching_path(history[group.position :])
-            listed = [ListedFile(Side.NEW, source.absolute(file)) for file in group.files]
-            root = self._craft(steps[0], group.protocol, listed)
-            scratch.append(root)
-            own = F.col(_ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
-            rows = self._open(root, steps[0], extra=(BASE_ROW_ID_COLUMN,)).where(own)
-            parts.append(_today(rows, steps))
+            listed = [ListedFile(Side.INSERTED, source.absolute(file)) for file in group.files]
+            rows = tables.open(steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,))
+            own = F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
+            parts.append(as_of_today(rows.where(own), steps))
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionByName(part)
-        return ChangeSet(
-            _named(_all(rows, "INSERT"), history[-1], span.stream.column_style),
-            Strategy.INSERTED_FILES,
-            len(files),
-            sum(file.size_bytes for file in files),
-            tuple(scratch),
-        )
+        named = _named(all_changes(rows, INSERT), history[-1], span.stream.column_style)
+        return ChangeSet(named, plan, tuple(tables.roots))
 
-    def _nothing(self, span: SourceRange) -> ChangeSet:
+    def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
         layout = _layout(span.end.metadata)
         names = METADATA_COLUMNS[span.stream.column_style]
         fields = StructType.fromJson({"type": "struct", "fields": list(layout.fields)}).fields
         schema = StructType([*fields, *_metadata_fields(names)])
-        return ChangeSet(self._spark.createDataFrame([], schema), Strategy.NOTHING, 0, 0, ())
+        return ChangeSet(self._spark.createDataFrame([], schema), plan, ())
+
+    def _source(self, span: SourceRange) -> RangeFiles:
+        return RangeFiles(span.stream.source.location, self._files)
 
     def _check_files(self, stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -> None:
         missing = source.missing(files)
@@ -161,42 +179,30 @@ class ChangeSetReader:
             )
 
     def _sides(
-        self, span: SourceRange, listed: Sequence[ListedFile]
-    ) -> tuple[DataFrame, tuple[str, ...]]:
+        self, span: SourceRange, listed: Sequence[ListedFile], tables: CraftedTables
+    ) -> DataFrame:
         """Both sides of the range in one frame, through one crafted table where that is right."""
         path = matching_path(_history(span))
         then, today = path[0], path[-1]
         protocol = json.loads(span.end.protocol)
         if len(path) == 2 and today.reads_files_of(then):  # noqa: PLR2004 - the two ends
-            root = self._craft(today, protocol, listed)
-            return self._open(root, today, extra=(SIDE_COLUMN,)), (root,)
-        frames, roots = [], []
+            return tables.open(today, protocol, listed, (SIDE_COLUMN,))
+        frames = []
         for side, steps, rules in (
             (Side.OLD, path, json.loads(span.start.protocol)),
             (Side.NEW, (today,), protocol),
         ):
-            root = self._craft(steps[0], rules, [file for file in listed if file.side is side])
-            roots.append(root)
-            frame = self._open(root, steps[0], extra=(SIDE_COLUMN,))
-            frames.append(_today(frame, steps, SIDE_COLUMN))
-        return frames[0].unionByName(frames[1]), tuple(roots)
+            files = [file for file in listed if file.side is side]
+            frame = tables.open(steps[0], rules, files, (SIDE_COLUMN,))
+            frames.append(as_of_today(frame, steps, SIDE_COLUMN))
+        return frames[0].unionByName(frames[1])
 
-    def _craft(
-        self, layout: Layout, protocol: Mapping[str, Any], listed: Sequence[ListedFile]
-    ) -> str:
-        table_id = new_table_id()
-        return self._scratch.write_table(table_id, crafted_log(layout, protocol, listed, table_id))
 
-    def _open(self, root: str, layout: Layout, extra: Sequence[str]) -> DataFrame:
-        table = self._spark.read.format("delta").load(root)
-        tracked = table.metadataColumn("_metadata")
-        columns = [F.col(quote(name)) for name in layout.column_names]
-        return table.select(
-            *[F.col(name) for name in extra],
-            tracked.getField("row_id").alias(_ROW_ID),
-            tracked.getField("row_commit_version").alias(_ROW_VERSION),
-            F.struct(*columns).alias(_ROW),
-        )
+_Read = Callable[[ChangeSetReader, SourceRange, Reading, CraftedTables], DataFrame | None]
+_STRATEGIES: Mapping[Strategy, _Read] = {
+    Strategy.FILE_DIFFERENCE: ChangeSetReader._by_files,
+    Strategy.CHANGE_FILES: ChangeSetReader._by_change_files,
+}
 
 
 def check_columns(stream: Stream, layout: Layout) -> None:
@@ -205,7 +211,8 @@ def check_columns(stream: Stream, layout: Layout) -> None:
     :raises InvalidRequest: naming the column
     """
     names = METADATA_COLUMNS[stream.column_style]
-    reserved = {names.action, names.is_update, names.row_id, SIDE_COLUMN, BASE_ROW_ID_COLUMN}
+    reserved = {names.action, names.is_update, names.row_id}
+    reserved |= {SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN}
     taken = {name.casefold() for name in reserved}
     for column in layout.column_names:
         if column.casefold() in taken:
@@ -215,6 +222,11 @@ def check_columns(stream: Stream, layout: Layout) -> None:
                 cause=f"the source has a column {column} of its own",
                 fix="rename that column, or create the stream with the other column style",
             )
+
+
+def _returns_inserts(stream: Stream) -> bool:
+    """Whether the stream returns rows as they were inserted, whatever became of them."""
+    return stream.mode is Mode.APPEND_ONLY and stream.append_semantics is AppendSemantics.INSERTED
 
 
 def _layout(metadata: str) -> Layout:
@@ -256,70 +268,13 @@ def _files_by_layout(span: SourceRange) -> list[_WrittenFiles]:
     return groups
 
 
-def _today(rows: DataFrame, steps: Sequence[Layout], *extra: str) -> DataFrame:
-    """``rows`` of the first layout of ``steps`` with the columns of the last one."""
-    for then, today in pairwise(steps):
-        if today.fields != then.fields:
-            row = F.struct(*as_read_today(F.col(_ROW), today.fields, then.fields)).alias(_ROW)
-            rows = rows.select(*extra, _ROW_ID, _ROW_VERSION, row)
-    return rows.select(*extra, _ROW_ID, _ROW_VERSION, _ROW)
-
-
-def _netted(sides: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
-    """Changes of action, is_update, row_id and row, from the rows of both sides."""
-    present = {file.side for file in listed}
-    if present == {Side.NEW}:
-        return _all(sides, "INSERT")
-    if present == {Side.OLD}:
-        return _all(sides, "DELETE")
-    kind = sides.schema[_ROW].dataType
-
-    def of(side: Side, column: str) -> Column:
-        return F.first(F.when(F.col(SIDE_COLUMN) == side.value, F.col(column)), ignorenulls=True)
-
-    pairs = sides.groupBy(_ROW_ID).agg(
-        of(Side.OLD, _ROW).alias("old"),
-        of(Side.NEW, _ROW).alias("new"),
-        of(Side.OLD, _ROW_VERSION).alias("old_version"),
-        of(Side.NEW, _ROW_VERSION).alias("new_version"),
-    )
-    # A row that was only carried over keeps its commit version; RESTORE brings old versions back,
-    # so they are compared for equality and not with the offset.
-    same = (F.col("old_version") == F.col("new_version")) | comparable(
-        F.col("old"), kind
-    ).eqNullSafe(comparable(F.col("new"), kind))
-    old_only, new_only = F.col("new_version").isNull(), F.col("old_version").isNull()
-    changed = pairs.where(old_only | new_only | ~same)
-    records = (
-        F.when(new_only, F.array(_record("INSERT", False, "new")))
-        .when(old_only, F.array(_record("DELETE", False, "old")))
-        .otherwise(F.array(_record("DELETE", True, "old"), _record("INSERT", True, "new")))
-    )
-    return changed.select(_ROW_ID, F.explode(records).alias("change")).select("change.*", _ROW_ID)
-
-
-def _all(rows: DataFrame, action: str) -> DataFrame:
-    """Each of ``rows`` as one change that is no update."""
-    return rows.select(
-        F.lit(action).alias("action"), F.lit(False).alias("is_update"), _ROW, _ROW_ID
-    )
-
-
-def _record(action: str, is_update: bool, side: str) -> Column:
-    return F.struct(
-        F.lit(action).alias("action"),
-        F.lit(is_update).alias("is_update"),
-        F.col(side).alias(_ROW),
-    )
-
-
 def _named(changes: DataFrame, layout: Layout, style: ColumnStyle) -> DataFrame:
     names = METADATA_COLUMNS[style]
     return changes.select(
-        *[F.col(_ROW).getField(name).alias(name) for name in layout.column_names],
-        F.col("action").alias(names.action),
-        F.col("is_update").alias(names.is_update),
-        F.lpad(F.lower(F.hex(F.col(_ROW_ID))), ROW_ID_DIGITS, "0").alias(names.row_id),
+        *[F.col(ROW).getField(name).alias(name) for name in layout.column_names],
+        F.col(ACTION).alias(names.action),
+        F.col(IS_UPDATE).alias(names.is_update),
+        F.lpad(F.lower(F.hex(F.col(ROW_ID))), ROW_ID_DIGITS, "0").alias(names.row_id),
     )
 
 

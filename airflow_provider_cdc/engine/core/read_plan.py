@@ -1,0 +1,115 @@
+"""Which way to read a change set, decided from the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from .commit_changes import CommitChanges, commit_changes
+from .log_actions import Commit
+from .net_files import NetFiles, fold, inserted_files
+from .table_schema import Layout, matching_path
+
+
+class Strategy(StrEnum):
+    """The ways to read a change set, as plans and outcomes tell them.
+
+    ``file_difference`` reads the files in which the two ends of the range differ, ``change_files``
+    what each commit wrote into the change data feed, ``inserted_files`` the files that were added.
+    """
+
+    NOTHING = "nothing"
+    FILE_DIFFERENCE = "file_difference"
+    CHANGE_FILES = "change_files"
+    INSERTED_FILES = "inserted_files"
+
+
+# Those that lead to the same net difference.
+READING_DIFFERENCES = (Strategy.FILE_DIFFERENCE, Strategy.CHANGE_FILES)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """How the change set of a range is read: ``file_count`` files of ``size_bytes`` in all, for
+    ``commit_count`` commits, and why.
+    """
+
+    strategy: Strategy
+    file_count: int
+    size_bytes: int
+    commit_count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A plan with the files that it reads: ``net`` by file difference, ``by_commit`` by change
+    files.
+    """
+
+    plan: ReadPlan
+    net: NetFiles
+    by_commit: tuple[CommitChanges, ...] = ()
+
+
+def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
+    """How to read every row that ``commits`` inserted, as it was inserted."""
+    files = [file for _, file in inserted_files(commits)]
+    if not files:
+        return _nothing(commits, "no commit inserted rows")
+    size = sum(file.size_bytes for file in files)
+    return ReadPlan(
+        Strategy.INSERTED_FILES,
+        len(files),
+        size,
+        len(commits),
+        "an append-only stream reads the added files alone",
+    )
+
+
+def plan_difference(
+    commits: Sequence[Commit], history: Sequence[Layout], forced: Strategy | None = None
+) -> Reading:
+    """The way that reads the fewest bytes to the net difference that ``commits`` made.
+
+    :param history: the layouts that were in force one after the other, the one at the offset first
+    :param forced: take this strategy wherever it is possible
+    """
+    net = fold(commits)
+    if net.is_empty:
+        return Reading(_nothing(commits, "no row differs between the two ends"), net)
+    difference = ReadPlan(
+        Strategy.FILE_DIFFERENCE, net.file_count, net.size_bytes, len(commits), ""
+    )
+    obstacle = _obstacle(commits, history)
+    if obstacle is not None:
+        return Reading(replace(difference, reason=obstacle), net)
+    by_commit = tuple(commit_changes(commits))
+    changes = ReadPlan(
+        Strategy.CHANGE_FILES,
+        sum(item.file_count for item in by_commit),
+        sum(item.size_bytes for item in by_commit),
+        len(commits),
+        f"the file difference is {net.size_bytes} bytes",
+    )
+    difference = replace(difference, reason=f"the change files are {changes.size_bytes} bytes")
+    cheapest = min((difference, changes), key=lambda plan: plan.size_bytes)
+    if forced in READING_DIFFERENCES:
+        wanted = difference if forced is Strategy.FILE_DIFFERENCE else changes
+        cheapest = replace(wanted, reason=f"it was asked for; {wanted.reason}")
+    return Reading(cheapest, net, by_commit)
+
+
+def _nothing(commits: Sequence[Commit], reason: str) -> ReadPlan:
+    return ReadPlan(Strategy.NOTHING, 0, 0, len(commits), reason)
+
+
+def _obstacle(commits: Sequence[Commit], history: Sequence[Layout]) -> str | None:
+    """Why change files cannot be read, or ``None``."""
+    if not any(commit.change_files for commit in commits):
+        return "no commit has change files"
+    today = history[-1]
+    if len(matching_path(history)) > 2 or not all(map(today.reads_files_of, history)):  # noqa: PLR2004 - the two ends
+        return "the change files were written under columns that today's cannot read"
+    return None

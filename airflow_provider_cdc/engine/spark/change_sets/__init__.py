@@ -1,0 +1,1 @@
+"""Change sets: what a stream returns, minimal and exact, read in the cheapest way."""

@@ -1,0 +1,78 @@
+"""Crafted tables: opening the files of a range, and no others, as Delta itself reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ...core.crafted_log import CHANGE_TYPE_COLUMN, ListedFile, crafted_log, layers
+from ...core.names import quote
+from ...core.table_schema import Layout
+from ...storage.scratch import Scratch, new_table_id
+from .columns import as_read_today
+
+ROW = "row"
+ROW_ID = "row_id"
+ROW_VERSION = "row_version"
+
+
+class CraftedTables:
+    """Writes and opens the crafted tables of one change set.
+
+    ``roots`` names those that were written; they must stay while the change set is in use.
+    """
+
+    def __init__(self, spark: SparkSession, scratch: Scratch) -> None:
+        self._spark = spark
+        self._scratch = scratch
+        self.roots: list[str] = []
+
+    def open(
+        self,
+        layout: Layout,
+        protocol: Mapping[str, Any],
+        listed: Sequence[ListedFile],
+        extra: Sequence[str],
+    ) -> DataFrame:
+        """The rows of the ``listed`` files: the ``extra`` columns of the crafted log, row id, row
+        commit version, and the columns of ``layout`` in one struct.
+        """
+        parts = [self._open(layout, protocol, layer, extra) for layer in layers(listed) or [[]]]
+        return reduce(lambda rows, part: rows.unionByName(part), parts)
+
+    def _open(
+        self,
+        layout: Layout,
+        protocol: Mapping[str, Any],
+        listed: Sequence[ListedFile],
+        extra: Sequence[str],
+    ) -> DataFrame:
+        table_id = new_table_id()
+        log = crafted_log(
+            layout, protocol, listed, table_id, has_change_files=CHANGE_TYPE_COLUMN in extra
+        )
+        root = self._scratch.write_table(table_id, log)
+        self.roots.append(root)
+        table = self._spark.read.format("delta").load(root)
+        tracked = table.metadataColumn("_metadata")
+        columns = [F.col(quote(name)) for name in layout.column_names]
+        return table.select(
+            *[F.col(name) for name in extra],
+            tracked.getField("row_id").alias(ROW_ID),
+            tracked.getField("row_commit_version").alias(ROW_VERSION),
+            F.struct(*columns).alias(ROW),
+        )
+
+
+def as_of_today(rows: DataFrame, steps: Sequence[Layout], *extra: str) -> DataFrame:
+    """``rows`` of the first layout of ``steps`` with the columns of the last one."""
+    for then, today in pairwise(steps):
+        if today.fields != then.fields:
+            row = F.struct(*as_read_today(F.col(ROW), today.fields, then.fields)).alias(ROW)
+            rows = rows.select(*extra, ROW_ID, ROW_VERSION, row)
+    return rows.select(*extra, ROW_ID, ROW_VERSION, ROW)

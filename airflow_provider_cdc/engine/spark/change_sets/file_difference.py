@@ -1,0 +1,43 @@
+"""Change sets by the files in which the two ends of a range differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ...core.crafted_log import SIDE_COLUMN, ListedFile, Side
+from .crafted_tables import ROW, ROW_ID, ROW_VERSION
+from .netting import DELETE, INSERT, NEW, OLD, all_changes, changes_of, same_values
+
+
+def netted_sides(sides: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
+    """The net changes from the rows of both sides, which the files ``listed`` hold.
+
+    :param sides: with the side, row id, row commit version and row
+    """
+    present = {file.side for file in listed}
+    if present == {Side.NEW}:
+        return all_changes(sides, INSERT)
+    if present == {Side.OLD}:
+        return all_changes(sides, DELETE)
+
+    def of(side: Side, column: str) -> Column:
+        return F.first(F.when(F.col(SIDE_COLUMN) == side.value, F.col(column)), ignorenulls=True)
+
+    pairs = sides.groupBy(ROW_ID).agg(
+        of(Side.OLD, ROW).alias(OLD),
+        of(Side.NEW, ROW).alias(NEW),
+        of(Side.OLD, ROW_VERSION).alias("old_version"),
+        of(Side.NEW, ROW_VERSION).alias("new_version"),
+    )
+    # A row that was only carried over keeps its commit version; RESTORE brings old versions back,
+    # so they are compared for equality and not with the offset.
+    carried_over = F.col("old_version") == F.col("new_version")
+    return changes_of(
+        pairs,
+        F.col("old_version").isNotNull(),
+        F.col("new_version").isNotNull(),
+        carried_over | same_values(sides.schema[ROW].dataType),
+    )

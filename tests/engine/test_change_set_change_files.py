@@ -1,0 +1,187 @@
+"""Change sets by the change data feed: the same as by files, from fewer bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from oracle import Change, MakeTable, SourceTable, delete, insert, update
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine.core.model import Stream
+from airflow_provider_cdc.engine.core.read_plan import Strategy
+
+FEED = "'delta.enableChangeDataFeed' = 'true'"
+NO_FEED = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')"
+WITH_FEED = f"ALTER TABLE {{t}} SET TBLPROPERTIES ({FEED})"
+ROWS = tuple(f"{i}, 'v{i}'" for i in range(8))
+MERGE = (
+    "MERGE INTO {t} t USING (SELECT * FROM VALUES (1, 'm1'), (2, 'm2'), (50, 'm50') q(id, v)) q"
+    " ON t.id = q.id WHEN MATCHED AND q.id = 2 THEN DELETE WHEN MATCHED THEN UPDATE SET v = q.v"
+    " WHEN NOT MATCHED THEN INSERT *"
+)
+either_vectors = pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
+
+
+def check(table: SourceTable, stream: Stream) -> list[Change]:
+    """The changes by change files, once they are those of the snapshots and of the files."""
+    by_files = table.read_by(Strategy.FILE_DIFFERENCE)
+    by_feed = table.read_by(Strategy.CHANGE_FILES)
+    assert by_feed.read(stream).plan.strategy is Strategy.CHANGE_FILES
+    assert by_files.read(stream).plan.strategy is Strategy.FILE_DIFFERENCE
+    assert by_files.check(stream) == by_feed.check(stream)
+    return by_feed.check(stream)
+
+
+@either_vectors
+def test_change_files_of_many_commits_give_the_minimal_change_set(
+    make_table: MakeTable, vectors: bool
+) -> None:
+    table = make_table("id INT, v STRING", *ROWS, vectors=vectors, properties=FEED)
+    stream = table.stream()
+    table.sql(
+        "UPDATE {t} SET v = 'x' WHERE id = 0",
+        MERGE,
+        "DELETE FROM {t} WHERE id = 3",
+        "INSERT INTO {t} VALUES (100, 'new'), (101, 'gone')",
+        "DELETE FROM {t} WHERE id = 101",
+        "UPDATE {t} SET v = 'newer' WHERE id = 100",
+        "UPDATE {t} SET v = v WHERE id = 5",
+        "OPTIMIZE {t}",
+        "UPDATE {t} SET v = 'there' WHERE id = 6",
+        "UPDATE {t} SET v = 'v6' WHERE id = 6",
+    )
+    changes = check(table, stream)
+    born = {change.values[0]: change.row_id for change in changes}
+    assert sorted(changes) == sorted(
+        [
+            *update(0, (0, "v0"), (0, "x")),
+            *update(1, (1, "v1"), (1, "m1")),
+            delete(2, 2, "v2"),
+            delete(3, 3, "v3"),
+            insert(born[50], 50, "m50"),
+            insert(born[100], 100, "newer"),
+        ]
+    )
+
+
+@either_vectors
+@pytest.mark.parametrize("first", ["on", "off"])
+def test_change_files_of_a_part_of_the_range_give_the_minimal_change_set(
+    make_table: MakeTable, vectors: bool, first: str
+) -> None:
+    properties = FEED if first == "on" else "'delta.enableChangeDataFeed' = 'false'"
+    table = make_table("id INT, v STRING", *ROWS, vectors=vectors, properties=properties)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id IN (0, 1)", "DELETE FROM {t} WHERE id = 7")
+    table.sql(NO_FEED if first == "on" else WITH_FEED)
+    table.sql(MERGE, "UPDATE {t} SET v = 'y' WHERE id = 4", "DELETE FROM {t} WHERE id = 5")
+    assert len(check(table, stream)) == 2 * 3 + 3 + 1
+
+
+@either_vectors
+def test_change_files_beside_overwrites_and_restores_give_the_minimal_change_set(
+    make_table: MakeTable, vectors: bool
+) -> None:
+    table = make_table("id INT, v STRING", *ROWS, vectors=vectors, properties=FEED)
+    table.sql("DELETE FROM {t} WHERE id = 1")
+    one_gone = table.version
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id < 4", f"RESTORE TABLE {{t}} TO VERSION AS OF {1}")
+    assert check(table, stream) == [insert(1, 1, "v1")]
+    table.sql("INSERT INTO {t} REPLACE WHERE id > 5 VALUES (6, 'six')")
+    check(table, stream)
+    table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {one_gone}")
+    assert table.read(stream).plan.strategy is Strategy.NOTHING
+    assert table.check(stream) == []
+    table.sql("INSERT OVERWRITE {t} VALUES (0, 'v0')", "UPDATE {t} SET v = 'last'")
+    assert len(check(table, stream)) == 7 + 1
+    table.sql("TRUNCATE TABLE {t}")
+    assert {change.action for change in check(table, stream)} == {"DELETE"}
+
+
+def test_change_files_under_column_mapping_follow_columns_by_id(make_table: MakeTable) -> None:
+    table = make_table(
+        "id INT, v STRING, w STRUCT<a: INT>",
+        *[f"{row}, named_struct('a', 1)" for row in ROWS],
+        properties=f"{FEED}, 'delta.columnMapping.mode' = 'name'",
+    )
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
+    table.sql("ALTER TABLE {t} RENAME COLUMN v TO renamed")
+    table.sql("ALTER TABLE {t} ADD COLUMN (added INT)", "UPDATE {t} SET added = 5 WHERE id = 3")
+    found = check_renamed(table, stream)
+    assert {change.values[0] for change in found} == {1, 2, 3}
+
+
+def check_renamed(table: SourceTable, stream: Stream) -> list[Change]:
+    by_feed = table.read_by(Strategy.CHANGE_FILES)
+    assert by_feed.read(stream).plan.strategy is Strategy.CHANGE_FILES
+    return by_feed.check(stream, old={"renamed": "v", "added": None})
+
+
+@either_vectors
+def test_change_files_of_partitions_and_odd_values_give_the_minimal_change_set(
+    make_table: MakeTable, vectors: bool
+) -> None:
+    table = make_table(
+        "id INT, p STRING, v MAP<STRING, INT>",
+        "1, 'a b/ü%', map('k', 1)",
+        "2, NULL, NULL",
+        "3, 'c', map()",
+        vectors=vectors,
+        clause="PARTITIONED BY (p)",
+        properties=FEED,
+    )
+    stream = table.stream()
+    table.sql(
+        "UPDATE {t} SET p = 'd' WHERE id = 1",
+        "UPDATE {t} SET v = map('k', NULL) WHERE id = 2",
+        "DELETE FROM {t} WHERE id = 3",
+    )
+    assert len(check(table, stream)) == 5
+
+
+def test_change_files_for_append_only_streams_give_the_rows_that_live(
+    make_table: MakeTable,
+) -> None:
+    table = make_table("id INT, v STRING", *ROWS, properties=FEED)
+    stream = table.surviving()
+    table.sql(MERGE, "UPDATE {t} SET v = 'later' WHERE id IN (50, 4)")
+    found = table.read_by(Strategy.CHANGE_FILES).check_inserts(stream)
+    assert [change.values for change in found] == [(50, "later")]
+
+
+def test_plan_reads_change_files_where_they_are_smaller(
+    make_table: MakeTable, spark: SparkSession
+) -> None:
+    table = make_table("id INT, v STRING", properties=FEED)
+    rows = spark.range(20000).selectExpr("CAST(id AS INT) AS id", "uuid() AS v").coalesce(1)
+    rows.write.format("delta").mode("append").save(table.location)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 7")
+    plan = table.read(stream).plan
+    assert plan.strategy is Strategy.CHANGE_FILES
+    assert plan.file_count == 1
+    assert plan.size_bytes < 10_000
+    assert plan.commit_count == 1
+    assert "the file difference is" in plan.reason
+    # An append has no change files, and the file that it added is all there is to read.
+    stream = table.stream()
+    table.sql("INSERT INTO {t} VALUES (30000, 'y')")
+    plan = table.read(stream).plan
+    assert (plan.strategy, plan.reason) == (
+        Strategy.FILE_DIFFERENCE,
+        "no commit has change files",
+    )
+
+
+def test_change_files_that_are_gone_leave_the_file_difference(make_table: MakeTable) -> None:
+    table = make_table("id INT, v STRING", *ROWS, properties=FEED)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
+    for path in Path(table.location, "_change_data").glob("*.parquet"):
+        path.unlink()
+    by_feed = table.read_by(Strategy.CHANGE_FILES)
+    assert by_feed.read(stream).plan.strategy is Strategy.FILE_DIFFERENCE
+    assert len(by_feed.check(stream)) == 2
