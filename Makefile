@@ -12,6 +12,8 @@ BASE_PYTHON ?= python3
 UV_VERSION := 0.13.8
 STATE ?= .state
 DAYS ?= 365
+ROWS ?= 10000000
+BENCH ?=
 
 COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--custom-compile-command 'make lock' pyproject.toml
@@ -89,6 +91,10 @@ demo: venv jars ## the flights demo, headless; DAYS=365 days of 2013
 .PHONY: up
 up: venv jars ## the demo's Airflow, left running: prints its address and login
 	PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/up --days $(DAYS) --stay
+
+.PHONY: bench
+bench: venv jars ## reading changes beside every peer; ROWS=10000000 rows, BENCH='--only ... --reader ...'
+	$(PYTHON) -m benchmarks --rows $(ROWS) $(BENCH)
 
 .PHONY: lock
 lock: | $(UV) ## make the lock files anew

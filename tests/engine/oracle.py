@@ -21,7 +21,7 @@ from airflow_provider_cdc.engine.core.model import (
     Stream,
     StreamMode,
 )
-from airflow_provider_cdc.engine.core.read_plan import Strategy
+from airflow_provider_cdc.engine.core.read_plan import ReadPlan, Strategy
 from airflow_provider_cdc.engine.spark.change_sets.reader import ChangeSet, ChangeSetReader
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.scratch import Scratch
@@ -105,6 +105,9 @@ class SourceTable:
 
     def read(self, stream: Stream, through: int | None = None) -> ChangeSet:
         return self.reader.read(SourceLog(FILES).range(stream, through=through))
+
+    def plan(self, stream: Stream) -> ReadPlan:
+        return self.reader.plan(SourceLog(FILES).range(stream))
 
     def may_have_data(self, stream: Stream) -> bool:
         return SourceLog(FILES).may_have_data(stream)

@@ -30,7 +30,7 @@ def test_append_only_streams_return_inserts_as_their_semantics_say(
 ) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", "3, 'c'", vectors=vectors)
     inserted, surviving = table.inserted(), table.surviving()
-    assert table.read(inserted).plan.strategy is Strategy.NOTHING
+    assert table.plan(inserted).strategy is Strategy.NOTHING
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
     assert not table.may_have_data(table.inserted())
     assert values(table, inserted) == []
@@ -43,7 +43,7 @@ def test_append_only_streams_return_inserts_as_their_semantics_say(
         "UPDATE {t} SET v = 'later' WHERE id IN (10, 3)",
         "DELETE FROM {t} WHERE id = 11",
     )
-    assert table.read(inserted).plan.strategy is Strategy.INSERTED_FILES
+    assert table.plan(inserted).strategy is Strategy.INSERTED_FILES
     assert values(table, inserted) == [(10, "ten"), (11, "eleven"), (9, "nine")]
     assert values(table, surviving) == [(10, "later"), (9, "nine")]
     table.sql("OPTIMIZE {t}", "UPDATE {t} SET v = 'last' WHERE id IN (9, 1)")

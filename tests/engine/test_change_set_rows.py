@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from oracle import MakeTable, delete, insert, update
+from oracle import FILES, MakeTable, delete, insert, update
+from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine.core.model import ColumnStyle
 from airflow_provider_cdc.engine.core.read_plan import Strategy
+from airflow_provider_cdc.engine.spark.change_sets.reader import MANY_REWRITTEN_ROWS
+from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
 
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
@@ -18,7 +21,7 @@ def test_change_set_of_many_commits_is_minimal(make_table: MakeTable, vectors: b
         folder="t %20 +&#1",
     )
     stream = table.stream()
-    assert table.read(stream).plan.strategy is Strategy.NOTHING
+    assert table.plan(stream).strategy is Strategy.NOTHING
     assert table.check(stream) == []
     table.sql(
         "UPDATE {t} SET v = 'x' WHERE id = 1",
@@ -120,3 +123,34 @@ def test_change_set_reads_only_the_rows_whose_vector_changed(make_table: MakeTab
     change_set = table.read(stream)
     assert change_set.plan.file_count == 1
     assert table.check(stream) == [delete(5, 5)]
+
+
+def test_change_set_of_large_rewritten_files_holds_what_changed_alone(
+    make_table: MakeTable, spark: SparkSession
+) -> None:
+    table = make_table("id INT, v STRING", vectors=False)
+    ids = spark.range(MANY_REWRITTEN_ROWS + 100).coalesce(1)
+    rows = ids.selectExpr("CAST(id AS INT) AS id", "'v' AS v")
+    rows.write.format("delta").mode("append").save(table.location)
+    stream = table.stream()
+    table.sql(
+        "UPDATE {t} SET v = 'x' WHERE id IN (0, 63, 64, 150000)",
+        "DELETE FROM {t} WHERE id IN (1, 65, 190000)",
+        "UPDATE {t} SET v = 'v' WHERE id = 64",
+        "INSERT INTO {t} VALUES (-1, 'new')",
+        "OPTIMIZE {t}",
+    )
+    net = SourceLog(FILES).range(stream).net_files()
+    assert net.rewritten_rows > MANY_REWRITTEN_ROWS
+    assert sorted((*change.values, change.action) for change in table.changes(stream)) == [
+        (-1, "new", "INSERT"),
+        (0, "v", "DELETE"),
+        (0, "x", "INSERT"),
+        (1, "v", "DELETE"),
+        (63, "v", "DELETE"),
+        (63, "x", "INSERT"),
+        (65, "v", "DELETE"),
+        (150000, "v", "DELETE"),
+        (150000, "x", "INSERT"),
+        (190000, "v", "DELETE"),
+    ]

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import currently_in_test_context, event
@@ -35,6 +36,8 @@ from airflow_provider_cdc.engine import (
     StreamMode,
 )
 from airflow_provider_cdc.engine.core.read_plan import READING_DIFFERENCES
+from airflow_provider_cdc.engine.spark.change_sets import reader
+from airflow_provider_cdc.engine.spark.change_sets.reader import MANY_REWRITTEN_ROWS
 
 MOST_ROWS = 24
 MOST_COLUMNS = 7
@@ -90,6 +93,7 @@ def _action(name: str, /, **arguments: st.SearchStrategy[Any]) -> st.SearchStrat
 NAMES = st.sampled_from([STANDARD, APPENDED])
 STRATEGIES = st.sampled_from([None, *READING_DIFFERENCES])
 WRITE = _action("write", writes=st.lists(WRITES, min_size=1, max_size=3))
+READ = _action("read", name=NAMES, strategy=STRATEGIES, ids_first=st.booleans())
 CONSUME = _action(
     "consume",
     names=st.sampled_from([(STANDARD,), (APPENDED,), (STANDARD, APPENDED)]),
@@ -103,8 +107,8 @@ ACTIONS = st.one_of(
     CONSUME,
     CONSUME,
     CONSUME,
-    _action("read", name=NAMES, strategy=STRATEGIES),
-    _action("read", name=NAMES, strategy=STRATEGIES),
+    READ,
+    READ,
     _action("ask_for_data", name=NAMES),
     _action("advance"),
     _action("restore", back=st.integers(0, 12)),
@@ -243,8 +247,10 @@ class StreamMachine(RuleBasedStateMachine):
 
     # Reading
 
-    def read(self, name: str, strategy: Strategy | None = None) -> None:
-        rows = self.lab.new_engine(strategy=strategy).read_stream(name)
+    def read(self, name: str, strategy: Strategy | None = None, *, ids_first: bool = False) -> None:
+        many = 0 if ids_first else MANY_REWRITTEN_ROWS
+        with patch.object(reader, "MANY_REWRITTEN_ROWS", many):
+            rows = self.lab.new_engine(strategy=strategy).read_stream(name)
         assert tuple(rows.columns[:-3]) == tuple(self.table.columns)
         found = Counter(
             Change(int(row[-1], 16), row[-3], row[-2], tuple(row[:-3])) for row in rows.collect()

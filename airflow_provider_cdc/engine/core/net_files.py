@@ -7,7 +7,7 @@ the cost of a change set follows the bytes touched and not the number of commits
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .log_actions import Commit, DataFile
 
@@ -26,13 +26,15 @@ class NetFiles:
 
     ``removed`` stood there at the start only, ``added`` stand there at the end only.
     ``changes_data`` is false when no commit of the range says that it changed data, as after a
-    range of OPTIMIZE alone: then the two ends hold the same rows.
+    range of OPTIMIZE alone: then the two ends hold the same rows. ``brings_back`` is true when rows
+    may have returned as they once were, row ids and row commit versions with them (RESTORE).
     """
 
     removed: tuple[DataFile, ...]
     added: tuple[DataFile, ...]
     revectored: tuple[ChangedVector, ...]
     changes_data: bool
+    brings_back: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -52,6 +54,14 @@ class NetFiles:
         return (*self.removed, *self.added, *pairs)
 
     @property
+    def rewritten_rows(self) -> int:
+        """How many rows the added files hold where others were removed: most were carried over.
+
+        What was removed need not say how many rows it had.
+        """
+        return sum(file.record_count or 0 for file in self.added) if self.removed else 0
+
+    @property
     def file_count(self) -> int:
         """How many data files have to be read."""
         return len(self.removed) + len(self.added) + len(self.revectored)
@@ -61,16 +71,17 @@ def fold(commits: Iterable[Commit]) -> NetFiles:
     """The net file difference of consecutive ``commits``, oldest first."""
     old: dict[str, DataFile | None] = {}
     new: dict[str, DataFile | None] = {}
-    changes_data = False
+    changes_data = brings_back = False
     for commit in commits:
         changes_data = changes_data or commit.changes_data
+        brings_back = brings_back or _brings_back(commit)
         for file in commit.removes:
             old.setdefault(file.path, file)
             new[file.path] = None
         for file in commit.adds:
-            old.setdefault(file.path, file if _stood_there(file, commit.version) else None)
+            old.setdefault(file.path, file if stood_there(file, commit.version) else None)
             new[file.path] = file
-    return _difference(old, new, changes_data)
+    return replace(_difference(old, new, changes_data), brings_back=brings_back)
 
 
 def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
@@ -87,10 +98,20 @@ def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
     ]
 
 
-def _stood_there(file: DataFile, version: int) -> bool:
-    """COMPUTE STATISTICS lists a file again without removing it: it stood there before."""
+def stood_there(file: DataFile, version: int) -> bool:
+    """Whether an added ``file`` was there already: COMPUTE STATISTICS removes none."""
     first_version = file.default_row_commit_version
     return not file.data_change and first_version is not None and first_version < version
+
+
+def _brings_back(commit: Commit) -> bool:
+    removed = {file.path for file in commit.removes}
+    return commit.operation == "RESTORE" or any(
+        file.data_change
+        and file.path not in removed
+        and (file.default_row_commit_version or 0) < commit.version
+        for file in commit.adds
+    )
 
 
 def _difference(

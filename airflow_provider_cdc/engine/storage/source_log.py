@@ -9,6 +9,7 @@ from ..core.errors import InvalidRange, NotADeltaTable, StreamStale
 from ..core.log_actions import Commit
 from ..core.model import AppendSemantics, Offset, Stream, StreamMode
 from ..core.net_files import NetFiles, fold, inserted_files
+from ..core.rewrites import without_rewrites
 from ..core.tracking import check_source, check_tracking, offset_after, offset_of
 from .delta_log import DeltaLog, LogIncomplete
 from .files import Files
@@ -24,8 +25,8 @@ class SourceRange:
     commits: tuple[Commit, ...]
 
     def net_files(self) -> NetFiles:
-        """The net difference of the source's files over this range."""
-        return fold(self.commits)
+        """The files that hold what differs between the two ends of this range."""
+        return without_rewrites(fold(self.commits), self.commits)
 
 
 class SourceLog:

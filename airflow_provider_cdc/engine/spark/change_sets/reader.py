@@ -31,10 +31,12 @@ from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
 from .crafted_tables import ROW, ROW_ID, CraftedTables, as_of_today
-from .file_difference import netted_sides
+from .file_difference import netted_sides, without_carried_over
 from .netting import ACTION, INSERT, IS_UPDATE, all_changes
 
 ROW_ID_DIGITS = 16
+# Below it, looking at the row ids first costs more than it saves.
+MANY_REWRITTEN_ROWS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,10 @@ class ChangeSetReader:
         listed = source.listed(net)
         if not listed:
             return None
-        return netted_sides(self._sides(span, listed, tables), listed)
+        sides = self._sides(span, listed, tables)
+        if net.rewritten_rows > MANY_REWRITTEN_ROWS and not net.brings_back:
+            sides = without_carried_over(sides, span.start.version)
+        return netted_sides(sides, listed)
 
     def _by_change_files(
         self, span: SourceRange, reading: Reading, tables: CraftedTables

@@ -1,0 +1,1 @@
+"""Benchmarks: reading changes, beside every peer, as ratios from one run."""

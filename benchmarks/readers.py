@@ -1,0 +1,141 @@
+"""Ways to read what changed: ours, those of the peers, and the floor under all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine.storage.files import Files, absolute_path, plain_uri
+from airflow_provider_cdc.engine.storage.source_log import SourceLog
+
+from .workloads import Bench, Expected
+
+CHANGELOG = "spark.databricks.delta.changelogV2.enabled"
+VALUES = ("part", "n", "price", "name", "at")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One way to read the net changes of a table; ``counted`` says what it found, to be sure that
+    every row of the benchmark means the same.
+    """
+
+    name: str
+    read: Callable[[SparkSession, Bench], DataFrame]
+    counted: Callable[[DataFrame], Expected] | None
+    needs_feed: bool = False
+
+
+def _ours(strategy: str | None) -> Callable[[SparkSession, Bench], DataFrame]:
+    def read(spark: SparkSession, bench: Bench) -> DataFrame:
+        return Engine(spark, bench.state, strategy=strategy).read_stream("s")
+
+    return read
+
+
+def _count_ours(rows: DataFrame) -> Expected:
+    return _counts(rows, "METADATA$ACTION", "METADATA$ISUPDATE")
+
+
+def _counts(rows: DataFrame, action: str, is_update: str) -> Expected:
+    found = {
+        (row[0], row[1]): row[2]
+        for row in rows.groupBy(F.col(f"`{action}`"), F.col(f"`{is_update}`")).count().collect()
+    }
+    return Expected(
+        found.get(("INSERT", False), 0),
+        found.get(("INSERT", True), 0),
+        found.get(("DELETE", False), 0),
+    )
+
+
+def _floor(spark: SparkSession, bench: Bench) -> DataFrame:
+    """Every touched file once, all columns, no netting: no correct way can read less by files."""
+    net = SourceLog(Files()).range(bench.stream).net_files()
+    files = (*net.removed, *net.added, *(pair.new for pair in net.revectored))
+    paths = [plain_uri(absolute_path(bench.location, file.path)) for file in files]
+    return spark.read.option("basePath", bench.location).parquet(*paths)
+
+
+def _spark_changes(spark: SparkSession, bench: Bench) -> DataFrame:
+    spark.conf.set(CHANGELOG, "true")
+    return spark.sql(
+        f"SELECT * FROM {bench.name} CHANGES FROM VERSION {bench.stream.offset.version + 1}"
+        f" TO VERSION {bench.end_version}"
+        " WITH (deduplicationMode = 'netChanges', computeUpdates = 'true')"
+    )
+
+
+def _count_changes(rows: DataFrame) -> Expected:
+    found = dict(rows.groupBy("_change_type").count().collect())
+    return Expected(
+        found.get("insert", 0), found.get("update_postimage", 0), found.get("delete", 0)
+    )
+
+
+def _feed(spark: SparkSession, bench: Bench) -> DataFrame:
+    return (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", bench.stream.offset.version + 1)
+        .option("endingVersion", bench.end_version)
+        .load(bench.location)
+    )
+
+
+def _netted_feed(spark: SparkSession, bench: Bench) -> DataFrame:
+    """The first and the last image of each key, as users write it by hand."""
+    after = F.col("_change_type").isin("insert", "update_postimage")
+    order = [F.col("_commit_version"), after.cast("int")]
+    window = Window.partitionBy("id")
+    ranked = _feed(spark, bench).select(
+        "*",
+        after.alias("after"),
+        F.row_number().over(window.orderBy(*order)).alias("first"),
+        F.row_number().over(window.orderBy(*[column.desc() for column in order])).alias("last"),
+    )
+    old = ranked.where((F.col("first") == 1) & ~F.col("after"))
+    new = ranked.where((F.col("last") == 1) & F.col("after"))
+    return _joined(old, new)
+
+
+def _snapshots(spark: SparkSession, bench: Bench) -> DataFrame:
+    def at(version: int) -> DataFrame:
+        return spark.read.format("delta").option("versionAsOf", version).load(bench.location)
+
+    return _joined(at(bench.stream.offset.version), at(bench.end_version))
+
+
+def _joined(old: DataFrame, new: DataFrame) -> DataFrame:
+    before = old.select("id", F.struct(*VALUES).alias("old"))
+    after = new.select("id", F.struct(*VALUES).alias("new"))
+    pairs = before.join(after, "id", "full_outer")
+    return pairs.where(~F.col("old").eqNullSafe(F.col("new")))
+
+
+def _count_pairs(rows: DataFrame) -> Expected:
+    found = rows.select(
+        F.count_if(F.col("old").isNull()),
+        F.count_if(F.col("old").isNotNull() & F.col("new").isNotNull()),
+        F.count_if(F.col("new").isNull()),
+    ).first()
+    assert found is not None
+    return Expected(*found)
+
+
+FLOOR = Reader("scan floor", _floor, None)
+OURS = Reader("stream, file difference", _ours("file_difference"), _count_ours)
+OURS_BY_FEED = Reader("stream, change files", _ours("change_files"), _count_ours, needs_feed=True)
+READERS = (
+    FLOOR,
+    OURS,
+    OURS_BY_FEED,
+    Reader("Spark CHANGES, netChanges", _spark_changes, _count_changes),
+    Reader("change data feed, netted by key", _netted_feed, _count_pairs, needs_feed=True),
+    Reader("change data feed, not netted", _feed, None, needs_feed=True),
+    Reader("difference of two snapshots", _snapshots, _count_pairs),
+)

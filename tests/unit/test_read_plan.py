@@ -1,0 +1,137 @@
+"""Which way a change set is read, by the log alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from streams import NOON
+
+from airflow_provider_cdc.engine.core.commit_changes import commit_changes
+from airflow_provider_cdc.engine.core.crafted_log import ListedFile, Side, layers
+from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
+from airflow_provider_cdc.engine.core.read_plan import Strategy, plan_difference, plan_inserts
+from airflow_provider_cdc.engine.core.table_schema import Layout
+
+
+def layout(kind: str = "integer") -> Layout:
+    fields = [{"name": "id", "type": kind, "nullable": True, "metadata": {}}]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    return Layout.of({"schemaString": schema, "partitionColumns": [], "configuration": {}})
+
+
+def data_file(path: str, size: int, born: int = 0, vector: str | None = None) -> DataFile:
+    deleted = None if vector is None else DeletionVector("i", vector, None, 1, 1)
+    return DataFile(path, {}, size, True, None, born * 100, born, deleted)
+
+
+def commit(version: int, operation: str = "MERGE", **files: Any) -> Commit:
+    return Commit(
+        version=version,
+        timestamp=NOON,
+        fingerprint="",
+        operation=operation,
+        operation_parameters={},
+        operation_metrics={},
+        user_metadata=None,
+        adds=files.get("adds", ()),
+        removes=files.get("removes", ()),
+        metadata=None,
+        protocol=None,
+        row_id_high_water_mark=None,
+        transactions={},
+        change_files=files.get("change_files", ()),
+    )
+
+
+OLD, NEW = data_file("old", 1000), data_file("new", 1000, born=5)
+FEED = data_file("_change_data/feed", 30, born=5)
+UPDATE = commit(5, "UPDATE", removes=(OLD,), adds=(NEW,), change_files=(FEED,))
+ONE_LAYOUT = [layout()]
+
+
+def test_plan_of_an_update_with_small_change_files_reads_these_alone() -> None:
+    reading = plan_difference([UPDATE], ONE_LAYOUT)
+    assert reading.plan.strategy is Strategy.CHANGE_FILES
+    assert (reading.plan.file_count, reading.plan.size_bytes) == (1, 30)
+    assert reading.plan.commit_count == 1
+    assert "2000" in reading.plan.reason
+
+
+def test_plan_of_change_files_that_are_not_smaller_reads_the_file_difference() -> None:
+    large = replace(UPDATE, change_files=(data_file("_change_data/feed", 2000, born=5),))
+    assert plan_difference([large], ONE_LAYOUT).plan.strategy is Strategy.FILE_DIFFERENCE
+
+
+def test_plan_of_a_merge_counts_the_files_that_hold_the_row_ids_of_its_inserts() -> None:
+    merge = replace(UPDATE, operation="MERGE")
+    plan = plan_difference([merge], ONE_LAYOUT).plan
+    assert (plan.strategy, plan.size_bytes) == (Strategy.CHANGE_FILES, 1030)
+
+
+@pytest.mark.parametrize("wanted", [Strategy.FILE_DIFFERENCE, Strategy.CHANGE_FILES])
+def test_plan_takes_the_strategy_that_was_asked_for(wanted: Strategy) -> None:
+    plan = plan_difference([UPDATE], ONE_LAYOUT, wanted).plan
+    assert plan.strategy is wanted
+    assert plan.reason.startswith("it was asked for")
+
+
+def test_plan_of_a_range_without_change_files_says_so_whatever_was_asked_for() -> None:
+    plain = replace(UPDATE, change_files=())
+    plan = plan_difference([plain], ONE_LAYOUT, Strategy.CHANGE_FILES).plan
+    assert (plan.strategy, plan.reason) == (
+        Strategy.FILE_DIFFERENCE,
+        "no commit has change files",
+    )
+
+
+def test_plan_over_a_change_of_types_leaves_change_files_alone() -> None:
+    plan = plan_difference([UPDATE], [layout("integer"), layout("long")]).plan
+    assert plan.strategy is Strategy.FILE_DIFFERENCE
+    assert "columns" in plan.reason
+
+
+def test_plan_of_a_range_that_leaves_no_file_different_reads_nothing() -> None:
+    back = commit(6, "RESTORE", removes=(NEW,), adds=(OLD,))
+    plan = plan_difference([UPDATE, back], ONE_LAYOUT).plan
+    assert (plan.strategy, plan.file_count, plan.commit_count) == (Strategy.NOTHING, 0, 2)
+
+
+def test_plan_of_inserts_reads_the_files_with_rows_of_their_own() -> None:
+    insert = commit(5, "WRITE", adds=(NEW, data_file("carried", 7, born=3)))
+    plan = plan_inserts([insert])
+    assert (plan.strategy, plan.file_count, plan.size_bytes) == (Strategy.INSERTED_FILES, 1, 1000)
+    assert plan_inserts([]).strategy is Strategy.NOTHING
+
+
+def test_commit_with_change_files_tells_its_inserts_by_its_data_files() -> None:
+    (merge,) = commit_changes([replace(UPDATE, operation="MERGE")])
+    assert (merge.change_files, merge.inserted) == ((FEED,), (NEW,))
+    assert merge.data_files.is_empty
+    (update,) = commit_changes([UPDATE])
+    assert update.inserted == ()
+
+
+def test_commit_without_change_files_tells_its_changes_by_its_file_difference() -> None:
+    optimised = replace(OLD, data_change=False)
+    commits = [
+        replace(UPDATE, change_files=()),
+        commit(6, "OPTIMIZE", removes=(replace(NEW, data_change=False),), adds=(optimised,)),
+    ]
+    (found,) = commit_changes(commits)
+    assert (found.version, found.change_files, found.inserted) == (5, (), ())
+    assert found.files == (OLD, NEW)
+
+
+def test_layers_hold_a_file_with_one_vector_only_once_each() -> None:
+    listed = [
+        ListedFile(Side.NEW, data_file("a", 1), 1),
+        ListedFile(Side.OLD, data_file("a", 1, vector="x"), 2),
+        ListedFile(Side.OLD, data_file("a", 1), 3),
+        ListedFile(Side.NEW, data_file("b", 1), 3),
+        ListedFile(Side.NEW, data_file("a", 1), 4),
+    ]
+    assert layers(listed) == [[listed[0], listed[1], listed[3]], [listed[2]], [listed[4]]]
+    assert layers([]) == []
