@@ -13,19 +13,21 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine import Engine, Stream
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
 FILES = 40
 PICKED = 7
 
 
 class Shape(StrEnum):
-    """What the commits do; the same rows change however many commits share them."""
+    """What the commits do: each updates other rows in all files, or all of them share the rows."""
 
     APPEND = "append only"
-    SPREAD = "0.01 % updates in all files"
+    SPREAD = "0.01 % updates in all files a commit"
     PARTITION = "1 % updates in one partition"
     DELETE = "10 % deletes in all files"
-    OPTIMIZE = "0.01 % updates, OPTIMIZE in the middle"
+    OPTIMIZE = "0.01 % updates a commit, OPTIMIZE in the middle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,9 @@ class Workload:
 
     @property
     def expected(self) -> Expected:
-        touched = len(range(PICKED, self.rows, 10_000))
+        touched = sum(
+            len(range(PICKED + number, self.rows, 10_000)) for number in range(self.commits)
+        )
         return {
             Shape.APPEND: Expected(inserted=self.rows // 100),
             Shape.SPREAD: Expected(updated=touched),
@@ -119,8 +123,7 @@ class Workshop:
         stream = engine.create_stream("s", on_table=str(root / "t"))
         for statement in workload.statements():
             self._spark.sql(statement.replace("{t}", table))
-        end = engine.describe_stream("s").newest_version
-        assert end is not None
+        end = SourceLog(Files()).newest_offset(str(root / "t")).version
         return Bench(workload, str(root / "t"), str(root / "state"), stream, end)
 
     def remove(self, bench: Bench) -> None:
@@ -172,8 +175,7 @@ def _append(workload: Workload, number: int) -> str:
 
 
 def _update(workload: Workload, number: int) -> str:
-    ids = workload.ids(number, workload.rows)
-    return f"UPDATE {{t}} SET n = n + 1 WHERE {ids} AND id % 10000 = {PICKED}"
+    return f"UPDATE {{t}} SET n = n + 1 WHERE id % 10000 = {PICKED + number}"
 
 
 def _update_partition(workload: Workload, number: int) -> str:
