@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import product
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_cdc.engine import Engine, Stream
 from airflow_provider_cdc.engine.storage.files import Files
@@ -78,8 +78,12 @@ class Workload:
 
     def ids(self, number: int, count: int) -> str:
         """The share of commit ``number`` in the first ``count`` ids."""
-        low, high = number * count // self.commits, (number + 1) * count // self.commits
+        low, high = self.share(number, count)
         return f"id >= {low} AND id < {high}"
+
+    def share(self, number: int, count: int) -> tuple[int, int]:
+        """Where the share of commit ``number`` in ``count`` things begins and ends."""
+        return number * count // self.commits, (number + 1) * count // self.commits
 
 
 def workloads(rows: int, commits: tuple[int, ...] = (1, 10, 100)) -> list[Workload]:
@@ -143,7 +147,7 @@ class Workshop:
                 f"CREATE TABLE delta.`{root}` ({COLUMNS}) USING delta PARTITIONED BY (part)"
                 f" TBLPROPERTIES ({settings})"
             )
-            rows = _new_rows(self._spark, 0, workload.rows, workload.rows)
+            rows = _new_rows(self._spark, workload.rows)
             rows.repartitionByRange(FILES, "part").write.format("delta").mode("append").save(
                 str(root)
             )
@@ -153,8 +157,8 @@ class Workshop:
 COLUMNS = "id BIGINT, part INT, n BIGINT, price DOUBLE, name STRING, at TIMESTAMP"
 
 
-def _new_rows(spark: SparkSession, low: int, high: int, rows: int):
-    return spark.range(low, high).selectExpr(
+def _new_rows(spark: SparkSession, rows: int) -> DataFrame:
+    return spark.range(rows).selectExpr(
         "id",
         f"CAST(id * {FILES} DIV {rows} AS INT) AS part",
         "xxhash64(id) AS n",
@@ -165,12 +169,10 @@ def _new_rows(spark: SparkSession, low: int, high: int, rows: int):
 
 
 def _append(workload: Workload, number: int) -> str:
-    share = workload.rows // 100
-    low = workload.rows + number * share // workload.commits
-    high = workload.rows + (number + 1) * share // workload.commits
+    low, high = workload.share(number, workload.rows // 100)
     return (
         f"INSERT INTO {{t}} SELECT id, {FILES - 1}, xxhash64(id), 1.0D, concat('new ', id),"
-        f" current_timestamp() FROM range({low}, {high}, 1, 1)"
+        f" current_timestamp() FROM range({workload.rows + low}, {workload.rows + high}, 1, 1)"
     )
 
 

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from .commit_changes import CommitChanges, commit_changes
 from .log_actions import Commit
-from .net_files import NetFiles, fold, inserted_files
-from .rewrites import without_rewrites
+from .net_files import NetFiles, inserted_files
+from .rewrites import net_difference
 from .table_schema import Layout, matching_path
 
 
@@ -77,7 +77,7 @@ def plan_difference(
     :param history: the layouts that were in force one after the other, the one at the offset first
     :param forced: take this strategy wherever it is possible
     """
-    net = without_rewrites(fold(commits), commits)
+    net = net_difference(commits)
     if net.is_empty:
         return Reading(_nothing(commits, "no row differs between the two ends"), net)
     difference = ReadPlan(

@@ -8,11 +8,11 @@ nobody touched the added ones since, neither has to be read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .log_actions import Commit, DataFile
-from .net_files import NetFiles, stood_there
+from .net_files import NetFiles, fold, stood_there
 
 _Partition = tuple[tuple[str, str | None], ...]
 
@@ -23,6 +23,11 @@ class _Rewrite:
 
     originals: set[str] = field(default_factory=set)
     live: set[str] = field(default_factory=set)
+
+
+def net_difference(commits: Sequence[Commit]) -> NetFiles:
+    """The files that hold what differs between the two ends of ``commits``."""
+    return without_rewrites(fold(commits), commits)
 
 
 def without_rewrites(net: NetFiles, commits: Iterable[Commit]) -> NetFiles:

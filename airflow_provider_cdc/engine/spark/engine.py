@@ -322,8 +322,10 @@ class _Options:
 
 
 def _strategy(name: str | None) -> Strategy | None:
-    if name is None or name in READING_DIFFERENCES:
-        return None if name is None else Strategy(name)
+    if name is None:
+        return None
+    if name in READING_DIFFERENCES:
+        return Strategy(name)
     raise InvalidRequest(
         "engine",
         "cannot read change sets as asked",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ..core.errors import InvalidRange, NotADeltaTable, StreamStale
 from ..core.log_actions import Commit
 from ..core.model import AppendSemantics, Offset, Stream, StreamMode
-from ..core.net_files import NetFiles, fold, inserted_files
-from ..core.rewrites import without_rewrites
+from ..core.net_files import NetFiles, inserted_files
+from ..core.rewrites import net_difference
 from ..core.tracking import check_source, check_tracking, offset_after, offset_of
 from .delta_log import DeltaLog, LogIncomplete
 from .files import Files
@@ -26,7 +26,7 @@ class SourceRange:
 
     def net_files(self) -> NetFiles:
         """The files that hold what differs between the two ends of this range."""
-        return without_rewrites(fold(self.commits), self.commits)
+        return net_difference(self.commits)
 
 
 class SourceLog:

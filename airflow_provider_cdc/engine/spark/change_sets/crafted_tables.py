@@ -42,22 +42,17 @@ class CraftedTables:
         """The rows of the ``listed`` files: the ``extra`` columns of the crafted log, row id, row
         commit version, and the columns of ``layout`` in one struct.
         """
-        parts = [self._open(layout, protocol, layer, extra) for layer in layers(listed) or [[]]]
-        return reduce(lambda rows, part: rows.unionByName(part), parts)
+        parts = []
+        for layer in layers(listed) or [[]]:
+            table_id = new_table_id()
+            log = crafted_log(
+                layout, protocol, layer, table_id, has_change_files=CHANGE_TYPE_COLUMN in extra
+            )
+            self.roots.append(self._scratch.write_table(table_id, log))
+            parts.append(self._load(self.roots[-1], layout, extra))
+        return union(parts)
 
-    def _open(
-        self,
-        layout: Layout,
-        protocol: Mapping[str, Any],
-        listed: Sequence[ListedFile],
-        extra: Sequence[str],
-    ) -> DataFrame:
-        table_id = new_table_id()
-        log = crafted_log(
-            layout, protocol, listed, table_id, has_change_files=CHANGE_TYPE_COLUMN in extra
-        )
-        root = self._scratch.write_table(table_id, log)
-        self.roots.append(root)
+    def _load(self, root: str, layout: Layout, extra: Sequence[str]) -> DataFrame:
         table = self._spark.read.format("delta").load(root)
         tracked = table.metadataColumn("_metadata")
         columns = [F.col(quote(name)) for name in layout.column_names]
@@ -67,6 +62,11 @@ class CraftedTables:
             tracked.getField("row_commit_version").alias(ROW_VERSION),
             F.struct(*columns).alias(ROW),
         )
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """The rows of all ``frames``, of which there is at least one."""
+    return reduce(lambda rows, part: rows.unionByName(part), frames)
 
 
 def as_of_today(rows: DataFrame, steps: Sequence[Layout], *extra: str) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
-from .crafted_tables import ROW, ROW_ID, CraftedTables, as_of_today
+from .crafted_tables import ROW, ROW_ID, CraftedTables, as_of_today, union
 from .file_difference import netted_sides, without_carried_over
 from .netting import ACTION, INSERT, IS_UPDATE, all_changes
 
@@ -108,8 +108,11 @@ class ChangeSetReader:
     def _difference(self, span: SourceRange) -> ChangeSet:
         reading = self._reading(span)
         tables = CraftedTables(self._spark, self._scratch)
-        read = _STRATEGIES.get(reading.plan.strategy)
-        changes = read and read(self, span, reading, tables)
+        changes = None
+        if reading.plan.strategy is Strategy.FILE_DIFFERENCE:
+            changes = self._by_files(span, reading, tables)
+        elif reading.plan.strategy is Strategy.CHANGE_FILES:
+            changes = self._by_change_files(span, reading, tables)
         if changes is None:
             return self._nothing(span, reading.plan)
         if span.stream.mode is Mode.APPEND_ONLY:
@@ -156,10 +159,7 @@ class ChangeSetReader:
             rows = tables.open(steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,))
             own = F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
             parts.append(as_of_today(rows.where(own), steps))
-        rows = parts[0]
-        for part in parts[1:]:
-            rows = rows.unionByName(part)
-        named = _named(all_changes(rows, INSERT), history[-1], span.stream.column_style)
+        named = _named(all_changes(union(parts), INSERT), history[-1], span.stream.column_style)
         return ChangeSet(named, plan, tuple(tables.roots))
 
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
@@ -200,14 +200,7 @@ class ChangeSetReader:
             files = [file for file in listed if file.side is side]
             frame = tables.open(steps[0], rules, files, (SIDE_COLUMN,))
             frames.append(as_of_today(frame, steps, SIDE_COLUMN))
-        return frames[0].unionByName(frames[1])
-
-
-_Read = Callable[[ChangeSetReader, SourceRange, Reading, CraftedTables], DataFrame | None]
-_STRATEGIES: Mapping[Strategy, _Read] = {
-    Strategy.FILE_DIFFERENCE: ChangeSetReader._by_files,
-    Strategy.CHANGE_FILES: ChangeSetReader._by_change_files,
-}
+        return union(frames)
 
 
 def check_columns(stream: Stream, layout: Layout) -> None:
