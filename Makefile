@@ -8,6 +8,8 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 LOCK := requirements/all.lock
+ICEBERG := requirements/iceberg
+ICEBERG_VENV := .venv-iceberg
 BASE_PYTHON ?= python3
 UV_VERSION := 0.13.8
 STATE ?= .state
@@ -19,6 +21,8 @@ COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-versi
 	--custom-compile-command 'make lock' pyproject.toml
 PYTEST := $(PYTHON) -m pytest
 NEEDS_JVM := spark or fault or connect or slow
+# Most of a Delta statement runs on one core.
+SESSIONS ?= -n 2 --dist worksteal
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONPATH :=
@@ -62,7 +66,7 @@ test-fast: venv ## the tests that need no JVM, under a minute
 
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults, Connect
-	$(PYTEST) tests --ignore=tests/airflow --ignore=tests/connect -m '$(NEEDS_JVM)'
+	$(PYTEST) tests --ignore=tests/airflow --ignore=tests/connect -m '$(NEEDS_JVM)' $(SESSIONS)
 	$(PYTEST) tests/connect  # a process has a classic session or a remote one, not both
 
 .PHONY: test-airflow
@@ -93,13 +97,20 @@ up: venv jars ## the demo's Airflow, left running: prints its address and login
 	PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/up --days $(DAYS) --stay
 
 .PHONY: bench
-bench: venv jars ## reading changes beside every peer; ROWS=10000000 rows, BENCH='--only ... --reader ...'
-	$(PYTHON) -m benchmarks --rows $(ROWS) $(BENCH)
+bench: venv jars $(ICEBERG_VENV)/.installed ## every benchmark; ROWS=10000000 rows, BENCH='--resume ...'
+	PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m benchmarks --rows $(ROWS) $(BENCH)
+
+$(ICEBERG_VENV)/.installed: $(ICEBERG).lock | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) $(ICEBERG_VENV)
+	$(UV) pip install --quiet --python $(ICEBERG_VENV)/bin/python --require-hashes -r $<
+	touch $@
 
 .PHONY: lock
 lock: | $(UV) ## make the lock files anew
-	$(COMPILE) --all-extras $(foreach group,build test lint demo,--group $(group)) --output-file $(LOCK)
+	$(COMPILE) --all-extras $(foreach group,build test lint demo bench,--group $(group)) --output-file $(LOCK)
 	$(COMPILE) --constraints $(LOCK) --output-file requirements/engine.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+		--custom-compile-command 'make lock' $(ICEBERG).in --output-file $(ICEBERG).lock
 
 .PHONY: clean
 clean: ## remove what make made, except .venv

@@ -1,83 +1,98 @@
-"""``python -m benchmarks``: run the benchmarks, write the results and their page."""
+"""``python -m benchmarks``: measure, keep the results, write their page."""
 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.source_log import SourceLog
-
-from . import report, results
-from .readers import READERS, Reader
-from .session import new_session
-from .timing import timed
-from .workloads import Bench, Workload, Workshop, workloads
+from . import changes, checks, consumption, flights, report, results, session, writes
+from .results import Row, Run
+from .shapes import workloads
+from .tables import Workshop
+from .timing import Patience
 
 HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs/benchmarks.md"
+Piece = tuple[str, Callable[[], Iterable[Row]]]
+
+
+class Part(StrEnum):
+    """The parts of the benchmark, each with its file of results."""
+
+    CHECKS = "checks"
+    CONSUMPTION = "consumption"
+    WRITES = "writes"
+    CHANGES = "changes"
 
 
 def main(
     rows: Annotated[int, typer.Option(help="rows of each table")] = 10_000_000,
     repeats: Annotated[int, typer.Option(help="timed rounds after the one that warms up")] = 3,
     limit: Annotated[float, typer.Option(help="seconds after which a round is stopped")] = 600,
-    only: Annotated[str, typer.Option(help="a part of the workloads' names")] = "",
-    reader: Annotated[str, typer.Option(help="a part of the readers' names")] = "",
-    out: Annotated[Path, typer.Option(help="where the results go")] = HERE / "results/changes.json",
-    page: Annotated[Path | None, typer.Option(help="where their page goes")] = None,
+    part: Annotated[list[Part] | None, typer.Option(help="only these parts")] = None,
+    commits: Annotated[str, typer.Option(help="commits of the workloads")] = "1,10,100",
+    only: Annotated[str, typer.Option(help="only workloads whose names hold this")] = "",
+    reader: Annotated[str, typer.Option(help="only readers whose names hold this")] = "",
+    resume: Annotated[bool, typer.Option(help="keep the workloads that were measured")] = False,
+    out: Annotated[Path, typer.Option(help="the folder of the results")] = HERE / "results",
+    page: Annotated[Path | None, typer.Option(help="the page to write them to")] = None,
 ) -> None:
-    """Read the changes of every workload in every way, and compare."""
-    chosen = [item for item in READERS if reader in item.name]
-    found: list[results.Row] = []
-    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
-        spark = new_session(Path(folder))
-        workshop = Workshop(spark, Path(folder))
-        for workload in workloads(rows):
-            if only in workload.name:
-                found += _measure(spark, workshop, workload, chosen, repeats, limit)
-                run = results.new_run(rows, repeats, limit, found)
-                results.write(run, out)
+    """Measure reading changes, consuming them, what is asked often and what writers pay."""
+    patience = Patience(repeats, limit)
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
+        spark = session.new_session(Path(name))
+        workshop = Workshop(spark, Path(name))
+        measurement = changes.Measurement(spark, workshop, patience, reader)
+
+        def pieces(which: Part) -> Iterator[Piece]:
+            match which:
+                case Part.CHECKS:
+                    yield "", partial(checks.measure, spark, workshop)
+                case Part.CONSUMPTION:
+                    yield "", partial(consumption.fixed, spark, workshop, patience)
+                    yield "", partial(consumption.whole, spark, workshop, rows, patience)
+                case Part.WRITES:
+                    yield "", partial(writes.measure, spark, workshop, rows, patience)
+                case Part.CHANGES:
+                    yield flights.NAME, measurement.flights
+                    for item in workloads(rows, tuple(map(int, commits.split(",")))):
+                        yield item.name, partial(measurement.workload, item)
+
+        for which in part or Part:
+            run = _kept(out, which, rows, patience, resume=resume)
+            done = run.by_workload()
+            for workload, measure in pieces(which):
+                if only in workload and workload not in done:
+                    _keep(run, measure(), out)
         spark.stop()
-    if page is not None:
-        page.write_text(report.page(results.read(out)), encoding="utf-8")
+    report.write(out, page or (out / "benchmarks.md" if out != HERE / "results" else PAGE))
 
 
-def _measure(
-    spark: SparkSession,
-    workshop: Workshop,
-    workload: Workload,
-    chosen: list[Reader],
-    repeats: int,
-    limit: float,
-) -> list[results.Row]:
+def _kept(out: Path, part: Part, rows: int, patience: Patience, *, resume: bool) -> Run:
+    new = Run(part, rows, patience.repeats, patience.limit, results.machine())
+    old = results.read(out, part) if resume else None
+    if old is None:
+        return new
+    settings = ("table_rows", "repeats", "limit_seconds", "machine")
+    if any(getattr(old, name) != getattr(new, name) for name in settings):
+        raise typer.BadParameter(f"{part}: was measured with other settings", param_hint="--resume")
+    return old
+
+
+def _keep(run: Run, rows: Iterable[Row], out: Path) -> None:
+    """Write the rows of a workload when all of them are there."""
     found = []
-    for has_feed in (False, True):
-        readers = [item for item in chosen if item.needs_feed == has_feed]
-        if not readers:
-            continue
-        bench = workshop.build(replace(workload, has_feed=has_feed))
-        size = SourceLog(Files()).range(bench.stream).net_files().size_bytes
-        for item in readers:
-            timing = timed(spark, lambda: item.read(spark, bench), repeats=repeats, limit=limit)  # noqa: B023 - used at once
-            found.append(results.Row(workload.name, item.name, timing, size))
-            typer.echo(f"{workload.name}: {item.name}: {timing}")
-            if not timing.is_lower_bound:
-                _check(spark, item, bench)
-        workshop.remove(bench)
-    return found
-
-
-def _check(spark: SparkSession, item: Reader, bench: Bench) -> None:
-    if item.counted is None:
-        return
-    counted = item.counted(item.read(spark, bench))
-    if counted != bench.workload.expected:
-        raise AssertionError(f"{item.name} found {counted}, expected {bench.workload.expected}")
+    for row in rows:
+        typer.echo(f"{row.workload}: {row.way}: {row.timing or row.size_bytes}")
+        found.append(row)
+    run.rows.extend(found)
+    results.write(run, out)
 
 
 if __name__ == "__main__":

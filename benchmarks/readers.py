@@ -12,10 +12,10 @@ from airflow_provider_cdc.engine import Engine
 from airflow_provider_cdc.engine.storage.files import Files, absolute_path, plain_uri
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
-from .workloads import Bench, Expected
+from .shapes import Expected
+from .tables import Bench
 
 CHANGELOG = "spark.databricks.delta.changelogV2.enabled"
-VALUES = ("part", "n", "price", "name", "at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _netted_feed(spark: SparkSession, bench: Bench) -> DataFrame:
     """The first and the last image of each key, as users write it by hand."""
     after = F.col("_change_type").isin("insert", "update_postimage")
     order = [F.col("_commit_version"), after.cast("int")]
-    window = Window.partitionBy("id")
+    window = Window.partitionBy(bench.key)
     ranked = _feed(spark, bench).select(
         "*",
         after.alias("after"),
@@ -100,20 +100,20 @@ def _netted_feed(spark: SparkSession, bench: Bench) -> DataFrame:
     )
     old = ranked.where((F.col("first") == 1) & ~F.col("after"))
     new = ranked.where((F.col("last") == 1) & F.col("after"))
-    return _joined(old, new)
+    return _joined(bench, old, new)
 
 
 def _snapshots(spark: SparkSession, bench: Bench) -> DataFrame:
     def at(version: int) -> DataFrame:
         return spark.read.format("delta").option("versionAsOf", version).load(bench.location)
 
-    return _joined(at(bench.stream.offset.version), at(bench.end_version))
+    return _joined(bench, at(bench.stream.offset.version), at(bench.end_version))
 
 
-def _joined(old: DataFrame, new: DataFrame) -> DataFrame:
-    before = old.select("id", F.struct(*VALUES).alias("old"))
-    after = new.select("id", F.struct(*VALUES).alias("new"))
-    pairs = before.join(after, "id", "full_outer")
+def _joined(bench: Bench, old: DataFrame, new: DataFrame) -> DataFrame:
+    before = old.select(bench.key, F.struct(*bench.values).alias("old"))
+    after = new.select(bench.key, F.struct(*bench.values).alias("new"))
+    pairs = before.join(after, bench.key, "full_outer")
     return pairs.where(~F.col("old").eqNullSafe(F.col("new")))
 
 
@@ -130,12 +130,15 @@ def _count_pairs(rows: DataFrame) -> Expected:
 FLOOR = Reader("scan floor", _floor, None)
 OURS = Reader("stream, file difference", _ours("file_difference"), _count_ours)
 OURS_BY_FEED = Reader("stream, change files", _ours("change_files"), _count_ours, needs_feed=True)
+SNAPSHOTS = Reader("difference of two snapshots", _snapshots, _count_pairs)
+CHANGES = Reader("Spark CHANGES, netChanges", _spark_changes, _count_changes)
+FEED_BY_KEY = Reader("change data feed, netted by key", _netted_feed, _count_pairs, needs_feed=True)
 READERS = (
     FLOOR,
     OURS,
     OURS_BY_FEED,
-    Reader("Spark CHANGES, netChanges", _spark_changes, _count_changes),
-    Reader("change data feed, netted by key", _netted_feed, _count_pairs, needs_feed=True),
+    CHANGES,
+    FEED_BY_KEY,
     Reader("change data feed, not netted", _feed, None, needs_feed=True),
-    Reader("difference of two snapshots", _snapshots, _count_pairs),
+    SNAPSHOTS,
 )

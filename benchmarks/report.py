@@ -1,44 +1,93 @@
-"""The page of a run: each reader's time as a multiple of ours, workload by workload."""
+"""The page of the results: tables, plots, and each goal with its figure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import goals, iceberg_process, plots, results
 from .readers import OURS, READERS
 from .results import Row, Run
 
+TITLES = {
+    "changes": "Reading net changes",
+    "consumption": "Consuming",
+    "checks": "What is asked often",
+    "writes": "What writers pay",
+}
 HEAD = """# Benchmarks
 
-Written by `make bench`; the figures are medians of one run, after a round that warms up. Every
-reader but the floor and the feed that is not netted was checked to find the same changes.
-
+Written by `make bench`. Seconds are medians of the rounds after one that warms up; a round of more
+than a minute is not repeated. All ways to do the work of a line were measured one after the other
+in one run, and what each of them found was compared with what it must find. ≥: stopped after that
+long. *Scan floor* reads every column of every touched file once and nets nothing.
 """
 
 
-def page(run: Run) -> str:
-    """The run as a Markdown page."""
+def write(folder: Path, page: Path) -> None:
+    """Write the page of what ``folder`` keeps, and its plots beside it."""
+    runs = [run for part in TITLES if (run := results.read(folder, part)) is not None]
+    parts = [HEAD, *_goals(runs)]
+    for run in runs:
+        parts.append(f"\n## {TITLES[run.part]}\n")
+        parts.append(
+            f"{run.machine}; tables of {run.table_rows:,} rows; {run.repeats} rounds, none longer"
+            f" than {run.limit_seconds:g} s.\n"
+        )
+        if run.part == "changes":
+            parts.append(_changes(run))
+            parts.extend(f"![{name}]({path})\n" for name, path in plots.write(run, page))
+        else:
+            parts.append(_listed(run))
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n".join(parts).replace("\n\n\n", "\n\n"), encoding="utf-8")
+
+
+def _goals(runs: Sequence[Run]) -> list[str]:
+    found = [goal for run in runs for goal in goals.of(run)]
+    if not found:
+        return []
+    lines = ["\n## Goals\n", "| goal | wanted | found | |", "| --- | ---: | ---: | --- |"]
+    lines.extend(
+        f"| {goal.text} | {goal.wanted} | {goal.found} | {'met' if goal.is_met else 'not met'} |"
+        for goal in found
+    )
+    return [*lines, ""]
+
+
+def _changes(run: Run) -> str:
+    names = [*[reader.name for reader in READERS], iceberg_process.NAME]
     lines = [
-        HEAD + f"{run.table_rows:,} rows; {run.machine}; Spark {run.spark}; {run.repeats} repeats;"
-        f" stopped after {run.limit_seconds:g} s (shown as ≥).",
-        "",
-        "Seconds, and in brackets the multiple of the stream's own time by file difference.",
-        "",
-        "| workload | touched | " + " | ".join(reader.name for reader in READERS) + " |",
-        "| --- | ---: |" + " ---: |" * len(READERS),
+        "Seconds, and in brackets the multiple of the stream's own time by file difference."
+        " Iceberg's view refuses tables with delete files: it read copy-on-write tables.\n",
+        "| workload | touched | " + " | ".join(names) + " |",
+        "| --- | ---: |" + " ---: |" * len(names),
     ]
-    by_workload: dict[str, dict[str, Row]] = {}
-    for row in run.rows:
-        by_workload.setdefault(row.workload, {})[row.reader] = row
-    for workload, rows in by_workload.items():
-        touched = max(row.touched_bytes for row in rows.values())
-        cells = [_cell(rows.get(reader.name), rows.get(OURS.name)) for reader in READERS]
-        lines.append(f"| {workload} | {touched / 1e6:.1f} MB | " + " | ".join(cells) + " |")
+    for workload, rows in run.by_workload().items():
+        touched = max(row.size_bytes for row in rows.values()) / 1e6
+        cells = " | ".join(_cell(rows.get(name), rows.get(OURS.name)) for name in names)
+        lines.append(f"| {workload} | {touched:.1f} MB | {cells} |")
     return "\n".join(lines) + "\n"
 
 
 def _cell(row: Row | None, ours: Row | None) -> str:
-    if row is None:
+    if row is None or row.timing is None:
         return ""
-    bound = "≥ " if row.timing.is_lower_bound else ""
-    text = f"{bound}{row.timing.median:.2f}"
-    if ours is None or row is ours:
+    text = row.timing.short
+    if ours is None or ours.timing is None or row is ours:
         return text
+    bound = "≥ " if row.timing.is_lower_bound else ""
     return f"{text} ({bound}{row.timing.median / ours.timing.median:.1f})"
+
+
+def _listed(run: Run) -> str:
+    lines = ["| workload | way | seconds | multiple of the first |", "| --- | --- | ---: | ---: |"]
+    for workload, rows in run.by_workload().items():
+        first = next(iter(rows.values())).timing
+        for row in rows.values():
+            if row.timing is None:
+                lines.append(f"| {workload} | {row.way} | {row.size_bytes / 2**20:.0f} MiB | |")
+                continue
+            share = "" if first is None else f"{row.timing.median / first.median:.2f}"
+            lines.append(f"| {workload} | {row.way} | {row.timing.short} | {share} |")
+    return "\n".join(lines) + "\n"

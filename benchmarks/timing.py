@@ -1,4 +1,4 @@
-"""Timing an action of Spark that may have to be stopped."""
+"""Timing a piece of Spark's work that may have to be stopped."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
+
+# The round that warms up is the measurement of what takes longer.
+LONG_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +26,55 @@ class Timing:
     def median(self) -> float:
         return statistics.median(self.seconds)
 
+    @property
+    def short(self) -> str:
+        """The median for a table."""
+        bound = "≥ " if self.is_lower_bound else ""
+        return f"{bound}{self.median:.3g}" if self.median < 1 else f"{bound}{self.median:.2f}"
+
+    def __str__(self) -> str:
+        bound = "at least " if self.is_lower_bound else ""
+        return f"{bound}{self.median:.3f} s ({', '.join(f'{each:.3f}' for each in self.seconds)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """``repeats`` rounds after the one that warms up, none longer than ``limit`` seconds."""
+
+    repeats: int
+    limit: float
+
 
 def timed(
-    spark: SparkSession, read: Callable[[], DataFrame], *, repeats: int, limit: float
+    spark: SparkSession,
+    work: Callable[[], object],
+    patience: Patience,
+    *,
+    prepare: Callable[[], object] = lambda: None,
 ) -> Timing:
-    """How long it takes to make and to read every row of what ``read`` returns.
+    """How long ``work`` takes.
 
-    The first round warms up; what needs longer than ``limit`` seconds is stopped.
+    :param prepare: what comes before each round, outside of its time
     """
     found: list[float] = []
-    for number in range(repeats + 1):
-        seconds, was_stopped = _once(spark, read, limit)
+    for number in range(patience.repeats + 1):
+        prepare()
+        seconds, was_stopped = _once(spark, work, patience.limit)
         if was_stopped:
             return Timing((seconds,), is_lower_bound=True)
-        if number or repeats == 0:
+        if number or seconds > LONG_SECONDS or not patience.repeats:
             found.append(round(seconds, 4))
+        if seconds > LONG_SECONDS:
+            break
     return Timing(tuple(found))
 
 
-def _once(spark: SparkSession, read: Callable[[], DataFrame], limit: float) -> tuple[float, bool]:
+def read_all(rows: DataFrame) -> None:
+    """Compute every row with all of its columns, and keep none."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> tuple[float, bool]:
     tag = f"timed-{uuid.uuid4().hex}"
     stopped = threading.Event()
 
@@ -54,7 +87,7 @@ def _once(spark: SparkSession, read: Callable[[], DataFrame], limit: float) -> t
     timer.start()
     begun = time.perf_counter()
     try:
-        read().write.format("noop").mode("overwrite").save()
+        work()
     except Exception:
         if not stopped.is_set():
             raise

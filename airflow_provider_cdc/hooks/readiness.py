@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.engine.core.errors import StreamStale
+from airflow_provider_cdc.engine.core.errors import StreamStale, StreamUnusable
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.engine.catalog import StreamCatalog
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """The range in which a stream may have data: ``offset_version`` (exclusive) to
-    ``latest_version`` (inclusive) of its source.
-    """
-
-    offset_version: int
-    latest_version: int
+    from airflow_provider_cdc.engine.catalog import StreamCatalog, StreamLook
 
 
 def readiness(
     catalog: StreamCatalog, stream: str, *, after_version: int | None = None
-) -> Readiness | None:
+) -> StreamLook | None:
     """Where ``stream`` may have data, or None where it certainly has none. Reads logs only.
 
     That ``stale_after`` has passed is no error here: it is a prediction, and a quiet source would
@@ -34,16 +23,15 @@ def readiness(
     :raises StreamNotFound: there is no such stream
     :raises StreamStale: the stream can no longer give an exact change set (seed 000)
     """
-    status = catalog.status(stream)
-    if status.invalid_reason is not None or status.latest_version is None:
+    try:
+        found = catalog.look(stream)
+    except StreamUnusable as error:
         raise StreamStale(
             f"stream {stream}",
             "is stale",
-            cause=status.invalid_reason or "its source cannot be read",
+            cause=str(error),
             fix="recreate the stream; waiting cannot help",
-        )
-    if after_version is not None and status.latest_version <= after_version:
+        ) from None
+    if after_version is not None and found.latest_version <= after_version:
         return None
-    if not status.may_have_data:
-        return None
-    return Readiness(status.offset_version, status.latest_version)
+    return found if found.may_have_data else None

@@ -110,7 +110,7 @@ class SourceTable:
         return self.reader.plan(SourceLog(FILES).range(stream))
 
     def may_have_data(self, stream: Stream) -> bool:
-        return SourceLog(FILES).may_have_data(stream)
+        return SourceLog(FILES).look(stream).may_have_data
 
     def changes(self, stream: Stream, through: int | None = None) -> Counter[Change]:
         """What the engine says."""

@@ -69,6 +69,20 @@ def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
     )
 
 
+def plan_survivors(commits: Sequence[Commit]) -> Reading:
+    """How to read the rows that were born since the offset and still live.
+
+    Their row ids lie above the high-water mark of the offset, and they lie in files that were added
+    since: neither what was removed nor what stood there already has to be read.
+    """
+    net = replace(net_difference(commits), removed=(), revectored=())
+    if net.is_empty:
+        return Reading(_nothing(commits, "no file with new rows is left"), net)
+    reason = "rows that were born since the offset lie in added files alone"
+    plan = ReadPlan(Strategy.INSERTED_FILES, net.file_count, net.size_bytes, len(commits), reason)
+    return Reading(plan, net)
+
+
 def plan_difference(
     commits: Sequence[Commit], history: Sequence[Layout], forced: Strategy | None = None
 ) -> Reading:

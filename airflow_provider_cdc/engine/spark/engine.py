@@ -162,7 +162,7 @@ class Engine:
         :raises StreamNotFound: there is no such stream
         :raises StreamUnusable: its change set can no longer be read
         """
-        if not self._catalog.may_have_data(name):
+        if not self._catalog.look(name).may_have_data:
             return False
         if not exact:
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import NotADeltaTable
@@ -13,6 +14,7 @@ from .files import Files, join
 
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\..+)?\.(?:parquet|json)$")
+_FETCHED_AT_ONCE = 500
 _STATE_ACTIONS = ["metaData", "protocol", "domainMetadata"]
 
 
@@ -27,6 +29,20 @@ class LogIncomplete(Exception):
         super().__init__(f"commit {missing_version} is not in the log")
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The versions of a log as one listing shows them: the newest, and those of its commits."""
+
+    latest_version: int
+    commits: frozenset[int]
+
+    def check(self, *, after: int) -> None:
+        """Raise :class:`LogIncomplete` when a commit ``after`` (exclusive) is gone."""
+        for version in range(after + 1, self.latest_version + 1):
+            if version not in self.commits:
+                raise LogIncomplete(version)
+
+
 class DeltaLog:
     """The log of one Delta table; every call looks at the store anew.
 
@@ -39,11 +55,18 @@ class DeltaLog:
         self._folder = join(location, "_delta_log")
 
     def latest_version(self) -> int:
-        """The newest version, from a listing of the log: a commit that is missing below it shows.
+        """The newest version; raises :class:`NotADeltaTable`."""
+        return self.listing().latest_version
+
+    def listing(self) -> Listing:
+        """The versions that are there, checkpoints without a commit of theirs included.
 
         :raises NotADeltaTable: there is no log
         """
-        newest = self._newest(self._names())
+        names = self._names()
+        commits = frozenset(int(match[1]) for match in map(_COMMIT.match, names) if match)
+        checkpoints = {int(match[1]) for match in map(_CHECKPOINT.match, names) if match}
+        newest = max(commits | checkpoints, default=None)
         if newest is None:
             raise NotADeltaTable(
                 f"table {self.location}",
@@ -51,19 +74,30 @@ class DeltaLog:
                 cause="expected a folder _delta_log with commits, found none",
                 fix="name a Delta table, or convert it with CONVERT TO DELTA",
             )
-        return newest
+        return Listing(newest, commits)
 
     def commits(self, *, after: int, through: int) -> list[Commit]:
         """The commits ``after`` (exclusive) to ``through`` (inclusive), oldest first.
 
         :raises LogIncomplete: one of them is gone
         """
-        return [self.commit(version) for version in range(after + 1, through + 1)]
+        versions = range(after + 1, through + 1)
+        found: list[Commit] = []
+        for begin in range(0, len(versions), _FETCHED_AT_ONCE):
+            chunk = versions[begin : begin + _FETCHED_AT_ONCE]
+            try:
+                contents = self._files.read_below(self._folder, list(map(_commit_name, chunk)))
+            except FileNotFoundError:
+                # Only one at a time tells which of them it is.
+                found.extend(map(self.commit, chunk))
+            else:
+                found.extend(map(parse_commit, chunk, contents))
+        return found
 
     def commit(self, version: int) -> Commit:
         """One commit; raises :class:`LogIncomplete` when it is gone."""
         try:
-            content = self._files.read(join(self._folder, f"{version:020d}.json"))
+            content = self._files.read(join(self._folder, _commit_name(version)))
         except FileNotFoundError:
             raise LogIncomplete(version) from None
         return parse_commit(version, content)
@@ -100,14 +134,6 @@ class DeltaLog:
         except FileNotFoundError:
             return []
 
-    def _newest(self, names: list[str]) -> int | None:
-        versions = [
-            int(match[1])
-            for name in names
-            if (match := _COMMIT.match(name) or _CHECKPOINT.match(name))
-        ]
-        return max(versions, default=None)
-
     def _checkpoints(self, through: int) -> dict[int, list[str]]:
         """The complete checkpoints by version: one of several parts needs all of them."""
         found: dict[tuple[int, int], list[str]] = {}
@@ -132,6 +158,10 @@ class DeltaLog:
         if uri.endswith(".parquet"):
             return self._files.read_parquet(uri, _STATE_ACTIONS)
         return [json.loads(line) for line in self._files.read(uri).splitlines() if line.strip()]
+
+
+def _commit_name(version: int) -> str:
+    return f"{version:020d}.json"
 
 
 def _remember(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -28,6 +28,18 @@ class Files:
         """The content of a file; raises ``FileNotFoundError``."""
         filesystem, path = self._open(uri)
         return bytes(filesystem.cat_file(path))
+
+    def read_below(self, folder: str, names: Sequence[str]) -> list[bytes]:
+        """The contents of files in a folder, fetched at once where the store can do that.
+
+        :raises FileNotFoundError: one of them is not there
+        """
+        filesystem, path = self._open(folder)
+        found = filesystem.cat_ranges([join(path, name) for name in names], None, None)
+        for content in found:
+            if isinstance(content, Exception):
+                raise content
+        return [bytes(content) for content in found]
 
     def read_parquet(self, uri: str, columns: list[str]) -> list[dict[str, Any]]:
         """The rows of a Parquet file with those of ``columns`` that it has."""

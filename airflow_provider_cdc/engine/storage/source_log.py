@@ -9,10 +9,14 @@ from ..core.errors import InvalidRange, NotADeltaTable, StreamStale
 from ..core.log_actions import Commit
 from ..core.model import AppendSemantics, Offset, Stream, StreamMode
 from ..core.net_files import NetFiles, inserted_files
+from ..core.newest_first import Finding, NewestFirst
+from ..core.read_plan import Strategy, plan_survivors
 from ..core.rewrites import net_difference
 from ..core.tracking import check_source, check_tracking, offset_after, offset_of
-from .delta_log import DeltaLog, LogIncomplete
+from .delta_log import DeltaLog, Listing, LogIncomplete
 from .files import Files
+
+_RECENT_COMMITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,14 @@ class SourceRange:
     def net_files(self) -> NetFiles:
         """The files that hold what differs between the two ends of this range."""
         return net_difference(self.commits)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLook:
+    """What a look at a stream's source tells: its newest version, and whether there may be data."""
+
+    latest_version: int
+    may_have_data: bool
 
 
 class SourceLog:
@@ -52,7 +64,7 @@ class SourceLog:
         :raises InvalidRange: ``through`` lies before the offset or after the newest version
         """
         log = DeltaLog(stream.source.location, self._files)
-        newest = self._newest_version(stream, log)
+        newest = self._listing(stream, log).latest_version
         last = newest if through is None else through
         if not stream.offset.version <= last <= newest:
             raise InvalidRange(
@@ -68,17 +80,36 @@ class SourceLog:
         check_tracking(stream, commits)
         return SourceRange(stream, stream.offset, end, tuple(commits))
 
-    def may_have_data(self, stream: Stream) -> bool:
+    def look(self, stream: Stream) -> SourceLook:
         """Whether the range may hold a change: false only when it certainly holds none.
 
         Seed 000, SYSTEM$STREAM_HAS_DATA. Commits that only rearranged files (OPTIMIZE, statistics)
-        are no data. Raises as :meth:`range`.
-        """
-        return holds_candidates(self.range(stream))
+        are no data. Where a recent commit answers, older ones are not read.
 
-    def _newest_version(self, stream: Stream, log: DeltaLog) -> int:
+        :raises StreamStale: commits are gone, or the source is seen to be another table now
+        :raises ChangeTrackingDisabled: row tracking is seen to be off
+        """
+        log = DeltaLog(stream.source.location, self._files)
+        listing = self._listing(stream, log)
+        newest, offset = listing.latest_version, stream.offset.version
+        self._check_same_log(stream, log)
         try:
-            newest = log.latest_version()
+            listing.check(after=offset)
+            recent = NewestFirst(stream)
+            for version in range(newest, max(offset, newest - _RECENT_COMMITS), -1):
+                finding = recent.take(log.commit(version))
+                if finding is Finding.DATA:
+                    return SourceLook(newest, True)
+                if finding is Finding.UNCLEAR:
+                    break
+        except LogIncomplete as error:
+            raise _incomplete(stream, newest, error) from None
+        span = self.range(stream)
+        return SourceLook(span.end.version, holds_candidates(span))
+
+    def _listing(self, stream: Stream, log: DeltaLog) -> Listing:
+        try:
+            found = log.listing()
         except NotADeltaTable:
             raise StreamStale(
                 f"stream {stream.name}",
@@ -86,9 +117,9 @@ class SourceLog:
                 cause=f"expected a Delta table at {stream.source.location}, found none",
                 fix="drop the stream, and create it again when the table is back",
             ) from None
-        if newest < stream.offset.version:
-            raise _replaced(stream, f"the log ends at version {newest}")
-        return newest
+        if found.latest_version < stream.offset.version:
+            raise _replaced(stream, f"the log ends at version {found.latest_version}")
+        return found
 
     def _check_same_log(self, stream: Stream, log: DeltaLog) -> None:
         try:
@@ -103,14 +134,7 @@ class SourceLog:
         try:
             return log.commits(after=stream.offset.version, through=last)
         except LogIncomplete as error:
-            raise StreamStale(
-                f"stream {stream.name}",
-                "is stale, commits after its offset were cleaned up",
-                cause=f"expected versions {stream.offset.version + 1} to {last} of"
-                f" {stream.source.name}, version {error.missing_version} is gone",
-                fix="create the stream again, and consume it within the source's"
-                " delta.logRetentionDuration",
-            ) from None
+            raise _incomplete(stream, last, error) from None
 
 
 def holds_candidates(span: SourceRange) -> bool:
@@ -120,8 +144,18 @@ def holds_candidates(span: SourceRange) -> bool:
         return not span.net_files().is_empty
     if stream.append_semantics is AppendSemantics.INSERTED:
         return bool(inserted_files(span.commits))
-    net = span.net_files()
-    return not net.is_empty and bool(net.added or net.revectored)
+    return plan_survivors(span.commits).plan.strategy is not Strategy.NOTHING
+
+
+def _incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:
+    return StreamStale(
+        f"stream {stream.name}",
+        "is stale, commits after its offset were cleaned up",
+        cause=f"expected versions {stream.offset.version + 1} to {last} of"
+        f" {stream.source.name}, version {error.missing_version} is gone",
+        fix="create the stream again, and consume it within the source's"
+        " delta.logRetentionDuration",
+    )
 
 
 def _replaced(stream: Stream, found: str) -> StreamStale:

@@ -23,7 +23,14 @@ from ...core.log_actions import DataFile
 from ...core.model import METADATA_COLUMNS, AppendSemantics, ColumnStyle, MetadataColumns, Stream
 from ...core.model import StreamMode as Mode
 from ...core.net_files import inserted_files
-from ...core.read_plan import Reading, ReadPlan, Strategy, plan_difference, plan_inserts
+from ...core.read_plan import (
+    Reading,
+    ReadPlan,
+    Strategy,
+    plan_difference,
+    plan_inserts,
+    plan_survivors,
+)
 from ...core.table_schema import Layout, matching_path
 from ...storage.files import Files
 from ...storage.range_files import RangeFiles
@@ -84,15 +91,19 @@ class ChangeSetReader:
         :raises StreamStale: a file that has to be read is gone
         """
         check_columns(span.stream, _layout(span.end.metadata))
-        if _returns_inserts(span.stream):
-            return self._inserts(span)
-        return self._difference(span)
+        if span.stream.mode is Mode.STANDARD:
+            return self._difference(span)
+        if span.stream.append_semantics is AppendSemantics.SURVIVING:
+            return self._survivors(span)
+        return self._inserts(span)
 
     def plan(self, span: SourceRange) -> ReadPlan:
         """How :meth:`read` would read ``span``; looks at the log alone."""
-        if _returns_inserts(span.stream):
-            return plan_inserts(span.commits)
-        return self._reading(span).plan
+        if span.stream.mode is Mode.STANDARD:
+            return self._reading(span).plan
+        if span.stream.append_semantics is AppendSemantics.SURVIVING:
+            return plan_survivors(span.commits).plan
+        return plan_inserts(span.commits)
 
     def _reading(self, span: SourceRange) -> Reading:
         """The plan of a difference; change files that are gone are no plan."""
@@ -115,8 +126,6 @@ class ChangeSetReader:
             changes = self._by_change_files(span, reading, tables)
         if changes is None:
             return self._nothing(span, reading.plan)
-        if span.stream.mode is Mode.APPEND_ONLY:
-            changes = changes.where((F.col(ACTION) == INSERT) & ~F.col(IS_UPDATE))
         rows = _named(changes, _layout(span.end.metadata), span.stream.column_style)
         return ChangeSet(rows, reading.plan, tuple(tables.roots))
 
@@ -140,6 +149,21 @@ class ChangeSetReader:
         listed = listed_changes(self._source(span), reading.by_commit)
         today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
         return netted_changes(tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS))
+
+    def _survivors(self, span: SourceRange) -> ChangeSet:
+        """Every row that was born since the offset and still lives, as it is now."""
+        reading = plan_survivors(span.commits)
+        if reading.plan.strategy is Strategy.NOTHING:
+            return self._nothing(span, reading.plan)
+        source = self._source(span)
+        listed = source.listed(reading.net)
+        self._check_files(span.stream, source, [item.file for item in listed])
+        today = _layout(span.end.metadata)
+        tables = CraftedTables(self._spark, self._scratch)
+        rows = tables.open(today, json.loads(span.end.protocol), listed, ())
+        born = rows.where(F.col(ROW_ID) > span.start.row_id_high_water_mark)
+        named = _named(all_changes(born, INSERT), today, span.stream.column_style)
+        return ChangeSet(named, reading.plan, tuple(tables.roots))
 
     def _inserts(self, span: SourceRange) -> ChangeSet:
         """Every row that a commit of the range inserted, as it was inserted."""
@@ -220,11 +244,6 @@ def check_columns(stream: Stream, layout: Layout) -> None:
                 cause=f"the source has a column {column} of its own",
                 fix="rename that column, or create the stream with the other column style",
             )
-
-
-def _returns_inserts(stream: Stream) -> bool:
-    """Whether the stream returns rows as they were inserted, whatever became of them."""
-    return stream.mode is Mode.APPEND_ONLY and stream.append_semantics is AppendSemantics.INSERTED
 
 
 def _layout(metadata: str) -> Layout:

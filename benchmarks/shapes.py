@@ -1,23 +1,19 @@
-"""Tables with a stream on them and commits after its offset, in every shape that matters."""
+"""What the commits of a workload do, in SQL that Delta and Iceberg both understand."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_cdc.engine import Engine, Stream
-from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.source_log import SourceLog
-
 FILES = 40
 PICKED = 7
+COLUMNS = "id BIGINT, part INT, n BIGINT, price DOUBLE, name STRING, at TIMESTAMP"
+KEY = "id"
+VALUES = ("part", "n", "price", "name", "at")
 
 
 class Shape(StrEnum):
@@ -54,7 +50,8 @@ class Workload:
     @property
     def name(self) -> str:
         vectors = "vectors" if self.has_vectors else "no vectors"
-        return f"{self.shape.value}, {self.commits} commits, {vectors}"
+        commits = "1 commit" if self.commits == 1 else f"{self.commits} commits"
+        return f"{self.shape.value}, {commits}, {vectors}"
 
     @property
     def expected(self) -> Expected:
@@ -69,12 +66,15 @@ class Workload:
             Shape.OPTIMIZE: Expected(updated=touched),
         }[self.shape]
 
-    def statements(self) -> Iterator[str]:
-        """The statements of the commits, in which ``{t}`` stands for the table."""
+    def statements(self, optimize: str = "OPTIMIZE {t}") -> Iterator[str]:
+        """The statements of the commits, in which ``{t}`` stands for the table.
+
+        :param optimize: the statement that rewrites small files as large ones
+        """
         for number in range(self.commits):
             yield _STATEMENTS[self.shape](self, number)
             if self.shape is Shape.OPTIMIZE and number == (self.commits - 1) // 2:
-                yield "OPTIMIZE {t}"
+                yield optimize
 
     def ids(self, number: int, count: int) -> str:
         """The share of commit ``number`` in the first ``count`` ids."""
@@ -86,7 +86,7 @@ class Workload:
         return number * count // self.commits, (number + 1) * count // self.commits
 
 
-def workloads(rows: int, commits: tuple[int, ...] = (1, 10, 100)) -> list[Workload]:
+def workloads(rows: int, commits: tuple[int, ...]) -> list[Workload]:
     """Every workload, without the change data feed."""
     return [
         Workload(rows, shape, count, vectors)
@@ -94,70 +94,8 @@ def workloads(rows: int, commits: tuple[int, ...] = (1, 10, 100)) -> list[Worklo
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """A workload's table, and the stream that stands before its commits."""
-
-    workload: Workload
-    location: str
-    state: str
-    stream: Stream
-    end_version: int
-
-    @property
-    def name(self) -> str:
-        return f"delta.`{self.location}`"
-
-
-class Workshop:
-    """Builds the tables below a folder; those with the same settings share their data files."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark = spark
-        self._folder = folder
-        self._count = 0
-
-    def build(self, workload: Workload) -> Bench:
-        base = self._base(workload)
-        self._count += 1
-        root = self._folder / f"table {self._count}"
-        _link_table(base, root / "t")
-        table = f"delta.`{root / 't'}`"
-        engine = Engine(self._spark, str(root / "state"))
-        stream = engine.create_stream("s", on_table=str(root / "t"))
-        for statement in workload.statements():
-            self._spark.sql(statement.replace("{t}", table))
-        end = SourceLog(Files()).newest_offset(str(root / "t")).version
-        return Bench(workload, str(root / "t"), str(root / "state"), stream, end)
-
-    def remove(self, bench: Bench) -> None:
-        shutil.rmtree(Path(bench.location).parent)
-
-    def _base(self, workload: Workload) -> Path:
-        key = f"base {workload.rows} {workload.has_vectors} {workload.has_feed}"
-        root = self._folder / key
-        if not root.exists():
-            properties = {
-                "delta.enableRowTracking": True,
-                "delta.enableDeletionVectors": workload.has_vectors,
-                "delta.enableChangeDataFeed": workload.has_feed,
-            }
-            settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-            self._spark.sql(
-                f"CREATE TABLE delta.`{root}` ({COLUMNS}) USING delta PARTITIONED BY (part)"
-                f" TBLPROPERTIES ({settings})"
-            )
-            rows = _new_rows(self._spark, workload.rows)
-            rows.repartitionByRange(FILES, "part").write.format("delta").mode("append").save(
-                str(root)
-            )
-        return root
-
-
-COLUMNS = "id BIGINT, part INT, n BIGINT, price DOUBLE, name STRING, at TIMESTAMP"
-
-
-def _new_rows(spark: SparkSession, rows: int) -> DataFrame:
+def new_rows(spark: SparkSession, rows: int) -> DataFrame:
+    """The rows of a table before its first commit."""
     return spark.range(rows).selectExpr(
         "id",
         f"CAST(id * {FILES} DIV {rows} AS INT) AS part",
@@ -196,11 +134,3 @@ _STATEMENTS: dict[Shape, Callable[[Workload, int], str]] = {
     Shape.DELETE: _delete,
     Shape.OPTIMIZE: _update,
 }
-
-
-def _link_table(base: Path, root: Path) -> None:
-    """A table of its own over the same data files, which nobody changes in place."""
-    shutil.copytree(base, root, copy_function=os.link)
-    log = root / "_delta_log"
-    shutil.rmtree(log)
-    shutil.copytree(base / "_delta_log", log)

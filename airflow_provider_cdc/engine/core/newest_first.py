@@ -1,0 +1,71 @@
+"""Telling from the newest commits of a range that it holds data.
+
+A look at a long range need not read all of it: one commit whose change no later one has touched is
+enough for a yes. What is not as plain as that is left to whoever reads the whole range.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from .log_actions import Commit, DataFile
+from .model import AppendSemantics, Stream, StreamMode
+
+
+class Finding(Enum):
+    """What a commit adds to a look: ``UNCLEAR`` means that only the whole range tells."""
+
+    DATA = auto()
+    NOTHING_YET = auto()
+    UNCLEAR = auto()
+
+
+class NewestFirst:
+    """Takes the commits of a range from the newest one backwards.
+
+    :param stream: whose offset the range begins at
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._offset_version = stream.offset.version
+        self._inserts_only = stream.mode is StreamMode.APPEND_ONLY
+        self._inserts_alone = (
+            self._inserts_only and stream.append_semantics is AppendSemantics.INSERTED
+        )
+        self._touched: set[str] = set()
+
+    def take(self, commit: Commit) -> Finding:
+        """What is known after ``commit``, the one before those that were taken."""
+        if (
+            commit.metadata is not None
+            or commit.protocol is not None
+            or commit.operation == "RESTORE"
+        ):
+            return Finding.UNCLEAR
+        removed = {file.path: file for file in commit.removes}
+        added = {file.path for file in commit.adds}
+        if any(self._adds_data(file, commit, removed.get(file.path)) for file in commit.adds):
+            return Finding.DATA
+        if any(self._removes_data(file, added) for file in commit.removes):
+            return Finding.DATA
+        self._touched |= removed.keys() | added
+        return Finding.NOTHING_YET
+
+    def _adds_data(self, file: DataFile, commit: Commit, before: DataFile | None) -> bool:
+        if not file.data_change or file.base_row_id is None:
+            return False
+        has_new_rows = file.default_row_commit_version == commit.version
+        if self._inserts_alone:
+            return has_new_rows
+        if file.path in self._touched:
+            return False
+        has_new_vector = before is not None and before.deletion_vector != file.deletion_vector
+        return has_new_rows or (has_new_vector and not self._inserts_only)
+
+    def _removes_data(self, file: DataFile, added: set[str]) -> bool:
+        if self._inserts_only or not file.data_change:
+            return False
+        if file.path in self._touched or file.path in added:
+            return False
+        version = file.default_row_commit_version
+        return version is not None and version <= self._offset_version

@@ -1,0 +1,77 @@
+"""Reading the net changes of every workload in every way."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from . import flights, iceberg_process
+from .readers import READERS, Reader
+from .results import Row
+from .shapes import Workload
+from .tables import Bench, Workshop
+from .timing import Patience, read_all, timed
+
+
+class Measurement:
+    """Measures readers on workloads.
+
+    :param part_of_name: only readers whose names hold this
+    """
+
+    def __init__(
+        self, spark: SparkSession, workshop: Workshop, patience: Patience, part_of_name: str
+    ) -> None:
+        self._spark = spark
+        self._workshop = workshop
+        self._patience = patience
+        self._readers = [item for item in READERS if part_of_name in item.name]
+        self._has_iceberg = part_of_name in iceberg_process.NAME
+
+    def workload(self, workload: Workload) -> Iterator[Row]:
+        """Every reader on a workload. Iceberg's view cannot read tables with delete files, so it
+        reads copy-on-write, once for the workload with vectors and the one without.
+        """
+
+        def build(has_feed: bool) -> Bench:
+            return self._workshop.build(replace(workload, has_feed=has_feed))
+
+        yield from self._rows(workload.name, build)
+        if self._has_iceberg and not workload.has_vectors:
+            timing = iceberg_process.measure(workload, self._patience)
+            yield Row(workload.name, iceberg_process.NAME, timing)
+
+    def flights(self) -> Iterator[Row]:
+        """Every reader but Iceberg's on the flights of 2013."""
+
+        def build(has_feed: bool) -> Bench:
+            return flights.build(self._spark, self._workshop.new_folder(), has_feed=has_feed)
+
+        yield from self._rows(flights.NAME, build)
+
+    def _rows(self, name: str, build: Callable[[bool], Bench]) -> Iterator[Row]:
+        for has_feed in (False, True):
+            readers = [item for item in self._readers if item.needs_feed == has_feed]
+            if not readers:
+                continue
+            bench = build(has_feed)
+            for item in readers:
+                timing = timed(
+                    self._spark,
+                    lambda: read_all(item.read(self._spark, bench)),  # noqa: B023 - used at once
+                    self._patience,
+                )
+                if not timing.is_lower_bound:
+                    self._check(item, bench)
+                yield Row(name, item.name, timing, bench.touched_bytes)
+            shutil.rmtree(bench.root)
+
+    def _check(self, item: Reader, bench: Bench) -> None:
+        if item.counted is None:
+            return
+        counted = item.counted(item.read(self._spark, bench))
+        if counted != bench.expected:
+            raise AssertionError(f"{item.name} found {counted}, expected {bench.expected}")

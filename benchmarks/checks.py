@@ -1,0 +1,144 @@
+"""What is asked often and needs no Spark: the sensor's look, folding a long log, SHOW."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model import Stream
+from airflow_provider_cdc.engine.core.read_plan import plan_difference
+from airflow_provider_cdc.engine.core.table_schema import Layout
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.source_log import SourceLog
+
+from .results import Row
+from .tables import ROW_TRACKING, Workshop
+from .timing import Timing
+
+LOGS = (10, 1_000, 10_000)
+STREAMS, TRANSITIONS = 1_000, 10_000
+ROUNDS = 9
+
+
+def measure(spark: SparkSession, workshop: Workshop) -> Iterator[Row]:
+    """All checks."""
+    for commits in LOGS:
+        root = workshop.new_folder()
+        _long_log(spark, root, commits)
+        group = f"{commits:,} commits behind"
+        catalog = StreamCatalog(str(root / "state"))
+        yield Row(group, "sensor's look", _rounds(partial(_look, catalog)))
+        yield Row(group, "status with exact lag", _rounds(partial(catalog.status, "s")))
+        yield from _folding(root, group)
+    root = workshop.new_folder()
+    spark.sql(f"CREATE TABLE delta.`{root / 't'}` (id BIGINT) USING delta")
+    engine = Engine(spark, str(root / "state"))
+    template = engine.create_stream("s", on_table=str(root / "t"))
+    transitions = _many_transitions(str(root / "state"), template)
+    catalog = StreamCatalog(str(root / "state"))
+    group = f"{STREAMS:,} streams after {transitions:,} transitions"
+    yield Row(group, "SHOW", _rounds(catalog.show))
+
+
+def _look(catalog: StreamCatalog) -> None:
+    if not catalog.look("s").may_have_data:
+        raise AssertionError("the stream has data")
+
+
+def _rounds(work: Callable[[], object]) -> Timing:
+    found = []
+    for _ in range(ROUNDS + 1):
+        begun = time.perf_counter()
+        work()
+        found.append(round(time.perf_counter() - begun, 5))
+    return Timing(tuple(found[1:]))
+
+
+def _long_log(spark: SparkSession, root: Path, commits: int) -> None:
+    """A table with that many commits behind a stream: one real INSERT, written again with other
+    files and versions. The files themselves are not there, and nothing here opens them.
+    """
+    table = f"delta.`{root / 't'}`"
+    spark.sql(
+        f"CREATE TABLE {table} (id BIGINT, n BIGINT) USING delta"
+        f" TBLPROPERTIES ('{ROW_TRACKING}' = 'true')"
+    )
+    stream = Engine(spark, str(root / "state")).create_stream("s", on_table=str(root / "t"))
+    spark.sql(f"INSERT INTO {table} SELECT id, id FROM range(0, 1000, 1, 1)")
+    log = root / "t/_delta_log"
+    first = stream.offset.version + 1
+    lines = (log / f"{first:020d}.json").read_text(encoding="utf-8").splitlines()
+    actions = [json.loads(line) for line in lines]
+    for version in range(first + 1, first + commits):
+        text = "\n".join(json.dumps(_moved(action, version, first)) for action in actions)
+        (log / f"{version:020d}.json").write_text(text, encoding="utf-8")
+
+
+def _moved(action: dict[str, dict[str, object]], version: int, first: int) -> dict[str, object]:
+    ((kind, fields),) = action.items()
+    rows = (version - first) * 1000
+    if kind == "add":
+        path = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+        moved = {"path": path, "baseRowId": rows, "defaultRowCommitVersion": version}
+        return {kind: fields | moved}
+    if kind == "domainMetadata":
+        return {kind: fields | {"configuration": json.dumps({"rowIdHighWaterMark": rows + 999})}}
+    return dict(action)
+
+
+def _folding(root: Path, group: str) -> Iterator[Row]:
+    """Plan the change set in a fresh process, whose memory at its peak is reported too."""
+    command = [sys.executable, "-m", "benchmarks.checks", str(root / "state")]
+    found = []
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found.append(json.loads(done.stdout))
+    seconds = tuple(round(each["seconds"], 4) for each in found)
+    yield Row(group, "plan of the change set", Timing(seconds))
+    peak = max(each["peak_bytes"] for each in found)
+    yield Row(group, "plan of the change set, memory added", None, peak)
+
+
+def _fold(state: str) -> dict[str, float]:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = time.perf_counter()
+    span = SourceLog(Files()).range(StreamCatalog(state).describe("s"))
+    plan_difference(span.commits, [Layout.of(json.loads(span.end.metadata))])
+    seconds = time.perf_counter() - begun
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {"seconds": seconds, "peak_bytes": peak * 1024}
+
+
+def _many_transitions(state: str, template: Stream) -> int:
+    """Create streams like ``template`` and move them in turn; gives the number of transitions."""
+    registry = Registry(state)
+    new = [
+        replace(template, name=f"s{number}", stream_id=str(uuid.uuid4()), sequence=0)
+        for number in range(1, STREAMS)
+    ]
+    made = [Change(stream, Transition.CREATED) for stream in new]
+    streams = [template, *registry.transact(registry.snapshot(), made, actor="benchmark")]
+    for count in range(STREAMS, TRANSITIONS):
+        number = count % STREAMS
+        moved = [Change(streams[number], Transition.ADVANCED)]
+        streams[number] = registry.transact(registry.snapshot(), moved, actor="benchmark")[0]
+    return TRANSITIONS
+
+
+if __name__ == "__main__":
+    print(json.dumps(_fold(sys.argv[1])))

@@ -1,0 +1,53 @@
+"""Real data: the flights of 2013, replayed as an operational system writes them."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from flights_demo.replay import YEAR_DAYS, Replay, load_events, ticks
+from flights_demo.tables import FLIGHT_COLUMNS
+from pyspark.sql import DataFrame, SparkSession
+
+from .readers import SNAPSHOTS
+from .shapes import Expected
+from .tables import FEED, ROW_TRACKING, VECTORS, Bench, bench_of
+
+NAME = "a year of flights, the second half in 52 commits"
+KEY = "flight_id"
+TICK_DAYS = 14
+
+
+def build(spark: SparkSession, root: Path, *, has_feed: bool) -> Bench:
+    """Half of the year before the stream, and the other half behind it."""
+    events = _events(spark)
+    location = str(root / "t")
+    settings = {ROW_TRACKING: True, VECTORS: True, FEED: has_feed}
+    columns = ", ".join(f"{name} {kind}" for name, kind in FLIGHT_COLUMNS.items())
+    properties = ", ".join(f"'{name}' = '{value}'" for name, value in settings.items())
+    spark.sql(
+        f"CREATE TABLE delta.`{location}` ({columns}) USING delta TBLPROPERTIES ({properties})"
+    )
+    parts = list(ticks(YEAR_DAYS, TICK_DAYS))
+    middle = len(parts) // 2
+    for tick in parts[:middle]:
+        Replay(spark, location, events).run(tick)
+
+    def write(table: str) -> None:
+        for tick in parts[middle:]:
+            Replay(spark, table, events).run(tick)
+
+    values = tuple(name for name in FLIGHT_COLUMNS if name != KEY)
+    bench = bench_of(spark, root, write, KEY, values, Expected())
+    events.unpersist()
+    counted = SNAPSHOTS.counted
+    assert counted is not None
+    expected = counted(SNAPSHOTS.read(spark, bench))
+    return Bench(bench.root, bench.stream, bench.end_version, KEY, values, expected)
+
+
+def _events(spark: SparkSession) -> DataFrame:
+    with tempfile.TemporaryDirectory(prefix="flights") as folder:
+        events = load_events(spark, Path(folder), YEAR_DAYS)
+        events.count()
+    return events

@@ -1,0 +1,158 @@
+"""What is wanted of each figure, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from . import iceberg_process
+from .checks import LOGS
+from .consumption import FIXED_COST
+from .readers import CHANGES, FEED_BY_KEY, FLOOR, OURS, OURS_BY_FEED, SNAPSHOTS
+from .results import Row, Run
+from .shapes import Shape
+
+COMMITS = {1: "1 commit", 10: "10 commits", 100: "100 commits"}
+RIVALS = (FEED_BY_KEY.name, SNAPSHOTS.name, iceberg_process.NAME)
+PEAK_BYTES = 512 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One figure with what is wanted of it."""
+
+    text: str
+    wanted: str
+    found: str
+    is_met: bool
+
+
+def of(run: Run) -> Iterator[Goal]:
+    """The goals that the rows of ``run`` tell about."""
+    by_workload = run.by_workload()
+    judges: dict[str, Callable[[dict[str, dict[str, Row]]], Iterable[Goal]]] = {
+        "changes": _changes,
+        "consumption": _consumption,
+        "checks": _checks,
+    }
+    judge = judges.get(run.part)
+    return iter(judge(by_workload) if judge else ())
+
+
+def _changes(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
+    for vectors in ("vectors", "no vectors"):
+
+        def rows(shape: Shape, commits: int, vectors: str = vectors) -> dict[str, Row]:
+            return workloads.get(f"{shape.value}, {COMMITS[commits]}, {vectors}", {})
+
+        for commits, rival, times in (
+            (10, CHANGES.name, 40),
+            (10, iceberg_process.NAME, 20),
+            (100, CHANGES.name, 300),
+        ):
+            beside = rows(Shape.SPREAD, commits)
+            if rival == iceberg_process.NAME:
+                beside = beside | _iceberg(workloads, Shape.SPREAD, commits)
+            yield from _times(f"spread updates, {commits} commits, {vectors}", beside, rival, times)
+        yield from _flatness(vectors, rows)
+    for name, beside in workloads.items():
+        yield from _shares(name, beside)
+
+
+def _iceberg(workloads: dict[str, dict[str, Row]], shape: Shape, commits: int) -> dict[str, Row]:
+    rows = workloads.get(f"{shape.value}, {COMMITS[commits]}, no vectors", {})
+    return {name: row for name, row in rows.items() if name == iceberg_process.NAME}
+
+
+def _times(text: str, rows: dict[str, Row], rival: str, times: int) -> Iterator[Goal]:
+    ours, theirs = _median(rows, OURS.name), _median(rows, rival)
+    if ours is None or theirs is None:
+        return
+    timing = rows[rival].timing
+    bound = "≥ " if timing is not None and timing.is_lower_bound else ""
+    found = theirs / ours
+    yield Goal(
+        f"{text}: faster than {rival}", f"{times} times", f"{bound}{found:.1f}", found >= times
+    )
+
+
+def _flatness(vectors: str, rows: Callable[[Shape, int], dict[str, Row]]) -> Iterator[Goal]:
+    """Updates in one partition touch about the same bytes in any number of commits."""
+    ten, hundred = rows(Shape.PARTITION, 10), rows(Shape.PARTITION, 100)
+    found = _ratio(_median(hundred, OURS.name), _median(ten, OURS.name))
+    floors = _ratio(_median(hundred, FLOOR.name), _median(ten, FLOOR.name))
+    if found is None or floors is None:
+        return
+    yield Goal(
+        f"updates in one partition, {vectors}: 100 commits beside 10 (the floors: {floors:.2f})",
+        "at most 1.2",
+        f"{found:.2f}",
+        found <= 1.2,  # noqa: PLR2004
+    )
+
+
+def _shares(name: str, rows: dict[str, Row]) -> Iterator[Goal]:
+    medians = [_median(rows, way) for way in (OURS.name, OURS_BY_FEED.name)]
+    by_feed = [median for median in medians if median is not None]
+    ours = medians[0]
+    if ours is None:
+        return
+    best = min(by_feed)
+    rivals = {way: median for way in RIVALS if (median := _median(rows, way)) is not None}
+    if rivals:
+        rival = min(rivals, key=rivals.__getitem__)
+        found = (best if rival == FEED_BY_KEY.name else ours) / rivals[rival]
+        yield Goal(f"{name}: beside {rival}", "at most 1.1", f"{found:.2f}", found <= 1.1)  # noqa: PLR2004
+    floor = _median(rows, FLOOR.name)
+    if floor is not None:
+        wanted = 1.1 if name.startswith(Shape.APPEND.value) else 1.5
+        found = ours / floor
+        yield Goal(
+            f"{name}: beside the scan floor", f"at most {wanted}", f"{found:.2f}", found <= wanted
+        )
+
+
+def _consumption(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
+    rows = workloads.get(FIXED_COST, {})
+    whole = _median(rows, "consume")
+    for name in ("bare statement, of the change set", "bare statement, of the source"):
+        bare = _median(rows, name)
+        if whole is not None and bare is not None:
+            yield _below(f"consume over the {name}", whole - bare, 0.5)
+
+
+def _checks(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
+    for commits, limit in ((LOGS[1], 0.05), (LOGS[2], 0.25)):
+        rows = workloads.get(f"{commits:,} commits behind", {})
+        look = _median(rows, "sensor's look")
+        if look is not None:
+            yield _below(f"sensor's look, {commits:,} commits behind", look, limit)
+    longest = workloads.get(f"{LOGS[2]:,} commits behind", {})
+    plan = _median(longest, "plan of the change set")
+    if plan is not None:
+        yield _below(f"planning over {LOGS[2]:,} commits and files", plan, 15)
+    peak = longest.get("plan of the change set, memory added")
+    if peak is not None:
+        yield Goal(
+            f"planning over {LOGS[2]:,} commits and files, memory",
+            "under 512 MiB",
+            f"{peak.size_bytes / 2**20:.0f} MiB",
+            peak.size_bytes < PEAK_BYTES,
+        )
+    for name, rows in workloads.items():
+        show = _median(rows, "SHOW")
+        if show is not None:
+            yield _below(f"SHOW, {name}", show, 0.1)
+
+
+def _below(text: str, seconds: float, limit: float) -> Goal:
+    return Goal(text, f"under {limit * 1000:g} ms", f"{seconds * 1000:.0f} ms", seconds < limit)
+
+
+def _median(rows: dict[str, Row], way: str) -> float | None:
+    row = rows.get(way)
+    return None if row is None or row.timing is None else row.timing.median
+
+
+def _ratio(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first / second

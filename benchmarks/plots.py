@@ -1,0 +1,64 @@
+"""One plot a number of commits: every way to read the net changes, workload by workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+
+from . import iceberg_process
+from .readers import READERS
+from .results import Row, Run
+from .shapes import Shape
+
+mpl.use("svg")
+mpl.rcParams["svg.hashsalt"] = "benchmarks"
+INCHES = (11, 6)
+
+
+def write(run: Run, page: Path) -> Iterator[tuple[str, str]]:
+    """Write the plots into a folder beside ``page``; gives their names and paths from there."""
+    folder = page.parent / page.stem
+    names = [*[reader.name for reader in READERS], iceberg_process.NAME]
+    by_workload = run.by_workload()
+    for commits in ("1 commit", "10 commits", "100 commits"):
+        for vectors in ("vectors", "no vectors"):
+            labels = {f"{shape.value}, {commits}, {vectors}": shape.value for shape in Shape}
+            chosen = {
+                label: by_workload[name] for name, label in labels.items() if name in by_workload
+            }
+            if chosen:
+                title = f"{commits}, {vectors}"
+                path = folder / f"{title.replace(', ', '-').replace(' ', '-')}.svg"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _plot(f"Reading net changes: {title}", chosen, names, path)
+                yield title, f"{folder.name}/{path.name}"
+
+
+def _plot(title: str, workloads: dict[str, dict[str, Row]], names: list[str], path: Path) -> None:
+    figure, axes = plt.subplots(figsize=INCHES, layout="constrained")
+    width = 0.8 / len(names)
+    for number, name in enumerate(names):
+        found = [
+            (place, row.timing)
+            for place, rows in enumerate(workloads.values())
+            if (row := rows.get(name)) is not None and row.timing is not None
+        ]
+        bars = axes.bar(
+            [place + number * width for place, _ in found],
+            [timing.median for _, timing in found],
+            width,
+            label=name,
+        )
+        axes.bar_label(bars, [timing.short for _, timing in found], fontsize=6, rotation=90)
+    axes.set_yscale("log")
+    axes.set_ylabel("seconds")
+    axes.set_title(title)
+    ticks = [place + 0.4 - width / 2 for place in range(len(workloads))]
+    axes.set_xticks(ticks, [label.replace(", ", ",\n") for label in workloads], fontsize=8)
+    axes.legend(fontsize=7)
+    axes.margins(y=0.15)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)

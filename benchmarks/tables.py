@@ -1,0 +1,126 @@
+"""Delta tables with a stream on them, and commits after its offset."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine import Engine, Stream
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.source_log import SourceLog
+
+from .shapes import COLUMNS, FILES, KEY, VALUES, Expected, Workload, new_rows
+
+ROW_TRACKING = "delta.enableRowTracking"
+VECTORS = "delta.enableDeletionVectors"
+FEED = "delta.enableChangeDataFeed"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A table with commits, and the stream that stands before them.
+
+    ``key`` and ``values`` are the table's columns; ``expected`` is what the change set must hold.
+    """
+
+    root: Path
+    stream: Stream
+    end_version: int
+    key: str
+    values: tuple[str, ...]
+    expected: Expected
+
+    @property
+    def location(self) -> str:
+        return str(self.root / "t")
+
+    @property
+    def state(self) -> str:
+        return str(self.root / "state")
+
+    @property
+    def name(self) -> str:
+        return f"delta.`{self.location}`"
+
+    @property
+    def touched_bytes(self) -> int:
+        """The bytes of the files in which the two ends of the commits differ."""
+        return SourceLog(Files()).range(self.stream).net_files().size_bytes
+
+
+class Workshop:
+    """Builds tables below a folder; those with the same settings share their data files."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._count = 0
+
+    def build(self, workload: Workload) -> Bench:
+        """The table of a workload, with its commits behind its stream."""
+
+        def write(location: str) -> None:
+            for statement in workload.statements():
+                self._spark.sql(statement.replace("{t}", f"delta.`{location}`"))
+
+        root = self.copy(
+            workload.rows, has_vectors=workload.has_vectors, has_feed=workload.has_feed
+        )
+        return bench_of(self._spark, root, write, KEY, VALUES, workload.expected)
+
+    def copy(self, rows: int, *, has_vectors: bool, has_feed: bool) -> Path:
+        """A new folder with a table ``t`` of ``rows`` rows."""
+        properties = {ROW_TRACKING: True, VECTORS: has_vectors, FEED: has_feed}
+        return self.copy_with(rows, properties)
+
+    def copy_with(self, rows: int, properties: Mapping[str, bool]) -> Path:
+        """A new folder with a table ``t`` that has these properties."""
+        root = self.new_folder()
+        link_table(self._base(rows, properties), root / "t")
+        return root
+
+    def new_folder(self) -> Path:
+        """A path where nothing is."""
+        self._count += 1
+        return self._folder / f"table {self._count}"
+
+    def _base(self, rows: int, properties: Mapping[str, bool]) -> Path:
+        settings = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        root = self._folder / f"base {rows} {' '.join(map(str, properties.values()))}"
+        if not root.exists():
+            self._spark.sql(
+                f"CREATE TABLE delta.`{root}` ({COLUMNS}) USING delta PARTITIONED BY (part)"
+                f" TBLPROPERTIES ({settings})"
+            )
+            rows_of_all = new_rows(self._spark, rows).repartitionByRange(FILES, "part")
+            rows_of_all.write.format("delta").mode("append").save(str(root))
+        return root
+
+
+def bench_of(
+    spark: SparkSession,
+    root: Path,
+    write: Callable[[str], None],
+    key: str,
+    values: tuple[str, ...],
+    expected: Expected,
+) -> Bench:
+    """A stream on the table ``t`` in ``root``, then the commits that ``write`` makes."""
+    location = str(root / "t")
+    stream = Engine(spark, str(root / "state")).create_stream("s", on_table=location)
+    write(location)
+    end = SourceLog(Files()).newest_offset(location).version
+    return Bench(root, stream, end, key, values, expected)
+
+
+def link_table(base: Path, root: Path) -> None:
+    """A table of its own over the same data files, which nobody changes in place."""
+    shutil.copytree(base, root, copy_function=os.link)
+    log = root / "_delta_log"
+    shutil.rmtree(log)
+    shutil.copytree(base / "_delta_log", log)

@@ -1,0 +1,129 @@
+"""Looking at a source's log, as far as files alone tell."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streams import new_offset, new_stream
+
+from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
+from airflow_provider_cdc.engine.core.model import Source, Stream
+from airflow_provider_cdc.engine.storage.delta_log import DeltaLog, LogIncomplete
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.source_log import SourceLog
+
+METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
+
+
+class Log:
+    """A log written by hand; its first commit is the offset of ``stream``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / "_delta_log"
+        self.folder.mkdir()
+        self.write(0, {"metaData": METADATA})
+        content = self.path(0).read_bytes()
+        self.stream: Stream = new_stream(
+            source=Source("t", str(root), "a-table-id"),
+            offset=replace(
+                new_offset(0, json.dumps(METADATA)),
+                fingerprint=hashlib.sha256(content).hexdigest(),
+            ),
+        )
+
+    def path(self, version: int) -> Path:
+        return self.folder / f"{version:020d}.json"
+
+    def write(self, version: int, *actions: dict[str, Any]) -> None:
+        self.path(version).write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+
+    def insert(self, version: int) -> None:
+        tracked = {"baseRowId": version * 10, "defaultRowCommitVersion": version}
+        self.write(version, {"add": {"path": f"{version}.parquet", "dataChange": True} | tracked})
+
+    def rearrange(self, version: int) -> None:
+        self.write(version, {"add": {"path": f"{version}.parquet", "dataChange": False}})
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path)
+
+
+def test_a_look_reads_no_commit_behind_the_one_that_answers(log: Log) -> None:
+    for version in range(1, 50):
+        log.insert(version)
+    for version in range(1, 48):
+        log.path(version).write_text("not JSON", encoding="utf-8")
+
+    found = SourceLog(Files()).look(log.stream)
+
+    assert (found.latest_version, found.may_have_data) == (49, True)
+
+
+def test_a_look_at_a_log_without_a_plain_answer_reads_all_of_it(log: Log) -> None:
+    log.insert(1)
+    for version in range(2, 50):
+        log.rearrange(version)
+
+    assert SourceLog(Files()).look(log.stream).may_have_data
+
+
+def test_a_look_at_commits_that_rearranged_files_finds_no_data(log: Log) -> None:
+    for version in range(1, 50):
+        log.rearrange(version)
+
+    found = SourceLog(Files()).look(log.stream)
+
+    assert (found.latest_version, found.may_have_data) == (49, False)
+
+
+def test_a_look_at_nothing_new_finds_no_data(log: Log) -> None:
+    found = SourceLog(Files()).look(log.stream)
+
+    assert (found.latest_version, found.may_have_data) == (0, False)
+
+
+def test_a_look_refuses_a_log_with_a_gap_that_it_need_not_read(log: Log) -> None:
+    for version in range(1, 50):
+        log.insert(version)
+    log.path(1).unlink()
+
+    with pytest.raises(StreamStale, match="version 1 is gone"):
+        SourceLog(Files()).look(log.stream)
+
+
+def test_a_look_refuses_a_source_whose_change_tracking_was_switched_off(log: Log) -> None:
+    log.insert(1)
+    log.write(2, {"metaData": METADATA | {"configuration": {}}})
+
+    with pytest.raises(ChangeTrackingDisabled):
+        SourceLog(Files()).look(log.stream)
+
+
+def test_commits_name_the_first_one_that_is_gone(log: Log) -> None:
+    for version in range(1, 9):
+        log.insert(version)
+    log.path(5).unlink()
+    log.path(7).unlink()
+
+    with pytest.raises(LogIncomplete) as caught:
+        DeltaLog(str(log.root), Files()).commits(after=0, through=8)
+
+    assert caught.value.missing_version == 5
+
+
+def test_commits_of_a_long_range_are_read_in_order(log: Log) -> None:
+    for version in range(1, 1203):
+        log.insert(version)
+
+    found = DeltaLog(str(log.root), Files()).commits(after=100, through=1202)
+
+    assert [commit.version for commit in found] == list(range(101, 1203))
+    assert [commit.adds[0].path for commit in found] == [f"{v}.parquet" for v in range(101, 1203)]
