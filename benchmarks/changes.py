@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -36,38 +36,31 @@ class Measurement:
         reads copy-on-write, once for the workload with vectors and the one without.
         """
 
-        def build(has_feed: bool) -> Bench:
-            return self._workshop.build(replace(workload, has_feed=has_feed))
-
-        yield from self._rows(workload.name, build)
+        for has_feed in (False, True):
+            readers = [item for item in self._readers if item.needs_feed == has_feed]
+            if readers:
+                bench = self._workshop.build(replace(workload, has_feed=has_feed))
+                yield from self._rows(workload.name, bench, readers)
         if self._has_iceberg and not workload.has_vectors:
             timing = iceberg_process.measure(workload, self._patience)
             yield Row(workload.name, iceberg_process.NAME, timing)
 
-    def flights(self) -> Iterator[Row]:
-        """Every reader but Iceberg's on the flights of 2013."""
+    def flights(self, days: int) -> Iterator[Row]:
+        """Every reader but Iceberg's on the flights of the first days of 2013."""
+        bench = flights.build(self._spark, self._workshop.new_folder(), days)
+        yield from self._rows(flights.NAME, bench, self._readers)
 
-        def build(has_feed: bool) -> Bench:
-            return flights.build(self._spark, self._workshop.new_folder(), has_feed=has_feed)
-
-        yield from self._rows(flights.NAME, build)
-
-    def _rows(self, name: str, build: Callable[[bool], Bench]) -> Iterator[Row]:
-        for has_feed in (False, True):
-            readers = [item for item in self._readers if item.needs_feed == has_feed]
-            if not readers:
-                continue
-            bench = build(has_feed)
-            for item in readers:
-                timing = timed(
-                    self._spark,
-                    lambda: read_all(item.read(self._spark, bench)),  # noqa: B023 - used at once
-                    self._patience,
-                )
-                if not timing.is_lower_bound:
-                    self._check(item, bench)
-                yield Row(name, item.name, timing, bench.touched_bytes)
-            shutil.rmtree(bench.root)
+    def _rows(self, name: str, bench: Bench, readers: Sequence[Reader]) -> Iterator[Row]:
+        for item in readers:
+            timing = timed(
+                self._spark,
+                lambda: read_all(item.read(self._spark, bench)),  # noqa: B023 - used at once
+                self._patience,
+            )
+            if not timing.is_lower_bound:
+                self._check(item, bench)
+            yield Row(name, item.name, timing, bench.touched_bytes)
+        shutil.rmtree(bench.root)
 
     def _check(self, item: Reader, bench: Bench) -> None:
         if item.counted is None:

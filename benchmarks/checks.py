@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -32,6 +31,7 @@ from .timing import Timing
 
 LOGS = (10, 1_000, 10_000)
 STREAMS, TRANSITIONS = 1_000, 10_000
+TOGETHER = 10
 ROUNDS = 9
 
 
@@ -51,7 +51,7 @@ def measure(spark: SparkSession, workshop: Workshop) -> Iterator[Row]:
     template = engine.create_stream("s", on_table=str(root / "t"))
     transitions = _many_transitions(str(root / "state"), template)
     catalog = StreamCatalog(str(root / "state"))
-    group = f"{STREAMS:,} streams after {transitions:,} transitions"
+    group = f"{STREAMS:,} streams after {transitions:,} transitions, {TOGETHER} a commit"
     yield Row(group, "SHOW", _rounds(catalog.show))
 
 
@@ -115,13 +115,18 @@ def _folding(root: Path, group: str) -> Iterator[Row]:
 
 
 def _fold(state: str) -> dict[str, float]:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _memory("VmRSS")
     begun = time.perf_counter()
     span = SourceLog(Files()).range(StreamCatalog(state).describe("s"))
     plan_difference(span.commits, [Layout.of(json.loads(span.end.metadata))])
     seconds = time.perf_counter() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"seconds": seconds, "peak_bytes": peak * 1024}
+    return {"seconds": seconds, "peak_bytes": _memory("VmHWM") - before}
+
+
+def _memory(kind: str) -> int:
+    """Bytes of this process: ``VmRSS`` now, ``VmHWM`` at its peak."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
 
 
 def _many_transitions(state: str, template: Stream) -> int:
@@ -133,10 +138,13 @@ def _many_transitions(state: str, template: Stream) -> int:
     ]
     made = [Change(stream, Transition.CREATED) for stream in new]
     streams = [template, *registry.transact(registry.snapshot(), made, actor="benchmark")]
-    for count in range(STREAMS, TRANSITIONS):
-        number = count % STREAMS
-        moved = [Change(streams[number], Transition.ADVANCED)]
-        streams[number] = registry.transact(registry.snapshot(), moved, actor="benchmark")[0]
+    for _ in range(STREAMS, TRANSITIONS, STREAMS):
+        snapshot = registry.snapshot()
+        for begin in range(0, STREAMS, TOGETHER):
+            some = streams[begin : begin + TOGETHER]
+            moved = [Change(stream, Transition.ADVANCED) for stream in some]
+            found = registry.transact(snapshot, moved, actor="benchmark")
+            streams[begin : begin + TOGETHER] = found
     return TRANSITIONS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from flights_demo.replay import YEAR_DAYS, Replay, load_events, ticks
+from flights_demo.replay import Replay, load_events, ticks
 from flights_demo.tables import FLIGHT_COLUMNS
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,22 +13,22 @@ from .readers import SNAPSHOTS
 from .shapes import Expected
 from .tables import FEED, ROW_TRACKING, VECTORS, Bench, bench_of
 
-NAME = "a year of flights, the second half in 52 commits"
+NAME = "flights of 2013, the second half in commits of events, vectors and feed"
 KEY = "flight_id"
-TICK_DAYS = 14
+TICKS = 26
 
 
-def build(spark: SparkSession, root: Path, *, has_feed: bool) -> Bench:
-    """Half of the year before the stream, and the other half behind it."""
-    events = _events(spark)
+def build(spark: SparkSession, root: Path, days: int) -> Bench:
+    """Half of ``days`` days of 2013 before the stream, and the other half behind it."""
+    events = _events(spark, days)
     location = str(root / "t")
-    settings = {ROW_TRACKING: True, VECTORS: True, FEED: has_feed}
+    settings = {ROW_TRACKING: True, VECTORS: True, FEED: True}
     columns = ", ".join(f"{name} {kind}" for name, kind in FLIGHT_COLUMNS.items())
     properties = ", ".join(f"'{name}' = '{value}'" for name, value in settings.items())
     spark.sql(
         f"CREATE TABLE delta.`{location}` ({columns}) USING delta TBLPROPERTIES ({properties})"
     )
-    parts = list(ticks(YEAR_DAYS, TICK_DAYS))
+    parts = list(ticks(days, max(1, days // TICKS)))
     middle = len(parts) // 2
     for tick in parts[:middle]:
         Replay(spark, location, events).run(tick)
@@ -46,8 +46,8 @@ def build(spark: SparkSession, root: Path, *, has_feed: bool) -> Bench:
     return Bench(bench.root, bench.stream, bench.end_version, KEY, values, expected)
 
 
-def _events(spark: SparkSession) -> DataFrame:
+def _events(spark: SparkSession, days: int) -> DataFrame:
     with tempfile.TemporaryDirectory(prefix="flights") as folder:
-        events = load_events(spark, Path(folder), YEAR_DAYS)
+        events = load_events(spark, Path(folder), days)
         events.count()
     return events

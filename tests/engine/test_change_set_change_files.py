@@ -185,5 +185,7 @@ def test_change_files_that_are_gone_leave_the_file_difference(make_table: MakeTa
     for path in Path(table.location, "_change_data").glob("*.parquet"):
         path.unlink()
     by_feed = table.read_by(Strategy.CHANGE_FILES)
-    assert by_feed.plan(stream).strategy is Strategy.FILE_DIFFERENCE
+    plan = by_feed.plan(stream)
+    assert plan.strategy is Strategy.FILE_DIFFERENCE
+    assert plan.reason == "change files were removed"
     assert len(by_feed.check(stream)) == 2

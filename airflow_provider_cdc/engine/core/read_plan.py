@@ -84,12 +84,17 @@ def plan_survivors(commits: Sequence[Commit]) -> Reading:
 
 
 def plan_difference(
-    commits: Sequence[Commit], history: Sequence[Layout], forced: Strategy | None = None
+    commits: Sequence[Commit],
+    history: Sequence[Layout],
+    forced: Strategy | None = None,
+    *,
+    has_change_files: bool = True,
 ) -> Reading:
     """The way that reads the fewest bytes to the net difference that ``commits`` made.
 
     :param history: the layouts that were in force one after the other, the one at the offset first
     :param forced: take this strategy wherever it is possible
+    :param has_change_files: the change files that the commits name are still there
     """
     net = net_difference(commits)
     if net.is_empty:
@@ -97,7 +102,7 @@ def plan_difference(
     difference = ReadPlan(
         Strategy.FILE_DIFFERENCE, net.file_count, net.size_bytes, len(commits), ""
     )
-    obstacle = _obstacle(commits, history)
+    obstacle = _obstacle(commits, history) if has_change_files else "change files were removed"
     if obstacle is not None:
         return Reading(replace(difference, reason=obstacle), net)
     by_commit = tuple(commit_changes(commits))

@@ -113,7 +113,7 @@ class ChangeSetReader:
             source = self._source(span)
             files = [source.absolute(file) for item in reading.by_commit for file in item.files]
             if source.missing(files):
-                return plan_difference(span.commits, history, Strategy.FILE_DIFFERENCE)
+                return plan_difference(span.commits, history, has_change_files=False)
         return reading
 
     def _difference(self, span: SourceRange) -> ChangeSet:
