@@ -72,6 +72,19 @@ def test_append_only_streams_across_restore_return_no_row_twice(
     table.check(later)
 
 
+@pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
+def test_append_only_streams_do_not_return_older_rows_that_restore_brings_back(
+    make_table: MakeTable, vectors: bool
+) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", vectors=vectors)
+    whole = table.version
+    table.sql("DELETE FROM {t} WHERE id = 1")
+    standard, inserted, surviving = table.stream(), table.inserted(), table.surviving()
+    table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {whole}", "INSERT INTO {t} VALUES (3, 'c')")
+    assert values(table, inserted) == values(table, surviving) == [(3, "c")]
+    assert [change.values for change in table.check(standard)] == [(1, "a"), (3, "c")]
+
+
 @pytest.mark.parametrize("mapping", ["none", "name"])
 def test_append_only_streams_across_schema_changes_read_files_as_they_were_written(
     make_table: MakeTable, mapping: str

@@ -92,18 +92,17 @@ class TableModel:
 
     def change_set(self, stream: StreamModel, through: int | None = None) -> Counter[Change]:
         """The minimal change set from the stream's offset, by its mode."""
-        end = self.history[self.version if through is None else through]
-        if stream.mode is StreamMode.APPEND_ONLY and (stream.semantics is AppendSemantics.INSERTED):
-            last = self.version if through is None else through
-            return Counter(
-                Change(item.row_id, "INSERT", False, end.values(item.row))
-                for item in self.insertions
-                if stream.offset < item.version <= last
-            )
-        changes = _net(self.history[stream.offset], end)
-        if stream.mode is StreamMode.APPEND_ONLY:
-            changes = [item for item in changes if item.action == "INSERT" and not item.is_update]
-        return Counter(changes)
+        last = self.version if through is None else through
+        end = self.history[last]
+        if stream.mode is StreamMode.STANDARD:
+            return Counter(_net(self.history[stream.offset], end))
+        born = [item for item in self.insertions if stream.offset < item.version <= last]
+        if stream.semantics is AppendSemantics.INSERTED:
+            rows = [(item.row_id, item.row) for item in born]
+        else:
+            live = {item.row_id for item in born} & end.rows.keys()
+            rows = [(row_id, end.rows[row_id]) for row_id in live]
+        return Counter(Change(row_id, "INSERT", False, end.values(row)) for row_id, row in rows)
 
 
 @dataclass
