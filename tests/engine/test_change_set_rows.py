@@ -154,3 +154,29 @@ def test_change_set_of_rewritten_files_holds_what_changed_alone(
         (1500, "x", "INSERT"),
         (1900, "v", "DELETE"),
     ]
+
+
+@pytest.mark.parametrize("kind", ["standard", "inserted", "surviving"])
+def test_change_set_of_appends_reads_the_columns_and_rows_that_are_asked_for(
+    make_table: MakeTable, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    table = make_table("id INT, v STRING, w STRING", "1, 'a', 'b'")
+    streams = {
+        "standard": table.stream(),
+        "inserted": table.inserted(),
+        "surviving": table.surviving(),
+    }
+    table.sql("INSERT INTO {t} VALUES (7, 'c', 'd'), (8, 'e', 'f')")
+    rows = table.read(streams[kind]).rows.where("v = 'e'").select("id")
+    assert [row.id for row in rows.collect()] == [8]
+
+    capsys.readouterr()
+    rows.explain(extended="simple")
+    plan = capsys.readouterr().out
+
+    (scan,) = [line for line in plan.splitlines() if "FileScan" in line]
+    assert "EqualTo(v,e)" in scan
+    assert "ReadSchema: struct<id:int,v:string," in scan
+    assert "w:string" not in scan
+    assert "Exchange" not in plan
+    assert "Join" not in plan

@@ -16,7 +16,9 @@ _BUCKET_SIZE = 1 << _BUCKET_BITS
 _BUCKET, _CANDIDATES = "bucket", "candidates"
 
 
-def without_carried_over(sides: DataFrame, offset_version: int) -> DataFrame:
+def without_carried_over(
+    sides: DataFrame, offset_version: int, *, may_broadcast: bool = True
+) -> DataFrame:
     """``sides`` without most rows that were only carried into another file.
 
     The row ids alone tell which rows to look at: those of one side only, and those that a commit
@@ -25,6 +27,7 @@ def without_carried_over(sides: DataFrame, offset_version: int) -> DataFrame:
 
     :param sides: with the side, row id, row commit version and row; nothing in it came back with
         an old commit version
+    :param may_broadcast: the numbers fit into the memory of every executor
     """
     bucket = F.shiftright(ROW_ID, _BUCKET_BITS).alias(_BUCKET)
     bit = F.expr(f"shiftleft(1L, CAST({ROW_ID} & {_BUCKET_SIZE - 1} AS INT))")
@@ -37,7 +40,9 @@ def without_carried_over(sides: DataFrame, offset_version: int) -> DataFrame:
     candidates = ids(is_old).bitwiseXOR(ids(~is_old)).bitwiseOR(ids(is_written))
     wanted = sides.groupBy(bucket).agg(candidates.alias(_CANDIDATES))
     wanted = wanted.where(F.col(_CANDIDATES) != 0)
-    rows = sides.withColumn(_BUCKET, bucket).join(F.broadcast(wanted), _BUCKET)
+    if may_broadcast:
+        wanted = F.broadcast(wanted)
+    rows = sides.withColumn(_BUCKET, bucket).join(wanted, _BUCKET)
     return rows.where(F.col(_CANDIDATES).bitwiseAND(bit) != 0).select(*sides.columns)
 
 

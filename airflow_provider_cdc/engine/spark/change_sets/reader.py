@@ -44,6 +44,8 @@ from .netting import ACTION, INSERT, IS_UPDATE, all_changes
 ROW_ID_DIGITS = 16
 # Below it, looking at the row ids first costs more than it saves.
 MANY_REWRITTEN_ROWS = 200_000
+# Above it, the masks of the row ids may take more than a tenth of a gigabyte of each executor.
+MOST_BROADCAST_ROWS = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,8 @@ class ChangeSetReader:
             return None
         sides = self._sides(span, listed, tables)
         if net.rewritten_rows > MANY_REWRITTEN_ROWS and not net.brings_back:
-            sides = without_carried_over(sides, span.start.version)
+            may_broadcast = net.rewritten_rows <= MOST_BROADCAST_ROWS
+            sides = without_carried_over(sides, span.start.version, may_broadcast=may_broadcast)
         return netted_sides(sides, listed)
 
     def _by_change_files(
