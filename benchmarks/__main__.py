@@ -18,6 +18,7 @@ from .tables import Workshop
 from .timing import Patience
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results"
 # Smaller tables are a smoke test.
 FULL_ROWS = 1_000_000
 PAGE = HERE.parent / "docs/benchmarks.md"
@@ -42,11 +43,14 @@ def main(
     only: Annotated[str, typer.Option(help="only workloads whose names hold this")] = "",
     reader: Annotated[str, typer.Option(help="only readers whose names hold this")] = "",
     resume: Annotated[bool, typer.Option(help="keep the workloads that were measured")] = False,
-    out: Annotated[Path, typer.Option(help="the folder of the results")] = HERE / "results",
+    out: Annotated[Path | None, typer.Option(help="the folder of the results")] = None,
     page: Annotated[Path | None, typer.Option(help="the page to write them to")] = None,
 ) -> None:
     """Measure reading changes, consuming them, what is asked often and what writers pay."""
     is_full = rows >= FULL_ROWS
+    # What is measured in part must not replace what was measured in full.
+    is_partial = bool(only or reader or part) and not resume
+    out = out or (HERE.parent / ".state/bench" if is_partial or not is_full else RESULTS)
     patience = Patience(repeats or (3 if is_full else 1), limit)
     counts = commits or ("1,10,100" if is_full else "10")
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
@@ -57,45 +61,47 @@ def main(
         def pieces(which: Part) -> Iterator[Piece]:
             match which:
                 case Part.CHECKS:
-                    yield "", partial(checks.measure, spark, workshop)
+                    yield "all", partial(checks.measure, spark, workshop)
                 case Part.CONSUMPTION:
-                    yield "", partial(consumption.fixed, spark, workshop, patience)
-                    yield "", partial(consumption.whole, spark, workshop, rows, patience)
+                    yield "fixed cost", partial(consumption.fixed, spark, workshop, patience)
+                    yield "whole", partial(consumption.whole, spark, workshop, rows, patience)
                 case Part.WRITES:
-                    yield "", partial(writes.measure, spark, workshop, rows, patience)
+                    yield "all", partial(writes.measure, spark, workshop, rows, patience)
                 case Part.CHANGES:
                     yield flights.NAME, partial(measurement.flights, 365 if is_full else 8)
                     for item in workloads(rows, tuple(map(int, counts.split(",")))):
                         yield item.name, partial(measurement.workload, item)
 
         for which in part or Part:
-            run = _kept(out, which, rows, patience, resume=resume)
-            done = run.by_workload()
-            for workload, measure in pieces(which):
-                if only in workload and workload not in done:
-                    _keep(run, measure(), out)
+            run = _kept(out, which, rows, patience, reader, resume=resume)
+            for piece, measure in pieces(which):
+                if piece not in run.pieces and (which is not Part.CHANGES or only in piece):
+                    _keep(run, piece, measure(), out)
         spark.stop()
-    report.write(out, page or (out / "benchmarks.md" if out != HERE / "results" else PAGE))
+    report.write(out, page or (PAGE if out == RESULTS else out / "benchmarks.md"))
 
 
-def _kept(out: Path, part: Part, rows: int, patience: Patience, *, resume: bool) -> Run:
-    new = Run(part, rows, patience.repeats, patience.limit, results.machine())
+def _kept(
+    out: Path, part: Part, rows: int, patience: Patience, reader: str, *, resume: bool
+) -> Run:
+    new = Run(part, rows, patience.repeats, patience.limit, reader, results.machine())
     old = results.read(out, part) if resume else None
     if old is None:
         return new
-    settings = ("table_rows", "repeats", "limit_seconds", "machine")
+    settings = ("table_rows", "repeats", "limit_seconds", "readers", "machine")
     if any(getattr(old, name) != getattr(new, name) for name in settings):
         raise typer.BadParameter(f"{part}: was measured with other settings", param_hint="--resume")
     return old
 
 
-def _keep(run: Run, rows: Iterable[Row], out: Path) -> None:
-    """Write the rows of a workload when all of them are there."""
+def _keep(run: Run, name: str, rows: Iterable[Row], out: Path) -> None:
+    """Write the rows of a piece when all of them are there."""
     found = []
     for row in rows:
         typer.echo(f"{row.workload}: {row.way}: {row.timing or row.size_bytes}")
         found.append(row)
     run.rows.extend(found)
+    run.pieces.append(name)
     results.write(run, out)
 
 

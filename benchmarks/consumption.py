@@ -79,7 +79,8 @@ def whole(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
         }
         for name, work in ways.items():
             timing = timed(spark, work, patience, prepare=replica.renew)
-            replica.check()
+            if not timing.is_lower_bound:
+                replica.check()
             yield Row(workload.name, name, timing, bench.touched_bytes)
         shutil.rmtree(bench.root)
 
@@ -103,7 +104,8 @@ def _stream(spark: SparkSession, bench: Bench, replica: Replica) -> None:
             .where("number = 1")
         )
         deleted = "c._change_type = 'delete'"
-        spark.sql(
+        # The view of ``changes`` belongs to the session of the batch.
+        batch.sparkSession.sql(
             MERGE.format(target=replica.name, changes="{changes}", deleted=deleted),
             changes=changes,
         )
@@ -120,7 +122,10 @@ def _stream(spark: SparkSession, bench: Bench, replica: Replica) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
 
 
 class Ledger:

@@ -68,8 +68,7 @@ def _times(text: str, rows: dict[str, Row], rival: str, times: int) -> Iterator[
     ours, theirs = _median(rows, OURS.name), _median(rows, rival)
     if ours is None or theirs is None:
         return
-    timing = rows[rival].timing
-    bound = "≥ " if timing is not None and timing.is_lower_bound else ""
+    bound = "≥ " if _is_bound(rows, rival) else ""
     found = theirs / ours
     yield Goal(
         f"{text}: faster than {rival}", f"{times} times", f"{bound}{found:.1f}", found >= times
@@ -95,7 +94,7 @@ def _shares(name: str, rows: dict[str, Row]) -> Iterator[Goal]:
     medians = [_median(rows, way) for way in (OURS.name, OURS_BY_FEED.name)]
     by_feed = [median for median in medians if median is not None]
     ours = medians[0]
-    if ours is None:
+    if ours is None or _is_bound(rows, OURS.name):
         return
     best = min(by_feed)
     rivals = {way: median for way in RIVALS if (median := _median(rows, way)) is not None}
@@ -147,6 +146,11 @@ def _checks(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
 
 def _below(text: str, seconds: float, limit: float) -> Goal:
     return Goal(text, f"under {limit * 1000:g} ms", f"{seconds * 1000:.0f} ms", seconds < limit)
+
+
+def _is_bound(rows: dict[str, Row], way: str) -> bool:
+    row = rows.get(way)
+    return row is not None and row.timing is not None and row.timing.is_lower_bound
 
 
 def _median(rows: dict[str, Row], way: str) -> float | None:

@@ -20,7 +20,10 @@ from .timing import Patience, read_all, timed
 
 RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
 TABLE = "ice.db.t"
-OPTIMIZE = "CALL ice.system.rewrite_data_files(table => 'db.t')"
+OPTIMIZE = (
+    "CALL ice.system.rewrite_data_files(table => 'db.t', strategy => 'sort', sort_order => 'n',"
+    " options => map('rewrite-all', 'true'))"
+)
 
 
 def new_session(folder: Path) -> SparkSession:

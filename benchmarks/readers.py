@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.engine import Engine
@@ -58,7 +58,8 @@ def _floor(spark: SparkSession, bench: Bench) -> DataFrame:
     net = SourceLog(Files()).range(bench.stream).net_files()
     files = (*net.removed, *net.added, *(pair.new for pair in net.revectored))
     paths = [plain_uri(absolute_path(bench.location, file.path)) for file in files]
-    return spark.read.option("basePath", bench.location).parquet(*paths)
+    schema = spark.table(bench.name).schema
+    return spark.read.schema(schema).option("basePath", bench.location).parquet(*paths)
 
 
 def _spark_changes(spark: SparkSession, bench: Bench) -> DataFrame:
@@ -71,7 +72,7 @@ def _spark_changes(spark: SparkSession, bench: Bench) -> DataFrame:
 
 
 def _count_changes(rows: DataFrame) -> Expected:
-    found = dict(rows.groupBy("_change_type").count().collect())
+    found = {row[0]: row[1] for row in rows.groupBy("_change_type").count().collect()}
     return Expected(
         found.get("insert", 0), found.get("update_postimage", 0), found.get("delete", 0)
     )
@@ -88,19 +89,19 @@ def _feed(spark: SparkSession, bench: Bench) -> DataFrame:
 
 
 def _netted_feed(spark: SparkSession, bench: Bench) -> DataFrame:
-    """The first and the last image of each key, as users write it by hand."""
+    """The first and the last image of each key, as a careful user nets the feed by hand."""
     after = F.col("_change_type").isin("insert", "update_postimage")
-    order = [F.col("_commit_version"), after.cast("int")]
-    window = Window.partitionBy(bench.key)
-    ranked = _feed(spark, bench).select(
-        "*",
-        after.alias("after"),
-        F.row_number().over(window.orderBy(*order)).alias("first"),
-        F.row_number().over(window.orderBy(*[column.desc() for column in order])).alias("last"),
+    moment = F.struct("_commit_version", after.cast("int").alias("after"))
+    image = F.struct(*bench.values)
+    ends = (
+        _feed(spark, bench)
+        .groupBy(bench.key)
+        .agg(
+            F.min_by(F.when(~after, image), moment).alias("old"),
+            F.max_by(F.when(after, image), moment).alias("new"),
+        )
     )
-    old = ranked.where((F.col("first") == 1) & ~F.col("after"))
-    new = ranked.where((F.col("last") == 1) & F.col("after"))
-    return _joined(bench, old, new)
+    return ends.where(~F.col("old").eqNullSafe(F.col("new")))
 
 
 def _snapshots(spark: SparkSession, bench: Bench) -> DataFrame:

@@ -27,13 +27,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The rows of one part of the benchmark, and the machine they were measured on."""
+    """The rows of one part of the benchmark, and the machine they were measured on.
+
+    ``pieces`` names what was measured whole; ``readers`` is a part of the names of those that were.
+    """
 
     part: str
     table_rows: int
     repeats: int
     limit_seconds: float
+    readers: str
     machine: str
+    pieces: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
 
     def by_workload(self) -> dict[str, dict[str, Row]]:

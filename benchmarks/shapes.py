@@ -13,6 +13,7 @@ FILES = 40
 PICKED = 7
 COLUMNS = "id BIGINT, part INT, n BIGINT, price DOUBLE, name STRING, at TIMESTAMP"
 KEY = "id"
+OPTIMIZE = "OPTIMIZE {t} ZORDER BY (n)"
 VALUES = ("part", "n", "price", "name", "at")
 
 
@@ -23,7 +24,7 @@ class Shape(StrEnum):
     SPREAD = "0.01 % updates in all files a commit"
     PARTITION = "1 % updates in one partition"
     DELETE = "10 % deletes in all files"
-    OPTIMIZE = "0.01 % updates a commit, OPTIMIZE in the middle"
+    OPTIMIZE = "0.01 % updates a commit, OPTIMIZE ZORDER in the middle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,10 @@ class Workload:
             Shape.OPTIMIZE: Expected(updated=touched),
         }[self.shape]
 
-    def statements(self, optimize: str = "OPTIMIZE {t}") -> Iterator[str]:
+    def statements(self, optimize: str = OPTIMIZE) -> Iterator[str]:
         """The statements of the commits, in which ``{t}`` stands for the table.
 
-        :param optimize: the statement that rewrites small files as large ones
+        :param optimize: the statement that rewrites all files
         """
         for number in range(self.commits):
             yield _STATEMENTS[self.shape](self, number)

@@ -14,7 +14,7 @@ from airflow_provider_cdc.engine import Engine, Stream
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
-from .shapes import COLUMNS, FILES, KEY, VALUES, Expected, Workload, new_rows
+from .shapes import COLUMNS, FILES, KEY, OPTIMIZE, VALUES, Expected, Workload, new_rows
 
 ROW_TRACKING = "delta.enableRowTracking"
 VECTORS = "delta.enableDeletionVectors"
@@ -66,7 +66,9 @@ class Workshop:
 
         def write(location: str) -> None:
             for statement in workload.statements():
-                self._spark.sql(statement.replace("{t}", f"delta.`{location}`"))
+                done = self._spark.sql(statement.replace("{t}", f"delta.`{location}`"))
+                if statement == OPTIMIZE and not done.first()["metrics"]["numFilesAdded"]:
+                    raise AssertionError(f"{workload.name}: OPTIMIZE had nothing to rewrite")
 
         root = self.copy(
             workload.rows, has_vectors=workload.has_vectors, has_feed=workload.has_feed

@@ -82,15 +82,19 @@ def read_all(rows: DataFrame) -> None:
 
 def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> tuple[float, bool]:
     tag = f"timed-{uuid.uuid4().hex}"
-    stopped = threading.Event()
+    done, stopped = threading.Event(), threading.Event()
 
     def stop() -> None:
+        if done.wait(limit):
+            return
         stopped.set()
-        spark.interruptTag(tag)
+        # A job that begins after it was told once would run to its end.
+        while not done.wait(1):
+            spark.interruptTag(tag)
 
-    timer = threading.Timer(limit, stop)
     spark.addTag(tag)
-    timer.start()
+    watch = threading.Thread(target=stop, daemon=True)
+    watch.start()
     begun = time.perf_counter()
     try:
         work()
@@ -99,6 +103,7 @@ def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> tupl
             raise
     finally:
         seconds = time.perf_counter() - begun
-        timer.cancel()
+        done.set()
+        watch.join()
         spark.removeTag(tag)
     return (limit, True) if stopped.is_set() else (seconds, False)

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
 
 class StreamHasDataSensor(BaseSensorOperator):
-    """Wait until a stream has data. A missing or stale stream fails at once.
+    """Wait until a stream has data. A missing stream, or one that is seen to be stale, fails at
+    once.
 
-    A look costs milliseconds and no JVM: it reads the commits since the stream's offset, and says
-    no only where it is certain that they hold nothing for the stream's mode. With ``exact`` a yes
-    is then confirmed by the engine on Spark.
+    A look costs milliseconds and no JVM: it reads commits from the newest one back towards the
+    stream's offset, and says no only where it is certain that they hold nothing for the stream's
+    mode. A yes does not vouch for the commits that it did not read; whoever consumes reads them all
+    and refuses them where they cannot be relied on. With ``exact`` a yes is then confirmed by the
+    engine on Spark.
 
     Returns (XCom) ``stream``, ``offset_version`` (exclusive) and ``latest_version`` (inclusive).
 

@@ -164,6 +164,8 @@ class SourceTable:
             if change.action == "INSERT" and change.row_id > stream.offset.row_id_high_water_mark
         )
         assert self.changes(stream) == expected
+        if expected:
+            assert self.may_have_data(stream)
         return sorted(expected, key=repr)
 
     def snapshot(self, version: int) -> DataFrame:

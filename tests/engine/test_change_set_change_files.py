@@ -67,10 +67,9 @@ def test_change_files_of_many_commits_give_the_minimal_change_set(
     )
 
 
-@either_vectors
-@pytest.mark.parametrize("first", ["on", "off"])
+@pytest.mark.parametrize(("first", "vectors"), [("on", True), ("off", False)])
 def test_change_files_of_a_part_of_the_range_give_the_minimal_change_set(
-    make_table: MakeTable, vectors: bool, first: str
+    make_table: MakeTable, first: str, vectors: bool
 ) -> None:
     properties = FEED if first == "on" else "'delta.enableChangeDataFeed' = 'false'"
     table = make_table("id INT, v STRING", *ROWS, vectors=vectors, properties=properties)
@@ -81,11 +80,10 @@ def test_change_files_of_a_part_of_the_range_give_the_minimal_change_set(
     assert len(check(table, stream)) == 2 * 3 + 3 + 1
 
 
-@either_vectors
 def test_change_files_beside_overwrites_and_restores_give_the_minimal_change_set(
-    make_table: MakeTable, vectors: bool
+    make_table: MakeTable,
 ) -> None:
-    table = make_table("id INT, v STRING", *ROWS, vectors=vectors, properties=FEED)
+    table = make_table("id INT, v STRING", *ROWS, properties=FEED)
     table.sql("DELETE FROM {t} WHERE id = 1")
     one_gone = table.version
     stream = table.stream()

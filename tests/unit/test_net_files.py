@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from table_histories import Table, commit, data_file, histories, same
 
-from airflow_provider_cdc.engine.core.log_actions import Commit, DeletionVector
+from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
 from airflow_provider_cdc.engine.core.net_files import NetFiles, fold, inserted_files
 
 
@@ -84,3 +87,16 @@ def test_inserted_files_are_those_that_a_commit_wrote_with_rows_of_its_own() -> 
     compacted, revectored = data_file("c", 5, change=False), data_file("d", 1, 3)
     version_five = commit(5, (written, brought_back, compacted, revectored))
     assert inserted_files([version_five, commit(6)]) == [(5, written)]
+
+
+def test_rewritten_rows_are_those_of_the_larger_side_where_there_are_two() -> None:
+    def sized(path: str, rows: int) -> DataFile:
+        return replace(data_file(path), stats=json.dumps({"numRecords": rows}))
+
+    def rewritten(removed: tuple[DataFile, ...], added: tuple[DataFile, ...]) -> int:
+        return NetFiles(removed, added, (), True).rewritten_rows
+
+    small, large, unknown = sized("a", 10), sized("b", 500), data_file("c")
+    assert rewritten((large,), (small,)) == rewritten((small,), (large,)) == 500
+    assert rewritten((unknown,), (small, large)) == 510
+    assert rewritten((large,), ()) == rewritten((), (large,)) == 0

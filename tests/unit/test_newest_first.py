@@ -83,6 +83,7 @@ def test_what_may_undo_or_end_change_tracking_is_left_to_the_whole_range() -> No
         replace(insert, operation="RESTORE"),
         replace(insert, metadata={}),
         replace(insert, protocol={}),
+        replace(insert, operation="UPDATE", removes=(data_file("b"),)),
     ):
         assert NewestFirst(STANDARD).take(unclear) is Finding.UNCLEAR
 

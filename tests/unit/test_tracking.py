@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from streams import new_stream
+from table_histories import data_file
 
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
-from airflow_provider_cdc.engine.core.log_actions import Commit, TableState
+from airflow_provider_cdc.engine.core.log_actions import Commit, TableState, parse_commit
 from airflow_provider_cdc.engine.core.model import (
     Source,
     Stream,
@@ -47,10 +48,8 @@ def commit(version: int, operation: str = "WRITE", **known: Any) -> Commit:
         operation_parameters={},
         operation_metrics={},
         user_metadata=None,
-        adds=(),
-        removes=(),
         transactions={},
-        **fields,
+        **{"adds": (), "removes": ()} | fields,
     )
 
 
@@ -121,3 +120,49 @@ def test_check_tracking_of_a_range_that_ends_untracked_raises_disabled(
     commits = [commit(5, metadata=metadata(enabled)), commit(6)]
     with pytest.raises(ChangeTrackingDisabled, match="switched off by version 5"):
         check_tracking(stream(), commits)
+
+
+@pytest.mark.parametrize("preserved", [None, False])
+@pytest.mark.parametrize("operation", ["UPDATE", "MERGE", "DELETE", "OPTIMIZE", "REORG"])
+def test_rows_that_were_carried_over_without_their_row_ids_make_the_stream_stale(
+    operation: str, preserved: bool | None
+) -> None:
+    carried = {"adds": (data_file("new", 6),), "removes": (data_file("old", 1),)}
+    lost = commit(6, operation, preserves_row_ids=preserved, **carried)
+
+    with pytest.raises(StreamStale, match=f"version 6, {operation}, did not keep the row ids"):
+        check_tracking(stream(), [commit(5), lost, commit(7)])
+    check_tracking(stream(), [commit(6, operation, preserves_row_ids=True, **carried)])
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"adds": (data_file("new", 6),)},
+        {"removes": (data_file("old", 1),)},
+        {"adds": (data_file("same", 1, 3),), "removes": (data_file("same", 1),)},
+    ],
+    ids=["new files", "files that went", "a vector that grew"],
+)
+def test_commits_that_carry_no_row_over_need_not_keep_row_ids(files: dict[str, Any]) -> None:
+    check_tracking(stream(), [commit(6, "DELETE", **files)])
+
+
+def test_rows_that_were_written_anew_need_no_old_row_ids() -> None:
+    files = {"adds": (data_file("new", 6),), "removes": (data_file("old", 1),)}
+
+    check_tracking(stream(), [commit(6, "WRITE", **files), commit(7, "RESTORE", **files)])
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ({}, None),
+        ({"delta.rowTracking.preserved": "true"}, True),
+        ({"delta.rowTracking.preserved": "false"}, False),
+    ],
+)
+def test_a_commit_says_whether_it_kept_row_ids(tags: dict[str, str], expected: bool | None) -> None:
+    content = json.dumps({"commitInfo": {"operation": "UPDATE", "tags": tags}}).encode()
+
+    assert parse_commit(3, content).preserves_row_ids is expected

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
+_PRESERVED = "delta.rowTracking.preserved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ class Commit:
     """One commit of a Delta table.
 
     ``change_files`` are those of the change data feed: where there are any, they hold every row
-    that the commit updated or deleted, before and after.
+    that the commit updated or deleted, before and after. ``preserves_row_ids`` is what its writer
+    says of rows that it carried into other files; ``None``: nothing, which means no.
     """
 
     version: int
@@ -113,6 +115,7 @@ class Commit:
     row_id_high_water_mark: int | None
     transactions: Mapping[str, int]
     change_files: tuple[DataFile, ...] = ()
+    preserves_row_ids: bool | None = None
 
     @property
     def changes_data(self) -> bool:
@@ -188,6 +191,7 @@ def parse_commit(version: int, content: bytes) -> Commit:
         high_water_mark,
         transactions,
         tuple(change_files),
+        _preserves_row_ids(info),
     )
 
 
@@ -196,6 +200,11 @@ def high_water_mark_of(action: Mapping[str, Any], otherwise: int | None) -> int 
     if action["domain"] != ROW_TRACKING_DOMAIN or action.get("removed"):
         return otherwise
     return int(json.loads(action["configuration"])["rowIdHighWaterMark"])
+
+
+def _preserves_row_ids(info: Mapping[str, Any]) -> bool | None:
+    tag = (info.get("tags") or {}).get(_PRESERVED)
+    return None if tag is None else str(tag).lower() == "true"
 
 
 def _commit_time(info: Mapping[str, Any]) -> datetime:

@@ -55,11 +55,12 @@ class NetFiles:
 
     @property
     def rewritten_rows(self) -> int:
-        """How many rows the added files hold where others were removed: most were carried over.
-
-        What was removed need not say how many rows it had.
+        """How many rows were carried over at the most, or changed: those of the larger side, where
+        files were both removed and added. A file that does not say how many it has counts as none.
         """
-        return sum(file.record_count or 0 for file in self.added) if self.removed else 0
+        sides = (self.removed, self.added)
+        rows = (sum(file.record_count or 0 for file in side) for side in sides)
+        return max(rows) if all(sides) else 0
 
     @property
     def file_count(self) -> int:

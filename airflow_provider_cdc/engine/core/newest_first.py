@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 from .log_actions import Commit, DataFile
 from .model import AppendSemantics, Stream, StreamMode
+from .tracking import loses_row_ids
 
 
 class Finding(Enum):
@@ -40,6 +41,7 @@ class NewestFirst:
             commit.metadata is not None
             or commit.protocol is not None
             or commit.operation == "RESTORE"
+            or loses_row_ids(commit)
         ):
             return Finding.UNCLEAR
         removed = {file.path: file for file in commit.removes}

@@ -16,6 +16,10 @@ _MATERIALIZED_COLUMNS = (
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
 _REASSIGNING_OPERATIONS = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
+# Those that carry rows into other files. What others write are new rows, whatever they replace.
+_CARRYING_OPERATIONS = frozenset(
+    {"UPDATE", "DELETE", "MERGE", "OPTIMIZE", "REORG", "REMOVE COLUMN MAPPING"}
+)
 _RECREATE = "create the stream again; engine.create_stream() starts from now"
 
 
@@ -78,6 +82,17 @@ def check_source(stream: Stream, through: Offset) -> None:
         )
 
 
+def loses_row_ids(commit: Commit) -> bool:
+    """Whether rows that ``commit`` carried into other files may have got new row ids there.
+
+    An UPDATE, say, that was planned before row tracking was switched on and committed after it.
+    """
+    if commit.operation not in _CARRYING_OPERATIONS or commit.preserves_row_ids:
+        return False
+    gone = {file.path for file in commit.removes}
+    return bool(gone) and any(file.path not in gone for file in commit.adds)
+
+
 def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     """Refuse a range in which row ids were not kept, or were given out anew.
 
@@ -90,6 +105,8 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     for commit in commits:
         if commit.operation in _REASSIGNING_OPERATIONS:
             gap = f"row ids were assigned again by version {commit.version}"
+        elif gap is None and loses_row_ids(commit):
+            gap = f"version {commit.version}, {commit.operation}, did not keep the row ids"
         if commit.metadata is None:
             continue
         tracked = is_tracked(commit.metadata)

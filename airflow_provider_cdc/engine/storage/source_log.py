@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..core.errors import InvalidRange, NotADeltaTable, StreamStale
@@ -93,17 +94,16 @@ class SourceLog:
         listing = self._listing(stream, log)
         newest, offset = listing.latest_version, stream.offset.version
         self._check_same_log(stream, log)
-        try:
+        recent = NewestFirst(stream)
+        # A listing may miss a file that is there; the range is read by name and tells for sure.
+        with suppress(LogIncomplete):
             listing.check(after=offset)
-            recent = NewestFirst(stream)
             for version in range(newest, max(offset, newest - _RECENT_COMMITS), -1):
                 finding = recent.take(log.commit(version))
                 if finding is Finding.DATA:
                     return SourceLook(newest, True)
                 if finding is Finding.UNCLEAR:
                     break
-        except LogIncomplete as error:
-            raise _incomplete(stream, newest, error) from None
         span = self.range(stream)
         return SourceLook(span.end.version, holds_candidates(span))
 

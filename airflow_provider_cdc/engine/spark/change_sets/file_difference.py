@@ -12,13 +12,11 @@ from .crafted_tables import ROW, ROW_ID, ROW_VERSION
 from .netting import DELETE, INSERT, NEW, OLD, all_changes, changes_of, same_values
 
 _BUCKET_BITS = 6
-_BUCKET_SIZE = 1 << _BUCKET_BITS
+IDS_IN_A_MASK = 1 << _BUCKET_BITS
 _BUCKET, _CANDIDATES = "bucket", "candidates"
 
 
-def without_carried_over(
-    sides: DataFrame, offset_version: int, *, may_broadcast: bool = True
-) -> DataFrame:
+def without_carried_over(sides: DataFrame, offset_version: int) -> DataFrame:
     """``sides`` without most rows that were only carried into another file.
 
     The row ids alone tell which rows to look at: those of one side only, and those that a commit
@@ -27,10 +25,9 @@ def without_carried_over(
 
     :param sides: with the side, row id, row commit version and row; nothing in it came back with
         an old commit version
-    :param may_broadcast: the numbers fit into the memory of every executor
     """
     bucket = F.shiftright(ROW_ID, _BUCKET_BITS).alias(_BUCKET)
-    bit = F.expr(f"shiftleft(1L, CAST({ROW_ID} & {_BUCKET_SIZE - 1} AS INT))")
+    bit = F.expr(f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))")
     is_old = F.col(SIDE_COLUMN) == Side.OLD.value
     is_written = ~is_old & (F.col(ROW_VERSION) > offset_version)
 
@@ -40,9 +37,7 @@ def without_carried_over(
     candidates = ids(is_old).bitwiseXOR(ids(~is_old)).bitwiseOR(ids(is_written))
     wanted = sides.groupBy(bucket).agg(candidates.alias(_CANDIDATES))
     wanted = wanted.where(F.col(_CANDIDATES) != 0)
-    if may_broadcast:
-        wanted = F.broadcast(wanted)
-    rows = sides.withColumn(_BUCKET, bucket).join(wanted, _BUCKET)
+    rows = sides.withColumn(_BUCKET, bucket).join(F.broadcast(wanted), _BUCKET)
     return rows.where(F.col(_CANDIDATES).bitwiseAND(bit) != 0).select(*sides.columns)
 
 

@@ -20,9 +20,16 @@ from ...core.crafted_log import (
 )
 from ...core.errors import InvalidRequest, StreamStale
 from ...core.log_actions import DataFile
-from ...core.model import METADATA_COLUMNS, AppendSemantics, ColumnStyle, MetadataColumns, Stream
+from ...core.model import (
+    METADATA_COLUMNS,
+    AppendSemantics,
+    ColumnStyle,
+    MetadataColumns,
+    Offset,
+    Stream,
+)
 from ...core.model import StreamMode as Mode
-from ...core.net_files import inserted_files
+from ...core.net_files import NetFiles, inserted_files
 from ...core.read_plan import (
     Reading,
     ReadPlan,
@@ -38,14 +45,14 @@ from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
 from .crafted_tables import ROW, ROW_ID, CraftedTables, as_of_today, union
-from .file_difference import netted_sides, without_carried_over
+from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
 from .netting import ACTION, INSERT, IS_UPDATE, all_changes
 
 ROW_ID_DIGITS = 16
 # Below it, looking at the row ids first costs more than it saves.
 MANY_REWRITTEN_ROWS = 200_000
-# Above it, the masks of the row ids may take more than a tenth of a gigabyte of each executor.
-MOST_BROADCAST_ROWS = 500_000_000
+# Each is some 24 bytes in the memory of every executor.
+MOST_MASKS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +148,8 @@ class ChangeSetReader:
         if not listed:
             return None
         sides = self._sides(span, listed, tables)
-        if net.rewritten_rows > MANY_REWRITTEN_ROWS and not net.brings_back:
-            may_broadcast = net.rewritten_rows <= MOST_BROADCAST_ROWS
-            sides = without_carried_over(sides, span.start.version, may_broadcast=may_broadcast)
+        if _looks_at_ids_first(net, span.end):
+            sides = without_carried_over(sides, span.start.version)
         return netted_sides(sides, listed)
 
     def _by_change_files(
@@ -247,6 +253,13 @@ def check_columns(stream: Stream, layout: Layout) -> None:
                 cause=f"the source has a column {column} of its own",
                 fix="rename that column, or create the stream with the other column style",
             )
+
+
+def _looks_at_ids_first(net: NetFiles, end: Offset) -> bool:
+    """Whether it pays to read the row ids of rewritten files before their columns, and is right."""
+    masks = min(net.rewritten_rows, end.row_id_high_water_mark // IDS_IN_A_MASK)
+    is_large = net.rewritten_rows > MANY_REWRITTEN_ROWS and masks <= MOST_MASKS
+    return is_large and not net.brings_back
 
 
 def _layout(metadata: str) -> Layout:
