@@ -132,7 +132,7 @@ class Driver:
                 stderr=errors,
                 text=True,
                 cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1"},
                 process_group=0,
             )
 

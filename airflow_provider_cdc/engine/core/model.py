@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeVar
+from threading import Lock
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -250,4 +251,23 @@ def to_json(value: object) -> str:
 
 def from_json(text: str | bytes, kind: type[Value]) -> Value:
     """The dataclass that :func:`to_json` made ``text`` of; raises ``msgspec.ValidationError``."""
-    return msgspec.json.decode(text, type=kind)
+    return _decoder(kind).decode(text)
+
+
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+_building = Lock()
+
+
+def _decoder(kind: type[Value]) -> msgspec.json.Decoder[Value]:
+    """The decoder of ``kind``, made once.
+
+    One thread makes it and the others wait: msgspec shows what it knows of a class to every thread
+    before it is complete, and a thread that decodes with a part of it crashes the interpreter.
+    """
+    found = _decoders.get(kind)
+    if found is None:
+        with _building:
+            found = _decoders.get(kind)
+            if found is None:
+                found = _decoders[kind] = msgspec.json.Decoder(kind)
+    return found
