@@ -18,7 +18,7 @@ ROWS ?= 10000000
 BENCH ?=
 
 COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-version 3.11 \
-	--custom-compile-command 'make lock' pyproject.toml
+	--custom-compile-command 'make lock'
 PYTEST := $(PYTHON) -m pytest
 NEEDS_JVM := spark or fault or connect or slow
 # Most of a Delta statement runs on one core.
@@ -107,10 +107,9 @@ $(ICEBERG_VENV)/.installed: $(ICEBERG).lock | $(UV)
 
 .PHONY: lock
 lock: | $(UV) ## make the lock files anew
-	$(COMPILE) --all-extras $(foreach group,build test lint demo bench,--group $(group)) --output-file $(LOCK)
-	$(COMPILE) --constraints $(LOCK) --output-file requirements/engine.lock
-	$(UV) pip compile --quiet --universal --generate-hashes --python-version 3.11 \
-		--custom-compile-command 'make lock' $(ICEBERG).in --output-file $(ICEBERG).lock
+	$(COMPILE) pyproject.toml --all-extras $(foreach group,build test lint demo bench,--group $(group)) --output-file $(LOCK)
+	$(COMPILE) pyproject.toml --constraints $(LOCK) --output-file requirements/engine.lock
+	$(COMPILE) $(ICEBERG).in --output-file $(ICEBERG).lock
 
 .PHONY: clean
 clean: ## remove what make made, except .venv

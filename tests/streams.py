@@ -1,10 +1,11 @@
-"""Streams as the registry holds them, for tests that need no table behind them."""
+"""Streams as the registry holds them, and commits, for tests that need no table behind them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_provider_cdc.engine.core.log_actions import Commit
 from airflow_provider_cdc.engine.core.model import (
     AppendSemantics,
     ColumnStyle,
@@ -37,3 +38,21 @@ def new_stream(name: str = "s", **fields: Any) -> Stream:
         "owner": "somebody",
     }
     return Stream(name=name, **values | fields)
+
+
+def new_commit(version: int, operation: str = "WRITE", **fields: Any) -> Commit:
+    """A commit without actions; ``fields`` are those of :class:`Commit` that matter."""
+    values: dict[str, Any] = {
+        "timestamp": NOON,
+        "fingerprint": f"f{version}",
+        "operation_parameters": {},
+        "operation_metrics": {},
+        "user_metadata": None,
+        "adds": (),
+        "removes": (),
+        "metadata": None,
+        "protocol": None,
+        "row_id_high_water_mark": None,
+        "transactions": {},
+    }
+    return Commit(version=version, operation=operation, **values | fields)

@@ -16,7 +16,7 @@ from .core.staleness import stale_after
 from .storage.files import Files
 from .storage.registry import Registry
 from .storage.registry_snapshot import Change, Record
-from .storage.source_log import SourceLog, holds_candidates
+from .storage.source_log import SourceLog, StreamLook, holds_candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,6 @@ class StreamStatus:
     stale_after: datetime
     stale: bool
     invalid_reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamLook:
-    """The range of a stream that is not consumed yet: the versions of its source after
-    ``offset_version`` up to ``latest_version``, and whether they may hold a change.
-    """
-
-    offset_version: int
-    latest_version: int
-    may_have_data: bool
 
 
 class StreamCatalog:
@@ -109,9 +98,7 @@ class StreamCatalog:
         :raises StreamNotFound: there is no such stream
         :raises StreamUnusable: its change set can no longer be read
         """
-        stream = self.describe(name)
-        found = self._sources.look(stream)
-        return StreamLook(stream.offset.version, found.latest_version, found.may_have_data)
+        return self._sources.look(self.describe(name))
 
     def status(self, name: str) -> StreamStatus:
         """How one stream stands; raises ``StreamNotFound``."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc.engine.core.errors import StreamStale, StreamUnusable
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.engine.catalog import StreamCatalog, StreamLook
+    from airflow_provider_cdc.engine.catalog import StreamCatalog
+    from airflow_provider_cdc.engine.storage.source_log import StreamLook
 
 
 def readiness(

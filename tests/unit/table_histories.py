@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from hypothesis import strategies as st
+from streams import new_commit
 
 from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
 
@@ -22,8 +21,7 @@ def commit(
     removes: tuple[DataFile, ...] = (),
     operation: str = "",
 ) -> Commit:
-    moment = datetime(2026, 1, 1, tzinfo=UTC)
-    return Commit(version, moment, "", operation, {}, {}, None, adds, removes, None, None, None, {})
+    return new_commit(version, operation, adds=adds, removes=removes)
 
 
 @st.composite

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from streams import NOON
+from streams import new_commit
 
 from airflow_provider_cdc.engine.core.commit_changes import commit_changes
 from airflow_provider_cdc.engine.core.crafted_log import ListedFile, Side, layers
-from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
+from airflow_provider_cdc.engine.core.log_actions import DataFile, DeletionVector
 from airflow_provider_cdc.engine.core.read_plan import Strategy, plan_difference, plan_inserts
 from airflow_provider_cdc.engine.core.table_schema import Layout
 
@@ -27,28 +26,9 @@ def data_file(path: str, size: int, born: int = 0, vector: str | None = None) ->
     return DataFile(path, {}, size, True, None, born * 100, born, deleted)
 
 
-def commit(version: int, operation: str = "MERGE", **files: Any) -> Commit:
-    return Commit(
-        version=version,
-        timestamp=NOON,
-        fingerprint="",
-        operation=operation,
-        operation_parameters={},
-        operation_metrics={},
-        user_metadata=None,
-        adds=files.get("adds", ()),
-        removes=files.get("removes", ()),
-        metadata=None,
-        protocol=None,
-        row_id_high_water_mark=None,
-        transactions={},
-        change_files=files.get("change_files", ()),
-    )
-
-
 OLD, NEW = data_file("old", 1000), data_file("new", 1000, born=5)
 FEED = data_file("_change_data/feed", 30, born=5)
-UPDATE = commit(5, "UPDATE", removes=(OLD,), adds=(NEW,), change_files=(FEED,))
+UPDATE = new_commit(5, "UPDATE", removes=(OLD,), adds=(NEW,), change_files=(FEED,))
 ONE_LAYOUT = [layout()]
 
 
@@ -94,13 +74,13 @@ def test_plan_over_a_change_of_types_leaves_change_files_alone() -> None:
 
 
 def test_plan_of_a_range_that_leaves_no_file_different_reads_nothing() -> None:
-    back = commit(6, "RESTORE", removes=(NEW,), adds=(OLD,))
+    back = new_commit(6, "RESTORE", removes=(NEW,), adds=(OLD,))
     plan = plan_difference([UPDATE, back], ONE_LAYOUT).plan
     assert (plan.strategy, plan.file_count, plan.commit_count) == (Strategy.NOTHING, 0, 2)
 
 
 def test_plan_of_inserts_reads_the_files_with_rows_of_their_own() -> None:
-    insert = commit(5, "WRITE", adds=(NEW, data_file("carried", 7, born=3)))
+    insert = new_commit(5, "WRITE", adds=(NEW, data_file("carried", 7, born=3)))
     plan = plan_inserts([insert])
     assert (plan.strategy, plan.file_count, plan.size_bytes) == (Strategy.INSERTED_FILES, 1, 1000)
     assert plan_inserts([]).strategy is Strategy.NOTHING
@@ -118,7 +98,7 @@ def test_commit_without_change_files_tells_its_changes_by_its_file_difference() 
     optimised = replace(OLD, data_change=False)
     commits = [
         replace(UPDATE, change_files=()),
-        commit(6, "OPTIMIZE", removes=(replace(NEW, data_change=False),), adds=(optimised,)),
+        new_commit(6, "OPTIMIZE", removes=(replace(NEW, data_change=False),), adds=(optimised,)),
     ]
     (found,) = commit_changes(commits)
     assert (found.version, found.change_files, found.inserted) == (5, (), ())

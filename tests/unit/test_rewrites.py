@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import NOON
+from streams import new_commit
 
 from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
 from airflow_provider_cdc.engine.core.net_files import NetFiles, fold
@@ -25,9 +25,7 @@ def data_file(
 
 
 def commit(version: int, removes: list[DataFile], adds: list[DataFile]) -> Commit:
-    return Commit(
-        version, NOON, "", "", {}, {}, None, tuple(adds), tuple(removes), None, None, None, {}
-    )
+    return new_commit(version, adds=tuple(adds), removes=tuple(removes))
 
 
 def optimised(version: int, removes: list[DataFile], adds: list[DataFile]) -> Commit:

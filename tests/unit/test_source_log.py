@@ -127,3 +127,22 @@ def test_commits_of_a_long_range_are_read_in_order(log: Log) -> None:
 
     assert [commit.version for commit in found] == list(range(101, 1203))
     assert [commit.adds[0].path for commit in found] == [f"{v}.parquet" for v in range(101, 1203)]
+
+
+class CountingFiles(Files):
+    listings = 0
+
+    def names(self, uri: str) -> list[str]:
+        self.listings += 1
+        return super().names(uri)
+
+
+@pytest.mark.parametrize("commits", [0, 3, 50])
+def test_a_look_lists_the_log_once(log: Log, commits: int) -> None:
+    for version in range(1, commits + 1):
+        log.rearrange(version)
+    files = CountingFiles()
+
+    SourceLog(files).look(log.stream)
+
+    assert files.listings == 1

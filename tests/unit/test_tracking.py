@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from streams import new_stream
+from streams import NOON, new_commit, new_stream
 from table_histories import data_file
 
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
@@ -24,7 +23,6 @@ from airflow_provider_cdc.engine.core.tracking import (
     offset_of,
 )
 
-MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 MATERIALISED = "delta.rowTracking.materializedRowIdColumnName"
 
 
@@ -37,24 +35,8 @@ def metadata(
     return {"id": "t", "configuration": configuration, **more}
 
 
-def commit(version: int, operation: str = "WRITE", **known: Any) -> Commit:
-    fields: dict[str, Any] = {"metadata": None, "protocol": None, "row_id_high_water_mark": None}
-    fields.update(known)
-    return Commit(
-        version=version,
-        timestamp=MOMENT,
-        fingerprint=f"f{version}",
-        operation=operation,
-        operation_parameters={},
-        operation_metrics={},
-        user_metadata=None,
-        transactions={},
-        **{"adds": (), "removes": ()} | fields,
-    )
-
-
 def stream() -> Stream:
-    state = TableState(4, MOMENT, "f4", metadata(), {"minReaderVersion": 3, "extra": None}, 7)
+    state = TableState(4, NOON, "f4", metadata(), {"minReaderVersion": 3, "extra": None}, 7)
     return new_stream(source=Source("the source", "/t", "t"), offset=offset_of(state))
 
 
@@ -74,38 +56,38 @@ def test_offset_after_no_commits_is_the_offset() -> None:
 def test_offset_after_commits_holds_what_is_in_force_last() -> None:
     offset = stream().offset
     assert json.loads(offset.protocol) == {"minReaderVersion": 3}
-    after = offset_after(offset, [commit(5, row_id_high_water_mark=9), commit(6)])
+    after = offset_after(offset, [new_commit(5, row_id_high_water_mark=9), new_commit(6)])
     assert (after.version, after.fingerprint, after.row_id_high_water_mark) == (6, "f6", 9)
     assert (after.metadata, after.protocol) == (offset.metadata, offset.protocol)
     new = metadata(name="renamed")
-    changed = offset_after(after, [commit(7, metadata=new, protocol={"minReaderVersion": 1})])
+    changed = offset_after(after, [new_commit(7, metadata=new, protocol={"minReaderVersion": 1})])
     assert json.loads(changed.metadata) == new
     assert json.loads(changed.protocol) == {"minReaderVersion": 1}
     assert changed.row_id_high_water_mark == 9
 
 
 def test_check_source_of_another_table_id_raises_stale() -> None:
-    replaced = offset_after(stream().offset, [commit(5, metadata={**metadata(), "id": "u"})])
+    replaced = offset_after(stream().offset, [new_commit(5, metadata={**metadata(), "id": "u"})])
     check_source(stream(), stream().offset)
     with pytest.raises(StreamStale, match=r"s: .* Cause: expected table id t, found u\. Fix"):
         check_source(stream(), replaced)
 
 
 def test_check_tracking_of_ordinary_commits_passes() -> None:
-    commits = [commit(5), commit(6, metadata=metadata(name="x")), commit(7, "OPTIMIZE")]
+    commits = [new_commit(5), new_commit(6, metadata=metadata(name="x")), new_commit(7, "OPTIMIZE")]
     check_tracking(stream(), commits)
 
 
 @pytest.mark.parametrize(
     ("commits", "cause"),
     [
-        ([commit(5, "ROW TRACKING BACKFILL")], "row ids were assigned again by version 5"),
-        ([commit(5, "ROW TRACKING UNBACKFILL")], "row ids were assigned again by version 5"),
+        ([new_commit(5, "ROW TRACKING BACKFILL")], "row ids were assigned again by version 5"),
+        ([new_commit(5, "ROW TRACKING UNBACKFILL")], "row ids were assigned again by version 5"),
         (
-            [commit(5, metadata=metadata("false")), commit(6, metadata=metadata())],
+            [new_commit(5, metadata=metadata("false")), new_commit(6, metadata=metadata())],
             "row tracking was switched off by version 5",
         ),
-        ([commit(5, metadata=metadata(column="other"))], "was set up anew by version 5"),
+        ([new_commit(5, metadata=metadata(column="other"))], "was set up anew by version 5"),
     ],
 )
 def test_check_tracking_of_a_gap_in_between_raises_stale(commits: list[Commit], cause: str) -> None:
@@ -117,7 +99,7 @@ def test_check_tracking_of_a_gap_in_between_raises_stale(commits: list[Commit], 
 def test_check_tracking_of_a_range_that_ends_untracked_raises_disabled(
     enabled: str | None,
 ) -> None:
-    commits = [commit(5, metadata=metadata(enabled)), commit(6)]
+    commits = [new_commit(5, metadata=metadata(enabled)), new_commit(6)]
     with pytest.raises(ChangeTrackingDisabled, match="switched off by version 5"):
         check_tracking(stream(), commits)
 
@@ -128,11 +110,11 @@ def test_rows_that_were_carried_over_without_their_row_ids_make_the_stream_stale
     operation: str, preserved: bool | None
 ) -> None:
     carried = {"adds": (data_file("new", 6),), "removes": (data_file("old", 1),)}
-    lost = commit(6, operation, preserves_row_ids=preserved, **carried)
+    lost = new_commit(6, operation, preserves_row_ids=preserved, **carried)
 
     with pytest.raises(StreamStale, match=f"version 6, {operation}, did not keep the row ids"):
-        check_tracking(stream(), [commit(5), lost, commit(7)])
-    check_tracking(stream(), [commit(6, operation, preserves_row_ids=True, **carried)])
+        check_tracking(stream(), [new_commit(5), lost, new_commit(7)])
+    check_tracking(stream(), [new_commit(6, operation, preserves_row_ids=True, **carried)])
 
 
 @pytest.mark.parametrize(
@@ -145,13 +127,13 @@ def test_rows_that_were_carried_over_without_their_row_ids_make_the_stream_stale
     ids=["new files", "files that went", "a vector that grew"],
 )
 def test_commits_that_carry_no_row_over_need_not_keep_row_ids(files: dict[str, Any]) -> None:
-    check_tracking(stream(), [commit(6, "DELETE", **files)])
+    check_tracking(stream(), [new_commit(6, "DELETE", **files)])
 
 
 def test_rows_that_were_written_anew_need_no_old_row_ids() -> None:
     files = {"adds": (data_file("new", 6),), "removes": (data_file("old", 1),)}
 
-    check_tracking(stream(), [commit(6, "WRITE", **files), commit(7, "RESTORE", **files)])
+    check_tracking(stream(), [new_commit(6, "WRITE", **files), new_commit(7, "RESTORE", **files)])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ the cost of a change set follows the bytes touched and not the number of commits
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .log_actions import Commit, DataFile
 
@@ -82,7 +82,7 @@ def fold(commits: Iterable[Commit]) -> NetFiles:
         for file in commit.adds:
             old.setdefault(file.path, file if stood_there(file, commit.version) else None)
             new[file.path] = file
-    return replace(_difference(old, new, changes_data), brings_back=brings_back)
+    return _difference(old, new, changes_data, brings_back)
 
 
 def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
@@ -116,7 +116,10 @@ def _brings_back(commit: Commit) -> bool:
 
 
 def _difference(
-    old: dict[str, DataFile | None], new: dict[str, DataFile | None], changes_data: bool
+    old: dict[str, DataFile | None],
+    new: dict[str, DataFile | None],
+    changes_data: bool,
+    brings_back: bool,
 ) -> NetFiles:
     removed: list[DataFile] = []
     added: list[DataFile] = []
@@ -130,4 +133,4 @@ def _difference(
             removed.append(before)
         elif after is not None:
             added.append(after)
-    return NetFiles(tuple(removed), tuple(added), tuple(revectored), changes_data)
+    return NetFiles(tuple(removed), tuple(added), tuple(revectored), changes_data, brings_back)

@@ -35,9 +35,12 @@ class SourceRange:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLook:
-    """What a look at a stream's source tells: its newest version, and whether there may be data."""
+class StreamLook:
+    """The range of a stream that is not consumed yet: the versions of its source after
+    ``offset_version`` up to ``latest_version``, and whether they may hold a change.
+    """
 
+    offset_version: int
     latest_version: int
     may_have_data: bool
 
@@ -75,13 +78,9 @@ class SourceLog:
                 fix="name a version between the offset and the newest one",
             )
         self._check_same_log(stream, log)
-        commits = self._commits(stream, log, last)
-        end = offset_after(stream.offset, commits)
-        check_source(stream, end)
-        check_tracking(stream, commits)
-        return SourceRange(stream, stream.offset, end, tuple(commits))
+        return self._range(stream, log, last)
 
-    def look(self, stream: Stream) -> SourceLook:
+    def look(self, stream: Stream) -> StreamLook:
         """Whether the range may hold a change: false only when it certainly holds none.
 
         Seed 000, SYSTEM$STREAM_HAS_DATA. Commits that only rearranged files (OPTIMIZE, statistics)
@@ -101,11 +100,18 @@ class SourceLog:
             for version in range(newest, max(offset, newest - _RECENT_COMMITS), -1):
                 finding = recent.take(log.commit(version))
                 if finding is Finding.DATA:
-                    return SourceLook(newest, True)
+                    return StreamLook(offset, newest, True)
                 if finding is Finding.UNCLEAR:
                     break
-        span = self.range(stream)
-        return SourceLook(span.end.version, holds_candidates(span))
+        return StreamLook(offset, newest, holds_candidates(self._range(stream, log, newest)))
+
+    def _range(self, stream: Stream, log: DeltaLog, last: int) -> SourceRange:
+        """The range through ``last``, of a log that is known to be the stream's."""
+        commits = self._commits(stream, log, last)
+        end = offset_after(stream.offset, commits)
+        check_source(stream, end)
+        check_tracking(stream, commits)
+        return SourceRange(stream, stream.offset, end, tuple(commits))
 
     def _listing(self, stream: Stream, log: DeltaLog) -> Listing:
         try:
