@@ -22,7 +22,7 @@ COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-versi
 PYTEST := $(PYTHON) -m pytest
 NEEDS_JVM := spark or fault or connect or slow
 # Most of a Delta statement runs on one core.
-SESSIONS ?= -n 2 --dist worksteal
+SESSIONS ?= -n 2 --dist loadscope
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONPATH :=
@@ -58,16 +58,20 @@ $(VENV)/.jars: $(VENV)/.installed | java
 	touch $@
 
 .PHONY: test
-test: lint check-engine test-fast test-spark test-airflow ## lint, and every layer of tests
+test: lint check-engine test-fast test-spark ## lint, and every layer of tests
+	$(MAKE) --jobs=2 --output-sync test-connect test-airflow  # each leaves a core idle
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
 	$(PYTEST) tests/unit tests/docs tests/stateful -m 'not (airflow or $(NEEDS_JVM))'
 
 .PHONY: test-spark
-test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults, Connect
+test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults
 	$(PYTEST) tests --ignore=tests/airflow --ignore=tests/connect -m '$(NEEDS_JVM)' $(SESSIONS)
-	$(PYTEST) tests/connect  # a process has a classic session or a remote one, not both
+
+.PHONY: test-connect
+test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one
+	$(PYTEST) tests/connect
 
 .PHONY: test-airflow
 test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler

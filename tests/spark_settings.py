@@ -21,6 +21,16 @@ SHARED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# For a process that writes its tables alone: Delta's own store forks a readlink for every file
-# that it lists.
-ALONE = SHARED | {"spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore"}
+# For a process that ends before the JVM's second compiler has earned what it costs. Without the
+# second one the JVM would reserve too little for compiled code, and stop compiling.
+FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+SHORT_LIVED = SHARED | {"spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {FIRST_COMPILER}"}
+# For a process that writes its tables alone. Without Hadoop's native library each permission and
+# each link costs a process, 10 ms: Delta's own store asks for the links of every file that it
+# lists, the checksums of Hadoop and of Delta double the files.
+ALONE = SHARED | {
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming"
+    ".checkpointing.FileSystemBasedCheckpointFileManager",
+}

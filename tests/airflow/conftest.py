@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from spark_settings import FIRST_COMPILER
 
 
 def _module(name: str, path: Path):
@@ -52,7 +53,11 @@ def airflow_standalone(tmp_path_factory) -> Iterator[Standalone]:
     """One real Airflow for all tests: scheduler, triggerer, dag-processor and api-server."""
     folder = tmp_path_factory.mktemp("standalone")
     state, tables = folder / "state", folder / "tables"
-    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": FIRST_COMPILER,
+    }
     connections = {
         "AIRFLOW_CONN_SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
         "AIRFLOW_CONN_CDC_DEFAULT": {

@@ -32,7 +32,7 @@ def engine(spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> Engine:
     return engine
 
 
-def test_replayed_days_consumed_tick_by_tick_equal_the_recomputed_targets(
+def test_replayed_days_consumed_tick_by_tick_equal_the_recomputed_targets_until_a_row_is_changed(
     spark: SparkSession, warehouse: Warehouse, engine: Engine, tmp_path: Path
 ) -> None:
     events = replay.load_events(spark, tmp_path, days=2)
@@ -49,18 +49,10 @@ def test_replayed_days_consumed_tick_by_tick_equal_the_recomputed_targets(
     statuses = spark.read.format("delta").load(warehouse.flights).select("status").distinct()
     assert {row.status for row in statuses.collect()} == {"scheduled", "departed", "arrived"}
 
-
-def test_comparison_with_one_changed_row_in_a_target_does_not_pass(
-    spark: SparkSession, warehouse: Warehouse, engine: Engine, tmp_path: Path
-) -> None:
-    events = replay.load_events(spark, tmp_path, days=1)
-    replay.Replay(spark, warehouse.flights, events).run(replay.Tick(-1441, 720))
-    engine.consume(consumption(STREAM, warehouse), consumer="demo")
     spark.sql(
         f"UPDATE {delta(warehouse.carrier_punctuality)} SET flights = flights + 1 "
         "WHERE carrier = 'UA'"
     )
-
     current, punctuality = compare.run(spark, warehouse)
 
     assert current.rows_differing == 0

@@ -13,16 +13,12 @@ MAPPED = "'delta.columnMapping.mode' = 'name'"
 UNMAP = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')"
 
 
-@pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
-def test_change_set_under_column_mapping_follows_columns_by_id(
-    make_table: MakeTable, vectors: bool
-) -> None:
+def test_change_set_under_column_mapping_follows_columns_by_id(make_table: MakeTable) -> None:
     table = make_table(
         "id INT, a STRING, b STRING, c STRING",
         "1, 'a1', 'b1', 'c1'",
         "2, 'a2', 'b2', 'c2'",
         "3, 'a3', 'b3', 'c3'",
-        vectors=vectors,
         properties=MAPPED,
     )
     stream = table.stream()

@@ -1,7 +1,7 @@
 """A driver process of its own: consumes, and is killed or stopped at a point of the protocol.
 
 Its argument is the JSON of an ``Order`` (see ``drivers.py``). It prints one JSON line for each
-consumption that ended, and one when it waits for the word to go.
+consumption that ended, and one whenever it waits for the word to go.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from airflow_provider_cdc.engine import CdcError, Engine, Progress
 
 
 class Halt:
-    """Sends a signal to the whole process group, the JVM in it, once every consumption of this
-    driver stands at its own point.
+    """Halts every consumption of this driver that has a point, once each of them stands there.
+
+    Then the whole process group, the JVM in it, is killed; or they wait for the word to go.
     """
 
-    def __init__(self, number: str, parties: int) -> None:
-        self._signal = signal.Signals[number]
+    def __init__(self, parties: int, *, is_killed: bool) -> None:
+        self._is_killed = is_killed
         self._everybody = threading.Barrier(parties)
+        self._word = threading.Event()
 
     def listener(self, site: dict[str, Any]) -> Callable[[Progress], None]:
         """Stops the consumption of ``site`` where the site says."""
@@ -44,9 +46,16 @@ class Halt:
 
     def _stop(self) -> None:
         if self._everybody.wait() == 0:
-            os.killpg(0, self._signal)
-        if self._signal is signal.SIGKILL:
-            threading.Event().wait()
+            if self._is_killed:
+                os.killpg(0, signal.SIGKILL)
+            wait_for_the_word()
+            self._word.set()
+        self._word.wait()
+
+
+def wait_for_the_word() -> None:
+    tell(kind="waiting")
+    sys.stdin.readline()
 
 
 def consume(engine: Engine, site: dict[str, Any], halt: Halt) -> None:
@@ -58,7 +67,8 @@ def consume(engine: Engine, site: dict[str, Any], halt: Halt) -> None:
         tell(kind=type(error).__name__, message=str(error))
     else:
         tell(kind="committed", rows=[item.rows for item in outcome.streams])
-    halt.give_up()
+    if site["point"] is not None:
+        halt.give_up()
 
 
 def tell(**values: Any) -> None:
@@ -77,14 +87,14 @@ def new_session(configuration: dict[str, str]) -> SparkSession:
 def main() -> None:
     order = json.loads(sys.argv[1])
     spark = new_session(order["configuration"])
-    halt = Halt(order["signal"], len(order["sites"]))
+    pointed = [site for site in order["sites"] if site["point"] is not None]
+    halt = Halt(len(pointed) or 1, is_killed=order["is_killed"])
     threads = []
     for site in order["sites"]:
         engine = Engine(spark.newSession(), site["state"], on_progress=halt.listener(site))
         threads.append(threading.Thread(target=consume, args=(engine, site, halt)))
     if order["waits"]:
-        tell(kind="waiting")
-        sys.stdin.readline()
+        wait_for_the_word()
     for thread in threads:
         thread.start()
     for thread in threads:

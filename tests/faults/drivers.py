@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from spark_settings import SHARED
+from spark_settings import SHORT_LIVED
 from stream_lab import StreamLab
 from table_copies import copy_later_commits, copy_tables
 
@@ -103,14 +103,14 @@ def copy_site(template: Site, root: Path) -> Site:
 class Order:
     """What a driver is to do.
 
-    ``sites`` are consumed at once, each in a thread; ``signal`` is sent to the driver's process
-    group when each of them stands at its point. ``waits`` starts only when a line comes on
-    standard input.
+    ``sites`` are consumed at once, each in a thread. When each of them that has a point stands
+    there, the driver is killed with its process group; or waits for the word to go, where it is
+    not to be killed. ``waits`` starts only at that word.
     """
 
     sites: list[dict[str, Any]]
     configuration: Mapping[str, str]
-    signal: str = "SIGKILL"
+    is_killed: bool = False
     waits: bool = False
 
 
@@ -136,18 +136,12 @@ class Driver:
                 process_group=0,
             )
 
-    def wait_until_stopped(self) -> None:
-        """Block until the driver has stopped itself; fail when it ended instead."""
-        _, status = os.waitpid(self.process.pid, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            self.process.returncode = os.waitstatus_to_exitcode(status)
-            raise AssertionError(f"the driver ended: {self.errors()}")
-
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the driver and its JVM."""
         os.killpg(self.process.pid, number)
 
     def go(self) -> None:
+        """The word that a driver waits for."""
         assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
@@ -197,21 +191,23 @@ class Workshop:
         consumer: str,
         sites: Mapping[Site, Point | None],
         *,
-        statements: Iterable[str] = STATEMENTS,
+        statements: Mapping[Site, Iterable[str]] | None = None,
         **order: Any,
     ) -> Driver:
         """Start a driver of ``consumer`` on ``sites``, which halts when each stands at its point.
 
+        :param statements: what it runs on a site, where that is not ``STATEMENTS``
         :param order: other fields of ``Order``
         """
+        special = statements or {}
         work = [
             {
                 "state": str(site.root / "state"),
                 "consumer": consumer,
-                "statements": site.texts(statements),
+                "statements": site.texts(special.get(site, STATEMENTS)),
                 "point": point and [point[0].value, point[1]],
             }
             for site, point in sites.items()
         ]
         folder = self._folders.mktemp("driver")
-        return Driver(Order(work, SHARED, **order), folder)
+        return Driver(Order(work, SHORT_LIVED, **order), folder)

@@ -13,57 +13,50 @@ from airflow_provider_cdc.engine import ProtocolPoint
 
 pytestmark = pytest.mark.timeout(2 * DRIVER_SECONDS)
 
+# Longer than its driver is held.
 SLOW_LOG = (
     LOG.replace("SELECT id,", "SELECT /*+ COALESCE(1) */ id,")
-    + " WHERE id < 5 OR reflect('java.lang.Thread', 'sleep', 10000L) IS NULL OR id = 5"
+    + " WHERE id < 5 OR reflect('java.lang.Thread', 'sleep', 45000L) IS NULL OR id = 5"
 )
 _LOOKS = 3000
 
 
-def test_driver_stopped_before_a_statement_changes_nothing_when_it_wakes_up(
+def test_driver_held_before_or_inside_a_statement_changes_nothing_when_it_wakes_up(
     workshop: Workshop,
 ) -> None:
-    sites = {workshop.site(): (ProtocolPoint.BEFORE_STATEMENT, index) for index in (0, 1)}
-    driver = workshop.driver("sleeper", sites, signal="SIGSTOP")
+    inside = workshop.site()
+    points = {workshop.site(): (ProtocolPoint.BEFORE_STATEMENT, index) for index in (0, 1)}
+    sites = [*points, inside]
+    slow = {inside: [SLOW_LOG, SUMS]}
+    known = data_files(inside, "log")
+    driver = workshop.driver("sleeper", {**points, inside: None}, statements=slow)
     with running(driver):
-        driver.wait_until_stopped()
+        assert driver.line() == {"kind": "waiting"}
+        wait_for_another_file(inside, "log", known)
+        driver.send(signal.SIGSTOP)
         for site in sites:
             site.consume(*site.texts(), consumer="another")
             site.check()
         driver.send(signal.SIGCONT)
+        driver.go()
         printed = driver.end()
 
-    assert [line["kind"] for line in printed] == ["stream_conflict"] * 2, printed
+    assert [line["kind"] for line in printed] == ["stream_conflict"] * 3, printed
     assert all("of sleeper" in line["message"] for line in printed)
     for site in sites:
         site.check()
 
 
-def test_driver_stopped_inside_a_statement_changes_nothing_when_it_wakes_up(
-    workshop: Workshop,
-) -> None:
-    site = workshop.site()
-    driver = workshop.driver("sleeper", {site: None}, statements=[SLOW_LOG, SUMS])
-    with running(driver):
-        wait_for_data_file(site, "log")
-        driver.send(signal.SIGSTOP)
-        site.consume(*site.texts(), consumer="another")
-        site.check()
-        driver.send(signal.SIGCONT)
-        printed = driver.end()
-
-    assert [line["kind"] for line in printed] == ["stream_conflict"], printed
-    site.check()
+def data_files(site: Site, table: str) -> set[Path]:
+    return set(Path(site.path(table)).glob("*.parquet"))
 
 
-def wait_for_data_file(site: Site, table: str) -> None:
+def wait_for_another_file(site: Site, table: str, known: set[Path]) -> None:
     """Until the statement writes its data: then it has read the table's version and not
     committed.
     """
-    folder = Path(site.path(table))
-    known = set(folder.glob("*.parquet"))
     for _ in range(_LOOKS):
-        if set(folder.glob("*.parquet")) - known:
+        if data_files(site, table) - known:
             return
         threading.Event().wait(0.05)
-    raise AssertionError(f"no data file came into {folder}")
+    raise AssertionError(f"no data file came into {site.path(table)}")

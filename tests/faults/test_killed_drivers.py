@@ -52,7 +52,8 @@ def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
         if item.module is request.module
     )
     sites = {(point, use): prepared(workshop, point) for point in points for use in USES}
-    driver = workshop.driver("killed", {site: point for (point, _), site in sites.items()})
+    halts = {site: point for (point, _), site in sites.items()}
+    driver = workshop.driver("killed", halts, is_killed=True)
     with running(driver):
         printed = driver.end()
     assert driver.process.returncode == -signal.SIGKILL, (printed, driver.errors())
