@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from pyroaring import BitMap64
+
 from .log_actions import DataFile, DeletionVector
 from .table_schema import FIELD_ID, MAX_COLUMN_ID, PHYSICAL_NAME, Layout
 
@@ -52,12 +54,14 @@ class Side(StrEnum):
 class ListedFile:
     """One file of a crafted log; its path and that of its vector are absolute already.
 
-    ``version`` is the commit whose change it tells, where that matters.
+    ``version`` is the commit whose change it tells, where that matters. ``kept`` are the positions
+    of the only rows to read, where the file's vector was made to leave just those.
     """
 
     side: Side
     file: DataFile
     version: int | None = None
+    kept: BitMap64 | None = None
 
 
 def crafted_log(

@@ -53,25 +53,8 @@ class RangeFiles:
                 paths.add(plain_uri(vector.path_or_inline))
         return sorted(path for path in paths if not self._files.exists(path))
 
-    def _changed_rows(self, pair: ChangedVector) -> list[ListedFile]:
-        record_count = pair.new.record_count or pair.old.record_count
-        old, new = self.absolute(pair.old), self.absolute(pair.new)
-        if record_count is None:
-            # Without a row count no complement can be made: both sides whole, the netting drops
-            # what they share.
-            return [ListedFile(Side.OLD, old), ListedFile(Side.NEW, new)]
-        before, after = self._positions(old), self._positions(new)
-        listed = []
-        for side, file, rows in (
-            (Side.OLD, old, after - before),
-            (Side.NEW, new, before - after),
-        ):
-            if rows:
-                vector = inline(all_but(rows, record_count))
-                listed.append(ListedFile(side, replace(file, deletion_vector=vector)))
-        return listed
-
-    def _positions(self, file: DataFile) -> BitMap64:
+    def deleted(self, file: DataFile) -> BitMap64:
+        """The positions that the vector of ``file`` leaves out; its path is an absolute one."""
         vector = file.deletion_vector
         if vector is None:
             return BitMap64()
@@ -79,6 +62,24 @@ class RangeFiles:
             return positions(inline_bytes(vector))
         content = self._vector_file(vector.path_or_inline)
         return positions(framed(content, vector.offset or 0))
+
+    def _changed_rows(self, pair: ChangedVector) -> list[ListedFile]:
+        record_count = pair.new.record_count or pair.old.record_count
+        old, new = self.absolute(pair.old), self.absolute(pair.new)
+        if record_count is None:
+            # Without a row count no complement can be made: both sides whole, the netting drops
+            # what they share.
+            return [ListedFile(Side.OLD, old), ListedFile(Side.NEW, new)]
+        before, after = self.deleted(old), self.deleted(new)
+        listed = []
+        for side, file, rows in (
+            (Side.OLD, old, after - before),
+            (Side.NEW, new, before - after),
+        ):
+            if rows:
+                vector = inline(all_but(rows, record_count))
+                listed.append(ListedFile(side, replace(file, deletion_vector=vector), kept=rows))
+        return listed
 
     def _vector_file(self, encoded: str) -> bytes:
         if encoded not in self._vector_files:

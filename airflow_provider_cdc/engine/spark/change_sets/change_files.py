@@ -18,8 +18,8 @@ from ...core.crafted_log import (
     Side,
 )
 from ...storage.range_files import RangeFiles
-from .crafted_tables import ROW, ROW_ID
 from .netting import NEW, OLD, changes_of, same_values
+from .rows import ROW, ROW_ID
 
 # Far below every position in a file: rows of change files that have no row id get a negative one.
 _NO_ROW_IDS = -(1 << 62)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,11 +12,7 @@ from ...core.crafted_log import CHANGE_TYPE_COLUMN, ListedFile, crafted_log, lay
 from ...core.names import quote
 from ...core.table_schema import Layout
 from ...storage.scratch import Scratch, new_table_id
-from .columns import as_read_today
-
-ROW = "row"
-ROW_ID = "row_id"
-ROW_VERSION = "row_version"
+from .rows import ROW, ROW_ID, ROW_VERSION, union
 
 
 class CraftedTables:
@@ -62,17 +56,3 @@ class CraftedTables:
             tracked.getField("row_commit_version").alias(ROW_VERSION),
             F.struct(*columns).alias(ROW),
         )
-
-
-def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """The rows of all ``frames``, of which there is at least one."""
-    return reduce(lambda rows, part: rows.unionByName(part), frames)
-
-
-def as_of_today(rows: DataFrame, steps: Sequence[Layout], *extra: str) -> DataFrame:
-    """``rows`` of the first layout of ``steps`` with the columns of the last one."""
-    for then, today in pairwise(steps):
-        if today.fields != then.fields:
-            row = F.struct(*as_read_today(F.col(ROW), today.fields, then.fields)).alias(ROW)
-            rows = rows.select(*extra, ROW_ID, ROW_VERSION, row)
-    return rows.select(*extra, ROW_ID, ROW_VERSION, ROW)

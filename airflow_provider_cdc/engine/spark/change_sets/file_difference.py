@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ...core.crafted_log import SIDE_COLUMN, ListedFile, Side
-from .crafted_tables import ROW, ROW_ID, ROW_VERSION
 from .netting import DELETE, INSERT, NEW, OLD, all_changes, changes_of, same_values
+from .rows import ROW, ROW_ID, ROW_VERSION
 
 _BUCKET_BITS = 6
 IDS_IN_A_MASK = 1 << _BUCKET_BITS

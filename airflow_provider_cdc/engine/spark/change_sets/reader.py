@@ -44,9 +44,10 @@ from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
-from .crafted_tables import ROW, ROW_ID, CraftedTables, as_of_today, union
 from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
+from .listed_rows import ListedRows
 from .netting import ACTION, INSERT, IS_UPDATE, all_changes
+from .rows import ROW, ROW_ID, as_of_today, union
 
 ROW_ID_DIGITS = 16
 # Below it, looking at the row ids first costs more than it saves.
@@ -75,6 +76,7 @@ class ChangeSetReader:
     :param scratch: where crafted tables go; Spark must be able to read it
     :param strategy: read net differences in this way wherever it is possible; by default in the
         way that reads the fewest bytes
+    :param plain: whether files may be read as plain Parquet, where that is right
     """
 
     def __init__(
@@ -83,11 +85,14 @@ class ChangeSetReader:
         files: Files,
         scratch: Scratch,
         strategy: Strategy | None = None,
+        *,
+        plain: bool = True,
     ) -> None:
         self._spark = spark
         self._files = files
         self._scratch = scratch
         self._strategy = strategy
+        self._plain = plain
 
     def read(self, span: SourceRange) -> ChangeSet:
         """The change set of ``span``.
@@ -127,7 +132,7 @@ class ChangeSetReader:
 
     def _difference(self, span: SourceRange) -> ChangeSet:
         reading = self._reading(span)
-        tables = CraftedTables(self._spark, self._scratch)
+        tables = self._listed_rows(span)
         changes = None
         if reading.plan.strategy is Strategy.FILE_DIFFERENCE:
             changes = self._by_files(span, reading, tables)
@@ -136,10 +141,10 @@ class ChangeSetReader:
         if changes is None:
             return self._nothing(span, reading.plan)
         rows = _named(changes, _layout(span.end.metadata), span.stream.column_style)
-        return ChangeSet(rows, reading.plan, tuple(tables.roots))
+        return ChangeSet(rows, reading.plan, tables.roots)
 
     def _by_files(
-        self, span: SourceRange, reading: Reading, tables: CraftedTables
+        self, span: SourceRange, reading: Reading, tables: ListedRows
     ) -> DataFrame | None:
         net = reading.net
         source = self._source(span)
@@ -153,7 +158,7 @@ class ChangeSetReader:
         return netted_sides(sides, listed)
 
     def _by_change_files(
-        self, span: SourceRange, reading: Reading, tables: CraftedTables
+        self, span: SourceRange, reading: Reading, tables: ListedRows
     ) -> DataFrame:
         listed = listed_changes(self._source(span), reading.by_commit)
         today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
@@ -168,11 +173,11 @@ class ChangeSetReader:
         listed = source.listed(reading.net)
         self._check_files(span.stream, source, [item.file for item in listed])
         today = _layout(span.end.metadata)
-        tables = CraftedTables(self._spark, self._scratch)
+        tables = self._listed_rows(span)
         rows = tables.open(today, json.loads(span.end.protocol), listed, ())
         born = rows.where(F.col(ROW_ID) > span.start.row_id_high_water_mark)
         named = _named(all_changes(born, INSERT), today, span.stream.column_style)
-        return ChangeSet(named, reading.plan, tuple(tables.roots))
+        return ChangeSet(named, reading.plan, tables.roots)
 
     def _inserts(self, span: SourceRange) -> ChangeSet:
         """Every row that a commit of the range inserted, as it was inserted."""
@@ -184,7 +189,7 @@ class ChangeSetReader:
         files = [source.absolute(file) for group in groups for file in group.files]
         self._check_files(span.stream, source, files)
         history = _history(span)
-        tables = CraftedTables(self._spark, self._scratch)
+        tables = self._listed_rows(span)
         parts = []
         for group in groups:
             steps = matching_path(history[group.position :])
@@ -193,7 +198,7 @@ class ChangeSetReader:
             own = F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
             parts.append(as_of_today(rows.where(own), steps))
         named = _named(all_changes(union(parts), INSERT), history[-1], span.stream.column_style)
-        return ChangeSet(named, plan, tuple(tables.roots))
+        return ChangeSet(named, plan, tables.roots)
 
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
         layout = _layout(span.end.metadata)
@@ -204,6 +209,9 @@ class ChangeSetReader:
 
     def _source(self, span: SourceRange) -> RangeFiles:
         return RangeFiles(span.stream.source.location, self._files)
+
+    def _listed_rows(self, span: SourceRange) -> ListedRows:
+        return ListedRows(self._spark, self._scratch, self._source(span), plain=self._plain)
 
     def _check_files(self, stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -> None:
         missing = source.missing(files)
@@ -217,7 +225,7 @@ class ChangeSetReader:
             )
 
     def _sides(
-        self, span: SourceRange, listed: Sequence[ListedFile], tables: CraftedTables
+        self, span: SourceRange, listed: Sequence[ListedFile], tables: ListedRows
     ) -> DataFrame:
         """Both sides of the range in one frame, through one crafted table where that is right."""
         path = matching_path(_history(span))

@@ -1,0 +1,51 @@
+"""The rows of listed files, read in the cheaper way that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ...core.crafted_log import ListedFile
+from ...core.table_schema import Layout
+from ...storage.range_files import RangeFiles
+from ...storage.scratch import Scratch
+from .crafted_tables import CraftedTables
+from .plain_files import open_plain
+
+
+class ListedRows:
+    """Opens the files of one change set: few simple ones as plain Parquet, others through crafted
+    tables.
+
+    :param plain: whether plain Parquet may be read at all
+    """
+
+    def __init__(
+        self, spark: SparkSession, scratch: Scratch, source: RangeFiles, *, plain: bool = True
+    ) -> None:
+        self._spark = spark
+        self._source = source
+        self._plain = plain
+        self._tables = CraftedTables(spark, scratch)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The crafted tables that were written; they must stay while the rows are in use."""
+        return tuple(self._tables.roots)
+
+    def open(
+        self,
+        layout: Layout,
+        protocol: Mapping[str, Any],
+        listed: Sequence[ListedFile],
+        extra: Sequence[str],
+    ) -> DataFrame:
+        """The rows of the ``listed`` files: the ``extra`` columns of the crafted log, row id, row
+        commit version, and the columns of ``layout`` in one struct.
+        """
+        rows = None
+        if self._plain:
+            rows = open_plain(self._spark, self._source, layout, protocol, listed, extra)
+        return self._tables.open(layout, protocol, listed, extra) if rows is None else rows

@@ -1,0 +1,139 @@
+"""Change sets of few simple files, which are read as plain Parquet: no crafted log is written."""
+
+from __future__ import annotations
+
+import pytest
+from oracle import Change, MakeTable, SourceTable, update
+
+from airflow_provider_cdc.engine.core import plain_files
+from airflow_provider_cdc.engine.core.model import Stream
+from airflow_provider_cdc.engine.core.read_plan import Strategy
+
+PLAIN = "plain"
+FEED = "'delta.enableChangeDataFeed' = 'true'"
+
+either_vectors = pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
+
+
+def check(table: SourceTable, stream: Stream) -> list[Change]:
+    """The oracle's change set, read without a crafted log."""
+    assert table.read(stream).scratch == ()
+    return table.check(stream)
+
+
+@either_vectors
+def test_plain_files_of_many_commits_give_the_minimal_change_set(
+    make_table: MakeTable, vectors: bool
+) -> None:
+    rows = [f"{i}, 'v{i}'" for i in range(8)]
+    table = make_table("id INT, v STRING", *rows, vectors=vectors, folder=PLAIN)
+    stream, inserted, surviving = table.stream(), table.inserted(), table.surviving()
+    table.sql(
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES (10, 'a'), (11, 'b'), (12, 'c')",
+        "UPDATE {t} SET v = 'x' WHERE id IN (1, 10)",
+        "DELETE FROM {t} WHERE id IN (2, 11)",
+    )
+    first = table.version
+    changes = check(table, stream)
+    assert sorted(change.values for change in changes) == [
+        *[(1, "v1"), (1, "x"), (2, "v2")],
+        *[(10, "x"), (12, "c")],
+    ]
+    assert table.read(inserted).scratch == ()
+    assert {change.values for change in table.changes(inserted)} == {
+        (10, "a"),
+        (11, "b"),
+        (12, "c"),
+    }
+    assert table.read(surviving).scratch == ()
+    assert {change.values for change in table.check_inserts(surviving)} == {(10, "x"), (12, "c")}
+
+    middle = table.stream()
+    table.sql("DELETE FROM {t} WHERE id = 12", "INSERT INTO {t} VALUES (20, NULL)")
+    check(table, stream)
+    table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {first}")
+    check(table, stream)
+    assert check(table, middle) == []
+
+
+@either_vectors
+def test_plain_files_of_partitions_give_the_values_that_the_log_has(
+    make_table: MakeTable, vectors: bool
+) -> None:
+    values = [
+        "1, 'a', 7, true, DATE '2024-02-29', 1.50, named_struct('a', array(map('k', 1)))",
+        "2, '', -1, false, NULL, -0.01, NULL",
+        "3, NULL, NULL, NULL, DATE '0001-01-01', NULL, named_struct('a', NULL)",
+    ]
+    table = make_table(
+        "id INT, s STRING, n BIGINT, b BOOLEAN, d DATE, m DECIMAL(5, 2),"
+        " x STRUCT<a: ARRAY<MAP<STRING, INT>>>",
+        *values,
+        vectors=vectors,
+        clause="PARTITIONED BY (s, n, b, d, m)",
+        folder=PLAIN,
+    )
+    stream = table.stream()
+    table.sql("UPDATE {t} SET id = id + 10 WHERE id < 3", "DELETE FROM {t} WHERE id = 3")
+
+    assert len(check(table, stream)) == 2 * 2 + 1
+
+
+def test_plain_files_may_have_columns_of_any_name(make_table: MakeTable) -> None:
+    names = ["file", "at", "row", "row_id", "side", "partition", "base_row_id", "a.b"]
+    columns = ", ".join(f"`{name}` STRING" for name in names)
+    row = ", ".join(f"'{name}'" for name in names)
+    table = make_table(f"id INT, {columns}", f"1, {row}", f"2, {row}", folder=PLAIN)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET `at` = 'x', side = NULL, `a.b` = `file` WHERE id = 1")
+    table.sql(f"INSERT INTO {{t}} VALUES (3, {row})")
+
+    assert len(check(table, stream)) == 3
+
+
+def test_plain_files_may_have_a_column_called_metadata(make_table: MakeTable) -> None:
+    table = make_table("id INT, _metadata STRING", "1, 'a'", folder=PLAIN)
+    stream = table.stream()
+    table.sql("INSERT INTO {t} VALUES (2, 'b'), (3, NULL)")
+
+    assert [change.values for change in check(table, stream)] == [(2, "b"), (3, None)]
+
+
+@either_vectors
+def test_plain_change_files_give_the_minimal_change_set(
+    make_table: MakeTable, vectors: bool
+) -> None:
+    rows = [f"{i}, 'v{i}'" for i in range(8)]
+    table = make_table(
+        "id INT, v STRING", *rows, vectors=vectors, properties=FEED, folder=PLAIN
+    ).read_by(Strategy.CHANGE_FILES)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id IN (1, 2)", "DELETE FROM {t} WHERE id = 2")
+    table.sql("INSERT INTO {t} VALUES (9, 'new')", "UPDATE {t} SET v = 'newer' WHERE id = 9")
+    assert table.plan(stream).strategy is Strategy.CHANGE_FILES
+
+    assert len(check(table, stream)) == 2 + 1 + 1
+
+
+@pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_POSITIONS", "MOST_BYTES"])
+def test_files_above_a_limit_are_read_through_a_crafted_log(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    table = make_table("id INT, v STRING", *[f"{i}, 'v{i}'" for i in range(4)], folder=PLAIN)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
+    expected = check(table, stream)
+    assert expected == sorted(update(1, (1, "v1"), (1, "x")), key=repr)
+    monkeypatch.setattr(plain_files, limit, 0)
+
+    assert table.read(stream).scratch != ()
+    assert table.check(stream) == expected
+
+
+def test_files_added_under_columns_that_came_later_are_read_as_nulls(make_table: MakeTable) -> None:
+    table = make_table("id INT", "1", "2", "3", folder=PLAIN)
+    stream = table.stream()
+    table.sql("DELETE FROM {t} WHERE id = 2", "ALTER TABLE {t} ADD COLUMN (v STRING, w INT)")
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "INSERT INTO {t} VALUES (4, 'y', 1)")
+
+    assert len(check(table, stream)) == 1 + 2 + 1

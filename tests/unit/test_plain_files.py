@@ -1,0 +1,135 @@
+"""Which files are read as plain Parquet: those that mean the same without a Delta log."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyroaring import BitMap64
+from table_histories import data_file
+
+from airflow_provider_cdc.engine.core import plain_files
+from airflow_provider_cdc.engine.core.crafted_log import ListedFile, Side
+from airflow_provider_cdc.engine.core.deletion_vectors import inline
+from airflow_provider_cdc.engine.core.plain_files import reads_as_plain
+from airflow_provider_cdc.engine.core.table_schema import Layout
+
+TRACKED = {
+    "delta.rowTracking.materializedRowIdColumnName": "_row-id",
+    "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-version",
+}
+PROTOCOL = {"readerFeatures": ["deletionVectors"]}
+
+
+def field(name: str, kind: Any, **metadata: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+def layout(*fields: dict[str, Any], partitions: tuple[str, ...] = (), **settings: str) -> Layout:
+    schema = {"type": "struct", "fields": [field("id", "long"), *fields]}
+    return Layout.of(
+        {
+            "schemaString": json.dumps(schema),
+            "partitionColumns": partitions,
+            "configuration": TRACKED | settings,
+        }
+    )
+
+
+def listed(path: str = "file:///t/a.parquet", **fields: Any) -> ListedFile:
+    tracked: dict[str, Any] = {"base_row_id": 0, "default_row_commit_version": 1}
+    return ListedFile(Side.NEW, replace(data_file(path, 1), **(tracked | fields)))
+
+
+def test_tracked_files_of_a_simple_table_are_plain() -> None:
+    nested = {"type": "array", "elementType": "decimal(10,2)", "containsNull": True}
+    simple = layout(field("x", nested), field("p", "date", comment="a day"), partitions=("p",))
+
+    assert reads_as_plain(simple, PROTOCOL, [listed(), listed("s3://b/t/p=1/b.c0.parquet")])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        field("v", "variant"),
+        field("v", "interval day to second"),
+        field("c", "string", __CHAR_VARCHAR_TYPE_STRING="char(3)"),
+        field("w", "long", **{"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}),
+        field("ID", "long"),
+        field("s", {"type": "struct", "fields": [field("v", "variant")]}),
+    ],
+    ids=lambda item: item["name"],
+)
+def test_columns_that_delta_reads_in_its_own_way_are_not_plain(other: dict[str, Any]) -> None:
+    assert not reads_as_plain(layout(other), PROTOCOL, [listed()])
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "double", "binary"])
+def test_partition_values_that_have_several_spellings_are_not_plain(kind: str) -> None:
+    partitioned = layout(field("p", kind), partitions=("p",))
+
+    assert reads_as_plain(layout(field("p", kind)), PROTOCOL, [listed()])
+    assert not reads_as_plain(partitioned, PROTOCOL, [listed()])
+
+
+def test_mapped_columns_and_features_of_readers_are_not_plain() -> None:
+    mapped = layout(**{"delta.columnMapping.mode": "name"})
+    untracked = replace(layout(), configuration={})
+
+    assert not reads_as_plain(mapped, PROTOCOL, [listed()])
+    assert not reads_as_plain(untracked, PROTOCOL, [listed()])
+    assert not reads_as_plain(layout(), {"readerFeatures": ["typeWidening"]}, [listed()])
+    assert reads_as_plain(layout(), {"minReaderVersion": 1}, [listed()])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "file:///t/a%20b.parquet",
+        "file:///t/ä.parquet",
+        "file:///t/{a}.parquet",
+        "file:///t/_a.parquet",
+        "file:///t/.a.parquet",
+        "a.parquet",
+    ],
+)
+def test_paths_that_could_be_read_as_something_else_are_not_plain(path: str) -> None:
+    assert not reads_as_plain(layout(), PROTOCOL, [listed(path)])
+
+
+def test_files_of_one_name_in_two_folders_are_not_plain() -> None:
+    files = [listed("file:///t/p=1/a.parquet"), listed("file:///t/p=2/a.parquet")]
+
+    assert not reads_as_plain(layout(), PROTOCOL, files)
+
+
+@pytest.mark.parametrize("missing", ["base_row_id", "default_row_commit_version"])
+def test_files_from_before_row_tracking_are_not_plain(missing: str) -> None:
+    assert not reads_as_plain(layout(), PROTOCOL, [listed(**{missing: None})])
+
+
+def test_too_much_to_read_is_not_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [listed(f"file:///t/{number}.parquet") for number in range(plain_files.MOST_FILES)]
+    assert reads_as_plain(layout(), PROTOCOL, files)
+    assert not reads_as_plain(layout(), PROTOCOL, [*files, listed("file:///t/more.parquet")])
+    assert not reads_as_plain(layout(), PROTOCOL, [])
+    large = listed(size_bytes=plain_files.MOST_BYTES + 1)
+    assert not reads_as_plain(layout(), PROTOCOL, [large])
+
+    monkeypatch.setattr(plain_files, "MOST_POSITIONS", 3)
+    picked = replace(listed(), kept=BitMap64([1, 2, 3]))
+    assert reads_as_plain(layout(), PROTOCOL, [picked])
+    dropped = listed("file:///t/b.parquet", deletion_vector=inline(BitMap64([7])))
+    assert reads_as_plain(layout(), PROTOCOL, [dropped])
+    assert not reads_as_plain(layout(), PROTOCOL, [picked, dropped])
+
+
+def test_file_on_both_sides_with_a_vector_is_not_plain() -> None:
+    """What a vector leaves out is told by file, not by side."""
+    vector = inline(BitMap64([7]))
+    old = replace(listed(deletion_vector=vector), side=Side.OLD)
+
+    assert reads_as_plain(layout(), PROTOCOL, [old])
+    assert not reads_as_plain(layout(), PROTOCOL, [old, listed()])
