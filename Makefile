@@ -58,8 +58,7 @@ $(VENV)/.jars: $(VENV)/.installed | java
 	touch $@
 
 .PHONY: test
-test: lint check-engine test-fast test-spark ## lint, and every layer of tests
-	$(MAKE) --jobs=2 --output-sync test-connect test-airflow  # each leaves a core idle
+test: lint check-engine test-fast test-spark test-connect test-airflow ## lint, and every layer of tests
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
