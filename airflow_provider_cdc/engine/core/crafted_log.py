@@ -17,7 +17,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from .log_actions import DataFile, DeletionVector
+from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING, DataFile, DeletionVector
 from .table_schema import FIELD_ID, MAX_COLUMN_ID, PHYSICAL_NAME, Layout
 
 SIDE_COLUMN = "_cdc_side"
@@ -28,8 +28,8 @@ CHANGE_TYPE_COLUMN = "_change_type"
 _PARTITION_COLUMNS = {SIDE_COLUMN: "string", VERSION_COLUMN: "long", BASE_ROW_ID_COLUMN: "long"}
 _ROW_TRACKING_SETTINGS = (
     "delta.enableRowTracking",
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
+    ROW_ID_SETTING,
+    ROW_VERSION_SETTING,
 )
 # Features that say how a table is written or kept, not how its files are read.
 _NOT_FOR_READING = frozenset(

@@ -10,6 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
+# The settings that name the columns of data files in which carried rows keep what they had.
+ROW_ID_SETTING = "delta.rowTracking.materializedRowIdColumnName"
+ROW_VERSION_SETTING = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _PRESERVED = "delta.rowTracking.preserved"
 
 

@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .crafted_log import ListedFile
+from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING
 from .table_schema import Layout
-
-ROW_ID_SETTING = "delta.rowTracking.materializedRowIdColumnName"
-ROW_VERSION_SETTING = "delta.rowTracking.materializedRowCommitVersionColumnName"
 
 # Spark lists more of them in a job of its own.
 MOST_FILES = 32

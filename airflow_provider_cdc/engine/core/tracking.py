@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import ChangeTrackingDisabled, StreamStale
-from .log_actions import Commit, TableState
+from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING, Commit, TableState
 from .model import Offset, Stream
 
 ENABLED = "delta.enableRowTracking"
 _MATERIALIZED_COLUMNS = (
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
+    ROW_ID_SETTING,
+    ROW_VERSION_SETTING,
 )
 _REASSIGNING_OPERATIONS = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
 # Those that carry rows into other files. What others write are new rows, whatever they replace.

@@ -12,11 +12,17 @@ from pyspark.sql.types import (
     DataType,
     MapType,
     StringType,
+    StructField,
     StructType,
     VariantType,
 )
 
 from ...core.table_schema import matching_field
+
+
+def spark_fields(fields: Sequence[Mapping[str, Any]]) -> list[StructField]:
+    """``fields`` of a schema, in their JSON form, as Spark's."""
+    return StructType.fromJson({"type": "struct", "fields": [*map(dict, fields)]}).fields
 
 
 def comparable(value: Column, kind: DataType) -> Column:
@@ -83,7 +89,7 @@ def as_read_today(
 
 
 def _field_today(field: Mapping[str, Any], older: Mapping[str, Any] | None, read: Any) -> Column:
-    kind = StructType.fromJson({"type": "struct", "fields": [dict(field)]})[0].dataType
+    kind = spark_fields([field])[0].dataType
     if older is None:
         return F.lit(None).cast(kind).alias(field["name"])
     value = read(older["name"])

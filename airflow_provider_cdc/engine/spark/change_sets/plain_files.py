@@ -17,17 +17,13 @@ from ...core.crafted_log import (
     VERSION_COLUMN,
     ListedFile,
 )
+from ...core.log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING
 from ...core.names import quote
-from ...core.plain_files import (
-    ROW_ID_SETTING,
-    ROW_VERSION_SETTING,
-    file_name,
-    path_key,
-    reads_as_plain,
-)
+from ...core.plain_files import file_name, path_key, reads_as_plain
 from ...core.table_schema import Layout
 from ...storage.files import plain_uri
 from ...storage.range_files import RangeFiles
+from .columns import spark_fields
 from .rows import ROW, ROW_ID, ROW_VERSION, union
 
 _ENTRIES = (
@@ -77,12 +73,11 @@ def _scan(
     data = [field for field in layout.fields if field["name"] not in layout.partition_columns]
     own_id = layout.configuration[ROW_ID_SETTING]
     own_version = layout.configuration[ROW_VERSION_SETTING]
-    schema = StructType.fromJson({"type": "struct", "fields": data})
     added = [StructField(own_id, LongType()), StructField(own_version, LongType())]
     if CHANGE_TYPE_COLUMN in extra:
         added.append(StructField(CHANGE_TYPE_COLUMN, StringType()))
     paths = sorted({plain_uri(item.file.path) for item in files})
-    reader = spark.read.schema(StructType([*schema.fields, *added]))
+    reader = spark.read.schema(StructType([*spark_fields(data), *added]))
     rows = reader.option("recursiveFileLookup", True).parquet(*paths)
     if {path_key(path) for path in rows.inputFiles()} != {path_key(path) for path in paths}:
         return None
@@ -135,13 +130,9 @@ def _columns(layout: Layout) -> list[Column]:
         value = F.col(ROW).getField(name)
         if name in layout.partition_columns:
             place = layout.partition_columns.index(name)
-            value = F.get(F.col("partition"), F.lit(place)).cast(_type_of(field))
+            value = F.get(F.col("partition"), F.lit(place)).cast(spark_fields([field])[0].dataType)
         columns.append(value.alias(name))
     return columns
-
-
-def _type_of(field: Mapping[str, Any]) -> Any:
-    return StructType.fromJson({"type": "struct", "fields": [dict(field)]})[0].dataType
 
 
 def _entry(item: ListedFile, layout: Layout) -> dict[str, Any]:

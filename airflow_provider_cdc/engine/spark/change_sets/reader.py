@@ -44,6 +44,7 @@ from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
+from .columns import spark_fields
 from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
 from .listed_rows import ListedRows
 from .netting import ACTION, INSERT, IS_UPDATE, all_changes
@@ -132,22 +133,22 @@ class ChangeSetReader:
 
     def _difference(self, span: SourceRange) -> ChangeSet:
         reading = self._reading(span)
-        tables = self._listed_rows(span)
+        source = self._source(span)
+        tables = self._listed_rows(source)
         changes = None
         if reading.plan.strategy is Strategy.FILE_DIFFERENCE:
-            changes = self._by_files(span, reading, tables)
+            changes = self._by_files(span, reading, source, tables)
         elif reading.plan.strategy is Strategy.CHANGE_FILES:
-            changes = self._by_change_files(span, reading, tables)
+            changes = self._by_change_files(span, reading, source, tables)
         if changes is None:
             return self._nothing(span, reading.plan)
         rows = _named(changes, _layout(span.end.metadata), span.stream.column_style)
         return ChangeSet(rows, reading.plan, tables.roots)
 
     def _by_files(
-        self, span: SourceRange, reading: Reading, tables: ListedRows
+        self, span: SourceRange, reading: Reading, source: RangeFiles, tables: ListedRows
     ) -> DataFrame | None:
         net = reading.net
-        source = self._source(span)
         self._check_files(span.stream, source, [source.absolute(file) for file in net.files])
         listed = source.listed(net)
         if not listed:
@@ -158,9 +159,9 @@ class ChangeSetReader:
         return netted_sides(sides, listed)
 
     def _by_change_files(
-        self, span: SourceRange, reading: Reading, tables: ListedRows
+        self, span: SourceRange, reading: Reading, source: RangeFiles, tables: ListedRows
     ) -> DataFrame:
-        listed = listed_changes(self._source(span), reading.by_commit)
+        listed = listed_changes(source, reading.by_commit)
         today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
         return netted_changes(tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS))
 
@@ -173,7 +174,7 @@ class ChangeSetReader:
         listed = source.listed(reading.net)
         self._check_files(span.stream, source, [item.file for item in listed])
         today = _layout(span.end.metadata)
-        tables = self._listed_rows(span)
+        tables = self._listed_rows(source)
         rows = tables.open(today, json.loads(span.end.protocol), listed, ())
         born = rows.where(F.col(ROW_ID) > span.start.row_id_high_water_mark)
         named = _named(all_changes(born, INSERT), today, span.stream.column_style)
@@ -189,7 +190,7 @@ class ChangeSetReader:
         files = [source.absolute(file) for group in groups for file in group.files]
         self._check_files(span.stream, source, files)
         history = _history(span)
-        tables = self._listed_rows(span)
+        tables = self._listed_rows(source)
         parts = []
         for group in groups:
             steps = matching_path(history[group.position :])
@@ -203,15 +204,14 @@ class ChangeSetReader:
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
         layout = _layout(span.end.metadata)
         names = METADATA_COLUMNS[span.stream.column_style]
-        fields = StructType.fromJson({"type": "struct", "fields": list(layout.fields)}).fields
-        schema = StructType([*fields, *_metadata_fields(names)])
+        schema = StructType([*spark_fields(layout.fields), *_metadata_fields(names)])
         return ChangeSet(self._spark.createDataFrame([], schema), plan, ())
 
     def _source(self, span: SourceRange) -> RangeFiles:
         return RangeFiles(span.stream.source.location, self._files)
 
-    def _listed_rows(self, span: SourceRange) -> ListedRows:
-        return ListedRows(self._spark, self._scratch, self._source(span), plain=self._plain)
+    def _listed_rows(self, source: RangeFiles) -> ListedRows:
+        return ListedRows(self._spark, self._scratch, source, plain=self._plain)
 
     def _check_files(self, stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -> None:
         missing = source.missing(files)
