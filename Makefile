@@ -21,8 +21,8 @@ COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-versi
 	--custom-compile-command 'make lock'
 PYTEST := $(PYTHON) -m pytest
 NEEDS_JVM := spark or fault or connect or slow
-# Most of a Delta statement runs on one core.
-SESSIONS ?= -n 2 --dist loadscope
+# Most of a Delta statement runs on one core. The longest modules come first.
+SESSIONS ?= -n 2 --dist loadscope --no-loadscope-reorder
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONPATH :=
@@ -62,11 +62,11 @@ test: lint check-engine test-fast test-spark test-connect test-airflow ## lint, 
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
-	$(PYTEST) tests/unit tests/docs tests/stateful -m 'not (airflow or $(NEEDS_JVM))'
+	$(PYTEST) tests/unit tests/docs tests/stateful -m 'not (airflow or $(NEEDS_JVM))' $(SESSIONS)
 
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults
-	$(PYTEST) tests --ignore=tests/airflow --ignore=tests/connect -m '$(NEEDS_JVM)' $(SESSIONS)
+	$(PYTEST) tests/faults tests/stateful tests/docs tests/engine -m '$(NEEDS_JVM)' $(SESSIONS)
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one

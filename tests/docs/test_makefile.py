@@ -32,3 +32,21 @@ def test_readme_names_only_targets_that_exist() -> None:
 
     for target in re.findall(r"(?:^|`)make ([a-z-]+)", readme, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_every_folder_of_tests_is_run_by_make_test() -> None:
+    folders = {
+        f"tests/{path.relative_to(ROOT / 'tests').parts[0]}"
+        for path in ROOT.glob("tests/*/**/test_*.py")
+    }
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    layers = re.search(r"^test: (.*?) ##", makefile, re.MULTILINE)
+    assert layers is not None
+
+    run: set[str] = set()
+    for layer in layers[1].split():
+        recipe = re.search(rf"^{layer}:.*\n((?:\t.*\n)*)", makefile, re.MULTILINE)
+        assert recipe is not None, layer
+        run |= set(re.findall(r"tests/\w+", recipe[1]))
+    assert run == folders
+    assert not list((ROOT / "tests").glob("test_*.py"))

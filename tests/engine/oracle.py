@@ -6,10 +6,11 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantVal
 from streams import new_stream
 
@@ -23,7 +24,7 @@ from airflow_provider_cdc.engine.core.model import (
 )
 from airflow_provider_cdc.engine.core.read_plan import ReadPlan, Strategy
 from airflow_provider_cdc.engine.spark.change_sets.reader import ChangeSet, ChangeSetReader
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.files import Files, join
 from airflow_provider_cdc.engine.storage.scratch import Scratch
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
@@ -51,6 +52,21 @@ def update(row_id: int, old: tuple[Any, ...], new: tuple[Any, ...]) -> list[Chan
     return [Change("DELETE", True, row_id, old), Change("INSERT", True, row_id, new)]
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """The rows of a version, their row ids first."""
+
+    schema: StructType
+    rows: list[Row]
+
+    def rows_by_id(
+        self, today: StructType, old: Mapping[str, str | None]
+    ) -> dict[int, tuple[Any, ...]]:
+        found = {row[0]: plain_row(row[1:], self.schema, today, old) for row in self.rows}
+        assert len(self.rows) == len(found)
+        return found
+
+
 @dataclass
 class SourceTable:
     """A Delta table at a path, with streams on it and the oracle beside them."""
@@ -59,6 +75,7 @@ class SourceTable:
     location: str
     scratch: Scratch
     strategy: Strategy | None = None
+    snapshots: dict[tuple[int, datetime], Snapshot] = field(default_factory=dict)
 
     @property
     def reader(self) -> ChangeSetReader:
@@ -131,10 +148,10 @@ class SourceTable:
         :param old: the names that columns of today had at the offset, where they differ;
             ``None``: today's column of that name is another one
         """
-        end = self.version if through is None else through
-        today = self.snapshot(end)
-        before = self._rows(self.snapshot(stream.offset.version), today.schema, old)
-        after = self._rows(today, today.schema, {})
+        then = self._snapshot(stream.offset.version)
+        today = self._snapshot(self.version if through is None else through)
+        before = then.rows_by_id(today.schema, old)
+        after = today.rows_by_id(today.schema, {})
         changes: list[Change] = []
         for row_id in before.keys() | after.keys():
             if row_id not in before:
@@ -171,15 +188,15 @@ class SourceTable:
     def snapshot(self, version: int) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.location)
 
-    def _rows(
-        self, table: DataFrame, today: StructType, old: Mapping[str, str | None]
-    ) -> dict[int, tuple[Any, ...]]:
-        row_id = table.metadataColumn("_metadata").getField("row_id")
-        columns = [table[f"`{_escaped(name)}`"] for name in table.columns]
-        rows = table.select(row_id, *columns).collect()
-        found = {row[0]: plain_row(row[1:], table.schema, today, old) for row in rows}
-        assert len(rows) == len(found)
-        return found
+    def _snapshot(self, version: int) -> Snapshot:
+        """What Spark reads at ``version``, read once."""
+        key = version, FILES.modified(join(self.location, "_delta_log", f"{version:020d}.json"))
+        if key not in self.snapshots:
+            table = self.snapshot(version)
+            row_id = table.metadataColumn("_metadata").getField("row_id")
+            columns = [table[f"`{_escaped(name)}`"] for name in table.columns]
+            self.snapshots[key] = Snapshot(table.schema, table.select(row_id, *columns).collect())
+        return self.snapshots[key]
 
 
 # Makes a tracked table at a path of its own; see the fixture ``make_table``.
@@ -194,15 +211,15 @@ def at(stream: Stream, table: SourceTable) -> Stream:
 def plain_row(
     row: Any, then: StructType, today: StructType, old: Mapping[str, str | None] = {}
 ) -> tuple[Any, ...]:
-    positions = {field.name.casefold(): index for index, field in enumerate(then.fields)}
+    positions = {item.name.casefold(): index for index, item in enumerate(then.fields)}
     values = []
-    for field in today.fields:
-        name = old.get(field.name, field.name)
+    for item in today.fields:
+        name = old.get(item.name, item.name)
         position = None if name is None else positions.get(name.casefold())
         values.append(
             None
             if position is None
-            else plain(row[position], then.fields[position].dataType, field.dataType)
+            else plain(row[position], then.fields[position].dataType, item.dataType)
         )
     return tuple(values)
 
