@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from . import changes, checks, consumption, flights, report, results, session, writes
+from . import changes, checks, consumption, fixed_cost, flights, report, results, session, writes
 from .results import Row, Run
-from .shapes import workloads
+from .shapes import COMMITS, workloads
 from .tables import Workshop
 from .timing import Patience
 
@@ -52,7 +52,7 @@ def main(
     is_partial = bool(only or reader or part) and not resume
     out = out or (HERE.parent / ".state/bench" if is_partial or not is_full else RESULTS)
     patience = Patience(repeats or (3 if is_full else 1), limit)
-    counts = commits or ("1,10,100" if is_full else "10")
+    counts = tuple(map(int, commits.split(","))) if commits else COMMITS if is_full else (10,)
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         spark = session.new_session(Path(name))
         workshop = Workshop(spark, Path(name))
@@ -63,13 +63,13 @@ def main(
                 case Part.CHECKS:
                     yield "all", partial(checks.measure, spark, workshop)
                 case Part.CONSUMPTION:
-                    yield "fixed cost", partial(consumption.fixed, spark, workshop, patience)
+                    yield "fixed cost", partial(fixed_cost.measure, spark, workshop, patience)
                     yield "whole", partial(consumption.whole, spark, workshop, rows, patience)
                 case Part.WRITES:
                     yield "all", partial(writes.measure, spark, workshop, rows, patience)
                 case Part.CHANGES:
                     yield flights.NAME, partial(measurement.flights, 365 if is_full else 8)
-                    for item in workloads(rows, tuple(map(int, counts.split(",")))):
+                    for item in workloads(rows, counts):
                         yield item.name, partial(measurement.workload, item)
 
         for which in part or Part:

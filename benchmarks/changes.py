@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
@@ -36,11 +35,8 @@ class Measurement:
         reads copy-on-write, once for the workload with vectors and the one without.
         """
 
-        for has_feed in (False, True):
-            readers = [item for item in self._readers if item.needs_feed == has_feed]
-            if readers:
-                bench = self._workshop.build(replace(workload, has_feed=has_feed))
-                yield from self._rows(workload.name, bench, readers)
+        if self._readers:
+            yield from self._rows(workload.name, self._workshop.build(workload))
         if self._has_iceberg and not workload.has_vectors:
             timing = iceberg_process.measure(workload, self._patience)
             yield Row(workload.name, iceberg_process.NAME, timing)
@@ -48,10 +44,11 @@ class Measurement:
     def flights(self, days: int) -> Iterator[Row]:
         """Every reader but Iceberg's on the flights of the first days of 2013."""
         bench = flights.build(self._spark, self._workshop.new_folder(), days)
-        yield from self._rows(flights.NAME, bench, self._readers)
+        yield from self._rows(flights.NAME, bench)
 
-    def _rows(self, name: str, bench: Bench, readers: Sequence[Reader]) -> Iterator[Row]:
-        for item in readers:
+    def _rows(self, name: str, bench: Bench) -> Iterator[Row]:
+        touched = bench.touched_bytes
+        for item in self._readers:
             timing = timed(
                 self._spark,
                 lambda: read_all(item.read(self._spark, bench)),  # noqa: B023 - used at once
@@ -59,7 +56,7 @@ class Measurement:
             )
             if not timing.is_lower_bound:
                 self._check(item, bench)
-            yield Row(name, item.name, timing, bench.touched_bytes)
+            yield Row(name, item.name, timing, touched)
         shutil.rmtree(bench.root)
 
     def _check(self, item: Reader, bench: Bench) -> None:

@@ -26,7 +26,7 @@ from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
 from .results import Row
-from .tables import ROW_TRACKING, Workshop
+from .tables import ROW_TRACKING, Workshop, create_table
 from .timing import Timing
 
 LOGS = (10, 1_000, 10_000)
@@ -46,7 +46,7 @@ def measure(spark: SparkSession, workshop: Workshop) -> Iterator[Row]:
         yield Row(group, "status with exact lag", _rounds(partial(catalog.status, "s")))
         yield from _folding(root, group)
     root = workshop.new_folder()
-    spark.sql(f"CREATE TABLE delta.`{root / 't'}` (id BIGINT) USING delta")
+    create_table(spark, root / "t", "id BIGINT", {})
     engine = Engine(spark, str(root / "state"))
     template = engine.create_stream("s", on_table=str(root / "t"))
     transitions = _many_transitions(str(root / "state"), template)
@@ -73,11 +73,7 @@ def _long_log(spark: SparkSession, root: Path, commits: int) -> None:
     """A table with that many commits behind a stream: one real INSERT, written again with other
     files and versions. The files themselves are not there, and nothing here opens them.
     """
-    table = f"delta.`{root / 't'}`"
-    spark.sql(
-        f"CREATE TABLE {table} (id BIGINT, n BIGINT) USING delta"
-        f" TBLPROPERTIES ('{ROW_TRACKING}' = 'true')"
-    )
+    table = create_table(spark, root / "t", "id BIGINT, n BIGINT", {ROW_TRACKING: True})
     stream = Engine(spark, str(root / "state")).create_stream("s", on_table=str(root / "t"))
     spark.sql(f"INSERT INTO {table} SELECT id, id FROM range(0, 1000, 1, 1)")
     log = root / "t/_delta_log"

@@ -1,11 +1,10 @@
-"""A whole consumption, beside the stream that Spark itself would run, and what it costs on top."""
+"""A whole consumption, beside the stream that Spark itself would run."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -14,13 +13,12 @@ from airflow_provider_cdc.engine import Engine
 
 from .results import Row
 from .shapes import COLUMNS, KEY, VALUES, Shape, Workload
-from .tables import ROW_TRACKING, Bench, Workshop, link_table
+from .tables import Bench, Workshop, create_table, link_table
 from .timing import Patience, timed
 
 COMMITS = (1, 10)
 COLUMN_NAMES = (KEY, *VALUES)
 STREAMING = "Structured Streaming readChangeFeed, AvailableNow, foreachBatch MERGE"
-FIXED_COST = "one changed row of 1,000"
 MERGE = (
     "MERGE INTO {target} AS t USING {changes} AS c ON t.id = c.id"
     " WHEN MATCHED AND {deleted} THEN DELETE"
@@ -39,9 +37,7 @@ class Replica:
         self._bench = bench
         self._original = bench.root / "original"
         self._round = 0
-        spark.sql(
-            f"CREATE TABLE delta.`{self._original}` ({COLUMNS}) USING delta PARTITIONED BY (part)"
-        )
+        create_table(spark, self._original, COLUMNS, {}, partition="part")
         before = spark.read.format("delta").option("versionAsOf", bench.stream.offset.version)
         before.load(bench.location).write.format("delta").mode("append").save(str(self._original))
         self.root = self._original
@@ -70,9 +66,10 @@ class Replica:
 def whole(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience) -> Iterator[Row]:
     """Bring a copy of the table up to date: ``consume`` beside Structured Streaming."""
     for commits in COMMITS:
-        workload = Workload(rows, Shape.SPREAD, commits, has_vectors=True, has_feed=True)
+        workload = Workload(rows, Shape.SPREAD, commits, has_vectors=True)
         bench = workshop.build(workload)
         replica = Replica(spark, bench)
+        touched = bench.touched_bytes
         ways = {
             "consume, one MERGE": partial(_consume, spark, replica),
             STREAMING: partial(_stream, spark, bench, replica),
@@ -81,7 +78,7 @@ def whole(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
             timing = timed(spark, work, patience, prepare=replica.renew)
             if not timing.is_lower_bound:
                 replica.check()
-            yield Row(workload.name, name, timing, bench.touched_bytes)
+            yield Row(workload.name, name, timing, touched)
         shutil.rmtree(bench.root)
 
 
@@ -126,42 +123,3 @@ def _stream(spark: SparkSession, bench: Bench, replica: Replica) -> None:
         query.awaitTermination()
     finally:
         query.stop()
-
-
-class Ledger:
-    """A small source with one changed row, a stream before the change, and an empty target."""
-
-    def __init__(self, spark: SparkSession, root: Path) -> None:
-        self._spark = spark
-        self._root = root
-        self.source, self.target = f"delta.`{root / 'source'}`", f"delta.`{root / 'target'}`"
-        self.state = str(root / "state")
-        tracked = f"TBLPROPERTIES ('{ROW_TRACKING}' = 'true')"
-        spark.sql(f"CREATE TABLE {self.source} (id BIGINT, n BIGINT) USING delta {tracked}")
-        spark.sql(f"CREATE TABLE {self.target} (id BIGINT, n BIGINT) USING delta")
-        spark.sql(f"INSERT INTO {self.source} SELECT id, id FROM range(1000)")
-        self.engine = Engine(spark, self.state)
-        self.engine.create_stream("s", on_table=str(root / "source"))
-
-    def change(self) -> None:
-        """Change a row; a view ``changes`` holds what the stream would return."""
-        self._spark.sql(f"UPDATE {self.source} SET n = n + 1 WHERE id = 7")
-        self.engine.read_stream("s").createOrReplaceTempView("changes")
-
-    def advance(self) -> None:
-        """Change a row when the stream has nothing else."""
-        self.engine.advance("s")
-        self.change()
-
-
-def fixed(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
-    """What ``consume`` costs beside the bare statement, where there is next to no data."""
-    ledger = Ledger(spark, workshop.new_folder())
-    insert = f"INSERT INTO {ledger.target} SELECT id, n FROM "
-    ways = {
-        "bare statement, of the source": lambda: spark.sql(f"{insert}{ledger.source} WHERE id = 7"),
-        "bare statement, of the change set": lambda: spark.sql(f"{insert}changes"),
-        "consume": lambda: ledger.engine.consume([f"{insert}s"], consumer="benchmark"),
-    }
-    for name, work in ways.items():
-        yield Row(FIXED_COST, name, timed(spark, work, patience, prepare=ledger.advance))

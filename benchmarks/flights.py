@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from flights_demo.replay import Replay, load_events, ticks
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from .readers import SNAPSHOTS
 from .shapes import Expected
-from .tables import FEED, ROW_TRACKING, VECTORS, Bench, bench_of
+from .tables import FEED, ROW_TRACKING, VECTORS, Bench, bench_of, create_table
 
 NAME = "flights of 2013, the second half in commits of events, vectors and feed"
 KEY = "flight_id"
@@ -21,17 +22,12 @@ TICKS = 26
 def build(spark: SparkSession, root: Path, days: int) -> Bench:
     """Half of ``days`` days of 2013 before the stream, and the other half behind it."""
     events = _events(spark, days)
-    location = str(root / "t")
-    settings = {ROW_TRACKING: True, VECTORS: True, FEED: True}
     columns = ", ".join(f"{name} {kind}" for name, kind in FLIGHT_COLUMNS.items())
-    properties = ", ".join(f"'{name}' = '{value}'" for name, value in settings.items())
-    spark.sql(
-        f"CREATE TABLE delta.`{location}` ({columns}) USING delta TBLPROPERTIES ({properties})"
-    )
+    create_table(spark, root / "t", columns, {ROW_TRACKING: True, VECTORS: True, FEED: True})
     parts = list(ticks(days, max(1, days // TICKS)))
     middle = len(parts) // 2
     for tick in parts[:middle]:
-        Replay(spark, location, events).run(tick)
+        Replay(spark, str(root / "t"), events).run(tick)
 
     def write(table: str) -> None:
         for tick in parts[middle:]:
@@ -43,7 +39,7 @@ def build(spark: SparkSession, root: Path, days: int) -> Bench:
     counted = SNAPSHOTS.counted
     assert counted is not None
     expected = counted(SNAPSHOTS.read(spark, bench))
-    return Bench(bench.root, bench.stream, bench.end_version, KEY, values, expected)
+    return replace(bench, expected=expected)
 
 
 def _events(spark: SparkSession, days: int) -> DataFrame:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from . import iceberg_process
 from .checks import LOGS
-from .consumption import FIXED_COST
+from .fixed_cost import CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
 from .readers import CHANGES, FEED_BY_KEY, FLOOR, OURS, OURS_BY_FEED, SNAPSHOTS
 from .results import Row, Run
-from .shapes import Shape
+from .shapes import Shape, settings_name, workload_name
 
-COMMITS = {1: "1 commit", 10: "10 commits", 100: "100 commits"}
 RIVALS = (FEED_BY_KEY.name, SNAPSHOTS.name, iceberg_process.NAME)
 PEAK_BYTES = 512 * 2**20
 
@@ -40,10 +39,10 @@ def of(run: Run) -> Iterator[Goal]:
 
 
 def _changes(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
-    for vectors in ("vectors", "no vectors"):
+    for has_vectors in (True, False):
 
-        def rows(shape: Shape, commits: int, vectors: str = vectors) -> dict[str, Row]:
-            return workloads.get(f"{shape.value}, {COMMITS[commits]}, {vectors}", {})
+        def rows(shape: Shape, commits: int, has_vectors: bool = has_vectors) -> dict[str, Row]:
+            return workloads.get(workload_name(shape, commits, has_vectors=has_vectors), {})
 
         for commits, rival, times in (
             (10, CHANGES.name, 40),
@@ -53,14 +52,15 @@ def _changes(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
             beside = rows(Shape.SPREAD, commits)
             if rival == iceberg_process.NAME:
                 beside = beside | _iceberg(workloads, Shape.SPREAD, commits)
-            yield from _times(f"spread updates, {commits} commits, {vectors}", beside, rival, times)
-        yield from _flatness(vectors, rows)
+            settings = settings_name(commits, has_vectors=has_vectors)
+            yield from _times(f"spread updates, {settings}", beside, rival, times)
+        yield from _flatness("vectors" if has_vectors else "no vectors", rows)
     for name, beside in workloads.items():
         yield from _shares(name, beside)
 
 
 def _iceberg(workloads: dict[str, dict[str, Row]], shape: Shape, commits: int) -> dict[str, Row]:
-    rows = workloads.get(f"{shape.value}, {COMMITS[commits]}, no vectors", {})
+    rows = workloads.get(workload_name(shape, commits, has_vectors=False), {})
     return {name: row for name, row in rows.items() if name == iceberg_process.NAME}
 
 
@@ -112,9 +112,9 @@ def _shares(name: str, rows: dict[str, Row]) -> Iterator[Goal]:
 
 
 def _consumption(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
-    rows = workloads.get(FIXED_COST, {})
-    whole = _median(rows, "consume")
-    for name in ("bare statement, of the change set", "bare statement, of the source"):
+    rows = workloads.get(IN_SESSION, {})
+    whole = _median(rows, CONSUME)
+    for name in (OF_CHANGES, OF_SOURCE):
         bare = _median(rows, name)
         if whole is not None and bare is not None:
             yield _below(f"consume over the {name}", whole - bare, 0.5)

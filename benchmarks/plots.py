@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
-from . import iceberg_process
-from .readers import READERS
+from .readers import WAYS
 from .results import Row, Run
-from .shapes import Shape
+from .shapes import COMMITS, Shape, settings_name, workload_name
 
 mpl.use("svg")
 mpl.rcParams["svg.hashsalt"] = "benchmarks"
@@ -21,26 +21,24 @@ INCHES = (11, 6)
 def write(run: Run, page: Path) -> Iterator[tuple[str, str]]:
     """Write the plots into a folder beside ``page``; gives their names and paths from there."""
     folder = page.parent / page.stem
-    names = [*[reader.name for reader in READERS], iceberg_process.NAME]
     by_workload = run.by_workload()
-    for commits in ("1 commit", "10 commits", "100 commits"):
-        for vectors in ("vectors", "no vectors"):
-            labels = {f"{shape.value}, {commits}, {vectors}": shape.value for shape in Shape}
-            chosen = {
-                label: by_workload[name] for name, label in labels.items() if name in by_workload
-            }
-            if chosen:
-                title = f"{commits}, {vectors}"
-                path = folder / f"{title.replace(', ', '-').replace(' ', '-')}.svg"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _plot(f"Reading net changes: {title}", chosen, names, path)
-                yield title, f"{folder.name}/{path.name}"
+    for commits, has_vectors in product(COMMITS, (True, False)):
+        labels = {
+            workload_name(shape, commits, has_vectors=has_vectors): shape.value for shape in Shape
+        }
+        chosen = {label: by_workload[name] for name, label in labels.items() if name in by_workload}
+        if chosen:
+            title = settings_name(commits, has_vectors=has_vectors)
+            path = folder / f"{title.replace(', ', '-').replace(' ', '-')}.svg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _plot(f"Reading net changes: {title}", chosen, path)
+            yield title, f"{folder.name}/{path.name}"
 
 
-def _plot(title: str, workloads: dict[str, dict[str, Row]], names: list[str], path: Path) -> None:
+def _plot(title: str, workloads: dict[str, dict[str, Row]], path: Path) -> None:
     figure, axes = plt.subplots(figsize=INCHES, layout="constrained")
-    width = 0.8 / len(names)
-    for number, name in enumerate(names):
+    width = 0.8 / len(WAYS)
+    for number, name in enumerate(WAYS):
         found = [
             (place, row.timing)
             for place, rows in enumerate(workloads.values())

@@ -12,6 +12,7 @@ from airflow_provider_cdc.engine import Engine
 from airflow_provider_cdc.engine.storage.files import Files, absolute_path, plain_uri
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
+from . import iceberg_process
 from .shapes import Expected
 from .tables import Bench
 
@@ -27,7 +28,6 @@ class Reader:
     name: str
     read: Callable[[SparkSession, Bench], DataFrame]
     counted: Callable[[DataFrame], Expected] | None
-    needs_feed: bool = False
 
 
 def _ours(strategy: str | None) -> Callable[[SparkSession, Bench], DataFrame]:
@@ -38,14 +38,8 @@ def _ours(strategy: str | None) -> Callable[[SparkSession, Bench], DataFrame]:
 
 
 def _count_ours(rows: DataFrame) -> Expected:
-    return _counts(rows, "METADATA$ACTION", "METADATA$ISUPDATE")
-
-
-def _counts(rows: DataFrame, action: str, is_update: str) -> Expected:
-    found = {
-        (row[0], row[1]): row[2]
-        for row in rows.groupBy(F.col(f"`{action}`"), F.col(f"`{is_update}`")).count().collect()
-    }
+    kinds = rows.groupBy("METADATA$ACTION", "METADATA$ISUPDATE").count().collect()
+    found = {(row[0], row[1]): row[2] for row in kinds}
     return Expected(
         found.get(("INSERT", False), 0),
         found.get(("INSERT", True), 0),
@@ -108,10 +102,7 @@ def _snapshots(spark: SparkSession, bench: Bench) -> DataFrame:
     def at(version: int) -> DataFrame:
         return spark.read.format("delta").option("versionAsOf", version).load(bench.location)
 
-    return _joined(bench, at(bench.stream.offset.version), at(bench.end_version))
-
-
-def _joined(bench: Bench, old: DataFrame, new: DataFrame) -> DataFrame:
+    old, new = at(bench.stream.offset.version), at(bench.end_version)
     before = old.select(bench.key, F.struct(*bench.values).alias("old"))
     after = new.select(bench.key, F.struct(*bench.values).alias("new"))
     pairs = before.join(after, bench.key, "full_outer")
@@ -130,16 +121,18 @@ def _count_pairs(rows: DataFrame) -> Expected:
 
 FLOOR = Reader("scan floor", _floor, None)
 OURS = Reader("stream, file difference", _ours("file_difference"), _count_ours)
-OURS_BY_FEED = Reader("stream, change files", _ours("change_files"), _count_ours, needs_feed=True)
+OURS_BY_FEED = Reader("stream, change files", _ours("change_files"), _count_ours)
 SNAPSHOTS = Reader("difference of two snapshots", _snapshots, _count_pairs)
 CHANGES = Reader("Spark CHANGES, netChanges", _spark_changes, _count_changes)
-FEED_BY_KEY = Reader("change data feed, netted by key", _netted_feed, _count_pairs, needs_feed=True)
+FEED_BY_KEY = Reader("change data feed, netted by key", _netted_feed, _count_pairs)
 READERS = (
     FLOOR,
     OURS,
     OURS_BY_FEED,
     CHANGES,
     FEED_BY_KEY,
-    Reader("change data feed, not netted", _feed, None, needs_feed=True),
+    Reader("change data feed, not netted", _feed, None),
     SNAPSHOTS,
 )
+# What results call them, in the order of the page.
+WAYS = (*[reader.name for reader in READERS], iceberg_process.NAME)

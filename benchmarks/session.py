@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
+SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin/spark-submit"
 SHARED = {
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "8g",
@@ -27,6 +30,25 @@ def builder(settings: dict[str, str]) -> SparkSession.Builder:
     for key, value in (SHARED | settings).items():
         found = found.config(key, value)
     return found
+
+
+def delta_package() -> str:
+    """The coordinates of Delta's jar for the Spark that is installed."""
+    line = ".".join(pyspark.__version__.split(".")[:2])
+    return f"io.delta:delta-spark_{line}_2.13:{version('delta-spark')}"
+
+
+def new_remote_session(folder: Path) -> SparkSession:
+    """A session with Delta on a Spark Connect server, which this process starts and ends."""
+    settings = {
+        "spark.jars.packages": delta_package(),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+    }
+    found = SparkSession.builder.remote("local[*]")
+    for key, value in (SHARED | DELTA | settings).items():
+        found = found.config(key, value)
+    return found.getOrCreate()
 
 
 def new_session(folder: Path) -> SparkSession:

@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 FILES = 40
 PICKED = 7
+# How many commits the workloads of a full run have.
+COMMITS = (1, 10, 100)
 COLUMNS = "id BIGINT, part INT, n BIGINT, price DOUBLE, name STRING, at TIMESTAMP"
 KEY = "id"
 OPTIMIZE = "OPTIMIZE {t} ZORDER BY (n)"
@@ -38,21 +40,16 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One table: ``rows`` of them before ``commits`` of one ``shape``; ``has_feed`` says whether
-    the change data feed is on.
-    """
+    """One table: ``rows`` of them before ``commits`` of one ``shape``."""
 
     rows: int
     shape: Shape
     commits: int
     has_vectors: bool
-    has_feed: bool = False
 
     @property
     def name(self) -> str:
-        vectors = "vectors" if self.has_vectors else "no vectors"
-        commits = "1 commit" if self.commits == 1 else f"{self.commits} commits"
-        return f"{self.shape.value}, {commits}, {vectors}"
+        return workload_name(self.shape, self.commits, has_vectors=self.has_vectors)
 
     @property
     def expected(self) -> Expected:
@@ -87,8 +84,19 @@ class Workload:
         return number * count // self.commits, (number + 1) * count // self.commits
 
 
+def workload_name(shape: Shape, commits: int, *, has_vectors: bool) -> str:
+    """What results call a workload."""
+    return f"{shape.value}, {settings_name(commits, has_vectors=has_vectors)}"
+
+
+def settings_name(commits: int, *, has_vectors: bool) -> str:
+    """What results call the workloads of all shapes with that many commits."""
+    vectors = "vectors" if has_vectors else "no vectors"
+    return f"{'1 commit' if commits == 1 else f'{commits} commits'}, {vectors}"
+
+
 def workloads(rows: int, commits: tuple[int, ...]) -> list[Workload]:
-    """Every workload, without the change data feed."""
+    """Every workload."""
     return [
         Workload(rows, shape, count, vectors)
         for shape, count, vectors in product(Shape, commits, (True, False))

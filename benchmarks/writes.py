@@ -39,7 +39,7 @@ class Written:
     def renew(self) -> None:
         """Take a new copy and remove the last one."""
         self.remove()
-        self._root = self._workshop.copy_with(self._rows, self._properties)
+        self._root = self._workshop.copy(self._rows, self._properties)
 
     def remove(self) -> None:
         """Remove the last copy."""

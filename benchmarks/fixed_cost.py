@@ -1,0 +1,142 @@
+"""What ``consume`` costs beside the bare statement, where there is next to no data.
+
+``python -m benchmarks.fixed_cost REQUEST`` measures it over Spark Connect: a process that has a
+classic session can have no remote one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine.core.model import to_json
+from airflow_provider_cdc.jobs import entry_point
+from airflow_provider_cdc.jobs.answers import read_answer
+from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
+
+from . import bare_statement, processes, session
+from .results import Row
+from .tables import ROW_TRACKING, Workshop, create_table
+from .timing import Patience, timed
+
+IN_SESSION = "one changed row of 1,000, in a warm session"
+OVER_CONNECT = "one changed row of 1,000, over Spark Connect"
+SUBMITTED = "one changed row of 1,000, by spark-submit"
+OF_SOURCE, OF_CHANGES = "bare statement, of the source", "bare statement, of the change set"
+CONSUME = "consume"
+CONSUMER = "benchmark"
+CHANGED = 7
+
+
+class Ledger:
+    """A small source with one changed row, a stream before the change, and an empty target."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self._spark = spark
+        columns = "id BIGINT, n BIGINT"
+        self.source = create_table(spark, root / "source", columns, {ROW_TRACKING: True})
+        self.target = create_table(spark, root / "target", columns, {})
+        spark.sql(f"INSERT INTO {self.source} SELECT id, id FROM range(1000)")
+        self.state = str(root / "state")
+        self.engine = Engine(spark, self.state)
+        self.engine.create_stream("s", on_table=str(root / "source"))
+
+    @property
+    def insert(self) -> str:
+        """The statement up to what it reads."""
+        return f"INSERT INTO {self.target} SELECT id, n FROM "
+
+    @property
+    def of_source(self) -> str:
+        """The statement without a stream."""
+        return f"{self.insert}{self.source} WHERE id = {CHANGED}"
+
+    @property
+    def of_stream(self) -> str:
+        """The statement that consumes."""
+        return f"{self.insert}s"
+
+    def advance(self) -> None:
+        """Change a row when the stream has nothing else; a view ``changes`` holds what the stream
+        would return.
+        """
+        self.engine.advance("s")
+        self._spark.sql(f"UPDATE {self.source} SET n = n + 1 WHERE id = {CHANGED}")
+        self.engine.read_stream("s").createOrReplaceTempView("changes")
+
+
+def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
+    """The fixed cost in a session that runs, over Spark Connect, and by spark-submit."""
+    yield from in_session(spark, workshop.new_folder(), patience, IN_SESSION)
+    request = {
+        "folder": str(workshop.new_folder()),
+        "repeats": patience.repeats,
+        "limit": patience.limit,
+    }
+    found = processes.answer(sys.executable, "benchmarks.fixed_cost", request)
+    yield from msgspec.json.decode(found, type=list[Row])
+    yield from _submitted(spark, workshop.new_folder(), patience)
+
+
+def in_session(spark: SparkSession, root: Path, patience: Patience, name: str) -> Iterator[Row]:
+    """What one statement costs in a session that runs."""
+    ledger = Ledger(spark, root)
+    ways = {
+        OF_SOURCE: lambda: spark.sql(ledger.of_source),
+        OF_CHANGES: lambda: spark.sql(f"{ledger.insert}changes"),
+        CONSUME: lambda: ledger.engine.consume([ledger.of_stream], consumer=CONSUMER),
+    }
+    for way, work in ways.items():
+        yield Row(name, way, timed(spark, work, patience, prepare=ledger.advance))
+
+
+def _submitted(spark: SparkSession, root: Path, patience: Patience) -> Iterator[Row]:
+    """What one statement costs with the start of its driver."""
+    ledger = Ledger(spark, root)
+    ways = {
+        OF_SOURCE: partial(_submit, bare_statement.__file__, ledger.of_source),
+        CONSUME: partial(_submit_consumption, ledger),
+    }
+    for way, work in ways.items():
+        yield Row(SUBMITTED, way, timed(spark, work, patience, prepare=ledger.advance))
+
+
+def _submit(application: str | None, *arguments: str) -> None:
+    settings = session.SHARED | session.DELTA | {"spark.jars.packages": session.delta_package()}
+    conf = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
+    command = [str(session.SPARK_SUBMIT), "--master", "local[*]", *conf, str(application)]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{application} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+
+
+def _submit_consumption(ledger: Ledger) -> None:
+    consume = Consume((ledger.of_stream,), CONSUMER)
+    request = Request(uuid.uuid4().hex, ledger.state, JobKind.CONSUME, consume=consume)
+    _submit(entry_point.__file__, "--request", to_json(request))
+    answer = read_answer(ledger.state, request.request_id)
+    if answer is None or answer.error is not None:
+        raise RuntimeError(f"the job answered {answer}")
+
+
+def main() -> None:
+    """Carry out the request in the first argument, over Spark Connect."""
+    request = json.loads(sys.argv[1])
+    spark = session.new_remote_session(Path(request["folder"]))
+    patience = Patience(request["repeats"], request["limit"])
+    rows = list(in_session(spark, Path(request["folder"]), patience, OVER_CONNECT))
+    spark.stop()
+    Path(request["out"]).write_bytes(msgspec.json.encode(rows))
+
+
+if __name__ == "__main__":
+    main()
