@@ -8,6 +8,7 @@ from oracle import Change, MakeTable, SourceTable, update
 from airflow_provider_cdc.engine.core import plain_files
 from airflow_provider_cdc.engine.core.model import Stream
 from airflow_provider_cdc.engine.core.read_plan import Strategy
+from airflow_provider_cdc.engine.spark.change_sets import plain_files as plain_files_of_spark
 
 PLAIN = "plain"
 FEED = "'delta.enableChangeDataFeed' = 'true'"
@@ -115,7 +116,22 @@ def test_plain_change_files_give_the_minimal_change_set(
     assert len(check(table, stream)) == 2 + 1 + 1
 
 
-@pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_POSITIONS", "MOST_BYTES"])
+@either_vectors
+def test_more_plain_files_than_spark_lists_at_once_are_read_in_parts(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, vectors: bool
+) -> None:
+    rows = [f"{i}, {i % 4}" for i in range(40)]
+    table = make_table(
+        "id INT, p INT", *rows, vectors=vectors, clause="PARTITIONED BY (p)", folder=PLAIN
+    )
+    stream = table.stream()
+    table.sql("UPDATE {t} SET id = -id WHERE id % 10 < 4", "DELETE FROM {t} WHERE id > 35")
+    monkeypatch.setattr(plain_files_of_spark, "LISTED_AT_ONCE", 3)
+
+    assert len(check(table, stream)) == 2 * 15 + 4
+
+
+@pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_WORDS", "MOST_BYTES"])
 def test_files_above_a_limit_are_read_through_a_crafted_log(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from oracle import MakeTable
 
@@ -78,3 +81,20 @@ def test_stream_across_a_replace_without_tracking_that_was_undone_is_stale(
     table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {stream.offset.version}")
     with pytest.raises(StreamStale, match="row tracking was switched off by version 2"):
         table.read(stream)
+
+
+@pytest.mark.parametrize("field", ["baseRowId", "defaultRowCommitVersion"])
+def test_files_without_row_ids_are_refused(make_table: MakeTable, field: str) -> None:
+    """The protocol lets a writer leave them out of a ``remove``; what was there has no ids then."""
+    table = make_table(COLUMNS, *ROWS, vectors=False)
+    stream, surviving = table.stream(), table.surviving()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "INSERT INTO {t} VALUES (3, 'c')")
+    commit = Path(table.location, "_delta_log", f"{stream.offset.version + 1:020d}.json")
+    actions = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
+    for action in actions:
+        action.get("remove", {}).pop(field, None)
+    commit.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+
+    with pytest.raises(StreamStale, match="1 of 2 actions of the source's log lack baseRowId"):
+        table.read(stream)
+    assert {change.values for change in table.changes(surviving)} == {(3, "c")}

@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyroaring import BitMap64
 from table_histories import data_file
 
 from airflow_provider_cdc.engine.core import plain_files
 from airflow_provider_cdc.engine.core.crafted_log import ListedFile, Side
 from airflow_provider_cdc.engine.core.deletion_vectors import inline
-from airflow_provider_cdc.engine.core.plain_files import reads_as_plain
+from airflow_provider_cdc.engine.core.plain_files import name_key, reads_as_plain, slots, words
 from airflow_provider_cdc.engine.core.table_schema import Layout
 
 TRACKED = {
@@ -117,19 +119,59 @@ def test_too_much_to_read_is_not_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not reads_as_plain(layout(), PROTOCOL, [])
     large = listed(size_bytes=plain_files.MOST_BYTES + 1)
     assert not reads_as_plain(layout(), PROTOCOL, [large])
+    remote = [listed(f"s3://b/{n}.parquet") for n in range(plain_files.MOST_REMOTE_FILES + 1)]
+    assert not reads_as_plain(layout(), PROTOCOL, remote)
+    assert reads_as_plain(layout(), PROTOCOL, remote[1:])
 
-    monkeypatch.setattr(plain_files, "MOST_POSITIONS", 3)
-    picked = replace(listed(), kept=BitMap64([1, 2, 3]))
+    monkeypatch.setattr(plain_files, "MOST_WORDS", 3)
+    picked = replace(listed(), kept=BitMap64([1, 2, 127]))
     assert reads_as_plain(layout(), PROTOCOL, [picked])
-    dropped = listed("file:///t/b.parquet", deletion_vector=inline(BitMap64([7])))
-    assert reads_as_plain(layout(), PROTOCOL, [dropped])
-    assert not reads_as_plain(layout(), PROTOCOL, [picked, dropped])
-
-
-def test_file_on_both_sides_with_a_vector_is_not_plain() -> None:
-    """What a vector leaves out is told by file, not by side."""
     vector = inline(BitMap64([7]))
-    old = replace(listed(deletion_vector=vector), side=Side.OLD)
+    dropped = listed("file:///t/b.parquet", deletion_vector=vector, stats='{"numRecords": 63}')
+    assert reads_as_plain(layout(), PROTOCOL, [picked, dropped])
+    assert not reads_as_plain(layout(), PROTOCOL, [picked, dropped, listed(deletion_vector=vector)])
+    longer = listed("file:///t/b.parquet", deletion_vector=vector, stats='{"numRecords": 64}')
+    assert not reads_as_plain(layout(), PROTOCOL, [picked, longer])
 
-    assert reads_as_plain(layout(), PROTOCOL, [old])
-    assert not reads_as_plain(layout(), PROTOCOL, [old, listed()])
+
+def test_a_vector_of_a_file_without_a_row_count_is_not_plain() -> None:
+    dropped = listed(deletion_vector=inline(BitMap64([7])), stats=None)
+
+    assert not reads_as_plain(layout(), PROTOCOL, [dropped])
+
+
+@given(st.sets(st.integers(min_value=0, max_value=5_000), max_size=200))
+def test_the_bits_of_the_words_are_the_positions(positions: set[int]) -> None:
+    found = words(BitMap64(positions))
+
+    is_set = {at for at in range(len(found) * 64) if found[at >> 6] >> (at & 63) & 1}
+    assert is_set == positions
+    assert not found or found[-1]
+
+
+@given(st.sets(st.integers(min_value=0, max_value=1 << 40), max_size=128))
+def test_every_key_is_found_in_its_slot(keys: set[int]) -> None:
+    ordered = sorted(keys)
+    found = slots(ordered)
+
+    if found is not None:
+        size = len(found.numbers)
+        assert size & (size - 1) == 0
+        places = [(key >> found.shift) % size for key in ordered]
+        assert [found.numbers[place] for place in places] == list(range(len(ordered)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 40, plain_files.MOST_FILES])
+def test_names_have_slots(count: int) -> None:
+    files = [
+        listed(f"file:///t/part-{number:05}-c1d4.c000.snappy.parquet") for number in range(count)
+    ]
+
+    assert slots([name_key(file) for file in files]) is not None
+
+
+def test_one_key_for_two_files_has_no_slots() -> None:
+    plumless, buckeroo = listed("file:///t/plumless"), listed("file:///t/buckeroo")
+
+    assert name_key(plumless) == name_key(buckeroo)
+    assert slots([name_key(plumless), name_key(buckeroo)]) is None

@@ -1,16 +1,20 @@
 """A Delta log of our own that lists exactly the files and rows that a change set has to read.
 
-Spark reads it like any table, so row ids, deletion vectors, column mapping, partition values and
-widened types stay Delta's own work. Three columns that the source does not have are added as
-partition columns: which side of the range a file belongs to, the commit whose change it tells, and
-the first row id that was given out to its own rows. Change files bring a fourth one of their own.
+Spark reads it like any table, so deletion vectors, column mapping, partition values and widened
+types stay Delta's own work. Columns that the source does not have are added as partition columns:
+which side of the range a file belongs to, the commit whose change it tells, and the first row id
+and the commit version that its own rows were given. Change files bring one more of their own.
+
+What data files keep of carried rows is read as two ordinary columns: Delta would make a struct of
+all that it knows of a file for each row that asks for both of them. Where columns are found by
+field ids, only Delta can find these two.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -18,19 +22,21 @@ from typing import Any
 from pyroaring import BitMap64
 
 from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING, DataFile, DeletionVector
-from .table_schema import FIELD_ID, MAX_COLUMN_ID, PHYSICAL_NAME, Layout
+from .table_schema import FIELD_ID, MAPPING_MODE, MAX_COLUMN_ID, PHYSICAL_NAME, Layout
 
 SIDE_COLUMN = "_cdc_side"
 VERSION_COLUMN = "_cdc_version"
 BASE_ROW_ID_COLUMN = "_cdc_base_row_id"
+DEFAULT_VERSION_COLUMN = "_cdc_default_version"
 CHANGE_TYPE_COLUMN = "_change_type"
 
-_PARTITION_COLUMNS = {SIDE_COLUMN: "string", VERSION_COLUMN: "long", BASE_ROW_ID_COLUMN: "long"}
-_ROW_TRACKING_SETTINGS = (
-    "delta.enableRowTracking",
-    ROW_ID_SETTING,
-    ROW_VERSION_SETTING,
-)
+_PARTITION_COLUMNS = {
+    SIDE_COLUMN: "string",
+    VERSION_COLUMN: "long",
+    BASE_ROW_ID_COLUMN: "long",
+    DEFAULT_VERSION_COLUMN: "long",
+}
+_UNUSED = "_cdc_unused"
 # Features that say how a table is written or kept, not how its files are read.
 _NOT_FOR_READING = frozenset(
     {"v2Checkpoint", "vacuumProtocolCheck", "catalogManaged", "catalogOwned-preview"}
@@ -80,19 +86,37 @@ def crafted_log(
     :param has_change_files: some of the files are change files, whose rows say what they are
     """
     actions: list[dict[str, Any]] = [
-        {"protocol": _protocol(layout, protocol)},
+        {"protocol": _protocol(layout, protocol, files)},
         {"metaData": _metadata(layout, table_id, has_change_files)},
     ]
     actions.extend({"add": _add(listed)} for listed in files)
     return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
 
 
-def layers(files: Sequence[ListedFile]) -> list[list[ListedFile]]:
-    """``files`` in as few logs as can hold them: a log holds a file and a vector only once."""
+def own_columns(layout: Layout) -> tuple[str, str] | None:
+    """The columns in which data files keep the row ids and the commit versions of carried rows;
+    ``None`` where only Delta can find them.
+    """
+    row_id = layout.configuration.get(ROW_ID_SETTING)
+    row_version = layout.configuration.get(ROW_VERSION_SETTING)
+    if layout.mapping_mode == "id" or row_id is None or row_version is None:
+        return None
+    return row_id, row_version
+
+
+def in_log(listed: ListedFile) -> tuple[str, DeletionVector | None]:
+    """What a log holds only once: a file with its vector."""
+    return listed.file.path, listed.file.deletion_vector
+
+
+def layers(
+    files: Sequence[ListedFile], key_of: Callable[[ListedFile], Hashable] = in_log
+) -> list[list[ListedFile]]:
+    """``files`` in as few lists as can be, in each of which no two have the same key."""
     found: list[list[ListedFile]] = []
-    seen: Counter[tuple[str, DeletionVector | None]] = Counter()
+    seen: Counter[Hashable] = Counter()
     for listed in files:
-        key = listed.file.path, listed.file.deletion_vector
+        key = key_of(listed)
         if seen[key] == len(found):
             found.append([])
         found[seen[key]].append(listed)
@@ -100,8 +124,13 @@ def layers(files: Sequence[ListedFile]) -> list[list[ListedFile]]:
     return found
 
 
-def _protocol(layout: Layout, source: Mapping[str, Any]) -> dict[str, Any]:
-    features = {"deletionVectors", *(source.get("readerFeatures") or ())} - _NOT_FOR_READING
+def _protocol(
+    layout: Layout, source: Mapping[str, Any], files: Sequence[ListedFile]
+) -> dict[str, Any]:
+    features = set(source.get("readerFeatures") or ()) - _NOT_FOR_READING - {"deletionVectors"}
+    if any(listed.file.deletion_vector is not None for listed in files):
+        # For each query Delta lists all files of a table that may have vectors, to look for them.
+        features.add("deletionVectors")
     if layout.is_mapped:
         features.add("columnMapping")
     return {
@@ -113,21 +142,21 @@ def _protocol(layout: Layout, source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metadata(layout: Layout, table_id: str, has_change_files: bool) -> dict[str, Any]:
-    settings = {
-        name: layout.configuration[name]
-        for name in _ROW_TRACKING_SETTINGS
-        if name in layout.configuration
-    }
+    own = own_columns(layout)
+    added = _PARTITION_COLUMNS | dict.fromkeys(own or (), "long")
+    if has_change_files:
+        added |= {CHANGE_TYPE_COLUMN: "string"}
+    # Without row tracking Delta does not tell the position of a row.
+    settings = {"delta.enableRowTracking": "true"}
+    for setting in (ROW_ID_SETTING, ROW_VERSION_SETTING):
+        settings[setting] = f"{_UNUSED}.{setting}" if own else layout.configuration[setting]
     if layout.is_mapped:
-        settings["delta.columnMapping.mode"] = layout.mapping_mode
-        settings[MAX_COLUMN_ID] = str(layout.max_column_id + len(_PARTITION_COLUMNS) + 1)
+        settings[MAPPING_MODE] = layout.mapping_mode
+        settings[MAX_COLUMN_ID] = str(layout.max_column_id + len(added))
     extra = [
         _extra_field(layout, name, kind, number)
-        for number, (name, kind) in enumerate(_PARTITION_COLUMNS.items(), 1)
+        for number, (name, kind) in enumerate(added.items(), 1)
     ]
-    if has_change_files:
-        number = len(_PARTITION_COLUMNS) + 1
-        extra.append(_extra_field(layout, CHANGE_TYPE_COLUMN, "string", number))
     return {
         "id": table_id,
         "format": {"provider": "parquet", "options": {}},
@@ -156,6 +185,7 @@ def _add(listed: ListedFile) -> dict[str, Any]:
             SIDE_COLUMN: listed.side.value,
             VERSION_COLUMN: _text(listed.version),
             BASE_ROW_ID_COLUMN: _text(file.base_row_id),
+            DEFAULT_VERSION_COLUMN: _text(file.default_row_commit_version),
         },
         "size": file.size_bytes,
         "modificationTime": 0,

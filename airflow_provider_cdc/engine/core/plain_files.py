@@ -2,26 +2,36 @@
 
 Opening a crafted log costs Delta some five small Spark jobs, however little it lists. Few files of
 a simple table need nothing of Delta to be read right: their rows are those at certain positions,
-and what the log says of each file goes beside them.
+and what the log says of each file is looked up by its size or its name.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+import struct
+import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from pyroaring import BitMap64
 
 from .crafted_log import ListedFile
 from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING
 from .table_schema import Layout
 
-# Spark lists more of them in a job of its own.
-MOST_FILES = 32
-# Positions travel inside the plan.
-MOST_POSITIONS = 50_000
-# Above it, what a crafted log costs is no longer seen, and it is read without a join.
-MOST_BYTES = 256 << 20
+# Spark lists more than that in a job with a task for each.
+LISTED_AT_ONCE = 32
+MOST_FILES = 4 * LISTED_AT_ONCE
+# Spark lists files one after the other, which costs an object store some requests each.
+MOST_REMOTE_FILES = 8
+# Above it, looking up what the log says for each row costs more than a crafted log.
+MOST_BYTES = 1 << 30
+# Positions travel inside the plan, as words of bits.
+BITS_IN_A_WORD = 64
+MOST_WORDS = 1 << 18
+_MOST_SLOTS = 1 << 16
+_KEY_BITS = 32
 
 # Features that leave the meaning of a data file's columns as Parquet has it.
 _PLAIN_FEATURES = frozenset(
@@ -49,8 +59,10 @@ def reads_as_plain(
     features = set(protocol.get("readerFeatures") or ())
     names = [name.casefold() for name in layout.column_names]
     files = {item.file.path: file_name(item) for item in listed}
+    are_local = all(path.startswith("file:") for path in files)
     return (
-        0 < len(set(files.values())) == len(files) <= MOST_FILES
+        0 < len(set(files.values())) == len(files)
+        and len(files) <= (MOST_FILES if are_local else MOST_REMOTE_FILES)
         and sum(item.file.size_bytes for item in listed) <= MOST_BYTES
         and features <= _PLAIN_FEATURES
         and {ROW_ID_SETTING, ROW_VERSION_SETTING} <= set(layout.configuration)
@@ -63,7 +75,7 @@ def reads_as_plain(
             if field["name"] in layout.partition_columns
         )
         and all(_is_plain_file(item) for item in listed)
-        and _has_plain_positions(listed)
+        and sum(map(_most_words, listed)) <= MOST_WORDS
     )
 
 
@@ -77,6 +89,45 @@ def path_key(uri: str) -> str:
     return re.sub("^file:/+", "/", uri)
 
 
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Numbers of files by a key that each has: ``numbers[(key >> shift) % len(numbers)]``.
+
+    The length of ``numbers`` is a power of two; no two keys share a place.
+    """
+
+    shift: int
+    numbers: tuple[int, ...]
+
+
+def slots(keys: Sequence[int]) -> Slots | None:
+    """Slots for keys, numbered as they come; ``None`` where too many would be needed."""
+    size = 1
+    while size <= _MOST_SLOTS:
+        for shift in range(_KEY_BITS - size.bit_length() + 1):
+            places = {(key >> shift) % size: number for number, key in enumerate(keys)}
+            if len(places) == len(keys):
+                return Slots(shift, tuple(places.get(place, 0) for place in range(size)))
+        size *= 2
+    return None
+
+
+def name_key(item: ListedFile) -> int:
+    """A key of a listed file that Spark can tell from its name."""
+    return zlib.crc32(file_name(item).encode("ascii"))
+
+
+def words(positions: BitMap64) -> list[int]:
+    """``positions`` as the set bits of signed words, as few of them as hold the last one."""
+    if not positions:
+        return []
+    count = positions.max() // BITS_IN_A_WORD + 1
+    found = bytearray(count * BITS_IN_A_WORD // 8)
+    for position in positions:
+        found[position // 8] |= 1 << (position % 8)
+    return list(struct.unpack(f"<{count}q", found))
+
+
 def _is_plain_file(item: ListedFile) -> bool:
     file = item.file
     return (
@@ -86,14 +137,17 @@ def _is_plain_file(item: ListedFile) -> bool:
     )
 
 
-def _has_plain_positions(listed: Sequence[ListedFile]) -> bool:
-    """Whether the rows to read are few positions; what a vector leaves out counts for its file."""
-    whole = [item.file for item in listed if item.kept is None]
-    times = Counter(file.path for file in whole)
-    vectors = [(file.path, file.deletion_vector) for file in whole if file.deletion_vector]
-    named = sum(vector.cardinality for _, vector in vectors)
-    named += sum(len(item.kept) for item in listed if item.kept is not None)
-    return named <= MOST_POSITIONS and all(times[path] == 1 for path, _ in vectors)
+def _most_words(item: ListedFile) -> int:
+    """How many words the positions may need that are kept of a file, or left out."""
+    if item.kept is not None:
+        last = item.kept.max()
+    elif item.file.deletion_vector is None:
+        return 0
+    elif item.file.record_count is None:
+        return MOST_WORDS + 1
+    else:
+        last = item.file.record_count
+    return int(last) // BITS_IN_A_WORD + 1
 
 
 def _is_plain_field(field: Mapping[str, Any]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -13,6 +14,9 @@ from fsspec.core import url_to_fs
 
 # Hadoop's names of stores that fsspec knows under another one.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
+
+# A request to an object store is a wait of some 50 ms.
+_AT_ONCE = 16
 
 
 class Files:
@@ -28,6 +32,12 @@ class Files:
         """The content of a file; raises ``FileNotFoundError``."""
         filesystem, path = self._open(uri)
         return bytes(filesystem.cat_file(path))
+
+    def read_each(self, uris: Iterable[str]) -> dict[str, bytes]:
+        """The contents of files, several fetched at once; raises ``FileNotFoundError``."""
+        wanted = sorted(set(uris))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return dict(zip(wanted, pool.map(self.read, wanted), strict=True))
 
     def read_below(self, folder: str, names: Sequence[str]) -> list[bytes]:
         """The contents of files in a folder, fetched at once where the store can do that.
@@ -66,6 +76,12 @@ class Files:
         filesystem, path = self._open(uri)
         return bool(filesystem.exists(path))
 
+    def sizes(self, uris: Iterable[str]) -> dict[str, int | None]:
+        """The bytes of files, several looked at at once; ``None`` where nothing is."""
+        wanted = sorted(set(uris))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return dict(zip(wanted, pool.map(self._size, wanted), strict=True))
+
     def write(self, uri: str, content: bytes) -> None:
         """Write a file whole: a reader sees all of it or no file."""
         filesystem, path = self._open(uri)
@@ -79,6 +95,13 @@ class Files:
         filesystem, path = self._open(uri)
         if filesystem.exists(path):
             filesystem.rm(path, recursive=True)
+
+    def _size(self, uri: str) -> int | None:
+        filesystem, path = self._open(uri)
+        try:
+            return int(filesystem.info(path)["size"])
+        except FileNotFoundError:
+            return None
 
     def _open(self, uri: str) -> tuple[Any, str]:
         scheme, colon, rest = uri.partition(":")

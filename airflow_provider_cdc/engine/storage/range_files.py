@@ -24,6 +24,7 @@ class RangeFiles:
         self._location = location
         self._files = files
         self._vector_files: dict[str, bytes] = {}
+        self._sizes: dict[str, int | None] = {}
 
     def listed(self, net: NetFiles) -> list[ListedFile]:
         """Both sides of a net difference. A file whose vector changed is listed with a vector that
@@ -31,6 +32,7 @@ class RangeFiles:
         """
         files = [ListedFile(Side.OLD, self.absolute(file)) for file in net.removed]
         files.extend(ListedFile(Side.NEW, self.absolute(file)) for file in net.added)
+        self._fetch_vectors(file for pair in net.revectored for file in (pair.old, pair.new))
         for pair in net.revectored:
             files.extend(self._changed_rows(pair))
         return files
@@ -51,7 +53,12 @@ class RangeFiles:
             vector = file.deletion_vector
             if vector is not None and vector.storage_type == "p":
                 paths.add(plain_uri(vector.path_or_inline))
-        return sorted(path for path in paths if not self._files.exists(path))
+        self._sizes |= self._files.sizes(paths)
+        return sorted(path for path in paths if self._sizes[path] is None)
+
+    def is_as_large_as_logged(self, file: DataFile) -> bool:
+        """Whether ``file``, which :meth:`missing` looked at, has the size that the log says."""
+        return self._sizes.get(plain_uri(file.path)) == file.size_bytes
 
     def deleted(self, file: DataFile) -> BitMap64:
         """The positions that the vector of ``file`` leaves out; its path is an absolute one."""
@@ -60,8 +67,9 @@ class RangeFiles:
             return BitMap64()
         if vector.storage_type == "i":
             return positions(inline_bytes(vector))
-        content = self._vector_file(vector.path_or_inline)
-        return positions(framed(content, vector.offset or 0))
+        uri = plain_uri(vector.path_or_inline)
+        self._fetch([uri])
+        return positions(framed(self._vector_files[uri], vector.offset or 0))
 
     def _changed_rows(self, pair: ChangedVector) -> list[ListedFile]:
         record_count = pair.new.record_count or pair.old.record_count
@@ -81,10 +89,17 @@ class RangeFiles:
                 listed.append(ListedFile(side, replace(file, deletion_vector=vector), kept=rows))
         return listed
 
-    def _vector_file(self, encoded: str) -> bytes:
-        if encoded not in self._vector_files:
-            self._vector_files[encoded] = self._files.read(plain_uri(encoded))
-        return self._vector_files[encoded]
+    def _fetch_vectors(self, files: Iterable[DataFile]) -> None:
+        vectors = [self._absolute_vector(file.deletion_vector) for file in files]
+        self._fetch(
+            plain_uri(vector.path_or_inline)
+            for vector in vectors
+            if vector is not None and vector.storage_type == "p"
+        )
+
+    def _fetch(self, uris: Iterable[str]) -> None:
+        new = [uri for uri in uris if uri not in self._vector_files]
+        self._vector_files |= self._files.read_each(new)
 
     def _absolute_vector(self, vector: DeletionVector | None) -> DeletionVector | None:
         if vector is None or vector.storage_type != "u":

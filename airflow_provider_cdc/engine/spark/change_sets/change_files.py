@@ -19,12 +19,10 @@ from ...core.crafted_log import (
 )
 from ...storage.range_files import RangeFiles
 from .netting import NEW, OLD, changes_of, same_values
-from .rows import ROW, ROW_ID
+from .rows import ROW, ROW_ID, to_group
 
 # Far below every position in a file: rows of change files that have no row id get a negative one.
 _NO_ROW_IDS = -(1 << 62)
-_REMOVALS = ("delete", "update_preimage")
-_IS_AFTER = "is_after"
 CHANGE_FILE_COLUMNS = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, CHANGE_TYPE_COLUMN)
 
 
@@ -46,32 +44,35 @@ def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> li
     return listed
 
 
-def netted_changes(rows: DataFrame) -> DataFrame:
+def netted_changes(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
     """The net changes of ``rows``, which tell every change of every commit of the range.
 
     The first thing that a commit did to a row tells whether it was there at the offset, and as
     what; the last thing tells the same of the end.
 
     :param rows: with the columns ``CHANGE_FILE_COLUMNS``, row id and row
+    :param listed: the files that hold them
     """
-    side, kind = F.col(SIDE_COLUMN), F.col(CHANGE_TYPE_COLUMN)
     is_told = (
-        F.when(side == Side.CHANGES.value, kind != "insert")
-        .when(side == Side.INSERTED.value, F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN))
-        .otherwise(True)
+        f"CASE {SIDE_COLUMN} WHEN '{Side.CHANGES.value}' THEN {CHANGE_TYPE_COLUMN} <> 'insert'"
+        f" WHEN '{Side.INSERTED.value}' THEN {ROW_ID} >= {BASE_ROW_ID_COLUMN} ELSE true END"
     )
-    is_after = F.when(side == Side.CHANGES.value, ~kind.isin(*_REMOVALS)).otherwise(
-        side != Side.OLD.value
+    is_after = (
+        f"CASE {SIDE_COLUMN} WHEN '{Side.CHANGES.value}'"
+        f" THEN {CHANGE_TYPE_COLUMN} NOT IN ('delete', 'update_preimage')"
+        f" ELSE {SIDE_COLUMN} <> '{Side.OLD.value}' END"
     )
-    events = rows.where(is_told).select(
-        ROW_ID, F.struct(VERSION_COLUMN, is_after.alias(_IS_AFTER)).alias("moment"), ROW
+    moment = f"named_struct('version', {VERSION_COLUMN}, 'is_after', {is_after}) AS moment"
+    pairs = (
+        to_group(rows, listed)
+        .where(is_told)
+        .selectExpr(ROW_ID, moment, ROW)
+        .groupBy(ROW_ID)
+        .agg(
+            F.expr(f"min_by({ROW}, moment) AS {OLD}"),
+            F.expr(f"max_by({ROW}, moment) AS {NEW}"),
+            F.expr("min(moment).is_after AS was_born"),
+            F.expr("max(moment).is_after AS is_there"),
+        )
     )
-    pairs = events.groupBy(ROW_ID).agg(
-        F.min_by(ROW, "moment").alias(OLD),
-        F.max_by(ROW, "moment").alias(NEW),
-        F.min("moment").getField(_IS_AFTER).alias("was_born"),
-        F.max("moment").getField(_IS_AFTER).alias("is_there"),
-    )
-    return changes_of(
-        pairs, ~F.col("was_born"), F.col("is_there"), same_values(rows.schema[ROW].dataType)
-    )
+    return changes_of(pairs, "NOT was_born", "is_there", same_values(rows.schema[ROW].dataType))

@@ -8,11 +8,19 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ...core.crafted_log import CHANGE_TYPE_COLUMN, ListedFile, crafted_log, layers
+from ...core.crafted_log import (
+    BASE_ROW_ID_COLUMN,
+    CHANGE_TYPE_COLUMN,
+    DEFAULT_VERSION_COLUMN,
+    ListedFile,
+    crafted_log,
+    layers,
+    own_columns,
+)
 from ...core.names import quote
 from ...core.table_schema import Layout
 from ...storage.scratch import Scratch, new_table_id
-from .rows import ROW, ROW_ID, ROW_VERSION, union
+from .rows import NO_ROW_ID, ROW, ROW_ID, ROW_VERSION, union
 
 
 class CraftedTables:
@@ -48,11 +56,16 @@ class CraftedTables:
 
     def _load(self, root: str, layout: Layout, extra: Sequence[str]) -> DataFrame:
         table = self._spark.read.format("delta").load(root)
-        tracked = table.metadataColumn("_metadata")
-        columns = [F.col(quote(name)) for name in layout.column_names]
+        known = table.metadataColumn("_metadata")
+        own = own_columns(layout)
+        if own is None:
+            row_id, row_version = known.getField("row_id"), known.getField("row_commit_version")
+        else:
+            new_id = F.col(BASE_ROW_ID_COLUMN) + known.getField("row_index")
+            row_id = F.coalesce(quote(own[0]), new_id, F.lit(NO_ROW_ID))
+            row_version = F.coalesce(quote(own[1]), DEFAULT_VERSION_COLUMN)
+        row = f"struct({', '.join(map(quote, layout.column_names))}) AS {ROW}"
+        added = [F.col(name) for name in extra]
         return table.select(
-            *[F.col(name) for name in extra],
-            tracked.getField("row_id").alias(ROW_ID),
-            tracked.getField("row_commit_version").alias(ROW_VERSION),
-            F.struct(*columns).alias(ROW),
+            *added, row_id.alias(ROW_ID), row_version.alias(ROW_VERSION), F.expr(row)
         )

@@ -4,69 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ...core.crafted_log import SIDE_COLUMN, ListedFile, Side
+from ...core.crafted_log import ListedFile
 from .netting import DELETE, INSERT, NEW, OLD, all_changes, changes_of, same_values
-from .rows import ROW, ROW_ID, ROW_VERSION
+from .rows import ROW, ROW_ID, ROW_VERSION, Sides, to_group
 
+# What one side's rows of so many bytes of files take fits into the memory of a few tasks, for sure.
+HASHED_BYTES = 64 << 20
 _BUCKET_BITS = 6
 IDS_IN_A_MASK = 1 << _BUCKET_BITS
 _BUCKET, _CANDIDATES = "bucket", "candidates"
+_BIT = f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))"
 
 
-def without_carried_over(sides: DataFrame, offset_version: int) -> DataFrame:
+def without_carried_over(sides: Sides, offset_version: int) -> Sides:
     """``sides`` without most rows that were only carried into another file.
 
     The row ids alone tell which rows to look at: those of one side only, and those that a commit
     after the offset wrote. Sixty-four neighbouring ids make one number, so that next to nothing is
     shuffled; the columns are read for the rows that are left.
 
-    :param sides: with the side, row id, row commit version and row; nothing in it came back with
-        an old commit version
+    :param sides: two of them, in which nothing came back with an old commit version
     """
-    bucket = F.shiftright(ROW_ID, _BUCKET_BITS).alias(_BUCKET)
-    bit = F.expr(f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))")
-    is_old = F.col(SIDE_COLUMN) == Side.OLD.value
-    is_written = ~is_old & (F.col(ROW_VERSION) > offset_version)
-
-    def ids(condition: Column) -> Column:
-        return F.bit_or(F.when(condition, bit).otherwise(F.lit(0).cast("long")))
-
-    candidates = ids(is_old).bitwiseXOR(ids(~is_old)).bitwiseOR(ids(is_written))
-    wanted = sides.groupBy(bucket).agg(candidates.alias(_CANDIDATES))
-    wanted = wanted.where(F.col(_CANDIDATES) != 0)
-    rows = sides.withColumn(_BUCKET, bucket).join(F.broadcast(wanted), _BUCKET)
-    return rows.where(F.col(_CANDIDATES).bitwiseAND(bit) != 0).select(*sides.columns)
-
-
-def netted_sides(sides: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
-    """The net changes from the rows of both sides, which the files ``listed`` hold.
-
-    :param sides: with the side, row id, row commit version and row
-    """
-    present = {file.side for file in listed}
-    if present == {Side.NEW}:
-        return all_changes(sides, INSERT)
-    if present == {Side.OLD}:
-        return all_changes(sides, DELETE)
-
-    def of(side: Side, column: str) -> Column:
-        return F.first(F.when(F.col(SIDE_COLUMN) == side.value, F.col(column)), ignorenulls=True)
-
-    pairs = sides.groupBy(ROW_ID).agg(
-        of(Side.OLD, ROW).alias(OLD),
-        of(Side.NEW, ROW).alias(NEW),
-        of(Side.OLD, ROW_VERSION).alias("old_version"),
-        of(Side.NEW, ROW_VERSION).alias("new_version"),
+    old, new = sides.old, sides.new
+    if old is None or new is None:
+        return sides
+    bucket = f"shiftright({ROW_ID}, {_BUCKET_BITS}) AS {_BUCKET}"
+    written = f"CASE WHEN {ROW_VERSION} > {offset_version} THEN {_BIT} ELSE 0L END"
+    ids = old.selectExpr(bucket, f"{_BIT} AS {OLD}", f"0L AS {NEW}", "0L AS written").union(
+        new.selectExpr(bucket, f"0L AS {OLD}", f"{_BIT} AS {NEW}", f"{written} AS written")
     )
+    candidates = F.expr(f"bit_or({OLD}) ^ bit_or({NEW}) | bit_or(written) AS {_CANDIDATES}")
+    wanted = F.broadcast(ids.groupBy(_BUCKET).agg(candidates).where(f"{_CANDIDATES} <> 0"))
+
+    def left(side: DataFrame) -> DataFrame:
+        rows = side.selectExpr("*", bucket).join(wanted, _BUCKET)
+        return rows.where(f"{_CANDIDATES} & {_BIT} <> 0").select(*side.columns)
+
+    return Sides(left(old), left(new))
+
+
+def netted_sides(sides: Sides, listed: Sequence[ListedFile]) -> DataFrame:
+    """The net changes from the rows of both sides, which the files ``listed`` hold."""
+    if sides.new is None:
+        assert sides.old is not None
+        return all_changes(sides.old, DELETE)
+    if sides.old is None:
+        return all_changes(sides.new, INSERT)
+
+    def named(side: DataFrame, name: str) -> DataFrame:
+        rows = to_group(side, listed)
+        return rows.selectExpr(ROW_ID, f"{ROW} AS {name}", f"{ROW_VERSION} AS {name}_version")
+
+    old, new = named(sides.old, OLD), named(sides.new, NEW)
+    if sum(item.file.size_bytes for item in listed) <= HASHED_BYTES:
+        new = new.hint("shuffle_hash")
     # A row that was only carried over keeps its commit version; RESTORE brings old versions back,
     # so they are compared for equality and not with the offset.
-    carried_over = F.col("old_version") == F.col("new_version")
+    carried_over = F.expr("old_version = new_version")
     return changes_of(
-        pairs,
-        F.col("old_version").isNotNull(),
-        F.col("new_version").isNotNull(),
-        carried_over | same_values(sides.schema[ROW].dataType),
+        old.join(new, ROW_ID, "full_outer"),
+        "old_version IS NOT NULL",
+        "new_version IS NOT NULL",
+        carried_over | same_values(sides.new.schema[ROW].dataType),
     )

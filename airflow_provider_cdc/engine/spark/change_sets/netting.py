@@ -14,24 +14,25 @@ OLD, NEW = "old", "new"
 INSERT, DELETE = "INSERT", "DELETE"
 
 
-def changes_of(pairs: DataFrame, was: Column, is_now: Column, unchanged: Column) -> DataFrame:
+def changes_of(pairs: DataFrame, was: str, is_now: str, unchanged: Column) -> DataFrame:
     """Changes of action, is_update, row and row_id.
 
     Seed 000: an update is a DELETE and an INSERT with is-update true; a row that was not there at
     the offset is one INSERT, one that is no longer there a DELETE of what it was at the offset.
 
     :param pairs: one row for each row id, with the structs ``old`` and ``new``
-    :param was: whether the row was there at the offset
-    :param is_now: whether it is there at the end
+    :param was: the condition of a row that was there at the offset
+    :param is_now: the condition of a row that is there at the end
     :param unchanged: whether the pair certainly differs in nothing
     """
-    changed = pairs.where((was | is_now) & ~(was & is_now & unchanged))
-    records = (
-        F.when(~was, F.array(_record(INSERT, False, NEW)))
-        .when(~is_now, F.array(_record(DELETE, False, OLD)))
-        .otherwise(F.array(_record(DELETE, True, OLD), _record(INSERT, True, NEW)))
+    is_told, is_both = F.expr(f"({was}) OR ({is_now})"), F.expr(f"({was}) AND ({is_now})")
+    inserted, deleted = _record(INSERT, False, NEW), _record(DELETE, False, OLD)
+    updated = f"{_record(DELETE, True, OLD)}, {_record(INSERT, True, NEW)}"
+    changes = (
+        f"inline(CASE WHEN NOT ({was}) THEN array({inserted})"
+        f" WHEN NOT ({is_now}) THEN array({deleted}) ELSE array({updated}) END)"
     )
-    return changed.select(ROW_ID, F.explode(records).alias("change")).select("change.*", ROW_ID)
+    return pairs.where(is_told & ~(is_both & unchanged)).selectExpr(ROW_ID, changes)
 
 
 def same_values(kind: DataType) -> Column:
@@ -41,12 +42,11 @@ def same_values(kind: DataType) -> Column:
 
 def all_changes(rows: DataFrame, action: str) -> DataFrame:
     """Each of ``rows`` as one change that is no update."""
-    return rows.select(F.lit(action).alias(ACTION), F.lit(False).alias(IS_UPDATE), ROW, ROW_ID)
+    return rows.selectExpr(ROW_ID, f"'{action}' AS {ACTION}", f"false AS {IS_UPDATE}", ROW)
 
 
-def _record(action: str, is_update: bool, side: str) -> Column:
-    return F.struct(
-        F.lit(action).alias(ACTION),
-        F.lit(is_update).alias(IS_UPDATE),
-        F.col(side).alias(ROW),
+def _record(action: str, is_update: bool, side: str) -> str:
+    return (
+        f"named_struct('{ACTION}', '{action}', '{IS_UPDATE}', {str(is_update).lower()},"
+        f" '{ROW}', {side})"
     )

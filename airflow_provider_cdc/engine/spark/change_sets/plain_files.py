@@ -1,12 +1,13 @@
-"""Reading few files as plain Parquet; what the log says of each is joined to its rows."""
+"""Reading few files as plain Parquet; what the log says of each is looked up by its size."""
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -16,27 +17,38 @@ from ...core.crafted_log import (
     SIDE_COLUMN,
     VERSION_COLUMN,
     ListedFile,
+    layers,
 )
 from ...core.log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING
 from ...core.names import quote
-from ...core.plain_files import file_name, path_key, reads_as_plain
+from ...core.plain_files import (
+    BITS_IN_A_WORD,
+    LISTED_AT_ONCE,
+    file_name,
+    name_key,
+    path_key,
+    reads_as_plain,
+    slots,
+    words,
+)
 from ...core.table_schema import Layout
 from ...storage.files import plain_uri
 from ...storage.range_files import RangeFiles
 from .columns import spark_fields
-from .rows import ROW, ROW_ID, ROW_VERSION, union
+from .rows import NO_ROW_ID, ROW, ROW_ID, ROW_VERSION, union
 
-_ENTRIES = (
-    "ARRAY<STRUCT<file: STRING, side: STRING, version: BIGINT, base_row_id: BIGINT,"
-    " default_version: BIGINT, partition: ARRAY<STRING>, at: ARRAY<BIGINT>>>"
-)
-_POSITIONS = "ARRAY<STRUCT<file: STRING, at: ARRAY<BIGINT>>>"
-_FILE, _AT, _OWN_ID, _OWN_VERSION = "file", "at", "own_row_id", "own_row_version"
-_FILE_COLUMNS = {
-    SIDE_COLUMN: "side",
-    VERSION_COLUMN: "version",
-    BASE_ROW_ID_COLUMN: "base_row_id",
-    CHANGE_TYPE_COLUMN: CHANGE_TYPE_COLUMN,
+# What the log tells of a file, and its type in SQL.
+_Told = tuple[Callable[[ListedFile], Any], str]
+_FILE, _SIZE, _AT = "file", "size", "at"
+_OWN_ID, _OWN_VERSION = "own_id", "own_version"
+_WORD_SHIFT = BITS_IN_A_WORD.bit_length() - 1
+_BASE_ROW_ID: _Told = (lambda item: item.file.base_row_id, "BIGINT")
+_DEFAULT_VERSION: _Told = (lambda item: item.file.default_row_commit_version, "BIGINT")
+_IS_PICKED: _Told = (lambda item: item.kept is not None, "BOOLEAN")
+_FILE_COLUMNS: Mapping[str, _Told] = {
+    SIDE_COLUMN: (lambda item: item.side.value, "STRING"),
+    VERSION_COLUMN: (lambda item: item.version, "BIGINT"),
+    BASE_ROW_ID_COLUMN: _BASE_ROW_ID,
 }
 
 
@@ -54,16 +66,27 @@ def open_plain(
     if not reads_as_plain(layout, protocol, listed):
         return None
     parts = []
-    for files in (
-        [item for item in listed if item.kept is None],
-        [item for item in listed if item.kept is not None],
-    ):
-        if files:
-            scan = _scan(spark, layout, files, extra)
-            if scan is None:
-                return None
-            parts.append(_joined(spark, source, scan, layout, files, extra))
+    for files in layers(listed, file_name):
+        number = _number(source, files)
+        scan = None if number is None else _scan(spark, layout, files, extra)
+        if number is None or scan is None:
+            return None
+        parts.append(_told(source, scan, number, layout, files, extra))
     return union(parts)
+
+
+def _number(source: RangeFiles, files: Sequence[ListedFile]) -> str | None:
+    """The number that a row's file has among ``files``, in SQL; ``None`` if there is no way."""
+    found = None
+    if all(source.is_as_large_as_logged(item.file) for item in files):
+        # A number costs less for each row than a name.
+        found, key = slots([item.file.size_bytes for item in files]), _SIZE
+    if found is None:
+        found, key = slots([name_key(item) for item in files]), f"crc32({_FILE})"
+    if found is None:
+        return None
+    place = f"shiftright({key}, {found.shift}) & {len(found.numbers) - 1}L"
+    return f"get({_array(found.numbers, 'INT')}, CAST({place} AS INT))"
 
 
 def _scan(
@@ -76,80 +99,84 @@ def _scan(
     added = [StructField(own_id, LongType()), StructField(own_version, LongType())]
     if CHANGE_TYPE_COLUMN in extra:
         added.append(StructField(CHANGE_TYPE_COLUMN, StringType()))
+    schema = StructType([*spark_fields(data), *added])
     paths = sorted({plain_uri(item.file.path) for item in files})
-    reader = spark.read.schema(StructType([*spark_fields(data), *added]))
-    rows = reader.option("recursiveFileLookup", True).parquet(*paths)
-    if {path_key(path) for path in rows.inputFiles()} != {path_key(path) for path in paths}:
-        return None
+    parts = []
+    for begin in range(0, len(paths), LISTED_AT_ONCE):
+        some = paths[begin : begin + LISTED_AT_ONCE]
+        reader = spark.read.schema(schema).option("recursiveFileLookup", True)
+        rows = reader.parquet(*some)
+        if {path_key(path) for path in rows.inputFiles()} != {path_key(path) for path in some}:
+            return None
+        parts.append(_placed(rows, own_id, own_version, data, extra))
+    return union(parts)
+
+
+def _placed(
+    rows: DataFrame,
+    own_id: str,
+    own_version: str,
+    data: Sequence[Mapping[str, Any]],
+    extra: Sequence[str],
+) -> DataFrame:
     place = rows.metadataColumn("_metadata")
     return rows.select(
         place.getField("file_name").alias(_FILE),
+        place.getField("file_size").alias(_SIZE),
         place.getField("row_index").alias(_AT),
         F.col(quote(own_id)).alias(_OWN_ID),
         F.col(quote(own_version)).alias(_OWN_VERSION),
-        F.struct(*[F.col(quote(field["name"])) for field in data]).alias(ROW),
+        F.expr(f"struct({', '.join(quote(field['name']) for field in data)}) AS {ROW}"),
         *[F.col(name) for name in extra if name == CHANGE_TYPE_COLUMN],
     )
 
 
-def _joined(
-    spark: SparkSession,
+def _told(
     source: RangeFiles,
     scan: DataFrame,
+    number: str,
     layout: Layout,
     files: Sequence[ListedFile],
     extra: Sequence[str],
 ) -> DataFrame:
     """The rows to read of ``scan``, with what the log says of their files."""
-    entries = _local(spark, [_entry(item, layout) for item in files], _ENTRIES)
-    if files[0].kept is not None:
-        picked = entries.withColumn(_AT, F.explode(_AT))
-        rows = scan.join(F.broadcast(picked), [_FILE, _AT])
-    else:
-        dropped = [
-            {"file": file_name(item), "at": list(source.deleted(item.file))}
-            for item in files
-            if item.file.deletion_vector is not None
-        ]
-        if dropped:
-            left_out = _local(spark, dropped, _POSITIONS).withColumn(_AT, F.explode(_AT))
-            scan = scan.join(F.broadcast(left_out), [_FILE, _AT], "left_anti")
-        rows = scan.join(F.broadcast(entries.drop(_AT)), [_FILE])
-    return rows.select(
-        *[F.col(_FILE_COLUMNS[name]).alias(name) for name in extra],
-        F.coalesce(_OWN_ID, F.col("base_row_id") + F.col(_AT)).alias(ROW_ID),
-        F.coalesce(_OWN_VERSION, "default_version").alias(ROW_VERSION),
-        F.struct(*_columns(layout)).alias(ROW),
+
+    def of_file(value_of: Callable[[ListedFile], Any], kind: str) -> str:
+        values = [value_of(item) for item in files]
+        if all(value == values[0] for value in values):
+            return f"get({_array(values[:1], kind)}, 0)"
+        return f"get({_array(values, kind)}, {number})"
+
+    marked = [
+        words(source.deleted(item.file) if item.kept is None else item.kept) for item in files
+    ]
+    if any(marked):
+        index = f"CAST(shiftright({_AT}, {_WORD_SHIFT}) AS INT)"
+        word = f"get(get({_array(marked, 'ARRAY<BIGINT>')}, {number}), {index})"
+        bit = f"getbit({word}, CAST({_AT} & {BITS_IN_A_WORD - 1} AS INT))"
+        # Where a file has no word, no bit of it is set.
+        scan = scan.where(f"(coalesce({bit}, 0) = 1) = {of_file(*_IS_PICKED)}")
+
+    def column(field: Mapping[str, Any]) -> str:
+        name = field["name"]
+        if name not in layout.partition_columns:
+            return f"{ROW}.{quote(name)}"
+        # An empty value stands for NULL (Delta protocol, "Partition Value Serialization").
+        value = of_file(lambda item: item.file.partition_values.get(name) or None, "STRING")
+        kind = spark_fields([field])[0].dataType.simpleString()
+        return f"CAST({value} AS {kind}) AS {quote(name)}"
+
+    added = [of_file(*_FILE_COLUMNS[name]) if name in _FILE_COLUMNS else name for name in extra]
+    return scan.selectExpr(
+        *[f"{value} AS {name}" for name, value in zip(extra, added, strict=True)],
+        f"coalesce({_OWN_ID}, {of_file(*_BASE_ROW_ID)} + {_AT}, {NO_ROW_ID}L) AS {ROW_ID}",
+        f"coalesce({_OWN_VERSION}, {of_file(*_DEFAULT_VERSION)}) AS {ROW_VERSION}",
+        f"struct({', '.join(column(field) for field in layout.fields)}) AS {ROW}",
     )
 
 
-def _columns(layout: Layout) -> list[Column]:
-    columns = []
-    for field in layout.fields:
-        name = field["name"]
-        value = F.col(ROW).getField(name)
-        if name in layout.partition_columns:
-            place = layout.partition_columns.index(name)
-            value = F.get(F.col("partition"), F.lit(place)).cast(spark_fields([field])[0].dataType)
-        columns.append(value.alias(name))
-    return columns
-
-
-def _entry(item: ListedFile, layout: Layout) -> dict[str, Any]:
-    file = item.file
-    return {
-        "file": file_name(item),
-        "side": item.side.value,
-        "version": item.version,
-        "base_row_id": file.base_row_id,
-        "default_version": file.default_row_commit_version,
-        # An empty value stands for NULL (Delta protocol, "Partition Value Serialization").
-        "partition": [file.partition_values.get(name) or None for name in layout.partition_columns],
-        "at": None if item.kept is None else list(item.kept),
-    }
-
-
-def _local(spark: SparkSession, rows: Sequence[Mapping[str, Any]], kind: str) -> DataFrame:
-    """``rows`` as a frame that travels inside the plan, over Spark Connect too."""
-    parsed = F.from_json(F.lit(json.dumps(rows)), kind, {"mode": "FAILFAST"})
-    return spark.range(1).select(F.inline(parsed))
+def _array(values: Sequence[Any], kind: str) -> str:
+    """A literal array, whatever characters are in its values."""
+    text = base64.b64encode(json.dumps(values).encode()).decode()
+    parsed = f"CAST(unbase64('{text}') AS STRING), 'ARRAY<{kind}>', map('mode', 'FAILFAST')"
+    return f"from_json({parsed})"

@@ -13,6 +13,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from ...core.crafted_log import (
     BASE_ROW_ID_COLUMN,
+    DEFAULT_VERSION_COLUMN,
     SIDE_COLUMN,
     VERSION_COLUMN,
     ListedFile,
@@ -29,6 +30,7 @@ from ...core.model import (
     Stream,
 )
 from ...core.model import StreamMode as Mode
+from ...core.names import quote
 from ...core.net_files import NetFiles, inserted_files
 from ...core.read_plan import (
     Reading,
@@ -48,7 +50,7 @@ from .columns import spark_fields
 from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
 from .listed_rows import ListedRows
 from .netting import ACTION, INSERT, IS_UPDATE, all_changes
-from .rows import ROW, ROW_ID, as_of_today, union
+from .rows import ROW, ROW_ID, Sides, as_of_today, union
 
 ROW_ID_DIGITS = 16
 # Below it, looking at the row ids first costs more than it saves.
@@ -115,25 +117,24 @@ class ChangeSetReader:
     def plan(self, span: SourceRange) -> ReadPlan:
         """How :meth:`read` would read ``span``; looks at the log alone."""
         if span.stream.mode is Mode.STANDARD:
-            return self._reading(span).plan
+            return self._reading(span, self._source(span)).plan
         if span.stream.append_semantics is AppendSemantics.SURVIVING:
             return plan_survivors(span.commits).plan
         return plan_inserts(span.commits)
 
-    def _reading(self, span: SourceRange) -> Reading:
+    def _reading(self, span: SourceRange, source: RangeFiles) -> Reading:
         """The plan of a difference; change files that are gone are no plan."""
         history = _history(span)
         reading = plan_difference(span.commits, history, self._strategy)
         if reading.plan.strategy is Strategy.CHANGE_FILES:
-            source = self._source(span)
             files = [source.absolute(file) for item in reading.by_commit for file in item.files]
             if source.missing(files):
                 return plan_difference(span.commits, history, has_change_files=False)
         return reading
 
     def _difference(self, span: SourceRange) -> ChangeSet:
-        reading = self._reading(span)
         source = self._source(span)
+        reading = self._reading(span, source)
         tables = self._listed_rows(source)
         changes = None
         if reading.plan.strategy is Strategy.FILE_DIFFERENCE:
@@ -153,6 +154,7 @@ class ChangeSetReader:
         listed = source.listed(net)
         if not listed:
             return None
+        check_row_ids(span.stream, listed)
         sides = self._sides(span, listed, tables)
         if _looks_at_ids_first(net, span.end):
             sides = without_carried_over(sides, span.start.version)
@@ -162,8 +164,10 @@ class ChangeSetReader:
         self, span: SourceRange, reading: Reading, source: RangeFiles, tables: ListedRows
     ) -> DataFrame:
         listed = listed_changes(source, reading.by_commit)
+        check_row_ids(span.stream, listed)
         today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
-        return netted_changes(tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS))
+        rows = tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS)
+        return netted_changes(rows, listed)
 
     def _survivors(self, span: SourceRange) -> ChangeSet:
         """Every row that was born since the offset and still lives, as it is now."""
@@ -173,6 +177,7 @@ class ChangeSetReader:
         source = self._source(span)
         listed = source.listed(reading.net)
         self._check_files(span.stream, source, [item.file for item in listed])
+        check_row_ids(span.stream, listed)
         today = _layout(span.end.metadata)
         tables = self._listed_rows(source)
         rows = tables.open(today, json.loads(span.end.protocol), listed, ())
@@ -195,6 +200,7 @@ class ChangeSetReader:
         for group in groups:
             steps = matching_path(history[group.position :])
             listed = [ListedFile(Side.INSERTED, source.absolute(file)) for file in group.files]
+            check_row_ids(span.stream, listed)
             rows = tables.open(steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,))
             own = F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
             parts.append(as_of_today(rows.where(own), steps))
@@ -224,24 +230,26 @@ class ChangeSetReader:
                 " delta.deletedFileRetentionDuration",
             )
 
-    def _sides(
-        self, span: SourceRange, listed: Sequence[ListedFile], tables: ListedRows
-    ) -> DataFrame:
-        """Both sides of the range in one frame, through one crafted table where that is right."""
+    def _sides(self, span: SourceRange, listed: Sequence[ListedFile], tables: ListedRows) -> Sides:
+        """Both sides of the range, each opened by itself: a filter that tells them apart in one
+        table would make Delta list its files again for every stage of a query.
+        """
         path = matching_path(_history(span))
         then, today = path[0], path[-1]
-        protocol = json.loads(span.end.protocol)
+        rules = span.start.protocol
         if len(path) == 2 and today.reads_files_of(then):  # noqa: PLR2004 - the two ends
-            return tables.open(today, protocol, listed, (SIDE_COLUMN,))
-        frames = []
-        for side, steps, rules in (
-            (Side.OLD, path, json.loads(span.start.protocol)),
-            (Side.NEW, (today,), protocol),
-        ):
+            path, rules = (today,), span.end.protocol
+
+        def opened(side: Side, steps: Sequence[Layout], rules: str) -> DataFrame | None:
             files = [file for file in listed if file.side is side]
-            frame = tables.open(steps[0], rules, files, (SIDE_COLUMN,))
-            frames.append(as_of_today(frame, steps, SIDE_COLUMN))
-        return union(frames)
+            if not files:
+                return None
+            return as_of_today(tables.open(steps[0], json.loads(rules), files, ()), steps)
+
+        return Sides(
+            opened(Side.OLD, path, rules),
+            opened(Side.NEW, (today,), span.end.protocol),
+        )
 
 
 def check_columns(stream: Stream, layout: Layout) -> None:
@@ -251,7 +259,7 @@ def check_columns(stream: Stream, layout: Layout) -> None:
     """
     names = METADATA_COLUMNS[stream.column_style]
     reserved = {names.action, names.is_update, names.row_id}
-    reserved |= {SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN}
+    reserved |= {SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, DEFAULT_VERSION_COLUMN}
     taken = {name.casefold() for name in reserved}
     for column in layout.column_names:
         if column.casefold() in taken:
@@ -261,6 +269,24 @@ def check_columns(stream: Stream, layout: Layout) -> None:
                 cause=f"the source has a column {column} of its own",
                 fix="rename that column, or create the stream with the other column style",
             )
+
+
+def check_row_ids(stream: Stream, listed: Sequence[ListedFile]) -> None:
+    """Refuse files of which the log does not tell the row ids and the commit of their own rows.
+
+    :raises StreamStale: naming the first of them
+    """
+    fields = [(item.file.base_row_id, item.file.default_row_commit_version) for item in listed]
+    untold = [item for item, told in zip(listed, fields, strict=True) if None in told]
+    if untold:
+        raise StreamStale(
+            f"stream {stream.name}",
+            "is stale, files that it has to read have no row ids",
+            cause=f"{len(untold)} of {len(listed)} actions of {stream.source.name}'s log lack"
+            f" baseRowId or defaultRowCommitVersion, the first is of {untold[0].file.path}",
+            fix="write the source with a writer that keeps row tracking, and create the stream"
+            " again",
+        )
 
 
 def _looks_at_ids_first(net: NetFiles, end: Offset) -> bool:
@@ -311,11 +337,12 @@ def _files_by_layout(span: SourceRange) -> list[_WrittenFiles]:
 
 def _named(changes: DataFrame, layout: Layout, style: ColumnStyle) -> DataFrame:
     names = METADATA_COLUMNS[style]
-    return changes.select(
-        *[F.col(ROW).getField(name).alias(name) for name in layout.column_names],
-        F.col(ACTION).alias(names.action),
-        F.col(IS_UPDATE).alias(names.is_update),
-        F.lpad(F.lower(F.hex(F.col(ROW_ID))), ROW_ID_DIGITS, "0").alias(names.row_id),
+    columns = [quote(name) for name in layout.column_names]
+    return changes.selectExpr(
+        *[f"{ROW}.{name} AS {name}" for name in columns],
+        f"{ACTION} AS {quote(names.action)}",
+        f"{IS_UPDATE} AS {quote(names.is_update)}",
+        f"lpad(lower(hex({ROW_ID})), {ROW_ID_DIGITS}, '0') AS {quote(names.row_id)}",
     )
 
 

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ...core.crafted_log import ListedFile
 from ...core.table_schema import Layout
 from .columns import as_read_today
 
+# One task reads this much in less time than a shuffle takes.
+LITTLE_BYTES = 4 << 20
 ROW = "row"
 ROW_ID = "row_id"
 ROW_VERSION = "row_version"
+# No row has it: it tells Spark that there is no NULL, which it would filter out first.
+NO_ROW_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The rows in which the two ends of a range may differ: row id, row commit version and row.
+
+    ``None`` where an end has none of them.
+    """
+
+    old: DataFrame | None
+    new: DataFrame | None
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -22,10 +39,16 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda rows, part: rows.unionByName(part), frames)
 
 
-def as_of_today(rows: DataFrame, steps: Sequence[Layout], *extra: str) -> DataFrame:
+def to_group(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
+    """``rows`` of the ``listed`` files; so few bytes that one task reads them are not shuffled."""
+    is_little = sum(item.file.size_bytes for item in listed) <= LITTLE_BYTES
+    return rows.coalesce(1) if is_little else rows
+
+
+def as_of_today(rows: DataFrame, steps: Sequence[Layout]) -> DataFrame:
     """``rows`` of the first layout of ``steps`` with the columns of the last one."""
     for then, today in pairwise(steps):
         if today.fields != then.fields:
             row = F.struct(*as_read_today(F.col(ROW), today.fields, then.fields)).alias(ROW)
-            rows = rows.select(*extra, ROW_ID, ROW_VERSION, row)
-    return rows.select(*extra, ROW_ID, ROW_VERSION, ROW)
+            rows = rows.select(ROW_ID, ROW_VERSION, row)
+    return rows.select(ROW_ID, ROW_VERSION, ROW)
