@@ -21,7 +21,8 @@ COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-versi
 	--custom-compile-command 'make lock'
 PYTEST := $(PYTHON) -m pytest
 NEEDS_JVM := spark or fault or connect or slow
-# Most of a Delta statement runs on one core. The longest modules come first.
+# Most of a Delta statement runs on one core. The longest modules come first, but those of faults
+# start drivers of their own: not two of them at once.
 SESSIONS ?= -n 2 --dist loadscope --no-loadscope-reorder
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -66,7 +67,7 @@ test-fast: venv ## the tests that need no JVM, under a minute
 
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults
-	$(PYTEST) tests/faults tests/stateful tests/docs tests/engine -m '$(NEEDS_JVM)' $(SESSIONS)
+	$(PYTEST) tests/stateful tests/faults tests/docs tests/engine -m '$(NEEDS_JVM)' $(SESSIONS)
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one

@@ -7,6 +7,7 @@ classic session can have no remote one.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import uuid
@@ -114,7 +115,13 @@ def _submit(application: str | None, *arguments: str) -> None:
     settings = session.SHARED | session.DELTA | {"spark.jars.packages": session.delta_package()}
     conf = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
     command = [str(session.SPARK_SUBMIT), "--master", "local[*]", *conf, str(application)]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, *arguments],
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"{application} ended with {done.returncode}:\n{done.stderr[-3000:]}")
 
