@@ -246,9 +246,20 @@ def compare(state: Path, warehouse: list[str]) -> None:
     )
 
 
-def interrupt(_number: int, _frame: FrameType | None) -> None:
-    """End as Ctrl-C does, so that everything that was started is ended."""
-    raise KeyboardInterrupt
+def end_when_told() -> None:
+    """End by ``KeyboardInterrupt`` at the first SIGTERM or Ctrl-C.
+
+    Further ones are ignored: ``make`` and a terminal may both send one, and the second would
+    interrupt the ending of what was started.
+    """
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, interrupt)
 
 
 def main() -> int:
@@ -258,7 +269,7 @@ def main() -> int:
     parser.add_argument("--days", type=positive, default=YEAR_DAYS, help="days of 2013 to replay")
     parser.add_argument("--stay", action="store_true", help="leave Airflow running until Ctrl-C")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, interrupt)
+    end_when_told()
     try:
         run(options.state.resolve(), options.days, stay=options.stay)
     except DemoFailed as error:
