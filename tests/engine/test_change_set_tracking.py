@@ -95,6 +95,6 @@ def test_files_without_row_ids_are_refused(make_table: MakeTable, field: str) ->
         action.get("remove", {}).pop(field, None)
     commit.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
 
-    with pytest.raises(StreamStale, match="1 of 2 actions of the source's log lack baseRowId"):
+    with pytest.raises(StreamStale, match="1 of 3 actions of the source's log lack baseRowId"):
         table.read(stream)
     assert {change.values for change in table.changes(surviving)} == {(3, "c")}
