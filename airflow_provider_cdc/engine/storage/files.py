@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.parquet as pq
@@ -15,6 +15,7 @@ from fsspec.core import url_to_fs
 # Hadoop's names of stores that fsspec knows under another one.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
 
+_Found = TypeVar("_Found")
 # A request to an object store is a wait of some 50 ms.
 _AT_ONCE = 16
 
@@ -35,9 +36,7 @@ class Files:
 
     def read_each(self, uris: Iterable[str]) -> dict[str, bytes]:
         """The contents of files, several fetched at once; raises ``FileNotFoundError``."""
-        wanted = sorted(set(uris))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return dict(zip(wanted, pool.map(self.read, wanted), strict=True))
+        return _each(self.read, uris)
 
     def read_below(self, folder: str, names: Sequence[str]) -> list[bytes]:
         """The contents of files in a folder, fetched at once where the store can do that.
@@ -78,9 +77,7 @@ class Files:
 
     def sizes(self, uris: Iterable[str]) -> dict[str, int | None]:
         """The bytes of files, several looked at at once; ``None`` where nothing is."""
-        wanted = sorted(set(uris))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return dict(zip(wanted, pool.map(self._size, wanted), strict=True))
+        return _each(self._size, uris)
 
     def write(self, uri: str, content: bytes) -> None:
         """Write a file whole: a reader sees all of it or no file."""
@@ -111,6 +108,12 @@ class Files:
         # Every look at a log has to see what is there now.
         filesystem.invalidate_cache()
         return filesystem, path
+
+
+def _each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found]:
+    wanted = sorted(set(uris))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(wanted, pool.map(work, wanted), strict=True))
 
 
 def join(folder: str, *names: str) -> str:
