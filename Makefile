@@ -25,6 +25,9 @@ NEEDS_JVM := spark or fault or connect or slow
 # start drivers of their own: not two of them at once.
 SESSIONS ?= -n 2 --dist loadscope --no-loadscope-reorder
 
+# Classes of Spark as the JVM keeps them in memory: a driver starts with a third less work.
+ARCHIVE := $(CURDIR)/$(VENV)/spark.jsa
+export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONPATH :=
 
@@ -52,14 +55,14 @@ java: ## check for Java 17 or newer; on Debian as root install it
 	@.ci/java
 
 .PHONY: jars
-jars: $(VENV)/.jars ## let Spark fetch the Delta jars, once
+jars: $(VENV)/.jars ## let Spark fetch the Delta jars and archive its classes, once
 
-$(VENV)/.jars: $(VENV)/.installed | java
-	$(PYTHON) .ci/jars
+$(VENV)/.jars: $(VENV)/.installed .ci/jars | java
+	SPARK_SUBMIT_OPTS='-XX:ArchiveClassesAtExit=$(ARCHIVE) -Xlog:disable' $(PYTHON) .ci/jars
 	touch $@
 
 .PHONY: test
-test: lint check-engine test-fast test-spark test-connect test-airflow ## lint, and every layer of tests
+test: lint check-engine test-fast test-spark test-services ## lint, and every layer of tests
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
@@ -68,6 +71,10 @@ test-fast: venv ## the tests that need no JVM, under a minute
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults
 	$(PYTEST) tests/stateful tests/faults tests/docs tests/engine -m '$(NEEDS_JVM)' $(SESSIONS)
+
+.PHONY: test-services
+test-services: venv jars ## the tests beside a server: Spark Connect, Airflow; each in its process
+	$(PYTEST) tests/connect tests/airflow -n 2 --dist loadgroup
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one

@@ -33,6 +33,8 @@ IN_SESSION = "one changed row of 1,000, in a warm session"
 OVER_CONNECT = "one changed row of 1,000, over Spark Connect"
 SUBMITTED = "one changed row of 1,000, by spark-submit"
 OF_SOURCE, OF_CHANGES = "bare statement, of the source", "bare statement, of the change set"
+# What Delta recommends for writes that are repeated: it has to read the log's transactions.
+AT_MOST_ONCE = "bare statement, of the change set, with Delta's transaction identifiers"
 CONSUME = "consume"
 CONSUMER = "benchmark"
 CHANGED = 7
@@ -62,9 +64,25 @@ class Ledger:
         return f"{self.insert}{self.source} WHERE id = {CHANGED}"
 
     @property
+    def of_changes(self) -> str:
+        """The statement on the change set, which consumes nothing."""
+        return f"{self.insert}changes"
+
+    @property
     def of_stream(self) -> str:
         """The statement that consumes."""
         return f"{self.insert}s"
+
+    def write_at_most_once(self) -> None:
+        """Run the statement on the change set as one that may be repeated."""
+        settings = {"txnAppId": uuid.uuid4().hex, "txnVersion": "1"}
+        for name, value in settings.items():
+            self._spark.conf.set(f"spark.databricks.delta.write.{name}", value)
+        try:
+            self._spark.sql(self.of_changes)
+        finally:
+            for name in settings:
+                self._spark.conf.unset(f"spark.databricks.delta.write.{name}")
 
     def advance(self) -> None:
         """Change a row when the stream has nothing else; a view ``changes`` holds what the stream
@@ -93,7 +111,8 @@ def in_session(spark: SparkSession, root: Path, patience: Patience, name: str) -
     ledger = Ledger(spark, root)
     ways = {
         OF_SOURCE: lambda: spark.sql(ledger.of_source),
-        OF_CHANGES: lambda: spark.sql(f"{ledger.insert}changes"),
+        OF_CHANGES: lambda: spark.sql(ledger.of_changes),
+        AT_MOST_ONCE: ledger.write_at_most_once,
         CONSUME: lambda: ledger.engine.consume([ledger.of_stream], consumer=CONSUMER),
     }
     for way, work in ways.items():

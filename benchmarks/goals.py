@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from . import iceberg_process
 from .checks import LOGS
-from .fixed_cost import CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
+from .fixed_cost import AT_MOST_ONCE, CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
 from .readers import CHANGES, FEED_BY_KEY, FLOOR, OURS, OURS_BY_FEED, SNAPSHOTS
 from .results import Row, Run
 from .shapes import Shape, settings_name, workload_name
@@ -114,7 +114,7 @@ def _shares(name: str, rows: dict[str, Row]) -> Iterator[Goal]:
 def _consumption(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
     rows = workloads.get(IN_SESSION, {})
     whole = _median(rows, CONSUME)
-    for name in (OF_CHANGES, OF_SOURCE):
+    for name in (OF_CHANGES, AT_MOST_ONCE, OF_SOURCE):
         bare = _median(rows, name)
         if whole is not None and bare is not None:
             yield _below(f"consume over the {name}", whole - bare, 0.5)

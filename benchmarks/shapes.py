@@ -22,7 +22,7 @@ VALUES = ("part", "n", "price", "name", "at")
 class Shape(StrEnum):
     """What the commits do: each updates other rows in all files, or all of them share the rows."""
 
-    APPEND = "append only"
+    APPEND = "10 % appended"
     SPREAD = "0.01 % updates in all files a commit"
     PARTITION = "1 % updates in one partition"
     DELETE = "10 % deletes in all files"
@@ -57,7 +57,7 @@ class Workload:
             len(range(PICKED + number, self.rows, 10_000)) for number in range(self.commits)
         )
         return {
-            Shape.APPEND: Expected(inserted=self.rows // 100),
+            Shape.APPEND: Expected(inserted=self.rows // 10),
             Shape.SPREAD: Expected(updated=touched),
             Shape.PARTITION: Expected(updated=self.rows // 100),
             Shape.DELETE: Expected(deleted=len(range(PICKED, self.rows, 10))),
@@ -116,7 +116,7 @@ def new_rows(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def _append(workload: Workload, number: int) -> str:
-    low, high = workload.share(number, workload.rows // 100)
+    low, high = workload.share(number, workload.rows // 10)
     return (
         f"INSERT INTO {{t}} SELECT id, {FILES - 1}, xxhash64(id), 1.0D, concat('new ', id),"
         f" current_timestamp() FROM range({workload.rows + low}, {workload.rows + high}, 1, 1)"

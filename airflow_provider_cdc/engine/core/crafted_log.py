@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -102,6 +102,11 @@ def own_columns(layout: Layout) -> tuple[str, str] | None:
     if layout.mapping_mode == "id" or row_id is None or row_version is None:
         return None
     return row_id, row_version
+
+
+def bytes_of(files: Iterable[ListedFile]) -> int:
+    """The bytes of all ``files``."""
+    return sum(listed.file.size_bytes for listed in files)
 
 
 def in_log(listed: ListedFile) -> tuple[str, DeletionVector | None]:

@@ -16,8 +16,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from .crafted_log import ListedFile
-from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING
+from .crafted_log import ListedFile, bytes_of, own_columns
 from .table_schema import Layout
 
 # Spark lists more than that in a job with a task for each.
@@ -63,9 +62,9 @@ def reads_as_plain(
     return (
         0 < len(set(files.values())) == len(files)
         and len(files) <= (MOST_FILES if are_local else MOST_REMOTE_FILES)
-        and sum(item.file.size_bytes for item in listed) <= MOST_BYTES
+        and bytes_of(listed) <= MOST_BYTES
         and features <= _PLAIN_FEATURES
-        and {ROW_ID_SETTING, ROW_VERSION_SETTING} <= set(layout.configuration)
+        and own_columns(layout) is not None
         and not layout.is_mapped
         and len(set(names)) == len(names)
         and all(_is_plain_field(field) for field in layout.fields)

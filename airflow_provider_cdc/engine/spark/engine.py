@@ -36,7 +36,8 @@ from ..storage.registry import Registry
 from ..storage.registry_snapshot import Change
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceLog
-from .change_sets.reader import ChangeSetReader, check_columns
+from .change_sets.checks import check_columns
+from .change_sets.reader import ChangeSetReader
 from .consumption import Consumer, Parts
 from .planning import Planner
 from .resolution import Resolution

@@ -6,12 +6,13 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from ..core.model import METADATA_COLUMNS, StreamOutcome
+from ..core.names import quote
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceRange
 from .change_sets.reader import ChangeSet, ChangeSetReader
@@ -21,10 +22,10 @@ from .change_sets.reader import ChangeSet, ChangeSetReader
 class StreamViews:
     """The views by stream name, and what they show."""
 
+    spark: SparkSession
     names: Mapping[str, str]
     spans: Sequence[SourceRange]
     change_sets: Sequence[ChangeSet]
-    rows: Sequence[DataFrame]
 
     def outcomes(self) -> tuple[StreamOutcome, ...]:
         """What each stream gives, counted; this computes the change sets and keeps them."""
@@ -35,9 +36,10 @@ class StreamViews:
                 after_version=span.start.version,
                 through_version=span.end.version,
                 strategy=change_set.plan.strategy.value,
-                rows=_counted(rows, span),
+                # By its name: over Spark Connect the frame itself would be analysed again.
+                rows=_counted(self.spark.table(self.names[span.stream.name]), span),
             )
-            for span, change_set, rows in zip(self.spans, self.change_sets, self.rows, strict=True)
+            for span, change_set in zip(self.spans, self.change_sets, strict=True)
         )
 
 
@@ -66,7 +68,7 @@ def stream_views(
             rows.createOrReplaceTempView(view)
             made.append(view)
             names[span.stream.name] = view
-        yield StreamViews(names, spans, change_sets, kept)
+        yield StreamViews(spark, names, spans, change_sets)
     finally:
         for view in made:
             spark.catalog.dropTempView(view)
@@ -78,11 +80,12 @@ def stream_views(
 
 def _counted(rows: DataFrame, span: SourceRange) -> dict[str, int]:
     names = METADATA_COLUMNS[span.stream.column_style]
-    action, is_update = F.col(f"`{names.action}`"), F.col(f"`{names.is_update}`")
-    counts = rows.groupBy(action.alias("action"), is_update.alias("is_update")).count().collect()
-    found = {(row["action"], row["is_update"]): row["count"] for row in counts}
-    return {
-        "inserted": found.get(("INSERT", False), 0),
-        "updated": found.get(("INSERT", True), 0),
-        "deleted": found.get(("DELETE", False), 0),
-    }
+    action, is_update = quote(names.action), quote(names.is_update)
+    # One row for everything: grouping would shuffle even what a single task computes.
+    counts = rows.selectExpr(
+        f"count_if({action} = 'INSERT' AND NOT {is_update}) AS inserted",
+        f"count_if({action} = 'INSERT' AND {is_update}) AS updated",
+        f"count_if({action} = 'DELETE' AND NOT {is_update}) AS deleted",
+    )
+    (found,) = counts.collect()
+    return cast(dict[str, int], found.asDict())

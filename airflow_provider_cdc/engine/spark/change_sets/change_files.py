@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from ...core.commit_changes import CommitChanges
 from ...core.crafted_log import (
@@ -44,7 +45,7 @@ def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> li
     return listed
 
 
-def netted_changes(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
+def netted_changes(rows: DataFrame, listed: Sequence[ListedFile], kind: DataType) -> DataFrame:
     """The net changes of ``rows``, which tell every change of every commit of the range.
 
     The first thing that a commit did to a row tells whether it was there at the offset, and as
@@ -52,6 +53,7 @@ def netted_changes(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
 
     :param rows: with the columns ``CHANGE_FILE_COLUMNS``, row id and row
     :param listed: the files that hold them
+    :param kind: the type of a row
     """
     is_told = (
         f"CASE {SIDE_COLUMN} WHEN '{Side.CHANGES.value}' THEN {CHANGE_TYPE_COLUMN} <> 'insert'"
@@ -75,4 +77,4 @@ def netted_changes(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
             F.expr("max(moment).is_after AS is_there"),
         )
     )
-    return changes_of(pairs, "NOT was_born", "is_there", same_values(rows.schema[ROW].dataType))
+    return changes_of(pairs, "NOT was_born", "is_there", same_values(kind))

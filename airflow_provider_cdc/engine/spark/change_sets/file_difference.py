@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
-from ...core.crafted_log import ListedFile
+from ...core.crafted_log import ListedFile, bytes_of
 from .netting import DELETE, INSERT, NEW, OLD, all_changes, changes_of, same_values
 from .rows import ROW, ROW_ID, ROW_VERSION, Sides, to_group
 
@@ -39,15 +40,22 @@ def without_carried_over(sides: Sides, offset_version: int) -> Sides:
     candidates = F.expr(f"bit_or({OLD}) ^ bit_or({NEW}) | bit_or(written) AS {_CANDIDATES}")
     wanted = F.broadcast(ids.groupBy(_BUCKET).agg(candidates).where(f"{_CANDIDATES} <> 0"))
 
+    # Spark takes a semi join into each part of a union, so that no other row is put together.
+    is_wanted = F.expr(
+        f"shiftright({ROW_ID}, {_BUCKET_BITS}) = {_BUCKET} AND {_CANDIDATES} & {_BIT} <> 0"
+    )
+
     def left(side: DataFrame) -> DataFrame:
-        rows = side.selectExpr("*", bucket).join(wanted, _BUCKET)
-        return rows.where(f"{_CANDIDATES} & {_BIT} <> 0").select(*side.columns)
+        return side.join(wanted, is_wanted, "left_semi")
 
     return Sides(left(old), left(new))
 
 
-def netted_sides(sides: Sides, listed: Sequence[ListedFile]) -> DataFrame:
-    """The net changes from the rows of both sides, which the files ``listed`` hold."""
+def netted_sides(sides: Sides, listed: Sequence[ListedFile], kind: DataType) -> DataFrame:
+    """The net changes from the rows of both sides, which the files ``listed`` hold.
+
+    :param kind: the type of a row
+    """
     if sides.new is None:
         assert sides.old is not None
         return all_changes(sides.old, DELETE)
@@ -59,7 +67,7 @@ def netted_sides(sides: Sides, listed: Sequence[ListedFile]) -> DataFrame:
         return rows.selectExpr(ROW_ID, f"{ROW} AS {name}", f"{ROW_VERSION} AS {name}_version")
 
     old, new = named(sides.old, OLD), named(sides.new, NEW)
-    if sum(item.file.size_bytes for item in listed) <= HASHED_BYTES:
+    if bytes_of(listed) <= HASHED_BYTES:
         new = new.hint("shuffle_hash")
     # A row that was only carried over keeps its commit version; RESTORE brings old versions back,
     # so they are compared for equality and not with the offset.
@@ -68,5 +76,5 @@ def netted_sides(sides: Sides, listed: Sequence[ListedFile]) -> DataFrame:
         old.join(new, ROW_ID, "full_outer"),
         "old_version IS NOT NULL",
         "new_version IS NOT NULL",
-        carried_over | same_values(sides.new.schema[ROW].dataType),
+        carried_over | same_values(kind),
     )

@@ -18,8 +18,8 @@ from ...core.crafted_log import (
     VERSION_COLUMN,
     ListedFile,
     layers,
+    own_columns,
 )
-from ...core.log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING
 from ...core.names import quote
 from ...core.plain_files import (
     BITS_IN_A_WORD,
@@ -94,9 +94,9 @@ def _scan(
 ) -> DataFrame | None:
     """Every row of the files, with its place; ``None`` where Spark found other files than these."""
     data = [field for field in layout.fields if field["name"] not in layout.partition_columns]
-    own_id = layout.configuration[ROW_ID_SETTING]
-    own_version = layout.configuration[ROW_VERSION_SETTING]
-    added = [StructField(own_id, LongType()), StructField(own_version, LongType())]
+    own = own_columns(layout)
+    assert own is not None
+    added = [StructField(name, LongType()) for name in own]
     if CHANGE_TYPE_COLUMN in extra:
         added.append(StructField(CHANGE_TYPE_COLUMN, StringType()))
     schema = StructType([*spark_fields(data), *added])
@@ -108,14 +108,13 @@ def _scan(
         rows = reader.parquet(*some)
         if {path_key(path) for path in rows.inputFiles()} != {path_key(path) for path in some}:
             return None
-        parts.append(_placed(rows, own_id, own_version, data, extra))
+        parts.append(_placed(rows, own, data, extra))
     return union(parts)
 
 
 def _placed(
     rows: DataFrame,
-    own_id: str,
-    own_version: str,
+    own: tuple[str, str],
     data: Sequence[Mapping[str, Any]],
     extra: Sequence[str],
 ) -> DataFrame:
@@ -124,8 +123,8 @@ def _placed(
         place.getField("file_name").alias(_FILE),
         place.getField("file_size").alias(_SIZE),
         place.getField("row_index").alias(_AT),
-        F.col(quote(own_id)).alias(_OWN_ID),
-        F.col(quote(own_version)).alias(_OWN_VERSION),
+        F.col(quote(own[0])).alias(_OWN_ID),
+        F.col(quote(own[1])).alias(_OWN_VERSION),
         F.expr(f"struct({', '.join(quote(field['name']) for field in data)}) AS {ROW}"),
         *[F.col(name) for name in extra if name == CHANGE_TYPE_COLUMN],
     )

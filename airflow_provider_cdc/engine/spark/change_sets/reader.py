@@ -13,13 +13,9 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from ...core.crafted_log import (
     BASE_ROW_ID_COLUMN,
-    DEFAULT_VERSION_COLUMN,
-    SIDE_COLUMN,
-    VERSION_COLUMN,
     ListedFile,
     Side,
 )
-from ...core.errors import InvalidRequest, StreamStale
 from ...core.log_actions import DataFile
 from ...core.model import (
     METADATA_COLUMNS,
@@ -27,7 +23,6 @@ from ...core.model import (
     ColumnStyle,
     MetadataColumns,
     Offset,
-    Stream,
 )
 from ...core.model import StreamMode as Mode
 from ...core.names import quote
@@ -46,6 +41,7 @@ from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
+from .checks import check_columns, check_files, check_row_ids
 from .columns import spark_fields
 from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
 from .listed_rows import ListedRows
@@ -54,7 +50,7 @@ from .rows import ROW, ROW_ID, Sides, as_of_today, union
 
 ROW_ID_DIGITS = 16
 # Below it, looking at the row ids first costs more than it saves.
-MANY_REWRITTEN_ROWS = 200_000
+MANY_REWRITTEN_ROWS = 500_000
 # Each is some 24 bytes in the memory of every executor.
 MOST_MASKS = 50_000_000
 
@@ -150,24 +146,23 @@ class ChangeSetReader:
         self, span: SourceRange, reading: Reading, source: RangeFiles, tables: ListedRows
     ) -> DataFrame | None:
         net = reading.net
-        self._check_files(span.stream, source, [source.absolute(file) for file in net.files])
+        check_files(span.stream, source, [source.absolute(file) for file in net.files])
         listed = source.listed(net)
         if not listed:
             return None
-        check_row_ids(span.stream, listed)
         sides = self._sides(span, listed, tables)
         if _looks_at_ids_first(net, span.end):
             sides = without_carried_over(sides, span.start.version)
-        return netted_sides(sides, listed)
+        return netted_sides(sides, listed, _row_type(_layout(span.end.metadata)))
 
     def _by_change_files(
         self, span: SourceRange, reading: Reading, source: RangeFiles, tables: ListedRows
     ) -> DataFrame:
         listed = listed_changes(source, reading.by_commit)
-        check_row_ids(span.stream, listed)
+        check_row_ids(span.stream, [item.file for item in listed])
         today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
         rows = tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS)
-        return netted_changes(rows, listed)
+        return netted_changes(rows, listed, _row_type(today))
 
     def _survivors(self, span: SourceRange) -> ChangeSet:
         """Every row that was born since the offset and still lives, as it is now."""
@@ -176,8 +171,7 @@ class ChangeSetReader:
             return self._nothing(span, reading.plan)
         source = self._source(span)
         listed = source.listed(reading.net)
-        self._check_files(span.stream, source, [item.file for item in listed])
-        check_row_ids(span.stream, listed)
+        check_files(span.stream, source, [item.file for item in listed])
         today = _layout(span.end.metadata)
         tables = self._listed_rows(source)
         rows = tables.open(today, json.loads(span.end.protocol), listed, ())
@@ -193,14 +187,13 @@ class ChangeSetReader:
         source = self._source(span)
         groups = _files_by_layout(span)
         files = [source.absolute(file) for group in groups for file in group.files]
-        self._check_files(span.stream, source, files)
+        check_files(span.stream, source, files)
         history = _history(span)
         tables = self._listed_rows(source)
         parts = []
         for group in groups:
             steps = matching_path(history[group.position :])
             listed = [ListedFile(Side.INSERTED, source.absolute(file)) for file in group.files]
-            check_row_ids(span.stream, listed)
             rows = tables.open(steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,))
             own = F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
             parts.append(as_of_today(rows.where(own), steps))
@@ -210,7 +203,7 @@ class ChangeSetReader:
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
         layout = _layout(span.end.metadata)
         names = METADATA_COLUMNS[span.stream.column_style]
-        schema = StructType([*spark_fields(layout.fields), *_metadata_fields(names)])
+        schema = StructType([*_row_type(layout).fields, *_metadata_fields(names)])
         return ChangeSet(self._spark.createDataFrame([], schema), plan, ())
 
     def _source(self, span: SourceRange) -> RangeFiles:
@@ -218,17 +211,6 @@ class ChangeSetReader:
 
     def _listed_rows(self, source: RangeFiles) -> ListedRows:
         return ListedRows(self._spark, self._scratch, source, plain=self._plain)
-
-    def _check_files(self, stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -> None:
-        missing = source.missing(files)
-        if missing:
-            raise StreamStale(
-                f"stream {stream.name}",
-                "is stale, files that it has to read were removed",
-                cause=f"{len(missing)} of {len(files)} are gone, the first is {missing[0]}",
-                fix="create the stream again, and consume it within the source's"
-                " delta.deletedFileRetentionDuration",
-            )
 
     def _sides(self, span: SourceRange, listed: Sequence[ListedFile], tables: ListedRows) -> Sides:
         """Both sides of the range, each opened by itself: a filter that tells them apart in one
@@ -252,43 +234,6 @@ class ChangeSetReader:
         )
 
 
-def check_columns(stream: Stream, layout: Layout) -> None:
-    """Refuse a source with a column that a change set needs the name of.
-
-    :raises InvalidRequest: naming the column
-    """
-    names = METADATA_COLUMNS[stream.column_style]
-    reserved = {names.action, names.is_update, names.row_id}
-    reserved |= {SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, DEFAULT_VERSION_COLUMN}
-    taken = {name.casefold() for name in reserved}
-    for column in layout.column_names:
-        if column.casefold() in taken:
-            raise InvalidRequest(
-                f"stream {stream.name}",
-                f"cannot add its columns to those of {stream.source.name}",
-                cause=f"the source has a column {column} of its own",
-                fix="rename that column, or create the stream with the other column style",
-            )
-
-
-def check_row_ids(stream: Stream, listed: Sequence[ListedFile]) -> None:
-    """Refuse files of which the log does not tell the row ids and the commit of their own rows.
-
-    :raises StreamStale: naming the first of them
-    """
-    fields = [(item.file.base_row_id, item.file.default_row_commit_version) for item in listed]
-    untold = [item for item, told in zip(listed, fields, strict=True) if None in told]
-    if untold:
-        raise StreamStale(
-            f"stream {stream.name}",
-            "is stale, files that it has to read have no row ids",
-            cause=f"{len(untold)} of {len(listed)} actions of {stream.source.name}'s log lack"
-            f" baseRowId or defaultRowCommitVersion, the first is of {untold[0].file.path}",
-            fix="write the source with a writer that keeps row tracking, and create the stream"
-            " again",
-        )
-
-
 def _looks_at_ids_first(net: NetFiles, end: Offset) -> bool:
     """Whether it pays to read the row ids of rewritten files before their columns, and is right."""
     masks = min(net.rewritten_rows, end.row_id_high_water_mark // IDS_IN_A_MASK)
@@ -298,6 +243,10 @@ def _looks_at_ids_first(net: NetFiles, end: Offset) -> bool:
 
 def _layout(metadata: str) -> Layout:
     return Layout.of(json.loads(metadata))
+
+
+def _row_type(layout: Layout) -> StructType:
+    return StructType(spark_fields(layout.fields))
 
 
 def _history(span: SourceRange) -> list[Layout]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ...core.crafted_log import ListedFile
+from ...core.crafted_log import ListedFile, bytes_of
 from ...core.table_schema import Layout
 from .columns import as_read_today
 
@@ -41,8 +41,7 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 def to_group(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
     """``rows`` of the ``listed`` files; so few bytes that one task reads them are not shuffled."""
-    is_little = sum(item.file.size_bytes for item in listed) <= LITTLE_BYTES
-    return rows.coalesce(1) if is_little else rows
+    return rows.coalesce(1) if bytes_of(listed) <= LITTLE_BYTES else rows
 
 
 def as_of_today(rows: DataFrame, steps: Sequence[Layout]) -> DataFrame:

@@ -1,0 +1,70 @@
+"""What a source must have for its change set to be read; told before anything is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.crafted_log import (
+    BASE_ROW_ID_COLUMN,
+    DEFAULT_VERSION_COLUMN,
+    SIDE_COLUMN,
+    VERSION_COLUMN,
+)
+from ...core.errors import InvalidRequest, StreamStale
+from ...core.log_actions import DataFile
+from ...core.model import METADATA_COLUMNS, Stream
+from ...core.table_schema import Layout
+from ...storage.range_files import RangeFiles
+
+
+def check_columns(stream: Stream, layout: Layout) -> None:
+    """Refuse a source with a column that a change set needs the name of.
+
+    :raises InvalidRequest: naming the column
+    """
+    names = METADATA_COLUMNS[stream.column_style]
+    reserved = {names.action, names.is_update, names.row_id}
+    reserved |= {SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, DEFAULT_VERSION_COLUMN}
+    taken = {name.casefold() for name in reserved}
+    for column in layout.column_names:
+        if column.casefold() in taken:
+            raise InvalidRequest(
+                f"stream {stream.name}",
+                f"cannot add its columns to those of {stream.source.name}",
+                cause=f"the source has a column {column} of its own",
+                fix="rename that column, or create the stream with the other column style",
+            )
+
+
+def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -> None:
+    """Refuse ``files``, whose paths are absolute, if one is gone or has no row ids.
+
+    :raises StreamStale: naming the first of them
+    """
+    missing = source.missing(files)
+    if missing:
+        raise StreamStale(
+            f"stream {stream.name}",
+            "is stale, files that it has to read were removed",
+            cause=f"{len(missing)} of {len(files)} are gone, the first is {missing[0]}",
+            fix="create the stream again, and consume it within the source's"
+            " delta.deletedFileRetentionDuration",
+        )
+    check_row_ids(stream, files)
+
+
+def check_row_ids(stream: Stream, files: Sequence[DataFile]) -> None:
+    """Refuse ``files`` of which the log does not tell the row ids and the commit of their own rows.
+
+    :raises StreamStale: naming the first of them
+    """
+    untold = [file for file in files if None in (file.base_row_id, file.default_row_commit_version)]
+    if untold:
+        raise StreamStale(
+            f"stream {stream.name}",
+            "is stale, files that it has to read have no row ids",
+            cause=f"{len(untold)} of {len(files)} actions of {stream.source.name}'s log lack"
+            f" baseRowId or defaultRowCommitVersion, the first is of {untold[0].path}",
+            fix="write the source with a writer that keeps row tracking, and create the stream"
+            " again",
+        )
