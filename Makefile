@@ -27,7 +27,7 @@ SESSIONS ?= -n 2 --dist loadscope --no-loadscope-reorder
 
 # Classes of Spark as the JVM keeps them in memory: a driver starts with a third less work.
 ARCHIVE := $(CURDIR)/$(VENV)/spark.jsa
-export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(ARCHIVE)
+export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(ARCHIVE)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONPATH :=
 

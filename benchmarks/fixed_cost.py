@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,9 @@ AT_MOST_ONCE = "bare statement, of the change set, with Delta's transaction iden
 CONSUME = "consume"
 CONSUMER = "benchmark"
 CHANGED = 7
+# A session is warm when the JVM has compiled what these statements run: it takes some rounds.
+WARMING_ROUNDS = 6
+WARM_ROUNDS = 9
 
 
 class Ledger:
@@ -95,26 +98,30 @@ class Ledger:
 
 def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
     """The fixed cost in a session that runs, over Spark Connect, and by spark-submit."""
-    yield from in_session(spark, workshop.new_folder(), patience, IN_SESSION)
-    request = {
-        "folder": str(workshop.new_folder()),
-        "repeats": patience.repeats,
-        "limit": patience.limit,
-    }
+    yield from in_session(spark, workshop.new_folder(), patience.limit, IN_SESSION)
+    request = {"folder": str(workshop.new_folder()), "limit": patience.limit}
     found = processes.answer(sys.executable, "benchmarks.fixed_cost", request)
     yield from msgspec.json.decode(found, type=list[Row])
     yield from _submitted(spark, workshop.new_folder(), patience)
 
 
-def in_session(spark: SparkSession, root: Path, patience: Patience, name: str) -> Iterator[Row]:
-    """What one statement costs in a session that runs."""
+def in_session(spark: SparkSession, root: Path, limit: float, name: str) -> Iterator[Row]:
+    """What one statement costs in a warm session.
+
+    :param limit: seconds after which a round is stopped
+    """
     ledger = Ledger(spark, root)
-    ways = {
+    ways: dict[str, Callable[[], object]] = {
         OF_SOURCE: lambda: spark.sql(ledger.of_source),
         OF_CHANGES: lambda: spark.sql(ledger.of_changes),
         AT_MOST_ONCE: ledger.write_at_most_once,
         CONSUME: lambda: ledger.engine.consume([ledger.of_stream], consumer=CONSUMER),
     }
+    for _ in range(WARMING_ROUNDS):
+        for work in ways.values():
+            ledger.advance()
+            work()
+    patience = Patience(WARM_ROUNDS, limit)
     for way, work in ways.items():
         yield Row(name, way, timed(spark, work, patience, prepare=ledger.advance))
 
@@ -158,8 +165,7 @@ def main() -> None:
     """Carry out the request in the first argument, over Spark Connect."""
     request = json.loads(sys.argv[1])
     spark = session.new_remote_session(Path(request["folder"]))
-    patience = Patience(request["repeats"], request["limit"])
-    rows = list(in_session(spark, Path(request["folder"]), patience, OVER_CONNECT))
+    rows = list(in_session(spark, Path(request["folder"]), request["limit"], OVER_CONNECT))
     spark.stop()
     Path(request["out"]).write_bytes(msgspec.json.encode(rows))
 
