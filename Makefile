@@ -73,8 +73,11 @@ test-spark: venv jars ## the tests that need a JVM: engine, state machines, faul
 	$(PYTEST) tests/stateful tests/faults tests/docs tests/engine -m '$(NEEDS_JVM)' $(SESSIONS)
 
 .PHONY: test-services
-test-services: venv jars ## the tests beside a server: Spark Connect, Airflow; each in its process
-	$(PYTEST) tests/connect tests/airflow -n 2 --dist loadgroup
+test-services: venv jars ## the tests beside a server: Spark Connect and Airflow, side by side
+	mkdir -p $(STATE)
+	$(PYTEST) tests/connect > $(STATE)/test-connect.log 2>&1 & connect=$$!; \
+		$(PYTEST) tests/airflow; airflow=$$?; \
+		wait $$connect; connect=$$?; cat $(STATE)/test-connect.log; exit $$((airflow + connect))
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one

@@ -34,8 +34,6 @@ FOLDER_MARKS = {
     "stateful": ("stateful",),
     "airflow": ("airflow",),
 }
-# A process has a classic session or a remote one; one Airflow serves all tests that need it.
-FOLDERS_OF_ONE_PROCESS = ("connect", "airflow")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,8 +42,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(TESTS).parts[0]
         for mark in FOLDER_MARKS.get(folder, ()):
             item.add_marker(mark)
-        if folder in FOLDERS_OF_ONE_PROCESS:
-            item.add_marker(pytest.mark.xdist_group(folder))
 
 
 @pytest.fixture(scope="session")
