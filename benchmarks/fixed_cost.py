@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine import Engine
 from airflow_provider_cdc.engine.core.model import to_json
+from airflow_provider_cdc.engine.spark.idempotent_writes import idempotent_write
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer
 from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
@@ -78,14 +79,8 @@ class Ledger:
 
     def write_at_most_once(self) -> None:
         """Run the statement on the change set as one that may be repeated."""
-        settings = {"txnAppId": uuid.uuid4().hex, "txnVersion": "1"}
-        for name, value in settings.items():
-            self._spark.conf.set(f"spark.databricks.delta.write.{name}", value)
-        try:
+        with idempotent_write(self._spark, uuid.uuid4().hex, 1):
             self._spark.sql(self.of_changes)
-        finally:
-            for name in settings:
-                self._spark.conf.unset(f"spark.databricks.delta.write.{name}")
 
     def advance(self) -> None:
         """Change a row when the stream has nothing else; a view ``changes`` holds what the stream

@@ -17,6 +17,7 @@ HASHED_BYTES = 64 << 20
 _BUCKET_BITS = 6
 IDS_IN_A_MASK = 1 << _BUCKET_BITS
 _BUCKET, _CANDIDATES = "bucket", "candidates"
+_BUCKET_OF = f"shiftright({ROW_ID}, {_BUCKET_BITS})"
 _BIT = f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))"
 
 
@@ -32,7 +33,7 @@ def without_carried_over(sides: Sides, offset_version: int) -> Sides:
     old, new = sides.old, sides.new
     if old is None or new is None:
         return sides
-    bucket = f"shiftright({ROW_ID}, {_BUCKET_BITS}) AS {_BUCKET}"
+    bucket = f"{_BUCKET_OF} AS {_BUCKET}"
     written = f"CASE WHEN {ROW_VERSION} > {offset_version} THEN {_BIT} ELSE 0L END"
     ids = old.selectExpr(bucket, f"{_BIT} AS {OLD}", f"0L AS {NEW}", "0L AS written").union(
         new.selectExpr(bucket, f"0L AS {OLD}", f"{_BIT} AS {NEW}", f"{written} AS written")
@@ -41,9 +42,7 @@ def without_carried_over(sides: Sides, offset_version: int) -> Sides:
     wanted = F.broadcast(ids.groupBy(_BUCKET).agg(candidates).where(f"{_CANDIDATES} <> 0"))
 
     # Spark takes a semi join into each part of a union, so that no other row is put together.
-    is_wanted = F.expr(
-        f"shiftright({ROW_ID}, {_BUCKET_BITS}) = {_BUCKET} AND {_CANDIDATES} & {_BIT} <> 0"
-    )
+    is_wanted = F.expr(f"{_BUCKET_OF} = {_BUCKET} AND {_CANDIDATES} & {_BIT} <> 0")
 
     def left(side: DataFrame) -> DataFrame:
         return side.join(wanted, is_wanted, "left_semi")

@@ -11,11 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from ...core.crafted_log import (
-    BASE_ROW_ID_COLUMN,
-    ListedFile,
-    Side,
-)
+from ...core.crafted_log import BASE_ROW_ID_COLUMN, ListedFile, Side
 from ...core.log_actions import DataFile
 from ...core.model import (
     METADATA_COLUMNS,
@@ -203,7 +199,7 @@ class ChangeSetReader:
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
         layout = _layout(span.end.metadata)
         names = METADATA_COLUMNS[span.stream.column_style]
-        schema = StructType([*_row_type(layout).fields, *_metadata_fields(names)])
+        schema = StructType([*spark_fields(layout.fields), *_metadata_fields(names)])
         return ChangeSet(self._spark.createDataFrame([], schema), plan, ())
 
     def _source(self, span: SourceRange) -> RangeFiles:
