@@ -56,3 +56,10 @@ def new_commit(version: int, operation: str = "WRITE", **fields: Any) -> Commit:
         "transactions": {},
     }
     return Commit(version=version, operation=operation, **values | fields)
+
+
+def delta_row_id(text: str) -> int:
+    """Delta's row id in one of a change set: sixteen digits, the first of them 1."""
+    assert len(text) == 16, text
+    assert text[0] == "1", text
+    return int(text[1:], 16)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantVal
-from streams import new_stream
+from streams import delta_row_id, new_stream
 
 from airflow_provider_cdc.engine.core.model import (
     METADATA_COLUMNS,
@@ -136,7 +136,7 @@ class SourceTable:
         assert rows.columns[-3:] == [names.action, names.is_update, names.row_id]
         schema = StructType(rows.schema.fields[:-3])
         return Counter(
-            Change(row[-3], row[-2], int(row[-1], 16), plain_row(row, schema, schema))
+            Change(row[-3], row[-2], delta_row_id(row[-1]), plain_row(row, schema, schema))
             for row in rows.collect()
         )
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from pyspark.sql import SparkSession
 from row_model import Change, Pending, Row, Rows, StreamModel, TableModel
 from stream_lab import Crash, StreamLab
+from streams import delta_row_id
 from table_writes import (
     ROWS,
     VALUES,
@@ -253,7 +254,8 @@ class StreamMachine(RuleBasedStateMachine):
             rows = self.lab.new_engine(strategy=strategy).read_stream(name)
         assert tuple(rows.columns[:-3]) == tuple(self.table.columns)
         found = Counter(
-            Change(int(row[-1], 16), row[-3], row[-2], tuple(row[:-3])) for row in rows.collect()
+            Change(delta_row_id(row[-1]), row[-3], row[-2], tuple(row[:-3]))
+            for row in rows.collect()
         )
         assert found == self.table.change_set(self.streams[name])
         self._count("read")
@@ -441,7 +443,7 @@ class StreamMachine(RuleBasedStateMachine):
             if stream.pending:
                 continue
             found = Counter(
-                Change(int(row[0], 16), row[1], row[2], tuple(row[3:]))
+                Change(delta_row_id(row[0]), row[1], row[2], tuple(row[3:]))
                 for row in self.lab.spark.table(self.lab.name(f"log_{name}")).collect()
             )
             assert found == stream.consumed
@@ -450,7 +452,7 @@ class StreamMachine(RuleBasedStateMachine):
             held = self.lab.spark.table(self.lab.name("mirror")).collect()
             end = self.table.history[stream.offset]
             order = ("k", "p", "v", "s")
-            assert Counter((int(row[0], 16), *row[1:]) for row in held) == Counter(
+            assert Counter((delta_row_id(row[0]), *row[1:]) for row in held) == Counter(
                 (row_id, *end.values(row, order)) for row_id, row in end.rows.items()
             )
 

@@ -39,8 +39,9 @@ from .rows import NO_ROW_ID, ROW, ROW_ID, ROW_VERSION, union
 
 # What the log tells of a file, and its type in SQL.
 _Told = tuple[Callable[[ListedFile], Any], str]
-_FILE, _SIZE, _AT = "file", "size", "at"
-_OWN_ID, _OWN_VERSION = "own_id", "own_version"
+_PLACE, _OWN = "place", "own"
+_FILE, _SIZE, _AT = f"{_PLACE}.file_name", f"{_PLACE}.file_size", f"{_PLACE}.row_index"
+_OWN_ID, _OWN_VERSION = f"{_OWN}.id", f"{_OWN}.version"
 _WORD_SHIFT = BITS_IN_A_WORD.bit_length() - 1
 _BASE_ROW_ID: _Told = (lambda item: item.file.base_row_id, "BIGINT")
 _DEFAULT_VERSION: _Told = (lambda item: item.file.default_row_commit_version, "BIGINT")
@@ -118,15 +119,13 @@ def _placed(
     data: Sequence[Mapping[str, Any]],
     extra: Sequence[str],
 ) -> DataFrame:
-    place = rows.metadataColumn("_metadata")
+    told = [f"{quote(own[0])} AS id", f"{quote(own[1])} AS version"]
+    told.extend(quote(name) for name in extra if name == CHANGE_TYPE_COLUMN)
+    # Few columns, since each asks the driver's JVM some questions.
     return rows.select(
-        place.getField("file_name").alias(_FILE),
-        place.getField("file_size").alias(_SIZE),
-        place.getField("row_index").alias(_AT),
-        F.col(quote(own[0])).alias(_OWN_ID),
-        F.col(quote(own[1])).alias(_OWN_VERSION),
+        rows.metadataColumn("_metadata").alias(_PLACE),
+        F.expr(f"struct({', '.join(told)}) AS {_OWN}"),
         F.expr(f"struct({', '.join(quote(field['name']) for field in data)}) AS {ROW}"),
-        *[F.col(name) for name in extra if name == CHANGE_TYPE_COLUMN],
     )
 
 
@@ -165,7 +164,10 @@ def _told(
         kind = spark_fields([field])[0].dataType.simpleString()
         return f"CAST({value} AS {kind}) AS {quote(name)}"
 
-    added = [of_file(*_FILE_COLUMNS[name]) if name in _FILE_COLUMNS else name for name in extra]
+    added = [
+        of_file(*_FILE_COLUMNS[name]) if name in _FILE_COLUMNS else f"{_OWN}.{name}"
+        for name in extra
+    ]
     return scan.selectExpr(
         *[f"{value} AS {name}" for name, value in zip(extra, added, strict=True)],
         f"coalesce({_OWN_ID}, {of_file(*_BASE_ROW_ID)} + {_AT}, {NO_ROW_ID}L) AS {ROW_ID}",

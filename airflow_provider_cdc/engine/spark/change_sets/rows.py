@@ -50,4 +50,4 @@ def as_of_today(rows: DataFrame, steps: Sequence[Layout]) -> DataFrame:
         if today.fields != then.fields:
             row = F.struct(*as_read_today(F.col(ROW), today.fields, then.fields)).alias(ROW)
             rows = rows.select(ROW_ID, ROW_VERSION, row)
-    return rows.select(ROW_ID, ROW_VERSION, ROW)
+    return rows
