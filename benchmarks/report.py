@@ -17,12 +17,12 @@ TITLES = {
 }
 HEAD = """# Benchmarks
 
-Written by `make bench`. Seconds are medians of the rounds after one that warms up; once a minute
-was spent on them there is no further round, and a first round of more than a minute is the
-measurement itself. Row tracking and the change data feed are on in the tables that are read. All
-ways to do the work of a line were measured one after the other in one run, and what each of them
-found was compared with what it must find. ≥: stopped after that long. *Scan floor* reads every
-column of every touched file once and nets nothing.
+Written by `make bench`. Seconds are medians of the rounds after those that warm up (ten seconds or
+five rounds of them); once a minute was spent there is no further round, and a first round of more
+than a minute is the measurement itself. Row tracking and the change data feed are on in the tables
+that are read. All ways to do the work of a line were measured one after the other in one run, and
+what each of them found was compared with what it must find. ≥: stopped after that long. *Scan
+floor* reads every column of every touched file once and nets nothing.
 """
 
 

@@ -14,6 +14,9 @@ from pyspark.sql import functions as F
 
 # What took that long is not repeated: a first round of that length is the measurement itself.
 LONG_SECONDS = 60
+# The JVM compiles what a round runs after some seconds or some rounds of it.
+WARM_SECONDS = 10
+WARMING_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """``repeats`` rounds after the one that warms up, none longer than ``limit`` seconds."""
+    """``repeats`` rounds after those that warm up, none longer than ``limit`` seconds."""
 
     repeats: int
     limit: float
@@ -58,16 +61,18 @@ def timed(
     :param prepare: what comes before each round, outside of its time
     """
     found: list[float] = []
-    spent = 0.0
-    for number in range(patience.repeats + 1):
+    spent, rounds = 0.0, 0
+    most_rounds = WARMING_ROUNDS if patience.repeats > 1 else 1
+    while len(found) < patience.repeats:
         prepare()
         seconds, was_stopped = _once(spark, work, patience.limit)
         if was_stopped:
             return Timing((seconds,), is_lower_bound=True)
-        spent += seconds
-        if number or seconds > LONG_SECONDS or not patience.repeats:
+        is_warm = spent >= WARM_SECONDS or rounds >= most_rounds
+        if is_warm or seconds > LONG_SECONDS:
             found.append(round(seconds, 4))
-        if spent > LONG_SECONDS and found:
+        spent, rounds = spent + seconds, rounds + 1
+        if found and spent > LONG_SECONDS:
             break
     return Timing(tuple(found))
 
