@@ -29,6 +29,7 @@ from .core.errors import (
     TableNotFound,
 )
 from .core.model import AppendSemantics, ColumnStyle, Offset, Outcome, Stream, StreamMode
+from .core.points import OffsetOf, Point, Timestamp, Version
 from .core.progress import Progress, ProtocolPoint
 from .core.read_plan import ReadPlan, Strategy
 
@@ -48,8 +49,10 @@ __all__ = [
     "InvalidStatement",
     "NotADeltaTable",
     "Offset",
+    "OffsetOf",
     "Outcome",
     "OutcomeUnknown",
+    "Point",
     "Progress",
     "ProtocolPoint",
     "ReadPlan",
@@ -65,6 +68,8 @@ __all__ = [
     "StreamStatus",
     "StreamUnusable",
     "TableNotFound",
+    "Timestamp",
+    "Version",
 ]
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from .clock import utc_now
-from .core.errors import StreamUnusable
+from .core.errors import StreamNotFound, StreamUnusable
 from .core.lifecycle import Transition, next_phase
-from .core.model import Source, Stream, StreamMode
-from .core.names import stream_name
+from .core.model import Phase, Source, Stream, StreamMode
+from .core.names import consumer_name, stream_name
 from .core.staleness import stale_after
 from .storage.files import Files
 from .storage.registry import Registry
-from .storage.registry_snapshot import Change, Record
+from .storage.registry_snapshot import Change, Record, RegistrySnapshot
 from .storage.source_log import SourceLog, StreamLook, holds_candidates
 
 
@@ -85,9 +87,75 @@ class StreamCatalog:
         stream = snapshot.find(stream_name(name))
         if stream is None and if_exists:
             return
-        stream = snapshot.get(name)
-        dropped = replace(stream, phase=next_phase(stream, Transition.DROPPED))
-        self._registry.transact(snapshot, [Change(dropped, Transition.DROPPED)], actor=actor)
+        self._moved(snapshot, snapshot.get(name), Transition.DROPPED, actor)
+
+    def alter(self, name: str, *, comment: str | None, actor: str = "alter") -> Stream:
+        """Give a stream another comment, or none.
+
+        :raises StreamNotFound: there is none
+        :raises StreamConflict: a consumption of it is open
+        """
+        snapshot = self._registry.snapshot()
+        return self._moved(
+            snapshot, snapshot.get(stream_name(name)), Transition.ALTERED, actor, comment=comment
+        )
+
+    def rename(self, name: str, to: str, *, actor: str = "rename") -> Stream:
+        """Give a stream another name; statements find it under that name from then on.
+
+        :raises StreamNotFound: there is none
+        :raises StreamExists: there is another one of the new name
+        :raises StreamConflict: a consumption of it is open
+        """
+        snapshot = self._registry.snapshot()
+        stream = snapshot.get(stream_name(name))
+        return self._moved(snapshot, stream, Transition.RENAMED, actor, name=stream_name(to))
+
+    def clone(
+        self, name: str, of: str, *, comment: str | None = None, owner: str = "clone"
+    ) -> Stream:
+        """Create a stream that stands where another one stands, and goes its own way.
+
+        :raises StreamNotFound: there is no stream ``of``
+        :raises StreamExists: there is a stream of that name
+        """
+        snapshot = self._registry.snapshot()
+        original = snapshot.get(stream_name(of))
+        clone = Stream(
+            stream_id=uuid.uuid4().hex,
+            name=stream_name(name),
+            sequence=0,
+            phase=Phase.IDLE,
+            source=original.source,
+            mode=original.mode,
+            append_semantics=original.append_semantics,
+            column_style=original.column_style,
+            offset=original.offset,
+            created_at=self._clock(),
+            owner=consumer_name(owner),
+            comment=comment,
+        )
+        (created,) = self._registry.transact(
+            snapshot, [Change(clone, Transition.CREATED)], actor=owner
+        )
+        return created
+
+    def undrop(self, name: str, *, actor: str = "undrop") -> Stream:
+        """Bring back the stream that was dropped last under a name, where it stood.
+
+        :raises StreamNotFound: none was dropped
+        :raises StreamExists: there is a stream of that name
+        """
+        snapshot = self._registry.snapshot()
+        stream = self._registry.dropped(stream_name(name))
+        if stream is None:
+            raise StreamNotFound(
+                f"stream {name}",
+                "cannot be brought back",
+                cause="no stream was dropped under that name, or it was brought back already",
+                fix="look at the list of streams, or create it",
+            )
+        return self._moved(snapshot, stream, Transition.UNDROPPED, actor)
 
     def look(self, name: str) -> StreamLook:
         """Where a stream stands, and whether it may have a change: false only when it certainly
@@ -107,6 +175,18 @@ class StreamCatalog:
     def statuses(self) -> list[StreamStatus]:
         """How every stream stands, by name."""
         return [self._status(stream) for stream in self.show()]
+
+    def _moved(
+        self,
+        snapshot: RegistrySnapshot,
+        stream: Stream,
+        transition: Transition,
+        actor: str,
+        **fields: Any,
+    ) -> Stream:
+        moved = replace(stream, phase=next_phase(stream, transition), **fields)
+        (found,) = self._registry.transact(snapshot, [Change(moved, transition)], actor=actor)
+        return found
 
     def _status(self, stream: Stream) -> StreamStatus:
         configuration = json.loads(stream.offset.metadata).get("configuration") or {}

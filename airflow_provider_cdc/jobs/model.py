@@ -13,13 +13,19 @@ from ..engine.core.model import AppendSemantics, ColumnStyle, Outcome, Stream, S
 
 @dataclass(frozen=True, slots=True)
 class CreateStream:
-    """Create a stream; see ``Engine.create_stream`` for the arguments."""
+    """Create a stream; see ``Engine.create_stream`` for the arguments.
+
+    ``at`` and ``before`` are points as :func:`~..engine.core.points.as_mapping` writes them.
+    """
 
     name: str
     on_table: str
     mode: StreamMode = StreamMode.STANDARD
     append_semantics: AppendSemantics = AppendSemantics.INSERTED
     column_style: ColumnStyle = ColumnStyle.SNOWFLAKE
+    at: dict[str, int | str] | None = None
+    before: dict[str, int | str] | None = None
+    or_replace: bool = False
     if_not_exists: bool = False
     comment: str | None = None
     owner: str | None = None
@@ -27,10 +33,12 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class Consume:
-    """Consume the streams that ``statements`` read, as ``consumer``."""
+    """Consume the streams that ``statements`` read, as ``consumer``, within bounds."""
 
     statements: tuple[str, ...]
     consumer: str
+    max_commits: int | None = None
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc import engine as cdc
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
+from airflow_provider_cdc.engine.core.points import point_of
 
 from .model import Advance, Answer, Consume, CreateStream, HasData, JobError, Request
 
@@ -62,13 +63,21 @@ def _answer(request: Request, engine: Engine) -> Answer:
                 mode=task.mode,
                 append_semantics=task.append_semantics,
                 column_style=task.column_style,
+                at=point_of(task.at),
+                before=point_of(task.before),
+                or_replace=task.or_replace,
                 if_not_exists=task.if_not_exists,
                 comment=task.comment,
                 owner=task.owner,
             )
             return Answer(request.request_id, stream=stream)
         case Request(consume=Consume() as task):
-            outcome = engine.consume(task.statements, consumer=task.consumer)
+            outcome = engine.consume(
+                task.statements,
+                consumer=task.consumer,
+                max_commits=task.max_commits,
+                max_bytes=task.max_bytes,
+            )
             return Answer(request.request_id, outcome=outcome)
         case Request(advance=Advance() as task):
             return Answer(request.request_id, stream=engine.advance(task.stream))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
+from airflow_provider_cdc.engine.core.batches import BatchLimit
+from airflow_provider_cdc.engine.core.errors import InvalidRequest, InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from airflow_provider_cdc.engine.core.names import CONSUMER_NAME_MAX_CHARACTERS
+from airflow_provider_cdc.engine.core.points import Point, as_mapping, point_of
 from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors
@@ -44,7 +46,7 @@ class _StreamOperator(BaseOperator):
 
 
 class CreateStream(_StreamOperator):
-    """Create a stream on a Delta table; its offset is the table's present version.
+    """Create a stream on a Delta table, at its present version or at an earlier point.
 
     Returns (XCom) ``stream``, ``stream_id``, ``source``, ``mode`` and ``offset_version``.
 
@@ -53,6 +55,11 @@ class CreateStream(_StreamOperator):
     :param mode: ``standard`` or ``append_only`` (templated)
     :param append_semantics: ``inserted`` or ``surviving``, for ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)
+    :param at: the point behind which the stream stands: ``Version(3)``, ``OffsetOf("other")`` or
+        ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as ``{"version": "{{ ... }}"}``
+        (keys ``version``, ``timestamp``, ``offset_of``) it is templated
+    :param before: the same, but changes of that very version or time are the stream's first ones
+    :param or_replace: drop a stream of that name in the same step; a retry replaces it again
     :param if_not_exists: where the stream exists already, return it and start no Spark job; set it
         for a task with retries, because an attempt may end after it created the stream
     :param comment: free text (templated)
@@ -66,6 +73,8 @@ class CreateStream(_StreamOperator):
         "mode",
         "append_semantics",
         "column_style",
+        "at",
+        "before",
         "comment",
         "stream_owner",
         "conn_id",
@@ -79,6 +88,9 @@ class CreateStream(_StreamOperator):
         mode: str = StreamMode.STANDARD.value,
         append_semantics: str = AppendSemantics.INSERTED.value,
         column_style: str = ColumnStyle.SNOWFLAKE.value,
+        at: Point | Mapping[str, Any] | None = None,
+        before: Point | Mapping[str, Any] | None = None,
+        or_replace: bool = False,
         if_not_exists: bool = False,
         comment: str | None = None,
         stream_owner: str | None = None,
@@ -90,6 +102,9 @@ class CreateStream(_StreamOperator):
         self.mode = mode
         self.append_semantics = append_semantics
         self.column_style = column_style
+        self.at = at
+        self.before = before
+        self.or_replace = or_replace
         self.if_not_exists = if_not_exists
         self.comment = comment
         self.stream_owner = stream_owner
@@ -116,11 +131,14 @@ class CreateStream(_StreamOperator):
                 mode=StreamMode(self.mode),
                 append_semantics=AppendSemantics(self.append_semantics),
                 column_style=ColumnStyle(self.column_style),
+                at=_written(self.at),
+                before=_written(self.before),
+                or_replace=self.or_replace,
                 if_not_exists=self.if_not_exists,
                 comment=self.comment,
                 owner=self.stream_owner,
             )
-        except ValueError as error:
+        except (ValueError, InvalidRequest) as error:
             raise AirflowFailException(
                 f"stream {self.stream}: cannot be created. Cause: {error}. Fix: correct the"
                 " operator's argument."
@@ -150,6 +168,9 @@ class ConsumeStream(_StreamOperator):
     :param sql: one statement, or several (templated; ``.sql`` files)
     :param consumer: the identity that a retry is recognised by; by default the DAG's and the
         task's id, and the map index of a mapped task (templated)
+    :param max_commits: take at most so many commits of each stream; the rest waits for the next run
+    :param max_bytes: take only the first commits, at least one, that added and removed so many
+        bytes of files together
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -163,12 +184,16 @@ class ConsumeStream(_StreamOperator):
         stream: str | Sequence[str],
         sql: str | Sequence[str],
         consumer: str | None = None,
+        max_commits: int | None = None,
+        max_bytes: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.stream = stream
         self.sql = sql
         self.consumer = consumer
+        self.max_commits = max_commits
+        self.max_bytes = max_bytes
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the statements as one consumption, after a look at them that costs no JVM.
@@ -180,9 +205,11 @@ class ConsumeStream(_StreamOperator):
         named = [self.stream] if isinstance(self.stream, str) else list(self.stream)
         statements = (self.sql,) if isinstance(self.sql, str) else tuple(self.sql)
         with task_errors():
+            BatchLimit(self.max_commits, self.max_bytes)
             self._check(named, statements)
         consumer = self.consumer or default_consumer(context)
-        answer = self.hook.submit(jobs.Consume(statements, consumer), context=context)
+        task = jobs.Consume(statements, consumer, self.max_commits, self.max_bytes)
+        answer = self.hook.submit(task, context=context)
         return outcome_result(answer.outcome)
 
     def _check(self, named: Sequence[str], statements: Sequence[str]) -> None:
@@ -249,6 +276,12 @@ class DropStream(_StreamOperator):
         """
         with task_errors():
             self.hook.catalog().drop(self.stream, if_exists=self.if_exists)
+
+
+def _written(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | None:
+    """The point that an argument names, as a job's JSON has it."""
+    point = point_of(given)
+    return None if point is None else as_mapping(point)
 
 
 def default_consumer(context: Context) -> str:

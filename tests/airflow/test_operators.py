@@ -13,8 +13,12 @@ from airflow_provider_cdc.engine.core.model import (
     StatementOutcome,
     StatementResult,
     StreamOutcome,
+    from_json,
+    to_json,
 )
 from airflow_provider_cdc.engine.core.names import consumer_name
+from airflow_provider_cdc.engine.core.points import OffsetOf
+from airflow_provider_cdc.jobs.model import JobKind, Request
 from airflow_provider_cdc.operators.outcome import outcome_result
 from airflow_provider_cdc.operators.stream import (
     AdvanceStream,
@@ -85,6 +89,35 @@ def test_create_stream_with_an_unknown_mode_fails_for_good():
 
     with pytest.raises(AirflowFailException, match="'sideways' is not a valid StreamMode"):
         create.execute({})
+
+
+def test_create_stream_hands_points_to_its_job_whether_templated_or_not():
+    create = CreateStream(
+        task_id="create", stream="s", on_table="t", at={"version": "{{ v }}"}, or_replace=True
+    )
+    create.render_template_fields({"v": 12})
+    given = CreateStream(task_id="given", stream="s", on_table="t", before=OffsetOf("o"))
+
+    task = create._task()
+    assert (task.at, task.before, task.or_replace) == ({"version": 12}, None, True)
+    assert given._task().before == {"offset_of": "o"}
+    request = Request("r", "/state", JobKind.CREATE_STREAM, create_stream=task)
+    assert from_json(to_json(request), Request) == request
+
+
+@pytest.mark.parametrize("point", [{"versions": 1}, {"version": -1}, {"timestamp": "noon"}])
+def test_create_stream_at_what_is_no_point_fails_for_good(point):
+    create = CreateStream(task_id="create", stream="s", on_table="t", at=point)
+
+    with pytest.raises(AirflowFailException, match="cannot be created"):
+        create.execute({})
+
+
+def test_consume_stream_within_impossible_bounds_fails_for_good():
+    consume = ConsumeStream(task_id="consume", stream="s", sql="SELECT 1", max_commits=0)
+
+    with pytest.raises(AirflowFailException, match="whole number from 1 on"):
+        consume.execute({})
 
 
 def test_outcome_for_xcom_is_plain_json():

@@ -56,6 +56,39 @@ def create(lab: StreamLab, name: str = "s", table: str = "src", **options: Any) 
     return lab.engine.create_stream(name, on_table=lab.path(table), **options)
 
 
+def test_stream_does_not_take_the_name_of_a_table_or_a_view(lab: StreamLab) -> None:
+    create(lab)
+    lab.sql(f"CREATE TABLE taken (id INT) USING delta LOCATION '{lab.path('taken')}'")
+    lab.spark.range(1).createOrReplaceTempView("looked_at")
+    try:
+        for name in ("taken", "LOOKED_AT"):
+            for take in (
+                lambda name: create(lab, name),
+                lambda name: lab.engine.rename_stream("s", name),
+                lambda name: lab.engine.clone_stream(name, "s"),
+                lab.engine.undrop_stream,
+            ):
+                with pytest.raises(InvalidName, match="is taken"):
+                    take(name)
+        assert [status.name for status in lab.engine.show_streams()] == ["s"]
+    finally:
+        lab.spark.catalog.dropTempView("looked_at")
+        lab.sql("DROP TABLE taken")
+
+
+def test_stream_renamed_cloned_and_brought_back_is_read_under_its_name(lab: StreamLab) -> None:
+    create(lab)
+    lab.sql("INSERT INTO {src} VALUES (1, 'a')")
+    lab.engine.rename_stream("s", "renamed")
+    lab.engine.clone_stream("clone", "renamed")
+    lab.engine.drop_stream("renamed")
+    lab.engine.undrop_stream("Renamed")
+    assert lab.engine.alter_stream("renamed", comment="mine").comment == "mine"
+    assert lab.changes("renamed") == lab.changes("clone") != []
+    lab.consume("CREATE TABLE {copy} USING delta AS SELECT id FROM renamed")
+    assert (lab.seen("renamed"), len(lab.seen("clone"))) == ([], 1)
+
+
 def test_stream_stands_behind_the_newest_version_and_holds_no_data(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {src} VALUES (1, 'a')")
 

@@ -65,8 +65,9 @@ def test_what_an_operator_aborts_is_never_committed(transition: Transition) -> N
     assert (Phase.ABORTING, transition) not in TRANSITIONS
 
 
-def test_dropped_stream_stays_dropped() -> None:
-    assert not any(phase is Phase.DROPPED for phase, _ in TRANSITIONS)
+def test_dropped_stream_can_only_be_brought_back() -> None:
+    found = [transition for phase, transition in TRANSITIONS if phase is Phase.DROPPED]
+    assert found == [Transition.UNDROPPED]
 
 
 def test_every_phase_is_reached_and_every_transition_used() -> None:

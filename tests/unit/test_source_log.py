@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from streams import new_offset, new_stream
 
+from airflow_provider_cdc.engine.core.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
 from airflow_provider_cdc.engine.core.model import Source, Stream
 from airflow_provider_cdc.engine.storage.delta_log import DeltaLog, LogIncomplete
@@ -114,7 +115,7 @@ def test_commits_name_the_first_one_that_is_gone(log: Log) -> None:
     log.path(7).unlink()
 
     with pytest.raises(LogIncomplete) as caught:
-        DeltaLog(str(log.root), Files()).commits(after=0, through=8)
+        list(DeltaLog(str(log.root), Files()).commits(after=0, through=8))
 
     assert caught.value.missing_version == 5
 
@@ -123,10 +124,31 @@ def test_commits_of_a_long_range_are_read_in_order(log: Log) -> None:
     for version in range(1, 1203):
         log.insert(version)
 
-    found = DeltaLog(str(log.root), Files()).commits(after=100, through=1202)
+    found = list(DeltaLog(str(log.root), Files()).commits(after=100, through=1202))
 
     assert [commit.version for commit in found] == list(range(101, 1203))
     assert [commit.adds[0].path for commit in found] == [f"{v}.parquet" for v in range(101, 1203)]
+
+
+def test_a_bounded_range_ends_behind_the_commit_that_fills_it(log: Log) -> None:
+    for version in range(1, 9):
+        log.insert(version)
+
+    found = SourceLog(Files()).range(log.stream, limit=BatchLimit(max_commits=3))
+
+    assert [commit.version for commit in found.commits] == [1, 2, 3]
+    assert found.end.version == 3
+
+
+def test_a_bounded_range_reads_few_commits_behind_its_end(log: Log) -> None:
+    for version in range(1, 1203):
+        log.insert(version)
+    for version in range(600, 1203):
+        log.path(version).write_text("not JSON", encoding="utf-8")
+
+    found = SourceLog(Files()).range(log.stream, limit=BatchLimit(max_commits=10))
+
+    assert found.end.version == 10
 
 
 class CountingFiles(Files):

@@ -26,9 +26,14 @@ class Transition(StrEnum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     ADVANCED = "advanced"
+    ALTERED = "altered"
+    RENAMED = "renamed"
     DROPPED = "dropped"
+    UNDROPPED = "undropped"
 
 
+# After these a stream is in the registry that was not there before.
+BIRTHS = frozenset({Transition.CREATED, Transition.UNDROPPED})
 TRANSITIONS = MappingProxyType(
     {
         (Phase.IDLE, Transition.BEGUN): Phase.APPLYING,
@@ -46,7 +51,10 @@ TRANSITIONS = MappingProxyType(
         (Phase.ABORTING, Transition.REOPENED): Phase.APPLYING,
         (Phase.ABORTING, Transition.ABORTED): Phase.IDLE,
         (Phase.IDLE, Transition.ADVANCED): Phase.IDLE,
+        (Phase.IDLE, Transition.ALTERED): Phase.IDLE,
+        (Phase.IDLE, Transition.RENAMED): Phase.IDLE,
         (Phase.IDLE, Transition.DROPPED): Phase.DROPPED,
+        (Phase.DROPPED, Transition.UNDROPPED): Phase.IDLE,
     }
 )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from ..core.batches import BatchLimit
 from ..core.errors import CdcError, StatementFailed, StreamConflict, StreamStale
 from ..core.lifecycle import Transition
 from ..core.model import (
@@ -64,9 +65,10 @@ class Consumer:
     failed transaction leaves the stream as it was.
     """
 
-    def __init__(self, parts: Parts, consumer: str) -> None:
+    def __init__(self, parts: Parts, consumer: str, limit: BatchLimit) -> None:
         self._parts = parts
         self._consumer = consumer_name(consumer)
+        self._limit = limit
 
     def consume(self, texts: Sequence[str]) -> Outcome:
         """Apply the statements and move the offsets; see ``Engine.consume``."""
@@ -93,7 +95,7 @@ class Consumer:
     ) -> Outcome:
         started = time.monotonic()
         self._tell(ProtocolPoint.BEFORE_BEGIN)
-        spans = [self._parts.sources.range(stream) for stream in streams]
+        spans = [self._parts.sources.range(stream, limit=self._limit) for stream in streams]
         with self._views(spans) as views:
             planned = self._parts.planner.plan(statements, views.names, self._consumer)
             ranges = [

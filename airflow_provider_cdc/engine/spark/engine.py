@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from enum import StrEnum
 from getpass import getuser
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ..catalog import StreamCatalog, StreamStatus
 from ..clock import utc_now
-from ..core.errors import InvalidRequest, StreamConflict, StreamExists
+from ..core.batches import BatchLimit
+from ..core.errors import InvalidRequest, StreamConflict
 from ..core.lifecycle import Transition, next_phase
-from ..core.model import (
-    AppendSemantics,
-    ColumnStyle,
-    Offset,
-    Outcome,
-    Phase,
-    Source,
-    Stream,
-    StreamMode,
-)
-from ..core.names import consumer_name, stream_name, table_name
+from ..core.model import AppendSemantics, ColumnStyle, Outcome, Stream, StreamMode
+from ..core.names import table_name
+from ..core.points import Point, bound_of
 from ..core.progress import Listener
 from ..core.read_plan import READING_DIFFERENCES, ReadPlan, Strategy
-from ..core.table_schema import Layout
-from ..core.tracking import ENABLED, is_tracked
 from ..storage.consumptions import Consumptions
 from ..storage.files import Files
 from ..storage.registry import Registry
 from ..storage.registry_snapshot import Change
 from ..storage.scratch import Scratch
+from ..storage.source_history import SourceHistory
 from ..storage.source_log import SourceLog
-from .change_sets.checks import check_columns
 from .change_sets.reader import ChangeSetReader
 from .consumption import Consumer, Parts
+from .creation import Creation, NewStream
 from .planning import Planner
 from .resolution import Resolution
-from .tables import Table, Tables, table_id
+from .tables import Tables
 from .targets import Targets
+
+_Enumeration = TypeVar("_Enumeration", bound=StrEnum)
 
 
 class Engine:
@@ -74,6 +68,13 @@ class Engine:
         files = Files(storage_options)
         self._tables = Tables(spark, files)
         self._sources = SourceLog(files)
+        self._creation = Creation(
+            registry=self._registry,
+            tables=self._tables,
+            sources=self._sources,
+            history=SourceHistory(files, clock),
+            clock=clock,
+        )
         self._scratch = Scratch(state, files, clock)
         self._reader = ChangeSetReader(spark, files, self._scratch, _strategy(strategy))
         self._consumptions = Consumptions(self._registry, clock)
@@ -102,58 +103,53 @@ class Engine:
         mode: StreamMode | str = StreamMode.STANDARD,
         append_semantics: AppendSemantics | str = AppendSemantics.INSERTED,
         column_style: ColumnStyle | str = ColumnStyle.SNOWFLAKE,
+        at: Point | None = None,
+        before: Point | None = None,
+        or_replace: bool = False,
         if_not_exists: bool = False,
         comment: str | None = None,
         owner: str | None = None,
     ) -> Stream:
-        """Create a stream that stands right behind the table's newest version.
+        """Create a stream that stands right behind the table's newest version, or earlier.
 
         The first stream on a table switches row tracking on; when the creation fails, tracking is
-        left as it was. Seed 000: a stream starts at the table's current version and holds no data.
+        left as it was. Seed 000: a stream starts at the table's current version and holds no data;
+        with Time Travel it starts at an earlier point, from which change tracking has to be on.
 
         :param name: one identifier; names ignore case
         :param on_table: a catalog name or the path of a Delta table
         :param mode: ``standard`` or ``append_only``
         :param append_semantics: what an append-only stream returns, ``inserted`` or ``surviving``
         :param column_style: ``snowflake`` (METADATA$ACTION, ...) or ``databend`` (change$action)
+        :param at: the point behind which it stands, ``Version(3)``, ``OffsetOf("other_stream")`` or
+            ``Timestamp("2026-01-01T00:00:00Z")``: changes of that very version or time are left out
+        :param before: the same, but changes of that very version or time are its first ones
+        :param or_replace: drop a stream of that name in the same step
         :param if_not_exists: leave a stream of that name as it is, and return it
         :raises InvalidName: the name cannot be one
+        :raises InvalidRange: the source's history does not hold the point
+        :raises ChangeTrackingDisabled: row tracking was off at the point, or since
         :raises StreamExists: there is one of that name
+        :raises StreamConflict: the one to replace is being consumed
         :raises TableNotFound: there is no such table
         :raises NotADeltaTable: it is not a Delta table
         """
-        stream_name(name)
-        options = _Options.of(name, mode, append_semantics, column_style)
-        snapshot = self._registry.snapshot()
-        existing = snapshot.find(name)
-        if existing is not None:
-            if if_not_exists:
-                return existing
-            raise StreamExists(
-                f"stream {name}",
-                "exists already",
-                cause=f"it was created on {existing.source.name} at {existing.created_at}",
-                fix="choose another name, or drop that stream first",
-            )
-        table = self._tables.get(table_name(on_table))
-        before = self._tables.newest_offset(table)
-        draft = self._draft(name, options, table, before, comment, owner)
-        check_columns(draft, Layout.of(json.loads(before.metadata)))
-        switched_on = not is_tracked(json.loads(before.metadata))
-        try:
-            if switched_on:
-                self._tables.set_property(table, ENABLED, "true")
-            offset = self._tables.newest_offset(table)
-            (stream,) = self._registry.transact(
-                snapshot,
-                [Change(replace(draft, offset=offset), Transition.CREATED)],
-                actor=draft.owner,
-            )
-        except BaseException:
-            if switched_on:
-                self._restore_tracking(table, before)
-            raise
-        return stream
+        subject = f"stream {name}"
+        wanted = NewStream(
+            name=name,
+            on_table=on_table,
+            mode=_member(subject, "mode", StreamMode, mode),
+            append_semantics=_member(
+                subject, "append_semantics", AppendSemantics, append_semantics
+            ),
+            column_style=_member(subject, "column_style", ColumnStyle, column_style),
+            bound=bound_of(subject, at, before),
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+            comment=comment,
+            owner=owner,
+        )
+        return self._creation.create(wanted)
 
     def has_data(self, name: str, *, exact: bool = True) -> bool:
         """Whether a stream has a change that is not consumed.
@@ -194,7 +190,14 @@ class Engine:
         """
         return self._reader.plan(self._sources.range(self._catalog.describe(name)))
 
-    def consume(self, statements: Sequence[str], *, consumer: str) -> Outcome:
+    def consume(
+        self,
+        statements: Sequence[str],
+        *,
+        consumer: str,
+        max_commits: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Outcome:
         """Apply DML that reads streams and move these streams, exactly once.
 
         Every statement sees the same records: from each stream's offset to the moment when the
@@ -205,12 +208,17 @@ class Engine:
         :param statements: INSERT, MERGE, UPDATE, DELETE or CREATE TABLE AS; streams are found in
             them by name
         :param consumer: who consumes, such as ``dag_id.task_id``
+        :param max_commits: take at most so many commits of each stream, and leave the rest for the
+            next consumption
+        :param max_bytes: take only the first commits, at least one, that added and removed so many
+            bytes of files together
         :raises InvalidStatement: a statement cannot take part; nothing was written
         :raises StatementFailed: a statement failed; nothing of the consumption remains
         :raises StreamConflict: another consumer was first
         :raises ConsumptionOpen: a failed consumption could not be undone
         """
-        return Consumer(self._parts, consumer).consume(statements)
+        limit = BatchLimit(max_commits, max_bytes)
+        return Consumer(self._parts, consumer, limit).consume(statements)
 
     def advance(self, name: str) -> Stream:
         """Move a stream's offset to now without any DML.
@@ -266,60 +274,44 @@ class Engine:
         """
         self._catalog.drop(name, if_exists=if_exists, actor=getuser())
 
-    def _draft(
-        self,
-        name: str,
-        options: _Options,
-        table: Table,
-        offset: Offset,
-        comment: str | None,
-        owner: str | None,
-    ) -> Stream:
-        return Stream(
-            stream_id=uuid.uuid4().hex,
-            name=name,
-            sequence=0,
-            phase=Phase.IDLE,
-            source=Source(table.name, table.location, table_id(offset)),
-            mode=options.mode,
-            append_semantics=options.append_semantics,
-            column_style=options.column_style,
-            offset=offset,
-            created_at=self._clock(),
-            owner=consumer_name(owner or getuser()),
-            comment=comment,
-        )
+    def undrop_stream(self, name: str) -> Stream:
+        """Bring back the stream that was dropped last under a name, where it stood.
 
-    def _restore_tracking(self, table: Table, before: Offset) -> None:
-        """Leave change tracking as it was, unless another stream has come to need it."""
-        identity = table_id(before)
-        if any(stream.source.table_id == identity for stream in self._catalog.show()):
-            return
-        configuration = json.loads(before.metadata).get("configuration") or {}
-        self._tables.set_property(table, ENABLED, configuration.get(ENABLED))
+        :raises StreamNotFound: none was dropped
+        :raises StreamExists: there is a stream of that name
+        :raises InvalidName: it is the name of a table or a view by now
+        """
+        self._tables.check_free(name)
+        return self._catalog.undrop(name, actor=getuser())
 
+    def alter_stream(self, name: str, *, comment: str | None) -> Stream:
+        """Give a stream another comment, or none.
 
-class _Options:
-    """The enumerated arguments of a new stream, checked."""
+        :raises StreamNotFound: there is none
+        :raises StreamConflict: a consumption of it is open
+        """
+        return self._catalog.alter(name, comment=comment, actor=getuser())
 
-    def __init__(self, mode: StreamMode, semantics: AppendSemantics, style: ColumnStyle) -> None:
-        self.mode = mode
-        self.append_semantics = semantics
-        self.column_style = style
+    def rename_stream(self, name: str, to: str) -> Stream:
+        """Give a stream another name; statements find it under that name from then on.
 
-    @classmethod
-    def of(cls, name: str, mode: str, semantics: str, style: str) -> _Options:
-        """The arguments as enumerations; raises ``InvalidRequest`` naming the ones there are."""
-        try:
-            return cls(StreamMode(mode), AppendSemantics(semantics), ColumnStyle(style))
-        except ValueError as error:
-            raise InvalidRequest(
-                f"stream {name}",
-                "cannot be created",
-                cause=str(error),
-                fix=f"mode is one of {_values(StreamMode)}; append_semantics one of"
-                f" {_values(AppendSemantics)}; column_style one of {_values(ColumnStyle)}",
-            ) from None
+        :raises StreamNotFound: there is none
+        :raises StreamExists: there is another one of the new name
+        :raises StreamConflict: a consumption of it is open
+        :raises InvalidName: the new name cannot be one, or is that of a table or a view
+        """
+        self._tables.check_free(to)
+        return self._catalog.rename(name, to, actor=getuser())
+
+    def clone_stream(self, name: str, of: str, *, comment: str | None = None) -> Stream:
+        """Create a stream that stands where another one stands, and goes its own way.
+
+        :raises StreamNotFound: there is no stream ``of``
+        :raises StreamExists: there is a stream of that name
+        :raises InvalidName: the name cannot be one, or is that of a table or a view
+        """
+        self._tables.check_free(name)
+        return self._catalog.clone(name, of, comment=comment, owner=getuser())
 
 
 def _strategy(name: str | None) -> Strategy | None:
@@ -335,5 +327,14 @@ def _strategy(name: str | None) -> Strategy | None:
     )
 
 
-def _values(kind: type[StreamMode] | type[AppendSemantics] | type[ColumnStyle]) -> str:
-    return ", ".join(member.value for member in kind)
+def _member(subject: str, argument: str, kind: type[_Enumeration], value: str) -> _Enumeration:
+    """``value`` as a member of ``kind``; raises ``InvalidRequest`` naming those that there are."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise InvalidRequest(
+            subject,
+            "cannot be created",
+            cause=str(error),
+            fix=f"{argument} is one of {', '.join(member.value for member in kind)}",
+        ) from None

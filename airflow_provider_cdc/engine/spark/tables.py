@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from ..core.errors import NotADeltaTable, TableNotFound
+from ..core.errors import InvalidName, NotADeltaTable, TableNotFound
 from ..core.model import Offset
-from ..core.names import TableName
+from ..core.names import TableName, quote, stream_name
 from ..storage.files import Files
 from ..storage.source_log import SourceLog
 
@@ -66,6 +66,20 @@ class Tables:
                 fix="check the spelling and the session's current catalog and schema",
             )
         return table
+
+    def check_free(self, name: str) -> None:
+        """Refuse a stream's name that a table or a view of the session's schema has: statements
+        could mean either.
+
+        :raises InvalidName: it cannot be the name of a stream, or is taken
+        """
+        if self._spark.catalog.tableExists(quote(stream_name(name))):
+            raise InvalidName(
+                f"stream name {name!r}",
+                "is taken",
+                cause="expected a name of no table and no view, found one in the current schema",
+                fix="choose another name, or another current schema",
+            )
 
     def set_property(self, table: Table, name: str, value: str | None) -> None:
         """Set a table property of the engine's own choosing, or unset it with ``None``."""

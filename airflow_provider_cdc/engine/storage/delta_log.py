@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from ..core.errors import NotADeltaTable
@@ -76,23 +77,22 @@ class DeltaLog:
             )
         return Listing(newest, commits)
 
-    def commits(self, *, after: int, through: int) -> list[Commit]:
-        """The commits ``after`` (exclusive) to ``through`` (inclusive), oldest first.
+    def commits(self, *, after: int, through: int) -> Iterator[Commit]:
+        """The commits ``after`` (exclusive) to ``through`` (inclusive), oldest first, fetched many
+        at once as they are asked for.
 
         :raises LogIncomplete: one of them is gone
         """
         versions = range(after + 1, through + 1)
-        found: list[Commit] = []
         for begin in range(0, len(versions), _FETCHED_AT_ONCE):
             chunk = versions[begin : begin + _FETCHED_AT_ONCE]
             try:
                 contents = self._files.read_below(self._folder, list(map(_commit_name, chunk)))
             except FileNotFoundError:
                 # Only one at a time tells which of them it is.
-                found.extend(map(self.commit, chunk))
+                yield from map(self.commit, chunk)
             else:
-                found.extend(map(parse_commit, chunk, contents))
-        return found
+                yield from map(parse_commit, chunk, contents)
 
     def commit(self, version: int) -> Commit:
         """One commit; raises :class:`LogIncomplete` when it is gone."""
@@ -101,6 +101,11 @@ class DeltaLog:
         except FileNotFoundError:
             raise LogIncomplete(version) from None
         return parse_commit(version, content)
+
+    def file_times(self, versions: Sequence[int]) -> list[datetime]:
+        """When the files of commits that the listing showed were written."""
+        names = list(map(_commit_name, versions))
+        return self._files.modified_below(self._folder, names) if names else []
 
     def state_at(self, version: int) -> TableState:
         """Metadata, protocol and high-water mark in force at ``version``.

@@ -70,6 +70,16 @@ class Files:
         moment: datetime = filesystem.modified(path)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
+    def modified_below(self, folder: str, names: Sequence[str]) -> list[datetime]:
+        """When files in a folder were last written, from one listing where the store gives one.
+
+        :raises FileNotFoundError: one of them is not there
+        """
+        filesystem, path = self._open(folder)
+        filesystem.ls(path, True)
+        found: list[datetime] = [filesystem.modified(join(path, name)) for name in names]
+        return [moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in found]
+
     def exists(self, uri: str) -> bool:
         """Whether there is a file or folder."""
         filesystem, path = self._open(uri)

@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ..clock import utc_now
 from ..core.errors import InvalidRequest, OutcomeUnknown, StreamConflict, StreamExists
-from ..core.lifecycle import Transition
+from ..core.lifecycle import BIRTHS, Transition
 from ..core.model import Phase, Stream, from_json, to_json
 from ..core.names import stream_key
 from .registry_snapshot import Change, Record, RegistrySnapshot
@@ -93,6 +93,15 @@ class Registry:
     def history(self, stream_id: str) -> list[Record]:
         """Every transition of a stream, oldest first; empty where there is no such stream."""
         return self._records(f"stream_id = {literal(stream_id)}")
+
+    def dropped(self, name: str) -> Stream | None:
+        """The stream that was dropped last under ``name`` and was not brought back since."""
+        named = f"name_key = {literal(stream_key(name))}"
+        found = self._records(f"{named} AND transition = {literal(Transition.DROPPED)}")
+        for record in sorted(found, key=lambda record: record.at, reverse=True):
+            if self.history(record.stream.stream_id)[-1].nonce == record.nonce:
+                return record.stream
+        return None
 
     def transact(
         self, expected: RegistrySnapshot, changes: Sequence[Change], *, actor: str
@@ -279,7 +288,7 @@ def _transaction_ids(expected: RegistrySnapshot, change: Change) -> list[tuple[s
 
 
 def _takes_name(expected: RegistrySnapshot, change: Change) -> bool:
-    if change.transition is Transition.CREATED:
+    if change.transition in BIRTHS:
         return True
     old_name = expected.by_id(change.stream.stream_id).name
     return stream_key(old_name) != stream_key(change.stream.name)
@@ -293,12 +302,20 @@ def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
             "cannot make these changes",
             cause=f"expected one change for each of some streams, found {len(changes)} changes",
         )
+    freed = {
+        stream_key(expected.by_id(change.stream.stream_id).name)
+        for change in changes
+        if change.transition is Transition.DROPPED and change.stream.stream_id in expected
+    }
     taken: set[str] = set()
     for change in changes:
         stream = change.stream
         known = stream.stream_id in expected
         sequence = expected.by_id(stream.stream_id).sequence if known else 0
-        if stream.sequence != sequence or known == (change.transition is Transition.CREATED):
+        if change.transition is Transition.UNDROPPED:
+            # No snapshot holds it; that it moves from the snapshot on, Delta itself finds out.
+            sequence = stream.sequence
+        if stream.sequence != sequence or known == (change.transition in BIRTHS):
             _conflict(stream, f"expected sequence {sequence}, found {stream.sequence}", None)
         if (stream.phase is Phase.DROPPED) != (change.transition is Transition.DROPPED):
             raise InvalidRequest(
@@ -306,10 +323,11 @@ def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
                 f"cannot be {change.transition.value} into phase {stream.phase.value}",
             )
         if _takes_name(expected, change):
-            other = expected.find(stream.name)
-            if other is not None or stream_key(stream.name) in taken:
+            key = stream_key(stream.name)
+            other = None if key in freed else expected.find(stream.name)
+            if other is not None or key in taken:
                 raise _exists(other or stream)
-            taken.add(stream_key(stream.name))
+            taken.add(key)
 
 
 def _exists(stream: Stream) -> StreamExists:

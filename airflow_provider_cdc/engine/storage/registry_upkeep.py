@@ -250,14 +250,14 @@ def superseded(rows: pa.Table) -> list[bool]:
 
     :param rows: the columns ``stream_id``, ``sequence`` and ``transition``
     """
-    newest: dict[str, int] = {}
-    dropped = set()
+    newest: dict[str, tuple[int, str]] = {}
     listed = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
     for stream_id, sequence, transition in listed:
-        newest[stream_id] = max(sequence, newest.get(stream_id, 0))
-        if transition == Transition.DROPPED:
-            dropped.add(stream_id)
-    return [item[1] < newest[item[0]] or item[0] in dropped for item in listed]
+        newest[stream_id] = max((sequence, transition), newest.get(stream_id, (0, "")))
+    return [
+        sequence < newest[stream_id][0] or newest[stream_id][1] == Transition.DROPPED
+        for stream_id, sequence, _ in listed
+    ]
 
 
 def _files(table: DeltaTable) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ..core.batches import BatchLimit
 from ..core.errors import InvalidRange, NotADeltaTable, StreamStale
 from ..core.log_actions import Commit
 from ..core.model import AppendSemantics, Offset, Stream, StreamMode
@@ -18,6 +19,7 @@ from .delta_log import DeltaLog, Listing, LogIncomplete
 from .files import Files
 
 _RECENT_COMMITS = 20
+_ALL = BatchLimit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,13 @@ class SourceLog:
         log = DeltaLog(location, self._files)
         return offset_of(log.state_at(log.latest_version()))
 
-    def range(self, stream: Stream, *, through: int | None = None) -> SourceRange:
+    def range(
+        self, stream: Stream, *, through: int | None = None, limit: BatchLimit = _ALL
+    ) -> SourceRange:
         """What ``stream`` has not consumed, checked to be whole.
 
         :param through: the last version, inclusive; the newest where it is ``None``
+        :param limit: how much of that to take at most
         :raises StreamStale: commits are gone, or the source is another table now
         :raises ChangeTrackingDisabled: row tracking is off
         :raises InvalidRange: ``through`` lies before the offset or after the newest version
@@ -78,7 +83,7 @@ class SourceLog:
                 fix="name a version between the offset and the newest one",
             )
         self._check_same_log(stream, log)
-        return self._range(stream, log, last)
+        return self._range(stream, log, last, limit)
 
     def look(self, stream: Stream) -> StreamLook:
         """Whether the range may hold a change: false only when it certainly holds none.
@@ -105,9 +110,11 @@ class SourceLog:
                     break
         return StreamLook(offset, newest, holds_candidates(self._range(stream, log, newest)))
 
-    def _range(self, stream: Stream, log: DeltaLog, last: int) -> SourceRange:
+    def _range(
+        self, stream: Stream, log: DeltaLog, last: int, limit: BatchLimit = _ALL
+    ) -> SourceRange:
         """The range through ``last``, of a log that is known to be the stream's."""
-        commits = self._commits(stream, log, last)
+        commits = self._commits(stream, log, last, limit)
         end = offset_after(stream.offset, commits)
         check_source(stream, end)
         check_tracking(stream, commits)
@@ -136,9 +143,11 @@ class SourceLog:
         if found.fingerprint != stream.offset.fingerprint:
             raise _replaced(stream, f"version {found.version} is another commit than it was")
 
-    def _commits(self, stream: Stream, log: DeltaLog, last: int) -> Sequence[Commit]:
+    def _commits(
+        self, stream: Stream, log: DeltaLog, last: int, limit: BatchLimit
+    ) -> Sequence[Commit]:
         try:
-            return log.commits(after=stream.offset.version, through=last)
+            return list(limit.taken(log.commits(after=stream.offset.version, through=last)))
         except LogIncomplete as error:
             raise _incomplete(stream, last, error) from None
 

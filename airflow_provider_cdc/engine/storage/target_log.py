@@ -38,9 +38,8 @@ class TargetLog:
                 fix="end the consumption with engine.abort(stream, keep=[target])",
             )
         try:
-            return DeltaLog(statement.location, self._files).commits(
-                after=statement.before_version, through=newest
-            )
+            log = DeltaLog(statement.location, self._files)
+            return list(log.commits(after=statement.before_version, through=newest))
         except LogIncomplete as error:
             raise OutcomeUnknown(
                 f"target {statement.target}",

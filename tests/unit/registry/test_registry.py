@@ -20,6 +20,7 @@ from airflow_provider_cdc.engine.core.errors import (
     StreamNotFound,
 )
 from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model import Phase
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 
@@ -43,6 +44,31 @@ def test_find_after_create_ignores_case(registry: Registry) -> None:
     assert snapshot.get("straße") == created
     assert snapshot.by_id(created.stream_id) == created
     assert snapshot.streams() == [created]
+
+
+def test_stream_is_replaced_in_one_step(registry: Registry) -> None:
+    old = create(registry, "s")
+    snapshot = registry.snapshot()
+    dropped = Change(replace(old, phase=Phase.DROPPED), Transition.DROPPED)
+    (_, new) = registry.transact(
+        snapshot, [dropped, Change(stream("S"), Transition.CREATED)], actor="replacer"
+    )
+
+    assert registry.snapshot().streams() == [new]
+    assert registry.history(old.stream_id)[-1].nonce == registry.history(new.stream_id)[0].nonce
+
+
+def test_stream_that_moved_meanwhile_is_not_replaced(registry: Registry) -> None:
+    old = create(registry, "s")
+    snapshot = registry.snapshot()
+    advance(registry, "s")
+    dropped = Change(replace(old, phase=Phase.DROPPED), Transition.DROPPED)
+    with pytest.raises(StreamConflict):
+        registry.transact(
+            snapshot, [dropped, Change(stream("s"), Transition.CREATED)], actor="replacer"
+        )
+
+    assert registry.snapshot().get("s").stream_id == old.stream_id
 
 
 def test_streams_are_sorted_by_name_without_case(registry: Registry) -> None:

@@ -1,0 +1,149 @@
+"""Points in the history of a source: a version, a time, or where another stream stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from .errors import InvalidRange, InvalidRequest
+from .names import stream_name
+
+_FORMS = 'Version(3), Timestamp("2026-01-01T00:00:00Z") or OffsetOf("other_stream")'
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a Delta table; ``InvalidRange`` when it is negative."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        """Refuse what no version can be."""
+        if type(self.number) is not int or self.number < 0:
+            raise InvalidRange(
+                f"version {self.number!r}",
+                "is no version of a table",
+                cause="expected a whole number from 0 on",
+                fix="look at DESCRIBE HISTORY for the versions that there are",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """A moment, as an ISO 8601 text or a ``datetime``, either with its offset from UTC.
+
+    ``InvalidRange`` when it is none, or names no offset: what 9 o'clock is depends on who reads it.
+    """
+
+    text: str | datetime
+
+    def __post_init__(self) -> None:
+        """Refuse what is no moment."""
+        _ = self.moment
+
+    @property
+    def moment(self) -> datetime:
+        """The moment, in UTC."""
+        found = self.text if isinstance(self.text, datetime) else _parsed(self.text)
+        if found is None or found.tzinfo is None:
+            raise InvalidRange(
+                f"timestamp {self.text!r}",
+                "names no moment",
+                cause="expected a date and a time in ISO 8601 with an offset from UTC",
+                fix="write it like 2026-01-01T00:00:00Z or 2026-01-01T09:00:00+09:00",
+            )
+        return found.astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetOf:
+    """Where another stream of the same source stands; ``InvalidName`` when none can have that
+    name.
+    """
+
+    stream: str
+
+    def __post_init__(self) -> None:
+        """Refuse what no stream is called."""
+        stream_name(self.stream)
+
+
+Point = Version | Timestamp | OffsetOf
+_KINDS: Mapping[str, type[Point]] = {
+    "version": Version,
+    "timestamp": Timestamp,
+    "offset_of": OffsetOf,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A point, and whether what happened exactly then comes before the bound (``AT``) or after it
+    (``BEFORE``).
+    """
+
+    point: Point
+    is_inclusive: bool
+
+    def __str__(self) -> str:
+        """The bound as messages name it."""
+        ((kind, value),) = as_mapping(self.point).items()
+        return f"{'at' if self.is_inclusive else 'before'} {kind.replace('_', ' ')} {value}"
+
+
+def bound_of(subject: str, at: Point | None, before: Point | None) -> Bound | None:
+    """The bound that a caller gave as ``at`` or as ``before``; ``None``: neither.
+
+    :param subject: what is bounded, for the message
+    :raises InvalidRequest: both are given, or one is no point
+    """
+    given = [(point, is_at) for point, is_at in ((at, True), (before, False)) if point is not None]
+    if len(given) > 1 or not all(isinstance(point, Point) for point, _ in given):
+        raise InvalidRequest(
+            subject,
+            "cannot be bounded as asked",
+            cause=f"expected at or before, one of them, and a point; found at={at!r},"
+            f" before={before!r}",
+            fix=f"give {_FORMS}",
+        )
+    return Bound(*given[0]) if given else None
+
+
+def as_mapping(point: Point) -> dict[str, int | str]:
+    """``point`` as JSON has it: its kind and its value."""
+    match point:
+        case Version(number):
+            return {"version": number}
+        case Timestamp():
+            return {"timestamp": point.moment.isoformat()}
+        case OffsetOf(stream):
+            return {"offset_of": stream}
+
+
+def point_of(given: Point | Mapping[str, Any] | None) -> Point | None:
+    """The point that ``given`` is, or says as :func:`as_mapping` does; numbers may be text.
+
+    :raises InvalidRequest: it says none, or more than one
+    """
+    if given is None or isinstance(given, Point):
+        return given
+    if len(given) != 1 or not set(given) <= set(_KINDS):
+        raise InvalidRequest(
+            f"point {dict(given)!r}",
+            "names no point in the history of a table",
+            cause=f"expected one of the keys {', '.join(_KINDS)}",
+            fix=f"give a mapping such as {{'version': 3}}, or {_FORMS}",
+        )
+    ((kind, value),) = given.items()
+    if kind == "version" and isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    return _KINDS[kind](value)
+
+
+def _parsed(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text.strip())
+    except (AttributeError, ValueError):
+        return None

@@ -1,0 +1,69 @@
+"""When the commits of a Delta log were made, as Delta's own time travel has it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from .delta_log import DeltaLog
+
+_ENABLED = "delta.enableInCommitTimestamps"
+_SINCE = "delta.inCommitTimestampEnablementVersion"
+_TICK = timedelta(milliseconds=1)
+
+
+class CommitTimes:
+    """The times of a log's commits.
+
+    A commit's own time counts where the table has in-commit timestamps; before these were switched
+    on, the time its file was written, and a millisecond more than the commit before it where the
+    clock was turned back. So a time names the same version here as in ``TIMESTAMP AS OF``.
+    """
+
+    def __init__(self, log: DeltaLog) -> None:
+        self._log = log
+
+    def newest(self, moment: datetime, *, is_inclusive: bool) -> int | None:
+        """The newest version that was committed by ``moment``; ``None``: the log begins later.
+
+        :param moment: with a time zone
+        :param is_inclusive: whether a commit at exactly that time counts
+        :raises NotADeltaTable: there is no log
+        """
+        listing = self._log.listing()
+        versions = _unbroken(listing.latest_version, listing.commits)
+        if not versions:
+            return None
+        own_since = _own_times_since(self._log.state_at(versions[-1]).configuration)
+        begin = bisect_left(versions, own_since)
+        older, newer = versions[:begin], versions[begin:]
+        search = bisect_right if is_inclusive else bisect_left
+        count = search(newer, moment, key=lambda version: self._log.commit(version).timestamp)
+        if count:
+            return newer[count - 1]
+        count = search(_rising(self._log.file_times(older)), moment)
+        return older[count - 1] if count else None
+
+
+def _unbroken(newest: int, commits: frozenset[int]) -> Sequence[int]:
+    """The versions with commits up to the newest one, without a gap."""
+    first = newest + 1
+    while first - 1 in commits:
+        first -= 1
+    return range(first, newest + 1)
+
+
+def _own_times_since(configuration: Mapping[str, str]) -> float:
+    """The first version that carries its own time."""
+    if str(configuration.get(_ENABLED, "false")).lower() != "true":
+        return float("inf")
+    return int(configuration.get(_SINCE, 0))
+
+
+def _rising(times: Sequence[datetime]) -> list[datetime]:
+    found: list[datetime] = []
+    for time in times:
+        whole = time.replace(microsecond=time.microsecond // 1000 * 1000)
+        found.append(max(whole, found[-1] + _TICK) if found else whole)
+    return found

@@ -1,0 +1,89 @@
+"""Consuming a part of a stream: whole commits, the same ones however often they are read."""
+
+from __future__ import annotations
+
+import pytest
+from scenes import LOG, OTHER, before, offset
+from stream_lab import Crash, CrashAt, StreamLab
+
+from airflow_provider_cdc.engine import InvalidRequest, ProtocolPoint
+
+
+@pytest.fixture
+def five(lab: StreamLab) -> StreamLab:
+    """The lab's stream with five commits: two rows inserted, 3, 4, the update of 3, 5."""
+    lab.sql(
+        "INSERT INTO {src} VALUES (3, '30')",
+        "INSERT INTO {src} VALUES (4, '40')",
+        "UPDATE {src} SET v = '33' WHERE id = 3",
+        "INSERT INTO {src} VALUES (5, '50')",
+    )
+    return lab
+
+
+def consume(lab: StreamLab, *statements: str, **bounds: int) -> None:
+    lab.engine.consume([lab.text(each) for each in statements or (LOG,)], consumer="c", **bounds)
+
+
+def new_ids(lab: StreamLab) -> list[int]:
+    return [row[0] for row in lab.rows("log")]
+
+
+def test_consumption_of_at_most_two_commits_takes_two_and_leaves_the_rest(five: StreamLab) -> None:
+    first = offset(five)
+    consume(five, max_commits=2)
+    assert (new_ids(five), offset(five)) == ([1, 2, 3], first + 2)
+    assert sorted({row[0] for row in five.seen("s")}) == [3, 4, 5]
+
+
+def test_batches_one_after_the_other_give_what_one_consumption_gives(five: StreamLab) -> None:
+    while five.engine.has_data("s"):
+        consume(five, max_commits=2)
+    assert new_ids(five) == [1, 2, 3, 3, 3, 4, 5]
+    assert sorted(five.rows("log"))[2:5] == [
+        (3, "30", "DELETE"),
+        (3, "30", "INSERT"),
+        (3, "33", "INSERT"),
+    ]
+
+
+def test_batch_of_bytes_holds_one_commit_at_least(five: StreamLab) -> None:
+    first = offset(five)
+    consume(five, max_bytes=1)
+    assert offset(five) == first + 1
+    consume(five, max_bytes=1 << 40)
+    assert five.engine.has_data("s") is False
+
+
+def test_batch_is_the_same_after_a_crash_whatever_bounds_the_retry_has(five: StreamLab) -> None:
+    engine = five.new_engine(CrashAt(ProtocolPoint.AFTER_STATEMENT, 0))
+    texts = [five.text(each) for each in (LOG, OTHER)]
+    with pytest.raises(Crash):
+        engine.consume(texts, consumer="c", max_commits=2)
+    five.sql("INSERT INTO {src} VALUES (6, '60')")
+
+    consume(five, LOG, OTHER)
+
+    assert new_ids(five) == [1, 2, 3]
+    assert five.rows("log") == five.rows("other")
+    assert sorted({row[0] for row in five.seen("s")}) == [3, 4, 5, 6]
+
+
+def test_statements_of_a_batch_see_the_same_records(five: StreamLab) -> None:
+    write = before(
+        ProtocolPoint.BEFORE_STATEMENT, lambda: five.sql("DELETE FROM {src} WHERE id = 1"), 1
+    )
+    texts = [five.text(each) for each in (LOG, OTHER)]
+    five.new_engine(write).consume(texts, consumer="c", max_commits=1)
+    assert five.rows("log") == five.rows("other")
+    assert new_ids(five) == [1, 2]
+
+
+def test_bounds_that_nothing_fits_into_are_refused_before_anything_is_written(
+    five: StreamLab,
+) -> None:
+    first = offset(five)
+    for bounds in ({"max_commits": 0}, {"max_bytes": -1}):
+        with pytest.raises(InvalidRequest, match="whole number"):
+            consume(five, **bounds)
+    assert (five.rows("log"), offset(five)) == ([], first)
