@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .catalog import StreamCatalog, StreamStatus
+from .catalog import StreamCatalog
 from .core.errors import (
     CdcError,
     ChangeTrackingDisabled,
@@ -32,6 +32,7 @@ from .core.model import AppendSemantics, ColumnStyle, Offset, Outcome, Stream, S
 from .core.points import OffsetOf, Point, Timestamp, Version
 from .core.progress import Progress, ProtocolPoint
 from .core.read_plan import ReadPlan, Strategy
+from .stream_status import StreamStatus, shown
 
 if TYPE_CHECKING:
     from .spark.engine import Engine
@@ -70,6 +71,7 @@ __all__ = [
     "TableNotFound",
     "Timestamp",
     "Version",
+    "shown",
 ]
 
 

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from .clock import utc_now
-from .core.errors import StreamNotFound, StreamUnusable
+from .core.errors import StreamNotFound
 from .core.lifecycle import Transition, next_phase
-from .core.model import Phase, Source, Stream, StreamMode
+from .core.model import Phase, Stream
 from .core.names import consumer_name, stream_name
-from .core.staleness import stale_after
 from .storage.files import Files
 from .storage.registry import Registry
 from .storage.registry_snapshot import Change, Record, RegistrySnapshot
-from .storage.source_log import SourceLog, StreamLook, holds_candidates
-
-
-@dataclass(frozen=True, slots=True)
-class StreamStatus:
-    """How a stream stands towards its source (seed 000: STALE, STALE_AFTER).
-
-    ``versions_behind`` counts all commits after the offset, ``commits_behind`` those that changed
-    data; both are ``None`` for a stream that cannot be read, and ``invalid_reason`` says why.
-    ``may_have_data`` is false only when there is certainly no change for the stream's mode.
-    ``stale_after`` is a prediction; ``stale`` says that it has passed, or that the stream cannot be
-    read already.
-    """
-
-    name: str
-    stream_id: str
-    source: Source
-    mode: StreamMode
-    offset_version: int
-    latest_version: int | None
-    versions_behind: int | None
-    commits_behind: int | None
-    may_have_data: bool
-    stale_after: datetime
-    stale: bool
-    invalid_reason: str | None
+from .storage.source_log import SourceLog, StreamLook
+from .stream_status import StreamStatus, status_of
 
 
 class StreamCatalog:
@@ -170,11 +144,11 @@ class StreamCatalog:
 
     def status(self, name: str) -> StreamStatus:
         """How one stream stands; raises ``StreamNotFound``."""
-        return self._status(self.describe(name))
+        return status_of(self.describe(name), self._sources, self._clock())
 
     def statuses(self) -> list[StreamStatus]:
         """How every stream stands, by name."""
-        return [self._status(stream) for stream in self.show()]
+        return [status_of(stream, self._sources, self._clock()) for stream in self.show()]
 
     def _moved(
         self,
@@ -187,33 +161,3 @@ class StreamCatalog:
         moved = replace(stream, phase=next_phase(stream, transition), **fields)
         (found,) = self._registry.transact(snapshot, [Change(moved, transition)], actor=actor)
         return found
-
-    def _status(self, stream: Stream) -> StreamStatus:
-        configuration = json.loads(stream.offset.metadata).get("configuration") or {}
-        latest = behind = changing = reason = None
-        may_have_data = False
-        try:
-            span = self._sources.range(stream)
-        except StreamUnusable as error:
-            reason = str(error)
-        else:
-            latest = span.end.version
-            behind = len(span.commits)
-            changing = sum(commit.changes_data for commit in span.commits)
-            may_have_data = holds_candidates(span)
-            configuration = json.loads(span.end.metadata).get("configuration") or {}
-        predicted = stale_after(stream.last_consumed_at or stream.created_at, configuration)
-        return StreamStatus(
-            name=stream.name,
-            stream_id=stream.stream_id,
-            source=stream.source,
-            mode=stream.mode,
-            offset_version=stream.offset.version,
-            latest_version=latest,
-            versions_behind=behind,
-            commits_behind=changing,
-            may_have_data=may_have_data,
-            stale_after=predicted,
-            stale=reason is not None or predicted <= self._clock(),
-            invalid_reason=reason,
-        )

@@ -9,7 +9,8 @@ from airflow.sdk import BaseHook
 from .cdc import CdcHook
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.engine.catalog import StreamCatalog, StreamStatus
+    from airflow_provider_cdc.engine.catalog import StreamCatalog
+    from airflow_provider_cdc.engine.stream_status import StreamStatus
 
 
 class StaleStreamHook(BaseHook):

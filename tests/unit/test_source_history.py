@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streams import new_offset
+from streams import new_offset, new_stream
 
 from airflow_provider_cdc.engine.core.errors import InvalidRange
+from airflow_provider_cdc.engine.core.model import Source, to_json
 from airflow_provider_cdc.engine.core.points import Bound, OffsetOf, Point, Timestamp, Version
 from airflow_provider_cdc.engine.storage.commit_times import CommitTimes
 from airflow_provider_cdc.engine.storage.delta_log import DeltaLog
 from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.registry_snapshot import RegistrySnapshot
 from airflow_provider_cdc.engine.storage.source_history import SourceHistory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -62,8 +64,10 @@ class Log:
 
     def version(self, point: Point, *, at: bool = True, standing: int | None = None) -> int:
         history = SourceHistory(Files(), lambda: NOW)
-        known = None if standing is None else new_offset(standing)
-        return history.offset("stream s", str(self.root), Bound(point, at), known).version
+        source = Source("t", str(self.root), "t")
+        other = new_stream("o", source=source, offset=new_offset(standing or 0))
+        streams = RegistrySnapshot(0, {"1": to_json(other)}, {"o": "1"}, None)
+        return history.offset("stream s", source, Bound(point, at), streams).version
 
 
 def after(seconds: float) -> datetime:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from getpass import getuser
 
-from ..core.errors import ChangeTrackingDisabled, InvalidRequest, StreamExists, StreamUnusable
+from ..core.errors import InvalidRequest, StreamExists
 from ..core.lifecycle import Transition, next_phase
 from ..core.model import (
     AppendSemantics,
@@ -21,7 +21,7 @@ from ..core.model import (
     StreamMode,
 )
 from ..core.names import consumer_name, stream_name, table_name
-from ..core.points import Bound, OffsetOf
+from ..core.points import Bound
 from ..core.table_schema import Layout
 from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry import Registry
@@ -84,8 +84,9 @@ class Creation:
         draft = self._draft(wanted, table, newest)
         check_columns(draft, Layout.of(json.loads(newest.metadata)))
         if wanted.bound is not None:
-            earlier = replace(draft, offset=self._earlier(wanted, wanted.bound, draft, snapshot))
-            self._check_history(earlier)
+            offset = self.history.offset(wanted.subject, draft.source, wanted.bound, snapshot)
+            earlier = replace(draft, offset=offset)
+            self.sources.check_from(earlier)
             return self._register(snapshot, replaced, earlier)
         return self._create_now(snapshot, replaced, draft, table)
 
@@ -125,39 +126,6 @@ class Creation:
             owner=consumer_name(wanted.owner or getuser()),
             comment=wanted.comment,
         )
-
-    def _earlier(
-        self, wanted: NewStream, bound: Bound, draft: Stream, snapshot: RegistrySnapshot
-    ) -> Offset:
-        standing = None
-        if isinstance(bound.point, OffsetOf):
-            other = snapshot.get(bound.point.stream)
-            if other.source.table_id != draft.source.table_id:
-                raise InvalidRequest(
-                    wanted.subject,
-                    f"cannot stand {bound}",
-                    cause=f"that stream is on {other.source.name}, not on {draft.source.name}",
-                    fix="name a stream on the same table",
-                )
-            standing = other.offset
-        return self.history.offset(wanted.subject, draft.source.location, bound, standing)
-
-    def _check_history(self, draft: Stream) -> None:
-        """Refuse an offset from which changes cannot be told: seed 000, change tracking has to be
-        on from the stream's offset on.
-        """
-        fix = "name a later point, or create the stream without one: it switches row tracking on"
-        if not is_tracked(json.loads(draft.offset.metadata)):
-            raise ChangeTrackingDisabled(
-                f"stream {draft.name}",
-                f"cannot stand at version {draft.offset.version} of {draft.source.name}",
-                cause="row tracking was off then",
-                fix=fix,
-            )
-        try:
-            self.sources.range(draft)
-        except StreamUnusable as error:
-            raise type(error)(error.subject, error.problem, cause=error.cause, fix=fix) from None
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:
         """Leave change tracking as it was, unless another stream has come to need it."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ..catalog import StreamCatalog, StreamStatus
+from ..catalog import StreamCatalog
 from ..clock import utc_now
 from ..core.batches import BatchLimit
 from ..core.errors import InvalidRequest, StreamConflict
@@ -28,7 +28,9 @@ from ..storage.registry_snapshot import Change
 from ..storage.scratch import Scratch
 from ..storage.source_history import SourceHistory
 from ..storage.source_log import SourceLog
+from ..stream_status import StreamStatus
 from .change_sets.reader import ChangeSetReader
+from .changes import TableChanges
 from .consumption import Consumer, Parts
 from .creation import Creation, NewStream
 from .planning import Planner
@@ -37,6 +39,18 @@ from .tables import Tables
 from .targets import Targets
 
 _Enumeration = TypeVar("_Enumeration", bound=StrEnum)
+
+
+class _Information(StrEnum):
+    """Which changes a query asks for (seed 000, CHANGES)."""
+
+    DEFAULT = "default"
+    APPEND_ONLY = "append_only"
+
+    @property
+    def mode(self) -> StreamMode:
+        """The mode of a stream that returns these."""
+        return StreamMode.STANDARD if self is _Information.DEFAULT else StreamMode.APPEND_ONLY
 
 
 class Engine:
@@ -68,15 +82,24 @@ class Engine:
         files = Files(storage_options)
         self._tables = Tables(spark, files)
         self._sources = SourceLog(files)
+        history = SourceHistory(files, clock)
         self._creation = Creation(
             registry=self._registry,
             tables=self._tables,
             sources=self._sources,
-            history=SourceHistory(files, clock),
+            history=history,
             clock=clock,
         )
         self._scratch = Scratch(state, files, clock)
         self._reader = ChangeSetReader(spark, files, self._scratch, _strategy(strategy))
+        self._changes = TableChanges(
+            registry=self._registry,
+            tables=self._tables,
+            sources=self._sources,
+            history=history,
+            reader=self._reader,
+            clock=clock,
+        )
         self._consumptions = Consumptions(self._registry, clock)
         listener: Listener = on_progress or (lambda _: None)
         targets = Targets(spark, files)
@@ -181,6 +204,44 @@ class Engine:
         """
         span = self._sources.range(self._catalog.describe(name))
         return self._reader.read(span).rows
+
+    def changes(
+        self,
+        table: str,
+        *,
+        at: Point | None = None,
+        before: Point | None = None,
+        end: Point | None = None,
+        information: str = "default",
+        column_style: ColumnStyle | str = ColumnStyle.SNOWFLAKE,
+    ) -> DataFrame:
+        """What changed in a table between two points of its history, as a stream would return it.
+
+        Seed 000, CHANGES: read-only, no stream is needed and none moves.
+
+        :param table: a catalog name or the path of a Delta table
+        :param at: the point behind which the changes begin, exclusive; or else
+        :param before: the point that they begin with, inclusive
+        :param end: the last point, inclusive; now by default
+        :param information: ``default``: the net difference; ``append_only``: every row that was
+            inserted, as it was inserted
+        :param column_style: as of a stream
+        :raises InvalidRequest: neither ``at`` nor ``before`` is given, or both
+        :raises InvalidRange: the history does not hold a point, or they are in the wrong order
+        :raises StreamUnusable: the change set cannot be told
+        """
+        subject = f"changes of {table}"
+        start, last = bound_of(subject, at, before), bound_of(subject, end, None)
+        if start is None:
+            raise InvalidRequest(
+                subject,
+                "have no beginning",
+                cause="expected at or before, found neither",
+                fix='say where they begin, such as at=Version(3) or at=OffsetOf("a_stream")',
+            )
+        mode = _member(subject, "information", _Information, information).mode
+        style = _member(subject, "column_style", ColumnStyle, column_style)
+        return self._changes.read(table_name(table), start, last, mode, style)
 
     def explain(self, name: str) -> ReadPlan:
         """How the change set of a stream would be read now; looks at the log alone.
@@ -334,7 +395,7 @@ def _member(subject: str, argument: str, kind: type[_Enumeration], value: str) -
     except ValueError as error:
         raise InvalidRequest(
             subject,
-            "cannot be created",
+            "cannot be as asked",
             cause=str(error),
             fix=f"{argument} is one of {', '.join(member.value for member in kind)}",
         ) from None

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from ..core.errors import InvalidRange
-from ..core.model import Offset
+from ..core.errors import InvalidRange, InvalidRequest
+from ..core.model import Offset, Source
 from ..core.points import Bound, OffsetOf, Timestamp, Version
 from ..core.tracking import offset_of
 from .commit_times import CommitTimes
 from .delta_log import DeltaLog, LogIncomplete
 from .files import Files
+from .registry_snapshot import RegistrySnapshot
 
 
 class SourceHistory:
@@ -25,18 +26,20 @@ class SourceHistory:
         self._clock = clock
 
     def offset(
-        self, subject: str, location: str, bound: Bound, standing: Offset | None = None
+        self, subject: str, source: Source, bound: Bound, streams: RegistrySnapshot
     ) -> Offset:
         """The offset behind the last version that lies on the near side of ``bound``.
 
         :param subject: what asks, for messages
-        :param location: the root of the table
-        :param standing: where the stream of an ``OffsetOf`` stands
+        :param streams: those that an ``OffsetOf`` may name
         :raises InvalidRange: there is no such version, or the log no longer reaches back to it
+        :raises StreamNotFound: there is no such stream
+        :raises InvalidRequest: that stream is on another table
         """
+        standing = _standing(subject, source, bound, streams)
         if standing is not None and bound.is_inclusive:
             return standing
-        log = DeltaLog(location, self._files)
+        log = DeltaLog(source.location, self._files)
         newest = log.latest_version()
         try:
             version = self._version(subject, log, bound, standing)
@@ -62,6 +65,23 @@ class SourceHistory:
             case OffsetOf():
                 assert standing is not None
                 return standing.version - 1
+
+
+def _standing(
+    subject: str, source: Source, bound: Bound, streams: RegistrySnapshot
+) -> Offset | None:
+    """Where the stream of an ``OffsetOf`` stands; ``None`` for other points."""
+    if not isinstance(bound.point, OffsetOf):
+        return None
+    other = streams.get(bound.point.stream)
+    if other.source.table_id != source.table_id:
+        raise InvalidRequest(
+            subject,
+            f"cannot stand {bound}",
+            cause=f"that stream is on {other.source.name}, not on {source.name}",
+            fix="name a stream on the same table",
+        )
+    return other.offset
 
 
 def _outside(subject: str, bound: Bound, cause: str) -> InvalidRange:

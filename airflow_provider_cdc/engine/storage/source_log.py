@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from ..core.batches import BatchLimit
-from ..core.errors import InvalidRange, NotADeltaTable, StreamStale
+from ..core.errors import (
+    ChangeTrackingDisabled,
+    InvalidRange,
+    NotADeltaTable,
+    StreamStale,
+    StreamUnusable,
+)
 from ..core.log_actions import Commit
 from ..core.model import AppendSemantics, Offset, Stream, StreamMode
 from ..core.net_files import NetFiles, inserted_files
 from ..core.newest_first import Finding, NewestFirst
 from ..core.read_plan import Strategy, plan_survivors
 from ..core.rewrites import net_difference
-from ..core.tracking import check_source, check_tracking, offset_after, offset_of
+from ..core.tracking import check_source, check_tracking, is_tracked, offset_after, offset_of
 from .delta_log import DeltaLog, Listing, LogIncomplete
 from .files import Files
 
 _RECENT_COMMITS = 20
 _ALL = BatchLimit()
+_LATER = "name a later point, or create a stream without one: it switches row tracking on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,25 @@ class SourceLog:
             )
         self._check_same_log(stream, log)
         return self._range(stream, log, last, limit)
+
+    def check_from(self, stream: Stream) -> None:
+        """Refuse an offset in the past from which changes cannot be told: change tracking has to
+        be on from there to now (seed 000).
+
+        :raises ChangeTrackingDisabled: row tracking was off at the offset, or is off
+        :raises StreamStale: it was off in between, or commits are gone
+        """
+        if not is_tracked(json.loads(stream.offset.metadata)):
+            raise ChangeTrackingDisabled(
+                f"stream {stream.name}",
+                f"cannot stand at version {stream.offset.version} of {stream.source.name}",
+                cause="row tracking was off then",
+                fix=_LATER,
+            )
+        try:
+            self.range(stream)
+        except StreamUnusable as error:
+            raise type(error)(error.subject, error.problem, cause=error.cause, fix=_LATER) from None
 
     def look(self, stream: Stream) -> StreamLook:
         """Whether the range may hold a change: false only when it certainly holds none.

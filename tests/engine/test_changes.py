@@ -1,0 +1,140 @@
+"""Changes between two points of a table's history, without a stream (seed 000, CHANGES)."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine import (
+    ChangeTrackingDisabled,
+    InvalidRange,
+    InvalidRequest,
+    OffsetOf,
+    TableNotFound,
+    Timestamp,
+    Version,
+)
+
+TRACKED = "'delta.enableRowTracking' = 'true'"
+
+
+@pytest.fixture(scope="module")
+def lab(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StreamLab:
+    """A table ``src`` whose six versions insert, update, delete, restore and rearrange."""
+    lab = StreamLab(spark, tmp_path_factory.mktemp("changes"))
+    lab.make("src", "id INT, v STRING", properties=TRACKED)
+    lab.sql(
+        "INSERT INTO {src} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+        "UPDATE {src} SET v = 'x' WHERE id <= 2",
+        "DELETE FROM {src} WHERE id = 2",
+        "INSERT INTO {src} VALUES (4, 'd')",
+        "RESTORE TABLE {src} TO VERSION AS OF 1",
+        "OPTIMIZE {src}",
+    )
+    return lab
+
+
+def changes(lab: StreamLab, **points: Any) -> list[tuple[Any, ...]]:
+    rows = lab.engine.changes(lab.path("src"), **points)
+    return sorted((tuple(row[:-1]) for row in rows.collect()), key=repr)
+
+
+def difference(lab: StreamLab, first: int, last: int) -> list[tuple[Any, ...]]:
+    """The change set by what Delta reads at both ends; ``id`` tells rows apart."""
+
+    def at(version: int) -> dict[int, str]:
+        read = f"SELECT id, v FROM {lab.name('src')} VERSION AS OF {version}"
+        return {row.id: row.v for row in lab.spark.sql(read).collect()}
+
+    old, new = at(first), at(last)
+    found: list[tuple[Any, ...]] = []
+    for key in old.keys() | new.keys():
+        if key in old and old[key] != new.get(key):
+            found.append((key, old[key], "DELETE", key in new))
+        if key in new and new[key] != old.get(key):
+            found.append((key, new[key], "INSERT", key in old))
+    return sorted(found, key=repr)
+
+
+def test_changes_of_every_range_are_the_difference_of_its_ends(lab: StreamLab) -> None:
+    last = lab.version("src")
+    for first, end in combinations_with_replacement(range(last + 1), 2):
+        found = changes(lab, at=Version(first), end=Version(end))
+        assert found == difference(lab, first, end), (first, end)
+
+
+def test_changes_begin_behind_at_and_with_before_and_end_with_their_end(lab: StreamLab) -> None:
+    update = difference(lab, 1, 2)
+    assert changes(lab, at=Version(1), end=Version(2)) == update
+    assert changes(lab, before=Version(2), end=Version(2)) == update
+    assert changes(lab, at=Version(2), end=Version(2)) == []
+
+
+def test_changes_without_an_end_go_to_now(lab: StreamLab) -> None:
+    assert changes(lab, at=Version(4)) == difference(lab, 4, lab.version("src"))
+
+
+def test_changes_append_only_are_the_rows_inserted_as_they_were_inserted(lab: StreamLab) -> None:
+    found = changes(lab, at=Version(0), end=Version(4), information="append_only")
+    assert found == [
+        (1, "a", "INSERT", False),
+        (2, "b", "INSERT", False),
+        (3, "c", "INSERT", False),
+        (4, "d", "INSERT", False),
+    ]
+
+
+def test_changes_between_streams_and_times_leave_both_streams_where_they_are(
+    lab: StreamLab,
+) -> None:
+    for name, version in (("first", 1), ("last", 3)):
+        lab.engine.create_stream(name, on_table=lab.path("src"), at=Version(version))
+    history = lab.spark.sql(f"DESCRIBE HISTORY {lab.name('src')}").collect()
+    times = {row["version"]: Timestamp(row["timestamp"].astimezone()) for row in history}
+
+    found = changes(lab, at=OffsetOf("first"), end=OffsetOf("last"))
+
+    assert found == difference(lab, 1, 3) == changes(lab, at=times[1], end=times[3])
+    offsets = [status.offset_version for status in lab.engine.show_streams()]
+    assert offsets == [1, 3]
+
+
+def test_changes_in_databends_style_are_named_so(lab: StreamLab) -> None:
+    rows = lab.engine.changes(lab.path("src"), at=Version(4), column_style="databend")
+    assert rows.columns == ["id", "v", "change$action", "change$is_update", "change$row_id"]
+
+
+@pytest.mark.parametrize(
+    ("points", "problem"),
+    [
+        ({}, "have no beginning"),
+        ({"end": Version(3)}, "have no beginning"),
+        ({"at": Version(1), "before": Version(1)}, "one of them"),
+        ({"at": Version(3), "end": Version(2)}, "not earlier than the beginning"),
+        ({"at": Version(99)}, "from 0 to 6"),
+        ({"at": Version(1), "information": "all"}, "default, append_only"),
+    ],
+)
+def test_changes_without_a_range_are_refused(
+    lab: StreamLab, points: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=problem):
+        changes(lab, **points)
+
+
+def test_changes_of_what_is_not_tracked_or_not_there_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = StreamLab(spark, tmp_path)
+    lab.make("plain", "id INT")
+    with pytest.raises(ChangeTrackingDisabled, match="changes of"):
+        lab.engine.changes(lab.path("plain"), at=Version(0))
+    with pytest.raises(TableNotFound):
+        lab.engine.changes(lab.path("nothing"), at=Version(0))
+    with pytest.raises(InvalidRange):
+        Version(-1)
