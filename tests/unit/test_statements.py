@@ -157,10 +157,28 @@ def test_analyse_of_a_target_of_four_parts_is_refused(sql: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "place"),
     [
-        ("DELETE FROM t WHERE id IN (SELECT id FROM s)", "the condition of a DELETE"),
+        ("DELETE FROM t WHERE id NOT IN (SELECT id FROM s)", "the condition of a DELETE"),
+        ("DELETE FROM t WHERE NOT id IN (SELECT id FROM s)", "the condition of a DELETE"),
+        ("DELETE FROM t WHERE id IN (SELECT id FROM s) OR v = 1", "the condition of a DELETE"),
+        ("DELETE FROM t WHERE id = (SELECT max(id) FROM s)", "the condition of a DELETE"),
+        (
+            "DELETE FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.id = t.id)",
+            "the condition of a DELETE",
+        ),
+        (
+            "DELETE FROM t WHERE a IN (SELECT a FROM s) AND b IN (SELECT b FROM u)",
+            "the condition of a DELETE",
+        ),
+        (
+            "DELETE FROM t WHERE CASE WHEN a IN (SELECT a FROM s) THEN true END",
+            "the condition of a DELETE",
+        ),
         ("WITH q AS (TABLE s) DELETE FROM t WHERE id IN (SELECT id FROM q)", "a DELETE"),
         ("DELETE FROM t USING s", "a DELETE"),
-        ("UPDATE t SET a = 1 WHERE id IN (SELECT id FROM s)", "the condition of an UPDATE"),
+        (
+            "UPDATE t SET a = 1 WHERE id NOT IN (SELECT id FROM s)",
+            "the condition of an UPDATE",
+        ),
         ("UPDATE t SET a = 1 FROM s", "the FROM of an UPDATE"),
         (
             "MERGE INTO t USING u ON t.id IN (SELECT id FROM s) WHEN MATCHED THEN DELETE",
@@ -181,6 +199,53 @@ def test_analyse_of_a_stream_in_a_condition_that_delta_refuses_names_merge(
 ) -> None:
     with pytest.raises(InvalidStatement, match=f"reads stream s in {place}.*MERGE INTO"):
         analyse(sql, STREAMS)
+
+
+def test_analyse_of_a_delete_of_what_a_stream_holds_is_the_merge_that_does_it() -> None:
+    sql = """DELETE FROM a.t AS x
+        WHERE x.v BETWEEN 1 AND 2 AND x.id IN (SELECT id FROM s -- the keys
+        ) AND NOT x.kept -- the end"""
+    found = analyse(sql, STREAMS)
+    assert (found.kind, found.target.sql, found.streams) == (
+        StatementKind.DELETE,
+        "`a`.`t`",
+        ("s",),
+    )
+    assert found.fingerprint == hashlib.sha256(sql.encode()).hexdigest()
+    assert found.text == found.rewritten_as
+    assert " ".join(bind(found, {"s": "view"}).split()) == (
+        "MERGE INTO a.t AS x USING (SELECT DISTINCT * FROM ("
+        " SELECT id FROM `view` AS `s` ) AS __cdc_keys(__cdc_key_1)) AS __cdc_keys"
+        " ON (x.id) = __cdc_keys.__cdc_key_1 AND (x.v BETWEEN 1 AND 2) AND (NOT x.kept)"
+        " WHEN MATCHED THEN DELETE"
+    )
+
+
+def test_analyse_of_an_update_of_what_a_stream_holds_is_the_merge_that_does_it() -> None:
+    found = analyse(
+        "UPDATE t SET a = f(1, 2), b = CASE WHEN c THEN 1 END"
+        " WHERE (a, t.b) IN (SELECT c, METADATA$ROW_ID FROM s)",
+        STREAMS,
+    )
+    assert found.kind is StatementKind.UPDATE
+    assert " ".join(bind(found, {"s": "view"}).split()) == (
+        "MERGE INTO t USING (SELECT DISTINCT * FROM ("
+        " SELECT c, `METADATA$ROW_ID` FROM `view` AS `s` )"
+        " AS __cdc_keys(__cdc_key_1, __cdc_key_2)) AS __cdc_keys"
+        " ON (a) = __cdc_keys.__cdc_key_1 AND (t.b) = __cdc_keys.__cdc_key_2"
+        " WHEN MATCHED THEN UPDATE SET a = f(1, 2), b = CASE WHEN c THEN 1 END"
+    )
+
+
+def test_analyse_of_a_condition_without_a_sub_query_leaves_the_text_as_it_is() -> None:
+    sql = "DELETE FROM t WHERE id IN (1, 2) AND v = 'IN (SELECT'"
+    found = analyse(sql, STREAMS)
+    assert (found.text, found.rewritten_as) == (sql, None)
+
+
+def test_analyse_of_a_delete_from_a_stream_is_refused_in_the_users_words() -> None:
+    with pytest.raises(InvalidStatement, match=r"statement 'DELETE FROM s WHERE.*writes to"):
+        analyse("DELETE FROM s WHERE id IN (SELECT id FROM s)", STREAMS)
 
 
 @pytest.mark.parametrize(

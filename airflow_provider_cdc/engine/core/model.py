@@ -117,7 +117,8 @@ class PlannedStatement:
     ``fingerprint`` is the SHA-256 of the statement's text; ``target`` is the target as the
     statement names it, ``location`` the root of its Delta table, ``before_version`` the target's
     latest version when the consumption began. ``created`` says that the consumption itself
-    created the target, empty, just before it began.
+    created the target, empty, just before it began. ``rewritten_as`` is the MERGE that runs instead
+    of a DELETE or an UPDATE which Delta refuses.
     """
 
     index: int
@@ -127,6 +128,7 @@ class PlannedStatement:
     location: str
     before_version: int
     created: bool = False
+    rewritten_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,8 @@ class StatementResult(StrEnum):
 @dataclass(frozen=True, slots=True)
 class StatementOutcome:
     """What became of one statement: the version of the target that holds it, and its metrics
-    (Delta's own operation metrics of that commit, empty where Delta wrote none).
+    (Delta's own operation metrics of that commit, empty where Delta wrote none). ``rewritten_as``
+    is the MERGE that ran instead of a DELETE or an UPDATE which Delta refuses.
     """
 
     index: int
@@ -186,6 +189,7 @@ class StatementOutcome:
     result: StatementResult
     target_version: int
     metrics: dict[str, int] = field(default_factory=dict)
+    rewritten_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
 """The SQL statements of one consumption: what each is, what it writes and which streams it reads.
 
 SQL is parsed to understand it only. What Spark runs is the user's own text, in which nothing but
-the names of streams and unquoted metadata columns is replaced.
+the names of streams and unquoted metadata columns is replaced; a DELETE or an UPDATE that Delta
+refuses becomes a MERGE made of its parts.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import Token, TokenType, exp
 
@@ -25,6 +26,7 @@ from .stream_references import (
     unquoted_metadata_columns,
     word,
 )
+from .subquery_rewrites import as_merge
 
 _DML = {
     "INSERT": (StatementKind.INSERT, exp.Insert),
@@ -59,6 +61,8 @@ class Statement:
     in hexadecimal digits. ``streams`` are the names, as registered, of those that it reads, in the
     order in which they first appear. ``create`` is set for a CREATE TABLE ... AS.
     ``metadata_columns`` are the starts and ends (exclusive) of those without backticks.
+    ``rewritten_as`` is set where ``text`` is not the user's but a MERGE that does the same; the
+    fingerprint is that of the user's text all the same.
     """
 
     kind: StatementKind
@@ -69,6 +73,7 @@ class Statement:
     references: tuple[StreamReference, ...]
     metadata_columns: tuple[tuple[int, int], ...]
     create: CreateTable | None = None
+    rewritten_as: str | None = None
 
 
 def analyse(sql: str, stream_names: Collection[str]) -> Statement:
@@ -209,9 +214,14 @@ def _dml(text: str, tokens: Sequence[Token], streams: Mapping[str, str], verb: s
     written = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(tree, expected) or not isinstance(written, exp.Table):
         raise InvalidStatement(subject(text), "cannot be parsed", cause=f"not a whole {verb}")
+    target = _target(text, tuple(part.name for part in written.parts), streams)
+    merge = as_merge(text, tokens, tree)
+    if merge is not None:
+        rewritten = _dml(merge, tokenise(merge), streams, "MERGE")
+        return replace(
+            rewritten, kind=kind, fingerprint=_fingerprint(text), rewritten_as=rewritten.text
+        )
     references = stream_references(text, tokens, tree, written, streams)
-    parts = tuple(part.name for part in written.parts)
-    target = _target(text, parts, streams)
     return _statement(text, tokens, references, kind=kind, target=target)
 
 
@@ -288,13 +298,17 @@ def _statement(
     return Statement(
         kind=kind,
         text=text,
-        fingerprint=hashlib.sha256(text.encode()).hexdigest(),
+        fingerprint=_fingerprint(text),
         target=target,
         streams=tuple(dict.fromkeys(reference.stream for reference in references)),
         references=references,
         metadata_columns=tuple(unquoted_metadata_columns(tokens)),
         create=create,
     )
+
+
+def _fingerprint(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _target(text: str, parts: tuple[str, ...], streams: Mapping[str, str]) -> TableName:

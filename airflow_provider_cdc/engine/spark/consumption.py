@@ -243,7 +243,12 @@ def _statement_outcome(
     planned: PlannedStatement, state: StatementState, result: StatementResult
 ) -> StatementOutcome:
     return StatementOutcome(
-        planned.index, planned.target, result, state.applied_version or 0, state.metrics
+        planned.index,
+        planned.target,
+        result,
+        state.applied_version or 0,
+        state.metrics,
+        planned.rewritten_as,
     )
 
 

@@ -92,4 +92,5 @@ class Planner:
             location=table.location,
             before_version=self._targets.log.newest_version(table.location),
             created=created,
+            rewritten_as=statement.rewritten_as,
         )

@@ -62,6 +62,29 @@ def test_statement_without_stream_beside_one_with_stream_takes_part(lab: StreamL
     assert lab.rows("log") == FIRST
 
 
+def test_delete_and_update_of_what_a_stream_holds_run_as_merges(lab: StreamLab) -> None:
+    lab.sql(
+        "INSERT INTO {log} VALUES (1, 'in', 'x'), (2, 'kept', 'x'), (3, 'out', 'x')",
+        "INSERT INTO {log} VALUES (NULL, 'n', 'x')",
+        "INSERT INTO {other} VALUES (1, '10', 'x'), (1, '11', 'x'), (2, NULL, 'x'), (3, '30', 'x')",
+    )
+
+    outcome = lab.consume(
+        "DELETE FROM {log} AS t WHERE t.id IN (SELECT id FROM s) AND v <> 'kept'",
+        "UPDATE {other} SET action = concat(v, '!') WHERE (id, v) IN (SELECT id, v FROM s)",
+    )
+
+    assert lab.rows("log") == [(2, "kept", "x"), (3, "out", "x"), (None, "n", "x")]
+    assert lab.rows("other") == [
+        (1, "10", "10!"),
+        (1, "11", "x"),
+        (2, None, "x"),
+        (3, "30", "x"),
+    ]
+    assert [str(each.rewritten_as)[:10] for each in outcome.statements] == ["MERGE INTO"] * 2
+    assert lab.engine.has_data("s") is False
+
+
 def test_consuming_an_empty_stream_moves_its_offset(lab: StreamLab) -> None:
     lab.consume(LOG)
     lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('note' = 'x')")

@@ -1,0 +1,118 @@
+"""DELETE and UPDATE whose condition holds a sub-query, as the MERGE that does the same.
+
+Delta refuses a sub-query in the condition of a DELETE or an UPDATE, although it is what users of
+other systems write. Where the condition is ``x IN (SELECT ...)``, alone or AND other conditions
+without a sub-query, a MERGE with the distinct rows of the sub-query changes the same rows: NULL is
+equal to nothing in both, and no row of the target matches two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType, exp
+
+from .stream_references import top_level, word
+
+_KEYS, _KEY = "__cdc_keys", "__cdc_key_"
+
+
+@dataclass(frozen=True, slots=True)
+class _Membership:
+    """``values`` IN (``query``): the texts of both."""
+
+    values: tuple[str, ...]
+    query: str
+
+
+def as_merge(text: str, tokens: Sequence[Token], tree: exp.Expr) -> str | None:
+    """The MERGE that does what ``text`` does; ``None`` where it is no DELETE or UPDATE with such a
+    condition.
+
+    :param tokens: those of ``text``
+    :param tree: the syntax tree of ``text``
+    """
+    begin = {"DELETE": 2, "UPDATE": 1}.get(word(tokens[0]))
+    places = {word(token): index for index, token in reversed(list(top_level(tokens)))}
+    where, condition = places.get("WHERE"), tree.args.get("where")
+    if begin is None or where is None or condition is None:
+        return None
+    if any(tree.args.get(name) for name in ("using", "from_", "with_")):
+        return None
+    conjuncts = _conjuncts(tokens[where + 1 :])
+    trees = list(_flat(condition.this))
+    asking = [index for index, each in enumerate(trees) if each.find(exp.Query)]
+    if conjuncts is None or len(conjuncts) != len(trees) or len(asking) != 1:
+        return None
+    (at,) = asking
+    found = _membership(text, conjuncts[at], trees[at])
+    if found is None:
+        return None
+    change, target_end = "DELETE", where
+    if "SET" in places:
+        target_end = places["SET"]
+        change = f"UPDATE SET {_text(text, tokens[target_end + 1 : where])}"
+    others = [part for index, part in enumerate(conjuncts) if index != at]
+    names = [f"{_KEY}{number}" for number in range(1, len(found.values) + 1)]
+    matches = [
+        *[f"({value}) = {_KEYS}.{name}" for value, name in zip(found.values, names, strict=True)],
+        *[f"({_text(text, part)})" for part in others],
+    ]
+    return (
+        f"MERGE INTO {_text(text, tokens[begin:target_end])}\n"
+        f"USING (SELECT DISTINCT * FROM (\n{found.query}\n) AS {_KEYS}({', '.join(names)}))"
+        f" AS {_KEYS}\nON {' AND '.join(matches)}\nWHEN MATCHED THEN {change}"
+    )
+
+
+def _flat(condition: exp.Expr) -> Sequence[exp.Expr]:
+    return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+
+
+def _conjuncts(tokens: Sequence[Token]) -> list[list[Token]] | None:
+    """The conditions that AND joins on the top level; ``None`` where OR joins some."""
+    ends: list[int] = []
+    cases = betweens = 0
+    for index, token in top_level(tokens):
+        kind = word(token)
+        cases += (kind == "CASE") - (kind == "END")
+        if cases:
+            continue
+        if kind == "OR":
+            return None
+        if kind == "BETWEEN":
+            betweens += 1
+        elif kind == "AND" and betweens:
+            betweens -= 1
+        elif kind == "AND":
+            ends.append(index)
+    starts = [0, *(end + 1 for end in ends)]
+    return [
+        list(tokens[start:end]) for start, end in zip(starts, [*ends, len(tokens)], strict=True)
+    ]
+
+
+def _membership(text: str, tokens: Sequence[Token], tree: exp.Expr) -> _Membership | None:
+    """What ``tokens`` say of which rows, where ``tree`` is an IN with a sub-query."""
+    if not isinstance(tree, exp.In) or tree.args.get("query") is None:
+        return None
+    places = [index for index, token in top_level(tokens) if word(token) == "IN"]
+    if len(places) != 1 or tree.this.find(exp.Query):
+        return None
+    (at,) = places
+    values = list(tokens[:at])
+    if isinstance(tree.this, exp.Tuple):
+        inner = values[1:-1]
+        commas = [i for i, token in top_level(inner) if token.token_type == TokenType.COMMA]
+        starts = [0, *(comma + 1 for comma in commas)]
+        parts = [inner[start:end] for start, end in zip(starts, [*commas, len(inner)], strict=True)]
+    else:
+        parts = [values]
+    return _Membership(
+        tuple(_text(text, part) for part in parts), _text(text, tokens[at + 2 : len(tokens) - 1])
+    )
+
+
+def _text(text: str, tokens: Sequence[Token]) -> str:
+    return text[tokens[0].start : tokens[-1].end + 1]
