@@ -26,6 +26,7 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules(f"{package}.sensors.stream")],
         "hooks": [_modules(f"{package}.hooks.cdc", f"{package}.hooks.stale_stream")],
         "triggers": [_modules(f"{package}.triggers.stream")],
+        "cli": [f"{package}.cli.airflow_commands.get_commands"],
         "connection-types": [
             {
                 "hook-class-name": f"{package}.hooks.cdc.CdcHook",

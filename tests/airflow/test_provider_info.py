@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import importlib
 import inspect
@@ -79,3 +80,21 @@ def test_provider_info_fields_with_secrets_are_passwords():
         "secret_conf",
         "storage_options",
     }
+
+
+def test_airflow_cdc_streams_shows_the_streams_of_a_connection(tmp_path, monkeypatch, capsys):
+    extra = {"state": str(tmp_path)}
+    monkeypatch.setenv("AIRFLOW_CONN_CDC_CLI", json.dumps({"conn_type": "cdc", "extra": extra}))
+    (name,) = INFO["cli"]
+    module, _, function = name.rpartition(".")
+    (group,) = getattr(importlib.import_module(module), function)()
+    (command,) = group.subcommands
+    parser = argparse.ArgumentParser()
+    for argument in command.args:
+        argument.add_to_parser(parser)
+
+    command.func(parser.parse_args(["--conn-id", "cdc_cli", "-o", "json"]))
+    assert json.loads(capsys.readouterr().out) == []
+
+    with pytest.raises(SystemExit, match="stream nothing: does not exist"):
+        command.func(parser.parse_args(["nothing", "--conn-id", "cdc_cli"]))

@@ -1,0 +1,1 @@
+"""Command lines: ``python -m airflow_provider_cdc`` and ``airflow cdc``."""

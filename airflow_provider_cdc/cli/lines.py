@@ -1,0 +1,48 @@
+"""What commands print of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.stream_status import shown
+
+OVERVIEW = (
+    "name",
+    "table_on",
+    "mode",
+    "phase",
+    "offset",
+    "commits_behind",
+    "bytes_behind",
+    "stale",
+    "stale_after",
+)
+"""The columns of SHOW that a terminal has room for."""
+
+
+def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any]]:
+    """A line for every stream, or the one of ``name``, as JSON has it: times in ISO 8601.
+
+    :raises StreamNotFound: there is no stream of that name
+    """
+    statuses = catalog.statuses() if name is None else [catalog.status(name)]
+    return [
+        {column: _plain(value) for column, value in shown(status).items()} for status in statuses
+    ]
+
+
+def overview(line: Mapping[str, Any]) -> dict[str, str]:
+    """The columns of ``line`` that a terminal has room for, as text."""
+    return {column: text(line[column]) for column in OVERVIEW}
+
+
+def text(value: Any) -> str:
+    """``value`` as a terminal shows it: nothing where there is none."""
+    return "" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
