@@ -58,8 +58,12 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
     except StreamUnusable as error:
         reason = str(error)
     end = stream.offset if span is None else span.end
+    # What is not consumed is as old as its first commit, however young the stream is.
+    since = stream.last_consumed_at or stream.created_at
+    if span is not None and span.commits:
+        since = min(since, span.commits[0].timestamp)
     configuration = json.loads(end.metadata).get("configuration") or {}
-    predicted = stale_after(stream.last_consumed_at or stream.created_at, configuration)
+    predicted = stale_after(since, configuration)
     return StreamStatus(
         name=stream.name,
         stream_id=stream.stream_id,

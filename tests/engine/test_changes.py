@@ -116,7 +116,7 @@ def test_changes_in_databends_style_are_named_so(lab: StreamLab) -> None:
         ({"end": Version(3)}, "have no beginning"),
         ({"at": Version(1), "before": Version(1)}, "one of them"),
         ({"at": Version(3), "end": Version(2)}, "not earlier than the beginning"),
-        ({"at": Version(99)}, "from 0 to 6"),
+        ({"at": Version(99)}, "expected a version from 0"),
         ({"at": Version(1), "information": "all"}, "default, append_only"),
     ],
 )
@@ -125,6 +125,20 @@ def test_changes_without_a_range_are_refused(
 ) -> None:
     with pytest.raises(InvalidRequest, match=problem):
         changes(lab, **points)
+
+
+def test_changes_that_end_before_tracking_was_switched_off_are_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = StreamLab(spark, tmp_path)
+    lab.make("src", "id INT, v STRING", properties=TRACKED)
+    lab.sql(
+        "INSERT INTO {src} VALUES (1, 'a')",
+        "ALTER TABLE {src} SET TBLPROPERTIES ('delta.enableRowTracking' = 'false')",
+    )
+    assert changes(lab, at=Version(0), end=Version(1)) == [(1, "a", "INSERT", False)]
+    with pytest.raises(ChangeTrackingDisabled):
+        changes(lab, at=Version(0))
 
 
 def test_changes_of_what_is_not_tracked_or_not_there_are_refused(

@@ -20,6 +20,7 @@ from airflow_provider_cdc.engine import (
     StreamConflict,
     StreamExists,
     StreamNotFound,
+    StreamStale,
     Timestamp,
     Version,
 )
@@ -153,6 +154,27 @@ def test_stream_at_a_point_with_a_gap_in_change_tracking_behind_it_is_refused(
     with pytest.raises(ChangeTrackingDisabled, match=f"switched off by version {version}"):
         create(lab, at=Version(3))
     assert lab.version("src") == version
+
+
+def test_stream_at_a_point_whose_files_are_gone_is_refused_and_replaces_nothing(
+    lab: StreamLab,
+) -> None:
+    stream = create(lab)
+    lab.sql("OPTIMIZE {src}")
+    for file in Path(lab.path("src")).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(StreamStale, match="files that it has to read were removed"):
+        create(lab, or_replace=True, at=Version(0))
+    assert lab.engine.describe_stream("s").stream_id == stream.stream_id
+
+
+def test_stream_before_the_source_was_replaced_is_refused(lab: StreamLab) -> None:
+    lab.sql(
+        f"CREATE OR REPLACE TABLE {{src}} USING delta TBLPROPERTIES ({TRACKED})"
+        " AS SELECT 9 AS id, 'z' AS v"
+    )
+    with pytest.raises(InvalidRange, match="was another table then"):
+        create(lab, at=Version(2))
 
 
 def test_stream_that_is_replaced_stands_where_the_new_one_does(lab: StreamLab) -> None:

@@ -50,6 +50,19 @@ def test_version_that_no_table_has_is_refused(number: Any) -> None:
         Version(number)
 
 
+@pytest.mark.parametrize("given", ["abc", 5, ["version", 3]])
+def test_what_is_no_mapping_names_no_point(given: Any) -> None:
+    with pytest.raises(InvalidRequest, match="names no point"):
+        point_of(given)
+
+
+def test_points_of_the_wrong_kind_of_value_are_refused() -> None:
+    with pytest.raises(InvalidName):
+        point_of({"offset_of": 5})
+    with pytest.raises(InvalidRange, match="outside of the calendar"):
+        Timestamp("0001-01-01T00:00:00+09:00")
+
+
 def test_offset_of_what_no_stream_is_called_is_refused() -> None:
     with pytest.raises(InvalidName):
         OffsetOf("x`; DROP TABLE y")

@@ -181,6 +181,21 @@ def test_bound_outside_of_the_history_is_refused(
         three.version(point, at=at)
 
 
+def test_bound_at_a_version_of_a_table_that_was_replaced_since_is_refused(three: Log) -> None:
+    content = (three.folder / f"{0:020d}.json").read_text(encoding="utf-8")
+    replacement = content.replace('"id": "t"', '"id": "another"')
+    (three.folder / f"{0:020d}.json").write_text(replacement, encoding="utf-8")
+    with pytest.raises(InvalidRange, match="was another table then"):
+        three.version(Version(1))
+
+
+def test_times_of_files_are_rounded_down_to_the_millisecond(log: Log) -> None:
+    log.commit(0, seconds=0)
+    nanoseconds = int(after(10).timestamp()) * 10**9 + 857_999_954
+    os.utime(log.folder / f"{0:020d}.json", ns=(nanoseconds, nanoseconds))
+    assert (log.newest(10.856), log.newest(10.857)) == (None, 0)
+
+
 def test_bound_at_a_version_that_was_cleaned_up_is_refused(three: Log) -> None:
     (three.folder / f"{0:020d}.json").unlink()
     with pytest.raises(InvalidRange, match="no longer holds version 0"):

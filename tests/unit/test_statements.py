@@ -237,6 +237,28 @@ def test_analyse_of_an_update_of_what_a_stream_holds_is_the_merge_that_does_it()
     )
 
 
+@pytest.mark.parametrize(
+    ("sql", "clause"),
+    [
+        ("DELETE FROM t WHERE x IN (SELECT k FROM s) AND t.set = 1", "THEN DELETE"),
+        ("DELETE FROM t WHERE set IN (SELECT k FROM s)", "ON (set) = __cdc_keys.__cdc_key_1"),
+        ("UPDATE set SET v = 1 WHERE x IN (SELECT k FROM s)", "INTO set\nUSING"),
+    ],
+)
+def test_analyse_of_names_that_are_words_elsewhere_is_the_merge_that_does_it(
+    sql: str, clause: str
+) -> None:
+    assert clause in analyse(sql, STREAMS).text
+
+
+@pytest.mark.parametrize(
+    "left", ["()", "x BETWEEN 1 AND y", "a LIKE b", "a IS NULL", "a = b", "NOT a"]
+)
+def test_analyse_of_a_left_side_that_spark_would_not_take_is_refused(left: str) -> None:
+    with pytest.raises(InvalidStatement):
+        analyse(f"DELETE FROM t WHERE {left} IN (SELECT k FROM s)", STREAMS)
+
+
 def test_analyse_of_a_condition_without_a_sub_query_leaves_the_text_as_it_is() -> None:
     sql = "DELETE FROM t WHERE id IN (1, 2) AND v = 'IN (SELECT'"
     found = analyse(sql, STREAMS)

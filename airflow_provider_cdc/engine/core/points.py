@@ -54,7 +54,14 @@ class Timestamp:
                 cause="expected a date and a time in ISO 8601 with an offset from UTC",
                 fix="write it like 2026-01-01T00:00:00Z or 2026-01-01T09:00:00+09:00",
             )
-        return found.astimezone(UTC)
+        try:
+            return found.astimezone(UTC)
+        except OverflowError:
+            raise InvalidRange(
+                f"timestamp {self.text!r}",
+                "names no moment",
+                cause="it lies outside of the calendar",
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class OffsetOf:
 
     def __post_init__(self) -> None:
         """Refuse what no stream is called."""
-        stream_name(self.stream)
+        stream_name(str(self.stream))
 
 
 Point = Version | Timestamp | OffsetOf
@@ -122,16 +129,16 @@ def as_mapping(point: Point) -> dict[str, int | str]:
             return {"offset_of": stream}
 
 
-def point_of(given: Point | Mapping[str, Any] | None) -> Point | None:
+def point_of(given: Any) -> Point | None:
     """The point that ``given`` is, or says as :func:`as_mapping` does; numbers may be text.
 
     :raises InvalidRequest: it says none, or more than one
     """
     if given is None or isinstance(given, Point):
         return given
-    if len(given) != 1 or not set(given) <= set(_KINDS):
+    if not isinstance(given, Mapping) or len(given) != 1 or not set(given) <= set(_KINDS):
         raise InvalidRequest(
-            f"point {dict(given)!r}",
+            f"point {given!r}",
             "names no point in the history of a table",
             cause=f"expected one of the keys {', '.join(_KINDS)}",
             fix=f"give a mapping such as {{'version': 3}}, or {_FORMS}",

@@ -3,7 +3,8 @@
 Delta refuses a sub-query in the condition of a DELETE or an UPDATE, although it is what users of
 other systems write. Where the condition is ``x IN (SELECT ...)``, alone or AND other conditions
 without a sub-query, a MERGE with the distinct rows of the sub-query changes the same rows: NULL is
-equal to nothing in both, and no row of the target matches two of them.
+equal to nothing in both, and no row of the target matches two of them. (Where the types differ,
+two keys may become equal to one value; Delta then refuses the UPDATE, and nothing is changed.)
 """
 
 from __future__ import annotations
@@ -33,10 +34,9 @@ def as_merge(text: str, tokens: Sequence[Token], tree: exp.Expr) -> str | None:
     :param tokens: those of ``text``
     :param tree: the syntax tree of ``text``
     """
-    begin = {"DELETE": 2, "UPDATE": 1}.get(word(tokens[0]))
-    places = {word(token): index for index, token in reversed(list(top_level(tokens)))}
-    where, condition = places.get("WHERE"), tree.args.get("where")
-    if begin is None or where is None or condition is None:
+    condition = tree.args.get("where")
+    where = _place(tokens, "WHERE")
+    if word(tokens[0]) not in ("DELETE", "UPDATE") or condition is None or where is None:
         return None
     if any(tree.args.get(name) for name in ("using", "from_", "with_")):
         return None
@@ -49,10 +49,14 @@ def as_merge(text: str, tokens: Sequence[Token], tree: exp.Expr) -> str | None:
     found = _membership(text, conjuncts[at], trees[at])
     if found is None:
         return None
-    change, target_end = "DELETE", where
-    if "SET" in places:
-        target_end = places["SET"]
-        change = f"UPDATE SET {_text(text, tokens[target_end + 1 : where])}"
+    if word(tokens[0]) == "DELETE":
+        change, target = "DELETE", tokens[2:where]
+    else:
+        assigned = _place(tokens[2:], "SET")
+        if assigned is None:
+            return None
+        change = f"UPDATE SET {_text(text, tokens[assigned + 3 : where])}"
+        target = tokens[1 : assigned + 2]
     others = [part for index, part in enumerate(conjuncts) if index != at]
     names = [f"{_KEY}{number}" for number in range(1, len(found.values) + 1)]
     matches = [
@@ -60,7 +64,7 @@ def as_merge(text: str, tokens: Sequence[Token], tree: exp.Expr) -> str | None:
         *[f"({_text(text, part)})" for part in others],
     ]
     return (
-        f"MERGE INTO {_text(text, tokens[begin:target_end])}\n"
+        f"MERGE INTO {_text(text, target)}\n"
         f"USING (SELECT DISTINCT * FROM (\n{found.query}\n) AS {_KEYS}({', '.join(names)}))"
         f" AS {_KEYS}\nON {' AND '.join(matches)}\nWHEN MATCHED THEN {change}"
     )
@@ -98,7 +102,9 @@ def _membership(text: str, tokens: Sequence[Token], tree: exp.Expr) -> _Membersh
     if not isinstance(tree, exp.In) or tree.args.get("query") is None:
         return None
     places = [index for index, token in top_level(tokens) if word(token) == "IN"]
-    if len(places) != 1 or tree.this.find(exp.Query):
+    # Spark takes one predicate in an expression; sqlglot would take several.
+    is_predicate = isinstance(tree.this, (exp.Predicate, exp.Not))
+    if len(places) != 1 or is_predicate or tree.this.find(exp.Query):
         return None
     (at,) = places
     values = list(tokens[:at])
@@ -109,9 +115,16 @@ def _membership(text: str, tokens: Sequence[Token], tree: exp.Expr) -> _Membersh
         parts = [inner[start:end] for start, end in zip(starts, [*commas, len(inner)], strict=True)]
     else:
         parts = [values]
+    if not all(parts):
+        return None
     return _Membership(
         tuple(_text(text, part) for part in parts), _text(text, tokens[at + 2 : len(tokens) - 1])
     )
+
+
+def _place(tokens: Sequence[Token], wanted: str) -> int | None:
+    """Where the word ``wanted`` first stands outside of any bracket."""
+    return next((index for index, token in top_level(tokens) if word(token) == wanted), None)
 
 
 def _text(text: str, tokens: Sequence[Token]) -> str:

@@ -69,8 +69,7 @@ class TableChanges:
             owner="",
         )
         try:
-            self.sources.check_from(passing)
-            span = self.sources.range(passing, through=last.version)
+            span = self.sources.range_from(passing, through=last.version)
             return self.reader.read(span).rows
         except CdcError as error:
             raise type(error)(subject, error.problem, cause=error.cause, fix=error.fix) from None

@@ -26,9 +26,11 @@ from ..core.table_schema import Layout
 from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry import Registry
 from ..storage.registry_snapshot import Change, RegistrySnapshot
+from ..storage.scratch import Scratch
 from ..storage.source_history import SourceHistory
 from ..storage.source_log import SourceLog
 from .change_sets.checks import check_columns
+from .change_sets.reader import ChangeSetReader
 from .tables import Table, Tables, table_id
 
 
@@ -61,6 +63,8 @@ class Creation:
     tables: Tables
     sources: SourceLog
     history: SourceHistory
+    reader: ChangeSetReader
+    scratch: Scratch
     clock: Callable[[], datetime]
 
     def create(self, wanted: NewStream) -> Stream:
@@ -86,7 +90,7 @@ class Creation:
         if wanted.bound is not None:
             offset = self.history.offset(wanted.subject, draft.source, wanted.bound, snapshot)
             earlier = replace(draft, offset=offset)
-            self.sources.check_from(earlier)
+            self._check_readable(earlier)
             return self._register(snapshot, replaced, earlier)
         return self._create_now(snapshot, replaced, draft, table)
 
@@ -126,6 +130,12 @@ class Creation:
             owner=consumer_name(wanted.owner or getuser()),
             comment=wanted.comment,
         )
+
+    def _check_readable(self, draft: Stream) -> None:
+        """Refuse an offset whose change set cannot be read any more; nothing of it is read."""
+        change_set = self.reader.read(self.sources.range_from(draft))
+        for root in change_set.scratch:
+            self.scratch.remove(root)
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:
         """Leave change tracking as it was, unless another stream has come to need it."""

@@ -82,16 +82,18 @@ class Engine:
         files = Files(storage_options)
         self._tables = Tables(spark, files)
         self._sources = SourceLog(files)
+        self._scratch = Scratch(state, files, clock)
+        self._reader = ChangeSetReader(spark, files, self._scratch, _strategy(strategy))
         history = SourceHistory(files, clock)
         self._creation = Creation(
             registry=self._registry,
             tables=self._tables,
             sources=self._sources,
             history=history,
+            reader=self._reader,
+            scratch=self._scratch,
             clock=clock,
         )
-        self._scratch = Scratch(state, files, clock)
-        self._reader = ChangeSetReader(spark, files, self._scratch, _strategy(strategy))
         self._changes = TableChanges(
             registry=self._registry,
             tables=self._tables,

@@ -103,9 +103,16 @@ class DeltaLog:
         return parse_commit(version, content)
 
     def file_times(self, versions: Sequence[int]) -> list[datetime]:
-        """When the files of commits that the listing showed were written."""
-        names = list(map(_commit_name, versions))
-        return self._files.modified_below(self._folder, names) if names else []
+        """When the files of commits that the listing showed were written.
+
+        :raises LogIncomplete: one of them is gone by now
+        """
+        if not versions:
+            return []
+        try:
+            return self._files.modified_below(self._folder, list(map(_commit_name, versions)))
+        except FileNotFoundError:
+            raise LogIncomplete(versions[0]) from None
 
     def state_at(self, version: int) -> TableState:
         """Metadata, protocol and high-water mark in force at ``version``.

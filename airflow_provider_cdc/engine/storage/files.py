@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 
 # Hadoop's names of stores that fsspec knows under another one.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
@@ -77,8 +79,7 @@ class Files:
         """
         filesystem, path = self._open(folder)
         filesystem.ls(path, True)
-        found: list[datetime] = [filesystem.modified(join(path, name)) for name in names]
-        return [moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in found]
+        return [_modified(filesystem, join(path, name)) for name in names]
 
     def exists(self, uri: str) -> bool:
         """Whether there is a file or folder."""
@@ -118,6 +119,15 @@ class Files:
         # Every look at a log has to see what is there now.
         filesystem.invalidate_cache()
         return filesystem, path
+
+
+def _modified(filesystem: Any, path: str) -> datetime:
+    if isinstance(filesystem, LocalFileSystem):
+        # Whole milliseconds, rounded down as Hadoop does; fsspec rounds to the nearest.
+        milliseconds = os.stat(path).st_mtime_ns // 1_000_000
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
+    moment: datetime = filesystem.modified(path)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found]:

@@ -98,7 +98,7 @@ class Registry:
         """The stream that was dropped last under ``name`` and was not brought back since."""
         named = f"name_key = {literal(stream_key(name))}"
         found = self._records(f"{named} AND transition = {literal(Transition.DROPPED)}")
-        for record in sorted(found, key=lambda record: record.at, reverse=True):
+        for record in sorted(found, key=_moment_of_drop, reverse=True):
             if self.history(record.stream.stream_id)[-1].nonce == record.nonce:
                 return record.stream
         return None
@@ -263,6 +263,10 @@ class Registry:
 def _scan(table: DeltaTable, columns: list[str], predicate: str) -> Iterator[dict[str, Any]]:
     for batch in table.scan(columns=columns, predicate=predicate):
         yield from pa.record_batch(batch).to_pylist()
+
+
+def _moment_of_drop(record: Record) -> tuple[datetime, datetime]:
+    return record.at, record.stream.created_at
 
 
 def _row(change: Change) -> dict[str, Any]:

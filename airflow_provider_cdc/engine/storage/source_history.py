@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from ..core.errors import InvalidRange, InvalidRequest
+from ..core.log_actions import TableState
 from ..core.model import Offset, Source
 from ..core.points import Bound, OffsetOf, Timestamp, Version
 from ..core.tracking import offset_of
@@ -44,7 +45,7 @@ class SourceHistory:
         try:
             version = self._version(subject, log, bound, standing)
             if 0 <= version <= newest:
-                return offset_of(log.state_at(version))
+                return _checked(subject, source, bound, log.state_at(version))
         except LogIncomplete as error:
             missing = f"the log no longer holds version {error.missing_version}"
             raise _outside(subject, bound, missing) from None
@@ -82,6 +83,12 @@ def _standing(
             fix="name a stream on the same table",
         )
     return other.offset
+
+
+def _checked(subject: str, source: Source, bound: Bound, state: TableState) -> Offset:
+    if state.table_id != source.table_id:
+        raise _outside(subject, bound, f"{source.name} was another table then, and was replaced")
+    return offset_of(state)
 
 
 def _outside(subject: str, bound: Bound, cause: str) -> InvalidRange:

@@ -93,10 +93,11 @@ class SourceLog:
         self._check_same_log(stream, log)
         return self._range(stream, log, last, limit)
 
-    def check_from(self, stream: Stream) -> None:
-        """Refuse an offset in the past from which changes cannot be told: change tracking has to
-        be on from there to now (seed 000).
+    def range_from(self, stream: Stream, *, through: int | None = None) -> SourceRange:
+        """The range of a stream whose offset was chosen in the past; refuses one from which changes
+        cannot be told: change tracking has to be on from there on (seed 000).
 
+        :param through: the last version, inclusive; the newest where it is ``None``
         :raises ChangeTrackingDisabled: row tracking was off at the offset, or is off
         :raises StreamStale: it was off in between, or commits are gone
         """
@@ -108,7 +109,7 @@ class SourceLog:
                 fix=_LATER,
             )
         try:
-            self.range(stream)
+            return self.range(stream, through=through)
         except StreamUnusable as error:
             raise type(error)(error.subject, error.problem, cause=error.cause, fix=_LATER) from None
 

@@ -35,6 +35,8 @@ def commit(root: Path, version: int, *actions: dict[str, Any]) -> None:
     for action in actions:
         if "add" in action:
             action["add"]["defaultRowCommitVersion"] = version
+    info = {"timestamp": int((NOON + timedelta(hours=version)).timestamp() * 1000)}
+    actions = ({"commitInfo": info}, *actions)
     path = root / "_delta_log" / f"{version:020d}.json"
     path.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
 
@@ -71,6 +73,14 @@ def test_status_of_a_stream_that_cannot_be_read_says_why_and_counts_nothing(
     assert (found.versions_behind, found.commits_behind, found.bytes_behind) == (None,) * 3
     assert (found.latest_version, found.may_have_data, found.stale) == (None, False, True)
     assert "version 2 is gone" in str(found.invalid_reason)
+
+
+def test_status_of_a_stream_at_an_earlier_point_counts_from_its_first_commit(
+    stream: Stream,
+) -> None:
+    young = replace(stream, created_at=NOON + timedelta(days=30))
+    first = NOON + timedelta(hours=1)
+    assert status(young).stale_after - first == status(stream).stale_after - stream.created_at
 
 
 def test_status_is_stale_once_its_prediction_has_passed(stream: Stream) -> None:

@@ -47,7 +47,8 @@ def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -
             f"stream {stream.name}",
             "is stale, files that it has to read were removed",
             cause=f"{len(missing)} of {len(files)} are gone, the first is {missing[0]}",
-            fix="create the stream again, and consume it within the source's"
+            fix="consume it whole where the range was bounded, for that may need other files; else"
+            " create the stream again, and consume it within the source's"
             " delta.deletedFileRetentionDuration",
         )
     check_row_ids(stream, files)
