@@ -133,7 +133,11 @@ def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
             "nope",
         ),
         (["CREATE TABLE {made} USING delta AS SELECT * FROM s"] * 2, InvalidStatement, "exists"),
-        (["UPDATE {log} SET v = 'x' WHERE id IN (SELECT id FROM s)"], InvalidStatement, "UPDATE"),
+        (
+            ["UPDATE {log} SET v = 'x' WHERE id NOT IN (SELECT id FROM s)"],
+            InvalidStatement,
+            "UPDATE",
+        ),
     ],
 )
 def test_statements_that_cannot_consume_are_refused_before_anything_is_written(
