@@ -22,7 +22,7 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
-        "operators": [_modules(f"{package}.operators.stream")],
+        "operators": [_modules(f"{package}.operators.stream", f"{package}.operators.changes")],
         "sensors": [_modules(f"{package}.sensors.stream")],
         "hooks": [_modules(f"{package}.hooks.cdc", f"{package}.hooks.stale_stream")],
         "triggers": [_modules(f"{package}.triggers.stream")],
@@ -101,6 +101,10 @@ _CONNECTION_FIELDS = {
     "driver_python": _field(
         "Driver's Python",
         "Interpreter of the driver, as ./environment/bin/python; in client mode the worker's own.",
+    ),
+    "principal": _field(
+        "Principal",
+        "Who reads, consumes and owns streams by this connection; by default the process's user.",
     ),
     "entry_point": _field(
         "Entry point",

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine.core.rewrites import net_difference
 from airflow_provider_cdc.engine.storage.files import Files, absolute_path, plain_uri
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
@@ -49,7 +50,7 @@ def _count_ours(rows: DataFrame) -> Expected:
 
 def _floor(spark: SparkSession, bench: Bench) -> DataFrame:
     """Every touched file once, all columns, no netting: no correct way can read less by files."""
-    net = SourceLog(Files()).range(bench.stream).net_files()
+    net = net_difference(SourceLog(Files()).range(bench.stream).commits)
     files = (*net.removed, *net.added, *(pair.new for pair in net.revectored))
     paths = [plain_uri(absolute_path(bench.location, file.path)) for file in files]
     schema = spark.table(bench.name).schema

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine import Engine, Stream
+from airflow_provider_cdc.engine.core.rewrites import net_difference
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
@@ -50,7 +51,7 @@ class Bench:
     @property
     def touched_bytes(self) -> int:
         """The bytes of the files in which the two ends of the commits differ."""
-        return SourceLog(Files()).range(self.stream).net_files().size_bytes
+        return net_difference(SourceLog(Files()).range(self.stream).commits).size_bytes
 
 
 def create_table(

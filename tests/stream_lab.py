@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import astuple, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,10 +65,14 @@ class StreamLab:
         self.sql(f"CREATE TABLE {{{table}}} ({columns}) USING delta {clause} {settings}")
 
     def consume(
-        self, *statements: str, consumer: str = "tests", engine: Engine | None = None
+        self,
+        *statements: str,
+        consumer: str = "tests",
+        engine: Engine | None = None,
+        **bounds: int,
     ) -> Any:
         texts = [self.text(statement) for statement in statements]
-        return (engine or self.engine).consume(texts, consumer=consumer)
+        return (engine or self.engine).consume(texts, consumer=consumer, **bounds)
 
     def changes(self, stream: str) -> list[Change]:
         """The change set, sorted by values and action."""
@@ -86,6 +91,13 @@ class StreamLab:
         return sorted(
             (tuple(row) for row in self.spark.table(self.name(table)).collect()), key=repr
         )
+
+    def committed_at(self, table: str, version: int) -> datetime:
+        """When Delta says that a version was committed."""
+        history = self.spark.sql(f"DESCRIBE HISTORY {self.name(table)}")
+        (row,) = history.where(f"version = {version}").select("timestamp").collect()
+        moment: datetime = row[0]
+        return moment.astimezone(UTC)
 
     def version(self, table: str) -> int:
         log = Path(self.path(table), "_delta_log")

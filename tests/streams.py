@@ -8,6 +8,7 @@ from typing import Any
 from airflow_provider_cdc.engine.core.log_actions import Commit
 from airflow_provider_cdc.engine.core.model import (
     AppendSemantics,
+    Base,
     ColumnStyle,
     Offset,
     Phase,
@@ -37,7 +38,9 @@ def new_stream(name: str = "s", **fields: Any) -> Stream:
         "created_at": NOON,
         "owner": "somebody",
     }
-    return Stream(name=name, **values | fields)
+    given = values | fields
+    bases = (Base(given.pop("source"), given.pop("offset")),)
+    return Stream(name=name, **{"bases": bases} | given)
 
 
 def new_commit(version: int, operation: str = "WRITE", **fields: Any) -> Commit:

@@ -14,6 +14,7 @@ from .core.errors import (
     CdcError,
     ChangeTrackingDisabled,
     ConsumptionOpen,
+    FilesChanged,
     InvalidName,
     InvalidRange,
     InvalidRequest,
@@ -21,14 +22,18 @@ from .core.errors import (
     NotADeltaTable,
     OutcomeUnknown,
     StatementFailed,
+    StreamAccessDenied,
     StreamConflict,
     StreamExists,
     StreamNotFound,
     StreamStale,
     StreamUnusable,
+    TableExists,
     TableNotFound,
+    UnsupportedView,
 )
-from .core.model import AppendSemantics, ColumnStyle, Offset, Outcome, Stream, StreamMode
+from .core.model import AppendSemantics, ColumnStyle, FileFormat, Folder, Offset, Stream, StreamMode
+from .core.outcomes import Outcome
 from .core.points import OffsetOf, Point, Timestamp, Version
 from .core.progress import Progress, ProtocolPoint
 from .core.read_plan import ReadPlan, Strategy
@@ -36,6 +41,7 @@ from .stream_status import StreamStatus, shown
 
 if TYPE_CHECKING:
     from .spark.engine import Engine
+    from .spark.transactions import Transaction
 
 __all__ = [
     "AppendSemantics",
@@ -44,6 +50,9 @@ __all__ = [
     "ColumnStyle",
     "ConsumptionOpen",
     "Engine",
+    "FileFormat",
+    "FilesChanged",
+    "Folder",
     "InvalidName",
     "InvalidRange",
     "InvalidRequest",
@@ -60,6 +69,7 @@ __all__ = [
     "StatementFailed",
     "Strategy",
     "Stream",
+    "StreamAccessDenied",
     "StreamCatalog",
     "StreamConflict",
     "StreamExists",
@@ -68,8 +78,11 @@ __all__ = [
     "StreamStale",
     "StreamStatus",
     "StreamUnusable",
+    "TableExists",
     "TableNotFound",
     "Timestamp",
+    "Transaction",
+    "UnsupportedView",
     "Version",
     "shown",
 ]
@@ -78,4 +91,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "Engine":
         return import_module(".spark.engine", __name__).Engine
+    if name == "Transaction":
+        return import_module(".spark.transactions", __name__).Transaction
     raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
+from getpass import getuser
 from typing import Any
 
 from .clock import utc_now
+from .core.access import KEPT, Kept, Right, check_access, principals
 from .core.errors import StreamNotFound
 from .core.lifecycle import Transition, next_phase
-from .core.model import Phase, Stream
+from .core.model import Stream, new_stream
 from .core.names import consumer_name, stream_name
 from .storage.files import Files
 from .storage.registry import Registry
@@ -26,6 +27,8 @@ class StreamCatalog:
     :param state: the state folder, a URI or an absolute path
     :param storage_options: how to reach the store
     :param clock: gives the time, in UTC
+    :param principal: who looks and acts; by default the user of this process
+    :raises InvalidName: ``principal`` cannot be one
     """
 
     def __init__(
@@ -34,9 +37,11 @@ class StreamCatalog:
         *,
         storage_options: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] = utc_now,
+        principal: str | None = None,
     ) -> None:
+        self.principal = consumer_name(principal or getuser())
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
-        self._sources = SourceLog(Files(storage_options))
+        self._sources = SourceLog(Files(storage_options), clock)
         self._clock = clock
 
     def show(self) -> list[Stream]:
@@ -51,30 +56,54 @@ class StreamCatalog:
         """Every transition of a stream, oldest first; raises ``StreamNotFound``."""
         return self._registry.history(self.describe(name).stream_id)
 
-    def drop(self, name: str, *, if_exists: bool = False, actor: str = "drop") -> None:
+    def permitted(self, name: str, right: Right) -> Stream:
+        """One stream, to do something with it.
+
+        :raises StreamNotFound: there is none
+        :raises StreamAccessDenied: the principal may not
+        """
+        stream = self.describe(name)
+        check_access(stream, self.principal, right)
+        return stream
+
+    def drop(self, name: str, *, if_exists: bool = False) -> None:
         """Drop a stream.
 
         :raises StreamNotFound: there is none, unless ``if_exists``
         :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal may not
         """
         snapshot = self._registry.snapshot()
         stream = snapshot.find(stream_name(name))
         if stream is None and if_exists:
             return
-        self._moved(snapshot, snapshot.get(name), Transition.DROPPED, actor)
+        self._moved(snapshot, snapshot.get(name), Transition.DROPPED)
 
-    def alter(self, name: str, *, comment: str | None, actor: str = "alter") -> Stream:
-        """Give a stream another comment, or none.
+    def alter(
+        self,
+        name: str,
+        *,
+        comment: str | Kept | None = KEPT,
+        readers: Collection[str] | Kept | None = KEPT,
+        consumers: Collection[str] | Kept | None = KEPT,
+    ) -> Stream:
+        """Change what is said of a stream; what is not given stays.
 
+        :param comment: another comment, or none
+        :param readers: who may read it besides its owner; ``None``: everybody
+        :param consumers: who may consume it besides its owner; ``None``: its readers
         :raises StreamNotFound: there is none
         :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal may not
         """
+        given: dict[str, Any] = {"comment": comment}
+        given |= {"readers": principals(readers), "consumers": principals(consumers)}
         snapshot = self._registry.snapshot()
-        return self._moved(
-            snapshot, snapshot.get(stream_name(name)), Transition.ALTERED, actor, comment=comment
-        )
+        stream = snapshot.get(stream_name(name))
+        changed = {field: value for field, value in given.items() if value is not KEPT}
+        return self._moved(snapshot, stream, Transition.ALTERED, **changed)
 
-    def rename(self, name: str, to: str, *, actor: str = "rename") -> Stream:
+    def rename(self, name: str, to: str) -> Stream:
         """Give a stream another name; statements find it under that name from then on.
 
         :raises StreamNotFound: there is none
@@ -83,38 +112,41 @@ class StreamCatalog:
         """
         snapshot = self._registry.snapshot()
         stream = snapshot.get(stream_name(name))
-        return self._moved(snapshot, stream, Transition.RENAMED, actor, name=stream_name(to))
+        return self._moved(snapshot, stream, Transition.RENAMED, name=stream_name(to))
 
-    def clone(
-        self, name: str, of: str, *, comment: str | None = None, owner: str = "clone"
-    ) -> Stream:
+    def clone(self, name: str, of: str, *, comment: str | None = None) -> Stream:
         """Create a stream that stands where another one stands, and goes its own way.
+
+        It belongs to the principal; who else may use it is as with the original.
 
         :raises StreamNotFound: there is no stream ``of``
         :raises StreamExists: there is a stream of that name
+        :raises StreamAccessDenied: the principal may not read the original
         """
         snapshot = self._registry.snapshot()
         original = snapshot.get(stream_name(of))
-        clone = Stream(
-            stream_id=uuid.uuid4().hex,
-            name=stream_name(name),
-            sequence=0,
-            phase=Phase.IDLE,
-            source=original.source,
+        check_access(original, self.principal, Right.READ)
+        clone = new_stream(
+            stream_name(name),
+            original.bases,
+            created_at=self._clock(),
+            owner=self.principal,
             mode=original.mode,
             append_semantics=original.append_semantics,
             column_style=original.column_style,
-            offset=original.offset,
-            created_at=self._clock(),
-            owner=consumer_name(owner),
             comment=comment,
+            view=original.view,
+            folder=original.folder,
+            shows_initial_rows=original.shows_initial_rows,
+            readers=original.readers,
+            consumers=original.consumers,
         )
         (created,) = self._registry.transact(
-            snapshot, [Change(clone, Transition.CREATED)], actor=owner
+            snapshot, [Change(clone, Transition.CREATED)], actor=self.principal
         )
         return created
 
-    def undrop(self, name: str, *, actor: str = "undrop") -> Stream:
+    def undrop(self, name: str) -> Stream:
         """Bring back the stream that was dropped last under a name, where it stood.
 
         :raises StreamNotFound: none was dropped
@@ -129,7 +161,26 @@ class StreamCatalog:
                 cause="no stream was dropped under that name, or it was brought back already",
                 fix="look at the list of streams, or create it",
             )
-        return self._moved(snapshot, stream, Transition.UNDROPPED, actor)
+        return self._moved(snapshot, stream, Transition.UNDROPPED)
+
+    def advance(self, name: str) -> Stream:
+        """Move a stream's offset to now without any DML; initial rows are left out too.
+
+        :raises StreamNotFound: there is none
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal may not
+        :raises StreamUnusable: its change set can no longer be read
+        """
+        snapshot = self._registry.snapshot()
+        stream = snapshot.get(stream_name(name))
+        check_access(stream, self.principal, Right.CONSUME)
+        phase = next_phase(stream, Transition.ADVANCED)
+        current = replace(stream, phase=phase, shows_initial_rows=False)
+        ends = (table.end for table in self._sources.span(current).tables)
+        moved = replace(current.standing(*ends), last_consumed_at=self._clock())
+        changes = [Change(moved, Transition.ADVANCED)]
+        (advanced,) = self._registry.transact(snapshot, changes, actor=self.principal)
+        return advanced
 
     def look(self, name: str) -> StreamLook:
         """Where a stream stands, and whether it may have a change: false only when it certainly
@@ -138,9 +189,10 @@ class StreamCatalog:
         Seed 000, SYSTEM$STREAM_HAS_DATA: it may be true without a change, never false with one.
 
         :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
         """
-        return self._sources.look(self.describe(name))
+        return self._sources.look(self.permitted(name, Right.READ))
 
     def status(self, name: str) -> StreamStatus:
         """How one stream stands; raises ``StreamNotFound``."""
@@ -155,9 +207,11 @@ class StreamCatalog:
         snapshot: RegistrySnapshot,
         stream: Stream,
         transition: Transition,
-        actor: str,
         **fields: Any,
     ) -> Stream:
+        check_access(stream, self.principal, Right.OWN)
         moved = replace(stream, phase=next_phase(stream, transition), **fields)
-        (found,) = self._registry.transact(snapshot, [Change(moved, transition)], actor=actor)
+        (found,) = self._registry.transact(
+            snapshot, [Change(moved, transition)], actor=self.principal
+        )
         return found

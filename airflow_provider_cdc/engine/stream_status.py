@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from .core.errors import StreamUnusable
-from .core.model import AppendSemantics, Phase, Source, Stream, StreamMode
+from .core.model import AppendSemantics, FileFormat, Phase, Stream, StreamMode
 from .core.names import table_name
-from .core.net_files import inserted_files
 from .core.staleness import stale_after
-from .storage.source_log import SourceLog, SourceRange, holds_candidates
+from .storage.source_log import SourceLog, SourceRange, candidates
+
+
+@dataclass(frozen=True, slots=True)
+class BaseStatus:
+    """How a stream stands towards one table that it reads.
+
+    ``versions_behind`` counts all commits after the offset, ``commits_behind`` those that changed
+    data, ``bytes_behind`` the bytes of the files in which the range's ends differ (of an
+    append-only stream: that hold inserted rows); they are ``None`` where the table's part cannot
+    be read, and ``invalid_reason`` says why.
+    """
+
+    table: str
+    location: str
+    offset_version: int
+    latest_version: int | None
+    versions_behind: int | None
+    commits_behind: int | None
+    bytes_behind: int | None
+    may_have_data: bool
+    stale_after: datetime
+    invalid_reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
     """How a stream stands towards its source (seed 000: SHOW STREAMS, STALE, STALE_AFTER).
 
-    ``versions_behind`` counts all commits after the offset, ``commits_behind`` those that changed
-    data, ``bytes_behind`` the bytes of the files in which the range's ends differ (of an
-    append-only stream: that hold inserted rows); they are ``None`` for a stream that cannot be
-    read, and ``invalid_reason`` says why. ``may_have_data`` is false only when there is certainly
-    no change for the stream's mode. ``stale_after`` is a prediction; ``stale`` says that it has
-    passed, or that the stream cannot be read already.
+    ``base_tables`` tells it of each table that the stream reads; the versions and what lies behind
+    are sums over these, ``None`` where one of them cannot be read. ``may_have_data`` is false only
+    when there is certainly no change for the stream's mode. ``stale_after`` is a prediction;
+    ``stale`` says that it has passed, or that the stream cannot be read already. ``file_format`` is
+    that of a stream on files, whose commits are the looks that found its folder changed.
     """
 
     name: str
     stream_id: str
-    source: Source
+    table_on: str
     mode: StreamMode
     append_semantics: AppendSemantics
     phase: Phase
@@ -38,6 +59,7 @@ class StreamStatus:
     created_at: datetime
     last_consumed_at: datetime | None
     last_consumer: str | None
+    base_tables: tuple[BaseStatus, ...]
     offset_version: int
     latest_version: int | None
     versions_behind: int | None
@@ -47,10 +69,43 @@ class StreamStatus:
     stale_after: datetime
     stale: bool
     invalid_reason: str | None
+    file_format: FileFormat | None = None
 
 
 def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
     """How ``stream`` stands at the moment ``now``; a stream that cannot be read says why."""
+    bases = tuple(_base_status(each, sources) for each in stream.by_base())
+    reasons = [base.invalid_reason for base in bases if base.invalid_reason is not None]
+    predicted = min(base.stale_after for base in bases)
+    return StreamStatus(
+        name=stream.name,
+        stream_id=stream.stream_id,
+        table_on=stream.table_on,
+        mode=stream.mode,
+        append_semantics=stream.append_semantics,
+        phase=stream.phase,
+        owner=stream.owner,
+        comment=stream.comment,
+        created_at=stream.created_at,
+        last_consumed_at=stream.last_consumed_at,
+        last_consumer=stream.last_consumer,
+        base_tables=bases,
+        offset_version=sum(base.offset_version for base in bases),
+        latest_version=_total(base.latest_version for base in bases),
+        versions_behind=_total(base.versions_behind for base in bases),
+        commits_behind=_total(base.commits_behind for base in bases),
+        bytes_behind=_total(base.bytes_behind for base in bases),
+        may_have_data=not reasons
+        and (stream.shows_initial_rows or any(base.may_have_data for base in bases)),
+        stale_after=predicted,
+        stale=bool(reasons) or predicted <= now,
+        invalid_reason=reasons[0] if reasons else None,
+        file_format=None if stream.folder is None else stream.folder.file_format,
+    )
+
+
+def _base_status(stream: Stream, sources: SourceLog) -> BaseStatus:
+    """How ``stream`` stands towards its only base table."""
     span: SourceRange | None = None
     reason: str | None = None
     try:
@@ -62,32 +117,31 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
     since = stream.last_consumed_at or stream.created_at
     if span is not None and span.commits:
         since = min(since, span.commits[0].timestamp)
-    configuration = json.loads(end.metadata).get("configuration") or {}
-    predicted = stale_after(since, configuration)
-    return StreamStatus(
-        name=stream.name,
-        stream_id=stream.stream_id,
-        source=stream.source,
-        mode=stream.mode,
-        append_semantics=stream.append_semantics,
-        phase=stream.phase,
-        owner=stream.owner,
-        comment=stream.comment,
-        created_at=stream.created_at,
-        last_consumed_at=stream.last_consumed_at,
-        last_consumer=stream.last_consumer,
+    found = None if span is None else candidates(span)
+    return BaseStatus(
+        table=stream.source.name,
+        location=stream.source.location,
         offset_version=stream.offset.version,
         latest_version=None if span is None else end.version,
         versions_behind=None if span is None else len(span.commits),
         commits_behind=None
         if span is None
         else sum(commit.changes_data for commit in span.commits),
-        bytes_behind=None if span is None else _bytes_behind(span),
-        may_have_data=span is not None and holds_candidates(span),
-        stale_after=predicted,
-        stale=reason is not None or predicted <= now,
+        bytes_behind=None if found is None else found.size_bytes,
+        may_have_data=found is not None and found.are_there,
+        stale_after=stale_after(since, json.loads(end.metadata).get("configuration") or {}),
         invalid_reason=reason,
     )
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """The sum of ``counts``; ``None`` where one of them is not known."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
 
 
 def shown(status: StreamStatus) -> dict[str, Any]:
@@ -95,21 +149,21 @@ def shown(status: StreamStatus) -> dict[str, Any]:
 
     ``catalog`` and ``database`` are those that the source was named with; a path has none.
     """
-    parts = table_name(status.source.name).parts
+    parts = table_name(status.table_on).parts
     return {
         "created_on": status.created_at,
         "name": status.name,
         "catalog": parts[-3] if len(parts) > 2 else None,  # noqa: PLR2004 - catalog, schema, table
         "database": parts[-2] if len(parts) > 1 else None,
-        "table_on": status.source.name,
+        "table_on": status.table_on,
         "owner": status.owner,
         "comment": status.comment,
         "mode": status.mode.value,
         "append_semantics": status.append_semantics.value
         if status.mode is StreamMode.APPEND_ONLY
         else None,
-        "type": "DELTA",
-        "base_tables": status.source.name,
+        "type": "DELTA" if status.file_format is None else status.file_format.value.upper(),
+        "base_tables": ", ".join(base.table for base in status.base_tables),
         "phase": status.phase.value,
         "offset": status.offset_version,
         "latest_version": status.latest_version,
@@ -121,9 +175,3 @@ def shown(status: StreamStatus) -> dict[str, Any]:
         "last_consumed_on": status.last_consumed_at,
         "last_consumer": status.last_consumer,
     }
-
-
-def _bytes_behind(span: SourceRange) -> int:
-    if span.stream.mode is StreamMode.STANDARD:
-        return span.net_files().size_bytes
-    return sum(file.size_bytes for _, file in inserted_files(span.commits))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -13,10 +13,10 @@ from airflow.sdk.log import mask_secret
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.model import (
-    Advance,
     Answer,
     Consume,
     CreateStream,
+    ExportChanges,
     HasData,
     JobKind,
     Request,
@@ -78,7 +78,7 @@ class CdcHook(BaseHook):
         :raises CdcJobFailed: the job failed, and running it again is safe and may help
         """
         with task_errors():
-            self._submission = self.submission(request_for(self.settings.state, task), context)
+            self._submission = self.submission(request_for(self.settings, task), context)
         answer = self._submission.run()
         if answer.error:
             raise task_failure(answer.error.message, retryable=answer.error.retryable)
@@ -138,15 +138,16 @@ class CdcHook(BaseHook):
             ) from None
 
 
-def request_for(state: str, task: Task) -> Request:
+def request_for(settings: CdcConnection, task: Task) -> Request:
     """The request for ``task`` under an id of its own."""
-    request_id = uuid.uuid4().hex
+    common: dict[str, Any] = {"request_id": uuid.uuid4().hex, "state": settings.state}
+    common["principal"] = settings.principal
     match task:
         case CreateStream():
-            return Request(request_id, state, JobKind.CREATE_STREAM, create_stream=task)
+            return Request(**common, kind=JobKind.CREATE_STREAM, create_stream=task)
         case Consume():
-            return Request(request_id, state, JobKind.CONSUME, consume=task)
-        case Advance():
-            return Request(request_id, state, JobKind.ADVANCE, advance=task)
+            return Request(**common, kind=JobKind.CONSUME, consume=task)
         case HasData():
-            return Request(request_id, state, JobKind.HAS_DATA, has_data=task)
+            return Request(**common, kind=JobKind.HAS_DATA, has_data=task)
+        case ExportChanges():
+            return Request(**common, kind=JobKind.EXPORT_CHANGES, export_changes=task)

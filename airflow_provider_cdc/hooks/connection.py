@@ -38,6 +38,7 @@ class CdcConnection:
     ``packages`` and ``jars`` bring Delta (with ``jars`` alone, no package is fetched).
     ``archives``, ``py_files``, ``driver_python`` and ``entry_point`` say how a driver in cluster
     mode comes by the engine; in client mode it runs in the environment of the worker.
+    ``principal`` is who reads, consumes and owns streams; None: the user of worker and driver.
     """
 
     conn_id: str
@@ -57,6 +58,7 @@ class CdcConnection:
     py_files: str | None = None
     driver_python: str | None = None
     entry_point: str | None = None
+    principal: str | None = None
 
     @classmethod
     def from_extra(cls, conn_id: str, extra: Mapping[str, Any]) -> CdcConnection:
@@ -94,6 +96,7 @@ class CdcConnection:
             py_files=_text(present, "py_files"),
             driver_python=_text(present, "driver_python"),
             entry_point=_text(present, "entry_point"),
+            principal=_text(present, "principal"),
         )
 
     @property
@@ -103,7 +106,9 @@ class CdcConnection:
 
     def catalog(self) -> StreamCatalog:
         """The stream registry of the state folder, read and written without a JVM."""
-        return StreamCatalog(self.state, storage_options=dict(self.storage_options))
+        return StreamCatalog(
+            self.state, storage_options=dict(self.storage_options), principal=self.principal
+        )
 
 
 def _text(extra: Mapping[str, Any], name: str) -> str | None:

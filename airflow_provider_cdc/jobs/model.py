@@ -8,18 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..engine.core.model import AppendSemantics, ColumnStyle, Outcome, Stream, StreamMode
+from ..engine.core.errors import InvalidRequest
+from ..engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
+from ..engine.core.outcomes import Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class CreateStream:
     """Create a stream; see ``Engine.create_stream`` for the arguments.
 
-    ``at`` and ``before`` are points as :func:`~..engine.core.points.as_mapping` writes them.
+    ``at`` and ``before`` are points as :func:`~..engine.core.points.as_mapping` writes them,
+    ``file_options`` are text as :func:`~..engine.core.file_options.options_as_text` writes them.
     """
 
     name: str
-    on_table: str
+    on_table: str | None = None
     mode: StreamMode = StreamMode.STANDARD
     append_semantics: AppendSemantics = AppendSemantics.INSERTED
     column_style: ColumnStyle = ColumnStyle.SNOWFLAKE
@@ -29,23 +32,29 @@ class CreateStream:
     if_not_exists: bool = False
     comment: str | None = None
     owner: str | None = None
+    on_files: str | None = None
+    file_format: str | None = None
+    file_options: dict[str, str] | None = None
+    file_schema: str | None = None
+    on_view: str | None = None
+    show_initial_rows: bool = False
+    readers: tuple[str, ...] | None = None
+    consumers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Consume:
-    """Consume the streams that ``statements`` read, as ``consumer``, within bounds."""
+    """Consume ``streams`` as ``consumer``, within bounds: by ``statements`` that read them, or by
+    the function that ``apply`` names as ``package.module:function``, which gets the change set of
+    each and the transaction.
+    """
 
     statements: tuple[str, ...]
     consumer: str
     max_commits: int | None = None
     max_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """Move the offset of ``stream`` to now without any DML."""
-
-    stream: str
+    apply: str | None = None
+    streams: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,56 @@ class HasData:
     stream: str
 
 
-Task = CreateStream | Consume | Advance | HasData
+class ExportFormat(StrEnum):
+    """What an export writes: rows of a Delta table, or a folder of files."""
+
+    DELTA = "delta"
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSON = "json"
+    ORC = "orc"
+
+
+class ExportMode(StrEnum):
+    """What becomes of what is there already."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportChanges:
+    """Write the changes of the table or view ``name`` to ``target``; see ``Engine.changes``.
+
+    ``target`` is a table's name or path, or with a ``format`` of files the URI of a folder.
+    ``export_id`` is what a repeated append is recognised by.
+    """
+
+    name: str
+    target: str
+    export_id: str
+    at: dict[str, int | str] | None = None
+    before: dict[str, int | str] | None = None
+    end: dict[str, int | str] | None = None
+    information: str = "default"
+    column_style: ColumnStyle = ColumnStyle.SNOWFLAKE
+    format: ExportFormat = ExportFormat.DELTA
+    mode: ExportMode = ExportMode.OVERWRITE
+
+    def __post_init__(self) -> None:
+        """Refuse to append to files; raises ``InvalidRequest``."""
+        if self.format is not ExportFormat.DELTA and self.mode is ExportMode.APPEND:
+            raise InvalidRequest(
+                f"export to {self.target}",
+                f"cannot append {self.format.value} files",
+                cause="a task that runs again would append the same changes again",
+                fix="overwrite the folder, name another one for each run, or append to a Delta"
+                " table",
+            )
+
+
+Task = CreateStream | Consume | HasData | ExportChanges
 
 
 class JobKind(StrEnum):
@@ -63,25 +121,27 @@ class JobKind(StrEnum):
 
     CREATE_STREAM = "create_stream"
     CONSUME = "consume"
-    ADVANCE = "advance"
     HAS_DATA = "has_data"
+    EXPORT_CHANGES = "export_changes"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One submission. Exactly the field that ``kind`` names is set.
 
-    ``request_id`` is chosen by the submitter and names the answer in the state folder. No secret
-    belongs in here: it shows in the process list.
+    ``request_id`` is chosen by the submitter and names the answer in the state folder.
+    ``principal`` is who asks; None: the user of the driver's process. No secret belongs in here: it
+    shows in the process list.
     """
 
     request_id: str
     state: str
     kind: JobKind
+    principal: str | None = None
     create_stream: CreateStream | None = None
     consume: Consume | None = None
-    advance: Advance | None = None
     has_data: HasData | None = None
+    export_changes: ExportChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,20 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc import engine as cdc
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.core.points import point_of
+from airflow_provider_cdc.engine.spark.tables import Tables
+from airflow_provider_cdc.engine.storage.files import Files
 
-from .model import Advance, Answer, Consume, CreateStream, HasData, JobError, Request
+from .export import export_changes
+from .functions import check_consume, consume_by_function
+from .model import (
+    Answer,
+    Consume,
+    CreateStream,
+    ExportChanges,
+    HasData,
+    JobError,
+    Request,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +55,9 @@ def run(
             state=request.state,
             storage_options=dict(storage_options or {}),
             on_progress=log.info,
+            principal=request.principal,
         )
-        return _answer(request, engine)
+        return _answer(request, engine, spark, storage_options)
     except CdcError as error:
         log.error("%s", error)
         return Answer(request.request_id, JobError(error.kind, str(error), error.retryable))
@@ -54,12 +67,22 @@ def run(
         return Answer(request.request_id, JobError(UNEXPECTED, message, retryable=True))
 
 
-def _answer(request: Request, engine: Engine) -> Answer:
+def _answer(
+    request: Request,
+    engine: Engine,
+    spark: SparkSession,
+    storage_options: Mapping[str, str] | None,
+) -> Answer:
     match request:
         case Request(create_stream=CreateStream() as task):
             stream = engine.create_stream(
                 task.name,
                 on_table=task.on_table,
+                on_view=task.on_view,
+                on_files=task.on_files,
+                file_format=task.file_format,
+                file_options=task.file_options,
+                file_schema=task.file_schema,
                 mode=task.mode,
                 append_semantics=task.append_semantics,
                 column_style=task.column_style,
@@ -67,11 +90,17 @@ def _answer(request: Request, engine: Engine) -> Answer:
                 before=point_of(task.before),
                 or_replace=task.or_replace,
                 if_not_exists=task.if_not_exists,
+                show_initial_rows=task.show_initial_rows,
                 comment=task.comment,
                 owner=task.owner,
+                readers=task.readers,
+                consumers=task.consumers,
             )
             return Answer(request.request_id, stream=stream)
         case Request(consume=Consume() as task):
+            check_consume(task)
+            if task.apply is not None:
+                return Answer(request.request_id, outcome=consume_by_function(engine, task))
             outcome = engine.consume(
                 task.statements,
                 consumer=task.consumer,
@@ -79,10 +108,11 @@ def _answer(request: Request, engine: Engine) -> Answer:
                 max_bytes=task.max_bytes,
             )
             return Answer(request.request_id, outcome=outcome)
-        case Request(advance=Advance() as task):
-            return Answer(request.request_id, stream=engine.advance(task.stream))
         case Request(has_data=HasData() as task):
             return Answer(request.request_id, has_data=engine.has_data(task.stream, exact=True))
+        case Request(export_changes=ExportChanges() as task):
+            export_changes(task, engine, spark, Tables(spark, Files(storage_options)))
+            return Answer(request.request_id)
     raise InvalidRequest(
         f"request {request.request_id}",
         "carries no task",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow_provider_cdc.engine.core.model import Outcome, Stream, to_json
+from airflow_provider_cdc.engine.core.model import Stream, to_json
+from airflow_provider_cdc.engine.core.outcomes import Outcome
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 
 
@@ -19,7 +20,7 @@ def stream_result(stream: Stream | None) -> dict[str, Any]:
     return {
         "stream": stream.name,
         "stream_id": stream.stream_id,
-        "source": stream.source.name,
+        "source": stream.table_on,
         "mode": stream.mode.value,
         "offset_version": stream.offset.version,
     }

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_cdc.engine.core.access import principals
 from airflow_provider_cdc.engine.core.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, InvalidStatement, StreamNotFound
+from airflow_provider_cdc.engine.core.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from airflow_provider_cdc.engine.core.names import CONSUMER_NAME_MAX_CHARACTERS
 from airflow_provider_cdc.engine.core.points import Point, as_mapping, point_of
@@ -19,6 +21,7 @@ from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs.functions import check_consume
 
 from .outcome import outcome_result, stream_result
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class _StreamOperator(BaseOperator):
+class StreamOperator(BaseOperator):
     """What the operators of streams share: the connection, and being killed with the job."""
 
     ui_color = "#d5ecf2"
@@ -45,14 +48,21 @@ class _StreamOperator(BaseOperator):
         self.hook.kill()
 
 
-class CreateStream(_StreamOperator):
-    """Create a stream on a Delta table, at its present version or at an earlier point.
+class CreateStream(StreamOperator):
+    """Create a stream on a Delta table, on a view or on a folder of files, at its present version
+    or at an earlier point.
 
     Returns (XCom) ``stream``, ``stream_id``, ``source``, ``mode`` and ``offset_version``.
 
     :param stream: the name of the stream (templated)
-    :param on_table: name or path of the source table (templated)
-    :param mode: ``standard`` or ``append_only`` (templated)
+    :param on_table: name or path of the source table (templated); or else
+    :param on_view: name of a view that a stream can follow (templated); or else
+    :param on_files: absolute path or URI of a folder of files (templated)
+    :param file_format: ``parquet``, ``csv``, ``json``, ``orc`` or ``avro`` (templated)
+    :param file_options: those of Spark's reader, such as ``{"header": True}`` (templated)
+    :param file_schema: the columns in DDL (templated); by default inferred from the files there are
+    :param mode: ``standard`` or ``append_only`` (templated); with ``on_files`` it is
+        ``insert_only``
     :param append_semantics: ``inserted`` or ``surviving``, for ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)
     :param at: the point behind which the stream stands: ``Version(3)``, ``OffsetOf("other")`` or
@@ -62,14 +72,22 @@ class CreateStream(_StreamOperator):
     :param or_replace: drop a stream of that name in the same step; a retry replaces it again
     :param if_not_exists: where the stream exists already, return it and start no Spark job; set it
         for a task with retries, because an attempt may end after it created the stream
+    :param show_initial_rows: the first consumption takes the rows at the offset
     :param comment: free text (templated)
-    :param stream_owner: the owner recorded with the stream (templated)
+    :param stream_owner: the principal that owns the stream; by default the connection's (templated)
+    :param readers: who may read it besides its owner; by default everybody (templated)
+    :param consumers: who may consume it besides its owner; by default its readers (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
     template_fields: Sequence[str] = (
         "stream",
         "on_table",
+        "on_view",
+        "on_files",
+        "file_format",
+        "file_options",
+        "file_schema",
         "mode",
         "append_semantics",
         "column_style",
@@ -77,6 +95,8 @@ class CreateStream(_StreamOperator):
         "before",
         "comment",
         "stream_owner",
+        "readers",
+        "consumers",
         "conn_id",
     )
 
@@ -84,7 +104,12 @@ class CreateStream(_StreamOperator):
         self,
         *,
         stream: str,
-        on_table: str,
+        on_table: str | None = None,
+        on_view: str | None = None,
+        on_files: str | None = None,
+        file_format: str | None = None,
+        file_options: Mapping[str, Any] | None = None,
+        file_schema: str | None = None,
         mode: str = StreamMode.STANDARD.value,
         append_semantics: str = AppendSemantics.INSERTED.value,
         column_style: str = ColumnStyle.SNOWFLAKE.value,
@@ -92,13 +117,21 @@ class CreateStream(_StreamOperator):
         before: Point | Mapping[str, Any] | None = None,
         or_replace: bool = False,
         if_not_exists: bool = False,
+        show_initial_rows: bool = False,
         comment: str | None = None,
         stream_owner: str | None = None,
+        readers: Sequence[str] | None = None,
+        consumers: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.stream = stream
         self.on_table = on_table
+        self.on_view = on_view
+        self.on_files = on_files
+        self.file_format = file_format
+        self.file_options = file_options
+        self.file_schema = file_schema
         self.mode = mode
         self.append_semantics = append_semantics
         self.column_style = column_style
@@ -108,6 +141,9 @@ class CreateStream(_StreamOperator):
         self.if_not_exists = if_not_exists
         self.comment = comment
         self.stream_owner = stream_owner
+        self.show_initial_rows = show_initial_rows
+        self.readers = readers
+        self.consumers = consumers
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Create the stream, or return the one that is there.
@@ -128,15 +164,23 @@ class CreateStream(_StreamOperator):
             return jobs.CreateStream(
                 name=self.stream,
                 on_table=self.on_table,
+                on_view=self.on_view,
+                on_files=self.on_files,
+                file_format=self.file_format,
+                file_options=options_as_text(self.file_options),
+                file_schema=self.file_schema,
                 mode=StreamMode(self.mode),
                 append_semantics=AppendSemantics(self.append_semantics),
                 column_style=ColumnStyle(self.column_style),
-                at=_written(self.at),
-                before=_written(self.before),
+                at=written(self.at),
+                before=written(self.before),
                 or_replace=self.or_replace,
                 if_not_exists=self.if_not_exists,
                 comment=self.comment,
                 owner=self.stream_owner,
+                show_initial_rows=self.show_initial_rows,
+                readers=principals(self.readers),
+                consumers=principals(self.consumers),
             )
         except (ValueError, InvalidRequest) as error:
             raise AirflowFailException(
@@ -152,20 +196,28 @@ class CreateStream(_StreamOperator):
                 return None
 
 
-class ConsumeStream(_StreamOperator):
-    """Consume streams by DML, exactly once: a retry finishes the same consumption.
+class ConsumeStream(StreamOperator):
+    """Consume streams by DML or a function, exactly once: a retry goes on, or begins anew.
 
     All statements see the same changes, those between the streams' offsets and the versions that
     were pinned when the consumption began; when the last one is applied, all offsets move there.
     Readers of several targets may see one statement's effect before the other's. One consumer is
     one sequence of consumptions, so let its runs follow each other (``max_active_runs=1``).
 
+    A retry finishes the consumption that statements began. What a function did before it was ended
+    is undone first, then the function runs again, because nobody else can tell what it had left to
+    do.
+
     Returns (XCom) ``consumption_id``, ``consumer``, ``streams`` (name, ``after_version``
     exclusive, ``through_version`` inclusive, ``rows`` by action, ``strategy``), ``statements`` and
     ``seconds``.
 
     :param stream: the stream, or streams, that the statements must read (templated)
-    :param sql: one statement, or several (templated; ``.sql`` files)
+    :param sql: one statement, or several (templated; ``.sql`` files); or else
+    :param apply: ``package.module:function``, a function that the driver can import, for what SQL
+        cannot say (templated). It is called with the change set of each stream, a DataFrame, and
+        the :class:`~airflow_provider_cdc.engine.Transaction`, by whose ``sql`` and ``write`` it
+        writes; what it raises consumes nothing
     :param consumer: the identity that a retry is recognised by; by default the DAG's and the
         task's id, and the map index of a mapped task (templated)
     :param max_commits: take at most so many commits of each stream; the rest waits for the next run
@@ -174,7 +226,7 @@ class ConsumeStream(_StreamOperator):
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
-    template_fields: Sequence[str] = ("stream", "sql", "consumer", "conn_id")
+    template_fields: Sequence[str] = ("stream", "sql", "apply", "consumer", "conn_id")
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql"}
 
@@ -182,7 +234,8 @@ class ConsumeStream(_StreamOperator):
         self,
         *,
         stream: str | Sequence[str],
-        sql: str | Sequence[str],
+        sql: str | Sequence[str] | None = None,
+        apply: str | None = None,
         consumer: str | None = None,
         max_commits: int | None = None,
         max_bytes: int | None = None,
@@ -191,32 +244,46 @@ class ConsumeStream(_StreamOperator):
         super().__init__(**kwargs)
         self.stream = stream
         self.sql = sql
+        self.apply = apply
         self.consumer = consumer
         self.max_commits = max_commits
         self.max_bytes = max_bytes
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the statements as one consumption, after a look at them that costs no JVM.
+        """Run the statements or the function as one consumption, after a look at them that costs
+        no JVM.
 
         :raises AirflowFailException: a stream is missing or unusable, a statement is not one that
-            can consume, or no statement reads a stream that ``stream`` names
-        :raises CdcJobFailed: a retry may help, and takes up the same consumption
+            can consume, no statement reads a stream that ``stream`` names, or not exactly one of
+            ``sql`` and ``apply`` is given
+        :raises CdcJobFailed: a retry may help
         """
-        named = [self.stream] if isinstance(self.stream, str) else list(self.stream)
-        statements = (self.sql,) if isinstance(self.sql, str) else tuple(self.sql)
         with task_errors():
             BatchLimit(self.max_commits, self.max_bytes)
-            self._check(named, statements)
-        consumer = self.consumer or default_consumer(context)
-        task = jobs.Consume(statements, consumer, self.max_commits, self.max_bytes)
+            task = self._task(context)
+            self._check(task)
         answer = self.hook.submit(task, context=context)
         return outcome_result(answer.outcome)
 
-    def _check(self, named: Sequence[str], statements: Sequence[str]) -> None:
+    def _task(self, context: Context) -> jobs.Consume:
+        task = jobs.Consume(
+            (self.sql,) if isinstance(self.sql, str) else tuple(self.sql or ()),
+            self.consumer or default_consumer(context),
+            self.max_commits,
+            self.max_bytes,
+            self.apply,
+            (self.stream,) if isinstance(self.stream, str) else tuple(self.stream),
+        )
+        check_consume(task)
+        return task
+
+    def _check(self, task: jobs.Consume) -> None:
         catalog = self.hook.catalog()
-        expected = [catalog.describe(name).name for name in named]
+        expected = [catalog.describe(name).name for name in task.streams]
+        if task.apply is not None:
+            return
         registered = [stream.name for stream in catalog.show()]
-        read = plan_streams([analyse(text, registered) for text in statements])
+        read = plan_streams([analyse(text, registered) for text in task.statements])
         if unread := [name for name in expected if name not in read]:
             raise InvalidStatement(
                 f"stream {', '.join(unread)}",
@@ -226,8 +293,9 @@ class ConsumeStream(_StreamOperator):
             )
 
 
-class AdvanceStream(_StreamOperator):
-    """Move a stream's offset to its source's present version, without any DML.
+class AdvanceStream(StreamOperator):
+    """Move a stream's offset to its source's present version, without any DML. No Spark job is
+    started.
 
     Returns (XCom) what :class:`CreateStream` returns.
 
@@ -244,16 +312,14 @@ class AdvanceStream(_StreamOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Advance the stream.
 
-        :raises AirflowFailException: the stream is missing
-        :raises CdcJobFailed: a retry may help
+        :raises AirflowFailException: the stream is missing, or is not the principal's to consume
+        :raises CdcJobFailed: a consumption of it is open
         """
         with task_errors():
-            self.hook.catalog().describe(self.stream)
-        answer = self.hook.submit(jobs.Advance(self.stream), context=context)
-        return stream_result(answer.stream)
+            return stream_result(self.hook.catalog().advance(self.stream))
 
 
-class DropStream(_StreamOperator):
+class DropStream(StreamOperator):
     """Drop a stream; its source and targets stay as they are. No Spark job is started.
 
     :param stream: the name of the stream (templated)
@@ -278,7 +344,7 @@ class DropStream(_StreamOperator):
             self.hook.catalog().drop(self.stream, if_exists=self.if_exists)
 
 
-def _written(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | None:
+def written(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | None:
     """The point that an argument names, as a job's JSON has it."""
     point = point_of(given)
     return None if point is None else as_mapping(point)

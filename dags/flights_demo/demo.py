@@ -20,7 +20,8 @@ from types import FrameType
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import StreamNotFound
-from airflow_provider_cdc.engine.core.model import Outcome, Phase
+from airflow_provider_cdc.engine.core.model import Phase
+from airflow_provider_cdc.engine.core.outcomes import Outcome
 
 from .airflow_server import USER, AirflowServer
 from .replay import YEAR_DAYS, positive

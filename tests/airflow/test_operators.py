@@ -8,17 +8,17 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_provider_cdc.engine.core.model import (
+from airflow_provider_cdc.engine.core.model import from_json, to_json
+from airflow_provider_cdc.engine.core.names import consumer_name
+from airflow_provider_cdc.engine.core.outcomes import (
     Outcome,
     StatementOutcome,
     StatementResult,
     StreamOutcome,
-    from_json,
-    to_json,
 )
-from airflow_provider_cdc.engine.core.names import consumer_name
-from airflow_provider_cdc.engine.core.points import OffsetOf
-from airflow_provider_cdc.jobs.model import JobKind, Request
+from airflow_provider_cdc.engine.core.points import OffsetOf, Version
+from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
+from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.outcome import outcome_result
 from airflow_provider_cdc.operators.stream import (
     AdvanceStream,
@@ -38,13 +38,15 @@ def operators():
         ConsumeStream(task_id="consume", stream="s", sql=["INSERT INTO t SELECT * FROM s"]),
         AdvanceStream(task_id="advance", stream="s"),
         DropStream(task_id="drop", stream="s", if_exists=True),
+        ExportChanges(task_id="export", source="t", target="u", at=Version(1)),
     ]
 
 
 @pytest.mark.parametrize("operator", operators(), ids=lambda item: type(item).__name__)
 def test_operator_template_fields_are_attributes(operator):
     assert all(hasattr(operator, name) for name in operator.template_fields)
-    assert {"stream", "conn_id"} <= set(operator.template_fields)
+    subject = "source" if isinstance(operator, ExportChanges) else "stream"
+    assert {subject, "conn_id"} <= set(operator.template_fields)
 
 
 def test_operators_in_a_dag_survive_its_serialisation():
@@ -53,7 +55,14 @@ def test_operators_in_a_dag_survive_its_serialisation():
 
     restored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
 
-    assert set(restored.task_ids) == {"create", "wait", "consume", "advance", "drop"}
+    assert set(restored.task_ids) == {
+        "create",
+        "wait",
+        "consume",
+        "advance",
+        "drop",
+        "export",
+    }
 
 
 def test_operator_templates_are_rendered_in_lists():
@@ -105,6 +114,42 @@ def test_create_stream_hands_points_to_its_job_whether_templated_or_not():
     assert from_json(to_json(request), Request) == request
 
 
+def test_create_stream_hands_files_to_its_job_as_json():
+    create = CreateStream(
+        task_id="create",
+        stream="s",
+        on_files="/data/{{ v }}",
+        file_format="csv",
+        file_options={"header": True, "sep": "{{ v }}"},
+        file_schema="id INT",
+        mode="insert_only",
+    )
+    create.render_template_fields({"v": "x"})
+
+    task = create._task()
+    assert (task.on_table, task.on_files, task.file_format) == (None, "/data/x", "csv")
+    assert (task.file_options, task.file_schema) == ({"header": "true", "sep": "x"}, "id INT")
+    request = Request("r", "/state", JobKind.CREATE_STREAM, create_stream=task)
+    assert from_json(to_json(request), Request) == request
+
+
+def test_create_stream_hands_view_initial_rows_and_principals_to_its_job():
+    create = CreateStream(
+        task_id="create",
+        stream="s",
+        on_view="{{ v }}",
+        show_initial_rows=True,
+        readers=["b", "{{ v }}"],
+        consumers=[],
+    )
+    create.render_template_fields({"v": "a"})
+
+    task = create._task()
+
+    assert (task.on_view, task.show_initial_rows) == ("a", True)
+    assert (task.readers, task.consumers) == (("a", "b"), ())
+
+
 @pytest.mark.parametrize("point", [{"versions": 1}, {"version": -1}, {"timestamp": "noon"}])
 def test_create_stream_at_what_is_no_point_fails_for_good(point):
     create = CreateStream(task_id="create", stream="s", on_table="t", at=point)
@@ -113,10 +158,71 @@ def test_create_stream_at_what_is_no_point_fails_for_good(point):
         create.execute({})
 
 
+def test_export_hands_points_to_its_job_and_is_known_again_in_a_retry():
+    context = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r")}
+    export = ExportChanges(
+        task_id="t", source="t", target="u", at={"version": "{{ v }}"}, end=OffsetOf("s")
+    )
+    export.render_template_fields({"v": 3})
+
+    task = export._task(context)
+
+    assert (task.at, task.before, task.end) == ({"version": 3}, None, {"offset_of": "s"})
+    assert task == export._task(context)
+    request = Request("r", "/state", JobKind.EXPORT_CHANGES, export_changes=task)
+    assert from_json(to_json(request), Request) == request
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        ({"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
+        ({"file_format": "csv", "mode": "append"}, "would append the same changes again"),
+        ({"at": {"version": -1}}, "is no version of a table"),
+    ],
+)
+def test_export_that_cannot_be_as_asked_fails_for_good(arguments, cause):
+    context = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r")}
+    export = ExportChanges(task_id="t", source="t", target="u", **arguments)
+
+    with pytest.raises(AirflowFailException, match=cause):
+        export.execute(context)
+
+
 def test_consume_stream_within_impossible_bounds_fails_for_good():
     consume = ConsumeStream(task_id="consume", stream="s", sql="SELECT 1", max_commits=0)
 
     with pytest.raises(AirflowFailException, match="whole number from 1 on"):
+        consume.execute({})
+
+
+def test_consume_stream_by_a_function_hands_its_name_and_streams_to_the_job():
+    consume = ConsumeStream(
+        task_id="consume", stream=["s", "{{ other }}"], apply="{{ package }}.load:apply"
+    )
+    consume.render_template_fields({"other": "o", "package": "etl"})
+
+    task = consume._task({"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1)})
+
+    assert task == Consume((), "d.t", apply="etl.load:apply", streams=("s", "o"))
+    request = Request("r", "/state", JobKind.CONSUME, consume=task)
+    assert from_json(to_json(request), Request) == request
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "found neither"),
+        ({"sql": "INSERT INTO t SELECT * FROM s", "apply": "etl:load"}, "found both"),
+        ({"apply": "etl.load"}, "expected package.module:function"),
+        ({"apply": "etl:load()"}, "expected package.module:function"),
+        ({"apply": "etl:load", "stream": []}, "has nothing to consume"),
+    ],
+)
+def test_consume_stream_that_does_not_say_how_fails_for_good(arguments, message):
+    consume = ConsumeStream(**{"task_id": "consume", "stream": "s", "consumer": "c"} | arguments)
+
+    with pytest.raises(AirflowFailException, match=message):
         consume.execute({})
 
 

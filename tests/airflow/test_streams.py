@@ -81,6 +81,21 @@ def test_sensor_without_data_defers_and_its_trigger_fires_at_the_next_commit(str
     assert wait.execute_complete(TASK, event)["latest_version"] == event["latest_version"]
 
 
+def test_sensor_of_a_stream_on_files_is_done_when_a_file_comes(stream, tmp_path):
+    inbox = tmp_path / "in"
+    inbox.mkdir()
+    stream.engine.create_stream(
+        "files", on_files=str(inbox), file_format="csv", file_schema="id INT", mode="insert_only"
+    )
+    wait = StreamHasDataSensor(task_id="wait", stream="files")
+
+    assert not wait.poke(TASK).is_done
+    (inbox / "a.csv").write_text("1")
+    assert wait.poke(TASK).is_done
+    (inbox / "a.csv").unlink()
+    assert not wait.poke(TASK).is_done
+
+
 def test_sensor_after_optimize_alone_is_not_done(stream, spark):
     spark.sql(f"INSERT INTO {stream.table} VALUES (3, 'c')")
     stream.engine.advance("s")

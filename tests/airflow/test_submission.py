@@ -53,7 +53,7 @@ def settings_of(command: list[str]) -> dict[str, str]:
 
 
 def test_submission_command_holds_the_request_and_the_connections_settings(connection):
-    request = request_for(connection.state, Consume(("INSERT INTO t SELECT 1",), "dag.task"))
+    request = request_for(connection, Consume(("INSERT INTO t SELECT 1",), "dag.task"))
 
     command = command_of(SparkSubmission(request, connection, spark_extra={}))
 
@@ -66,7 +66,7 @@ def test_submission_command_holds_the_request_and_the_connections_settings(conne
 
 
 def test_submission_settings_of_the_connection_win_over_defaults(connection):
-    request = request_for(connection.state, HasData("s"))
+    request = request_for(connection, HasData("s"))
 
     settings = settings_of(command_of(SparkSubmission(request, connection, spark_extra={})))
 
@@ -82,7 +82,7 @@ def test_submission_secrets_reach_the_environment_and_nothing_else(
 ):
     caplog.set_level(logging.DEBUG)
     define_connection("spark_default", "spark", master)
-    request = request_for(connection.state, HasData("s"))
+    request = request_for(connection, HasData("s"))
     submission = SparkSubmission(request, connection, spark_extra={})
 
     command = command_of(submission)
@@ -100,7 +100,7 @@ def test_submission_in_cluster_mode_sends_no_secret_and_no_local_interpreter(
 ):
     extra = {"deploy-mode": "cluster"}
     define_connection("spark_default", "spark", "yarn", **extra)
-    request = request_for(connection.state, HasData("s"))
+    request = request_for(connection, HasData("s"))
     submission = SparkSubmission(request, connection, spark_extra=extra)
 
     command = command_of(submission)
@@ -112,7 +112,7 @@ def test_submission_in_cluster_mode_sends_no_secret_and_no_local_interpreter(
 
 def test_submission_argument_has_no_braces_that_a_cluster_would_expand():
     sql = """INSERT INTO t SELECT '{{x}}', "}}", '\\\\' , 'ü' FROM s"""
-    request = request_for("file:///s", Consume((sql,), "a"))
+    request = request_for(CdcConnection("c", "file:///s"), Consume((sql,), "a"))
 
     text = request_argument(request)
 
@@ -122,7 +122,9 @@ def test_submission_argument_has_no_braces_that_a_cluster_would_expand():
 
 
 def test_submission_argument_longer_than_the_system_allows_is_refused():
-    request = request_for("file:///s", Consume(("SELECT " + "x" * 200_000,), "a"))
+    request = request_for(
+        CdcConnection("c", "file:///s"), Consume(("SELECT " + "x" * 200_000,), "a")
+    )
 
     with pytest.raises(InvalidRequest, match="too long for a command line"):
         request_argument(request)
@@ -130,7 +132,7 @@ def test_submission_argument_longer_than_the_system_allows_is_refused():
 
 def test_hook_by_type_of_the_spark_connection_chooses_the_way(define_connection, tmp_path):
     define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
-    request = request_for(tmp_path.as_uri(), HasData("s"))
+    request = request_for(CdcConnection("c", tmp_path.as_uri()), HasData("s"))
     define_connection("spark_default", "spark", "local[2]")
     assert isinstance(CdcHook().submission(request), SparkSubmission)
 

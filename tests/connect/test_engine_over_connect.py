@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from stream_lab import Change, Crash, CrashAt, StreamLab
+from stream_lab import Change, Crash, CrashAt, StreamLab, row_ids
 
 from airflow_provider_cdc.engine import (
     AppendSemantics,
@@ -17,6 +17,7 @@ from airflow_provider_cdc.engine import (
     StatementFailed,
     StreamConflict,
     StreamMode,
+    Version,
 )
 
 pytestmark = pytest.mark.connect
@@ -196,3 +197,81 @@ def test_writer_of_another_session_that_was_fenced_off_changes_nothing(
     with pytest.raises(StreamConflict, match="stream s: "):
         slow.consume(UPSERT, COUNT, consumer="slow", engine=slow.new_engine(overtake))
     check_consumed_once(source)
+
+
+@pytest.mark.parametrize("file_format", ["csv", "parquet"])
+def test_stream_on_files_is_consumed(lab: StreamLab, file_format: str) -> None:
+    lab.make("t", "id INT")
+    lab.spark.range(2).selectExpr("CAST(id AS INT) AS id").write.format(file_format).save(
+        lab.path("in/k=1")
+    )
+    lab.engine.create_stream(
+        "s",
+        on_files=lab.path("in"),
+        file_format=file_format,
+        file_schema="id INT, k INT",
+        mode="insert_only",
+        at=Version(0),
+    )
+    assert [change.values for change in lab.changes("s")] == [(0, 1), (1, 1)]
+    assert len(set(row_ids(lab.changes("s")).values())) == 2
+
+    lab.consume("INSERT INTO {t} SELECT id FROM s")
+    assert lab.rows("t") == [(0,), (1,)]
+    assert lab.changes("s") == []
+
+
+def test_transaction_writes_dataframes_and_is_undone_when_its_block_fails(
+    source: StreamLab,
+) -> None:
+    change(source)
+
+    def work(ending: Callable[[], object]) -> None:
+        with source.engine.transaction(consumer="c") as transaction:
+            rows = transaction.sql("SELECT count(*) AS rows FROM s")
+            transaction.write(rows.selectExpr("rows + 0L AS rows"), source.path("counted"))
+            transaction.sql(source.text(UPSERT))
+            assert transaction.stream("s").count() == 4
+            ending()
+
+    before = source.rows("copy")
+    with pytest.raises(ZeroDivisionError):
+        work(lambda: 1 / 0)
+    assert (source.rows("copy"), source.rows("counted")) == (before, [])
+    work(lambda: None)
+    check_consumed_once(source)
+
+
+def test_rows_of_a_consuming_query_are_handed_out_once(source: StreamLab) -> None:
+    change(source)
+    query = "SELECT count(*) FROM s"
+
+    found = [source.engine.read_and_consume(query, consumer="c").collect() for _ in range(2)]
+
+    assert [rows[0][0] for rows in found] == [4, 0]
+
+
+def test_stream_on_a_view_is_consumed_after_its_initial_rows(lab: StreamLab) -> None:
+    for table in ("orders", "customers"):
+        lab.make(table, "id INT, n STRING", properties="'delta.enableRowTracking' = 'true'")
+        lab.sql(f"INSERT INTO {{{table}}} VALUES (1, '{table}')")
+    lab.make("log", "o STRING, c STRING")
+    lab.sql(
+        "CREATE OR REPLACE VIEW joined AS SELECT o.id, o.n AS o, c.n AS c"
+        " FROM {orders} o JOIN {customers} c ON o.id = c.id"
+        " UNION ALL SELECT 0, n, '{{}}' FROM {orders}"
+    )
+    lab.engine.create_stream("s", on_view="joined", show_initial_rows=True)
+    assert [change.values for change in lab.changes("s")] == [
+        (0, "orders", "{}"),
+        (1, "orders", "customers"),
+    ]
+    lab.consume("INSERT INTO {log} SELECT o, c FROM s")
+    lab.sql("UPDATE {customers} SET n = 'renamed'")
+    assert lab.seen("s") == [
+        (1, "orders", "customers", "DELETE", True),
+        (1, "orders", "renamed", "INSERT", True),
+    ]
+    lab.consume("INSERT INTO {log} SELECT o, c FROM s WHERE METADATA$ACTION = 'INSERT'")
+    assert lab.rows("log") == [("orders", "customers"), ("orders", "renamed"), ("orders", "{}")]
+    lab.sql("DROP VIEW joined")

@@ -205,7 +205,7 @@ MakeTable = Callable[..., SourceTable]
 
 def at(stream: Stream, table: SourceTable) -> Stream:
     """``stream`` with the offset at the table's newest version."""
-    return replace(stream, offset=table.stream().offset)
+    return stream.standing(table.stream().offset)
 
 
 def plain_row(

@@ -94,12 +94,11 @@ def test_changes_between_streams_and_times_leave_both_streams_where_they_are(
 ) -> None:
     for name, version in (("first", 1), ("last", 3)):
         lab.engine.create_stream(name, on_table=lab.path("src"), at=Version(version))
-    history = lab.spark.sql(f"DESCRIBE HISTORY {lab.name('src')}").collect()
-    times = {row["version"]: Timestamp(row["timestamp"].astimezone()) for row in history}
+    start, end = (Timestamp(lab.committed_at("src", version)) for version in (1, 3))
 
     found = changes(lab, at=OffsetOf("first"), end=OffsetOf("last"))
 
-    assert found == difference(lab, 1, 3) == changes(lab, at=times[1], end=times[3])
+    assert found == difference(lab, 1, 3) == changes(lab, at=start, end=end)
     offsets = [status.offset_version for status in lab.engine.show_streams()]
     assert offsets == [1, 3]
 

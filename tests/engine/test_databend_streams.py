@@ -47,7 +47,7 @@ def test_transcript_both_modes_show_what_the_document_prints(lab: StreamLab) -> 
 
     # SHOW FULL STREAMS
     shown = [
-        (item.name, item.mode, item.source.location, item.invalid_reason)
+        (item.name, item.mode, item.base_tables[0].location, item.invalid_reason)
         for item in lab.engine.show_streams()
     ]
     assert shown == [

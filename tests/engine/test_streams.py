@@ -113,7 +113,7 @@ def test_stream_name_that_is_no_identifier_is_refused(lab: StreamLab, name: str)
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("mode", "insert_only"), ("append_semantics", "all"), ("column_style", "oracle")],
+    [("mode", "upsert_only"), ("append_semantics", "all"), ("column_style", "oracle")],
 )
 def test_stream_option_that_is_unknown_is_refused(lab: StreamLab, option: str, value: str) -> None:
     with pytest.raises(InvalidRequest, match=f"{value}.*{option} (is )?one of"):
@@ -291,7 +291,7 @@ def test_show_and_describe_tell_how_streams_stand(lab: StreamLab) -> None:
 
     assert [status.name for status in lab.engine.show_streams()] == ["Earlier", "later"]
     status = lab.engine.describe_stream("EARLIER")
-    assert status.source.location == lab.path("src")
+    assert status.base_tables[0].location == lab.path("src")
     assert (status.offset_version, status.latest_version) == (0, lab.version("src"))
     assert status.versions_behind == lab.version("src")
     assert status.commits_behind == 1

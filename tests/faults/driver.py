@@ -60,7 +60,7 @@ def wait_for_the_word() -> None:
 
 def consume(engine: Engine, site: dict[str, Any], halt: Halt) -> None:
     try:
-        outcome = engine.consume(site["statements"], consumer=site["consumer"])
+        outcome = outcome_of(engine, site)
     except CdcError as error:
         tell(kind=error.kind, message=str(error))
     except Exception as error:
@@ -69,6 +69,16 @@ def consume(engine: Engine, site: dict[str, Any], halt: Halt) -> None:
         tell(kind="committed", rows=[item.rows for item in outcome.streams])
     if site["point"] is not None:
         halt.give_up()
+
+
+def outcome_of(engine: Engine, site: dict[str, Any]) -> Any:
+    given = {"consumer": site["consumer"], **site["bounds"]}
+    if not site["is_transaction"]:
+        return engine.consume(site["statements"], **given)
+    with engine.transaction(**given) as transaction:
+        for text in site["statements"]:
+            transaction.sql(text)
+    return transaction.outcome
 
 
 def tell(**values: Any) -> None:

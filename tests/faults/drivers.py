@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -192,11 +192,15 @@ class Workshop:
         sites: Mapping[Site, Point | None],
         *,
         statements: Mapping[Site, Iterable[str]] | None = None,
+        transactions: Collection[Site] = (),
+        bounds: Mapping[Site, Mapping[str, int]] | None = None,
         **order: Any,
     ) -> Driver:
         """Start a driver of ``consumer`` on ``sites``, which halts when each stands at its point.
 
         :param statements: what it runs on a site, where that is not ``STATEMENTS``
+        :param transactions: the sites where it runs them one by one in a transaction
+        :param bounds: how much it takes at most on a site
         :param order: other fields of ``Order``
         """
         special = statements or {}
@@ -205,6 +209,8 @@ class Workshop:
                 "state": str(site.root / "state"),
                 "consumer": consumer,
                 "statements": site.texts(special.get(site, STATEMENTS)),
+                "is_transaction": site in transactions,
+                "bounds": dict((bounds or {}).get(site, {})),
                 "point": point and [point[0].value, point[1]],
             }
             for site, point in sites.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import count
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import currently_in_test_context, event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from row_model import Change, Pending, Row, Rows, StreamModel, TableModel
 from stream_lab import Crash, StreamLab
 from streams import delta_row_id
@@ -35,6 +36,7 @@ from airflow_provider_cdc.engine import (
     Strategy,
     StreamConflict,
     StreamMode,
+    Version,
 )
 from airflow_provider_cdc.engine.core.read_plan import READING_DIFFERENCES
 from airflow_provider_cdc.engine.spark.change_sets import reader
@@ -62,6 +64,7 @@ STATEMENTS = {
         SELECT METADATA$ROW_ID, METADATA$ACTION, METADATA$ISUPDATE, k, p, v, s FROM added""",
     ),
 }
+VIEW = "SELECT k, v FROM {t} WHERE p = 0"
 LOG_COLUMNS = "row_id STRING, action STRING, is_update BOOLEAN, k INT, p INT, v INT, s STRING"
 CRASH_POINTS = st.sampled_from(
     [
@@ -111,6 +114,19 @@ ACTIONS = st.one_of(
     READ,
     READ,
     _action("ask_for_data", name=NAMES),
+    _action(
+        "look_back",
+        back=st.integers(0, 12),
+        length=st.integers(0, 12),
+        information=st.sampled_from(["default", "append_only"]),
+    ),
+    _action(
+        "start_in_the_past",
+        back=st.integers(0, 12),
+        semantics=st.sampled_from([None, *AppendSemantics]),
+        shows_initial_rows=st.booleans(),
+    ),
+    _action("read_view", advance=st.booleans()),
     _action("advance"),
     _action("restore", back=st.integers(0, 12)),
     _action("add_column"),
@@ -127,6 +143,12 @@ ACTIONS = st.one_of(
         ),
     ),
 )
+
+
+def _collected(rows: DataFrame) -> Counter[Change]:
+    return Counter(
+        Change(delta_row_id(row[-1]), row[-3], row[-2], tuple(row[:-3])) for row in rows.collect()
+    )
 
 
 class CrashListener:
@@ -200,6 +222,10 @@ class StreamMachine(RuleBasedStateMachine):
                 name, on_table=self.lab.path("t"), mode=mode, append_semantics=semantics
             )
             self.streams[name] = StreamModel(name, mode, semantics, self.table.version)
+        self.view = f"machine_{next(self.numbers)}"
+        self.lab.sql(f"CREATE VIEW {self.view} AS {VIEW}")
+        self.engine.create_stream("on_view", on_view=self.view)
+        self.view_offset = self.table.version
         self.write([Insert(rows)])
 
     # One rule, as Hypothesis would leave most of several ones out of most examples.
@@ -253,11 +279,7 @@ class StreamMachine(RuleBasedStateMachine):
         with patch.object(reader, "MANY_REWRITTEN_ROWS", many):
             rows = self.lab.new_engine(strategy=strategy).read_stream(name)
         assert tuple(rows.columns[:-3]) == tuple(self.table.columns)
-        found = Counter(
-            Change(delta_row_id(row[-1]), row[-3], row[-2], tuple(row[:-3]))
-            for row in rows.collect()
-        )
-        assert found == self.table.change_set(self.streams[name])
+        assert _collected(rows) == self.table.change_set(self.streams[name])
         self._count("read")
 
     def ask_for_data(self, name: str) -> None:
@@ -265,6 +287,72 @@ class StreamMachine(RuleBasedStateMachine):
         assert self.engine.has_data(name) == has_any
         assert not has_any or self.engine.has_data(name, exact=False)
         self._count("has data")
+
+    def look_back(self, back: int, length: int, information: str) -> None:
+        start = max(0, self.table.version - back)
+        end = min(self.table.version, start + length)
+        rows = self.engine.changes(
+            self.lab.path("t"), at=Version(start), end=Version(end), information=information
+        )
+        mode = StreamMode.STANDARD if information == "default" else StreamMode.APPEND_ONLY
+        passing = StreamModel("", mode, AppendSemantics.INSERTED, start)
+        assert _collected(rows) == self.table.change_set(passing, end)
+        self._count("look back")
+
+    def start_in_the_past(
+        self, back: int, semantics: AppendSemantics | None, shows_initial_rows: bool
+    ) -> None:
+        start = max(0, self.table.version - back)
+        mode = StreamMode.STANDARD if semantics is None else StreamMode.APPEND_ONLY
+        semantics = semantics or AppendSemantics.INSERTED
+        self.engine.create_stream(
+            "early",
+            on_table=self.lab.path("t"),
+            at=Version(start),
+            mode=mode,
+            append_semantics=semantics,
+            or_replace=True,
+            show_initial_rows=shows_initial_rows,
+        )
+        if shows_initial_rows:
+            then = self.table.history[start]
+            expected = Counter(
+                Change(row_id, "INSERT", False, then.values(row))
+                for row_id, row in then.rows.items()
+            )
+            assert _collected(self.engine.read_stream("early")) == expected
+            self.lab.make("log_early", "row_id STRING")
+            self.lab.consume("INSERT INTO {log_early} SELECT METADATA$ROW_ID FROM early")
+            assert len(self.lab.rows("log_early")) == len(then.rows)
+            self.lab.sql("DROP TABLE {log_early}")
+            rmtree(self.lab.path("log_early"), ignore_errors=True)
+        early = StreamModel("early", mode, semantics, start)
+        assert _collected(self.engine.read_stream("early")) == self.table.change_set(early)
+        self._count("start in the past")
+
+    def read_view(self, advance: bool) -> None:
+        found = Counter((*row[:-1],) for row in self.engine.read_stream("on_view").collect())
+        old, new = (
+            {
+                row_id: (row["k"], row["v"])
+                for row_id, row in self.table.history[version].rows.items()
+                if row["p"] == 0
+            }
+            for version in (self.view_offset, self.table.version)
+        )
+        expected: Counter[tuple[Any, ...]] = Counter()
+        for row_id in old.keys() | new.keys():
+            before, after = old.get(row_id), new.get(row_id)
+            is_update = before is not None and after is not None
+            if before is not None and before != after:
+                expected[*before, "DELETE", is_update] += 1
+            if after is not None and before != after:
+                expected[*after, "INSERT", is_update] += 1
+        assert found == expected
+        if advance:
+            self.engine.advance("on_view")
+            self.view_offset = self.table.version
+        self._count("read view")
 
     # Consuming
 
@@ -298,11 +386,15 @@ class StreamMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not self.streams:
             return
-        # Whatever was left open, the next consumer ends it, and nothing is lost or doubled.
-        self.consume((STANDARD, APPENDED), "last", None)
-        for stream in self.streams.values():
-            assert stream.pending is None
-            assert not self.table.change_set(stream)
+        try:
+            # Whatever was left open, the next consumer ends it, and nothing is lost or doubled.
+            self.consume((STANDARD, APPENDED), "last", None)
+            for stream in self.streams.values():
+                assert stream.pending is None
+                assert not self.table.change_set(stream)
+        finally:
+            # A view whose table is gone cannot be listed, and other tests list the views.
+            self.lab.sql(f"DROP VIEW IF EXISTS {self.view}")
 
     # The model's side
 

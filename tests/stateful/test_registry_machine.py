@@ -124,9 +124,8 @@ class RegistryMachine(RuleBasedStateMachine):
             transition = data.draw(st.sampled_from(allowed))
             version = stream.offset.version + (transition is Transition.ADVANCED)
             after = replace(
-                stream,
+                stream.standing(replace(stream.offset, version=version)),
                 phase=TRANSITIONS[stream.phase, transition],
-                offset=replace(stream.offset, version=version),
             )
             changes.append(Change(after, transition))
         self._transact(snapshot, changes)

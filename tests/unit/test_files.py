@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.files import Files, encoded_uri, hadoop_uri
 
 
 @pytest.fixture
@@ -36,3 +36,17 @@ def test_sizes_are_told_and_what_is_missing_has_none(names: list[str]) -> None:
 def test_nothing_asked_is_nothing_told() -> None:
     assert Files().sizes([]) == {}
     assert Files().read_each([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("location", "uri"),
+    [
+        ("/a b/t#1?/100%", "file:/a%20b/t%231%3F/100%25"),
+        ("/täble 日本/it's{x}[y]", "file:/täble%20日本/it's%7Bx%7D%5By%5D"),
+        ("/a%20b/new\\slash", "file:/a%2520b/new%5Cslash"),
+        ("s3://bucket/p=a b/ü", "s3://bucket/p=a%20b/ü"),
+    ],
+)
+def test_a_path_is_written_as_hadoop_writes_it(location: str, uri: str) -> None:
+    assert hadoop_uri(encoded_uri(location)) == uri
+    assert hadoop_uri(uri) == uri

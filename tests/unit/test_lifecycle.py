@@ -49,8 +49,11 @@ def test_open_consumption_keeps_the_stream_in_its_place(
 
 
 @pytest.mark.parametrize("phase", [Phase.RESOLVING, Phase.ABORTING])
-def test_consumption_that_is_being_ended_is_not_resumed(phase: Phase) -> None:
-    assert (phase, Transition.RESUMED) not in TRANSITIONS
+@pytest.mark.parametrize("transition", [Transition.RESUMED, Transition.EXTENDED])
+def test_consumption_that_is_being_ended_is_not_taken_up_again(
+    phase: Phase, transition: Transition
+) -> None:
+    assert (phase, transition) not in TRANSITIONS
 
 
 def test_aborted_comes_only_after_the_consumption_was_marked() -> None:

@@ -13,7 +13,7 @@ from table_histories import Table, commit, data_file, histories
 from airflow_provider_cdc.engine.core.log_actions import Commit
 from airflow_provider_cdc.engine.core.model import AppendSemantics, Stream, StreamMode
 from airflow_provider_cdc.engine.core.newest_first import Finding, NewestFirst
-from airflow_provider_cdc.engine.storage.source_log import SourceRange, holds_candidates
+from airflow_provider_cdc.engine.storage.source_log import SourceRange, candidates
 
 STANDARD = new_stream()
 INSERTS = new_stream(mode=StreamMode.APPEND_ONLY, append_semantics=AppendSemantics.INSERTED)
@@ -37,7 +37,7 @@ def test_a_yes_of_the_newest_commits_is_a_yes_of_the_whole_range(
     whole = SourceRange(stream, new_offset(), new_offset(len(commits)), tuple(commits))
 
     if look(stream, commits) is Finding.DATA:
-        assert holds_candidates(whole)
+        assert candidates(whole).are_there
 
 
 @pytest.mark.parametrize("stream", [STANDARD, INSERTS, SURVIVING])

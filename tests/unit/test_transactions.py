@@ -18,6 +18,7 @@ from airflow_provider_cdc.engine.core.transactions import (
     FENCE_VERSION,
     application_id,
     creation_mark,
+    filled_by,
     foreign_commit,
     is_own_restore,
     is_unused_creation,
@@ -244,3 +245,16 @@ def test_state_follows_any_history_of_applying_and_undoing(steps: list[str]) -> 
     state = statement_state(C1, 0, commits)
     assert (state.applied_version is not None) is holds[4 + len(steps)]
     assert state.fenced is fenced
+
+
+def test_table_is_filled_by_the_consumption_that_was_applied_and_not_undone() -> None:
+    created = commit(0, userMetadata=creation_mark("me"))
+    other = consumption("c2")
+
+    assert filled_by([created]) is None
+    assert filled_by([created, commit(1, txn(0))]) == "c1"
+    assert filled_by([created, commit(1, txn(0)), commit(2, txn(1, FENCE_VERSION))]) == "c1"
+    assert filled_by([created, commit(1, txn(0)), restore(2, 0)]) is None
+    assert filled_by([created, commit(1, txn(0)), restore(2, 0), commit(3, txn(0, of=other))]) == (
+        "c2"
+    )

@@ -56,6 +56,14 @@ class InvalidStatement(InvalidRequest):
     kind = "invalid_statement"
 
 
+class UnsupportedView(InvalidRequest):
+    """A view whose query a stream cannot follow: it does more than project, filter, join and
+    UNION ALL, or what it does cannot be told for sure.
+    """
+
+    kind = "unsupported_view"
+
+
 class InvalidRange(InvalidRequest):
     """A version range that does not exist: negative, reversed, or past the end."""
 
@@ -66,6 +74,12 @@ class TableNotFound(InvalidRequest):
     """There is no table under that name or path."""
 
     kind = "table_not_found"
+
+
+class TableExists(InvalidRequest):
+    """There is something already where a table was to be created."""
+
+    kind = "table_exists"
 
 
 class NotADeltaTable(InvalidRequest):
@@ -84,6 +98,12 @@ class StreamExists(InvalidRequest):
     """A stream of that name exists already."""
 
     kind = "stream_exists"
+
+
+class StreamAccessDenied(CdcError):
+    """The stream names who may do that, and this principal is none of them."""
+
+    kind = "stream_access_denied"
 
 
 class StreamUnusable(CdcError):
@@ -106,6 +126,16 @@ class ChangeTrackingDisabled(StreamUnusable):
     """Row tracking of the source is off, or was off somewhere in the range."""
 
     kind = "change_tracking_disabled"
+
+
+class FilesChanged(StreamUnusable):
+    """A file was overwritten or removed between the listing and the end of reading it.
+
+    The next consumption lists the folder again, and takes the file as the new one that it is.
+    """
+
+    kind = "files_changed"
+    retryable = True
 
 
 class StreamConflict(CdcError):

@@ -20,6 +20,7 @@ class Transition(StrEnum):
     CREATED = "created"
     BEGUN = "begun"
     RESUMED = "resumed"
+    EXTENDED = "extended"
     RESOLVING = "resolving"
     ABORTING = "aborting"
     REOPENED = "reopened"
@@ -38,6 +39,8 @@ TRANSITIONS = MappingProxyType(
     {
         (Phase.IDLE, Transition.BEGUN): Phase.APPLYING,
         (Phase.APPLYING, Transition.RESUMED): Phase.APPLYING,
+        # A transaction records each statement before it is applied, and each stream that joins.
+        (Phase.APPLYING, Transition.EXTENDED): Phase.APPLYING,
         (Phase.APPLYING, Transition.COMMITTED): Phase.IDLE,
         (Phase.APPLYING, Transition.RESOLVING): Phase.RESOLVING,
         (Phase.RESOLVING, Transition.RESOLVING): Phase.RESOLVING,

@@ -5,7 +5,9 @@ All of them are frozen and travel as JSON (see :func:`to_json` and :func:`from_j
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from threading import Lock
@@ -13,12 +15,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from .outcomes import Outcome
+
 
 class StreamMode(StrEnum):
-    """Which changes a stream records (seed 000, stream types; seed 001, modes)."""
+    """Which changes a stream records (seed 000, stream types; seed 001, modes).
+
+    ``INSERT_ONLY`` is the mode of streams on folders of files, and of no other.
+    """
 
     STANDARD = "standard"
     APPEND_ONLY = "append_only"
+    INSERT_ONLY = "insert_only"
 
 
 class AppendSemantics(StrEnum):
@@ -100,6 +108,54 @@ class Offset:
     row_id_high_water_mark: int
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A table that a stream reads, and where the stream stands in it."""
+
+    source: Source
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The view that a stream is on.
+
+    ``name`` is its qualified name as SQL. ``fingerprint`` is a hash of its definition and of those
+    of the views in it, by which one that was created anew is told from the original. ``leaves``
+    say for each table reference in it, in their order, which of the stream's bases it is.
+    """
+
+    name: str
+    fingerprint: str
+    leaves: tuple[int, ...]
+
+
+class FileFormat(StrEnum):
+    """The formats of files that a stream can read, by Spark's names."""
+
+    AVRO = "avro"
+    CSV = "csv"
+    JSON = "json"
+    ORC = "orc"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The folder of files that a stream reads, with the folders below it.
+
+    ``uri`` is as Spark opens it; ``options`` are those of Spark's reader of ``file_format``;
+    ``schema`` is the JSON of the columns, those of ``key=value`` folders included. Only files whose
+    names match the Hadoop glob ``name_glob`` count.
+    """
+
+    uri: str
+    file_format: FileFormat
+    options: Mapping[str, str]
+    schema: str
+    name_glob: str | None = None
+
+
 class StatementKind(StrEnum):
     """The statements that may take part in a consumption (seed 000: DML and CTAS consume)."""
 
@@ -132,15 +188,28 @@ class PlannedStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamRange:
-    """What a consumption takes of one stream: everything after ``after_version`` up to and
+class TableRange:
+    """What a consumption takes of one table: everything after ``after_version`` up to and
     including ``through.version``.
+
+    Of a folder it leaves out the files that were found overwritten or gone later than that, by
+    version ``seen_through`` of its listing.
+    """
+
+    after_version: int
+    through: Offset
+    seen_through: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRange:
+    """What a consumption takes of one stream: a range of each of its base tables, in their
+    order.
     """
 
     stream_id: str
     name: str
-    after_version: int
-    through: Offset
+    tables: tuple[TableRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +217,9 @@ class Consumption:
     """A consumption that was begun and is neither committed nor aborted.
 
     ``attempts`` counts the drivers that worked on it; ``epoch`` counts how often it was reopened
-    after a fence, and is part of the application ids that its statements write under.
+    after a fence, and is part of the application ids that its statements write under. One that
+    ``is_open_ended`` grows while its transaction runs: nobody else can tell whether it is complete,
+    so it is never resumed and never rolled forward.
     """
 
     consumption_id: str
@@ -158,6 +229,7 @@ class Consumption:
     begun_at: datetime
     attempts: int = 1
     epoch: int = 0
+    is_open_ended: bool = False
 
     @property
     def stream_ids(self) -> tuple[str, ...]:
@@ -170,71 +242,27 @@ class Consumption:
         return ", ".join(item.name for item in self.streams)
 
 
-class StatementResult(StrEnum):
-    """How a statement came to be applied in this attempt."""
-
-    APPLIED = "applied"
-    ALREADY_APPLIED = "already_applied"
-
-
-@dataclass(frozen=True, slots=True)
-class StatementOutcome:
-    """What became of one statement: the version of the target that holds it, and its metrics
-    (Delta's own operation metrics of that commit, empty where Delta wrote none). ``rewritten_as``
-    is the MERGE that ran instead of a DELETE or an UPDATE which Delta refuses.
-    """
-
-    index: int
-    target: str
-    result: StatementResult
-    target_version: int
-    metrics: dict[str, int] = field(default_factory=dict)
-    rewritten_as: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamOutcome:
-    """What a consumption took of one stream. ``rows`` counts rows by what became of them
-    (``inserted``, ``updated``, ``deleted``); an update counts once, though it is two change rows.
-    """
-
-    stream_id: str
-    name: str
-    after_version: int
-    through_version: int
-    strategy: str
-    rows: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a committed consumption did."""
-
-    consumption_id: str
-    consumer: str
-    streams: tuple[StreamOutcome, ...]
-    statements: tuple[StatementOutcome, ...]
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class Stream:
     """The whole state of a stream: one row of the registry.
 
-    ``sequence`` numbers the transitions of this stream from 1. ``last_consumption_id``,
-    ``last_consumer``, ``last_consumed_at`` and ``last_outcome`` tell of the last committed
-    consumption; the outcome is missing where somebody else than its driver committed it.
+    ``bases`` are the tables that it reads: one, or those of ``view``; or the listing of the
+    ``folder`` whose files it reads. ``shows_initial_rows`` says
+    that the rows at the offset were not consumed yet. ``readers`` and ``consumers`` are those who
+    may read and consume it besides its owner (None: see ``access.py``). ``sequence`` numbers the
+    transitions of this stream from 1. ``last_consumption_id``, ``last_consumer``,
+    ``last_consumed_at`` and ``last_outcome`` tell of the last committed consumption; the outcome is
+    missing where somebody else than its driver committed it.
     """
 
     stream_id: str
     name: str
     sequence: int
     phase: Phase
-    source: Source
+    bases: tuple[Base, ...]
     mode: StreamMode
     append_semantics: AppendSemantics
     column_style: ColumnStyle
-    offset: Offset
     created_at: datetime
     owner: str
     comment: str | None = None
@@ -243,6 +271,72 @@ class Stream:
     last_consumer: str | None = None
     last_outcome: Outcome | None = None
     last_consumed_at: datetime | None = None
+    view: View | None = None
+    shows_initial_rows: bool = False
+    readers: tuple[str, ...] | None = None
+    consumers: tuple[str, ...] | None = None
+    folder: Folder | None = None
+
+    @property
+    def source(self) -> Source:
+        """The table that it reads; of a view, the first one."""
+        return self.bases[0].source
+
+    @property
+    def offset(self) -> Offset:
+        """Where it stands in that table."""
+        return self.bases[0].offset
+
+    @property
+    def table_on(self) -> str:
+        """What it is on, as the user named it."""
+        return self.source.name if self.view is None else self.view.name
+
+    def standing(self, *offsets: Offset) -> Stream:
+        """The same stream at other offsets, one for each of its base tables."""
+        moved = zip(self.bases, offsets, strict=True)
+        return replace(self, bases=tuple(Base(base.source, offset) for base, offset in moved))
+
+    def by_base(self) -> tuple[Stream, ...]:
+        """The same stream on each of its base tables alone."""
+        return tuple(replace(self, bases=(base,)) for base in self.bases)
+
+
+def new_stream(
+    name: str,
+    bases: tuple[Base, ...],
+    *,
+    created_at: datetime,
+    owner: str,
+    mode: StreamMode = StreamMode.STANDARD,
+    append_semantics: AppendSemantics = AppendSemantics.INSERTED,
+    column_style: ColumnStyle = ColumnStyle.SNOWFLAKE,
+    comment: str | None = None,
+    view: View | None = None,
+    folder: Folder | None = None,
+    shows_initial_rows: bool = False,
+    readers: tuple[str, ...] | None = None,
+    consumers: tuple[str, ...] | None = None,
+) -> Stream:
+    """A stream with an id of its own that no registry holds yet."""
+    return Stream(
+        stream_id=uuid.uuid4().hex,
+        name=name,
+        sequence=0,
+        phase=Phase.IDLE,
+        bases=bases,
+        mode=mode,
+        append_semantics=append_semantics,
+        column_style=column_style,
+        created_at=created_at,
+        owner=owner,
+        comment=comment,
+        view=view,
+        folder=folder,
+        shows_initial_rows=shows_initial_rows,
+        readers=readers,
+        consumers=consumers,
+    )
 
 
 Value = TypeVar("Value")

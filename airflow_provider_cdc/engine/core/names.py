@@ -100,7 +100,7 @@ def table_name(text: str) -> TableName:
     stripped = text.strip()
     if _PATH.fullmatch(stripped):
         return _path_name(stripped)
-    return qualified_name(_split(stripped))
+    return qualified_name(split_name(stripped))
 
 
 def qualified_name(parts: tuple[str, ...]) -> TableName:
@@ -127,7 +127,11 @@ def _path_name(path: str) -> TableName:
     return TableName(path=path)
 
 
-def _split(text: str) -> tuple[str, ...]:
+def split_name(text: str) -> tuple[str, ...]:
+    """The parts of a name with dots between them, without their backticks.
+
+    :raises InvalidName: it is not written like that
+    """
     parts = []
     position = 0
     while True:

@@ -29,9 +29,10 @@ class NewestFirst:
 
     def __init__(self, stream: Stream) -> None:
         self._offset_version = stream.offset.version
-        self._inserts_only = stream.mode is StreamMode.APPEND_ONLY
+        self._inserts_only = stream.mode is not StreamMode.STANDARD
         self._inserts_alone = (
-            self._inserts_only and stream.append_semantics is AppendSemantics.INSERTED
+            stream.mode is StreamMode.APPEND_ONLY
+            and stream.append_semantics is AppendSemantics.INSERTED
         )
         self._touched: set[str] = set()
 

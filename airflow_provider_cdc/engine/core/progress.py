@@ -12,6 +12,8 @@ class ProtocolPoint(StrEnum):
 
     BEFORE_BEGIN = "before_begin"
     AFTER_BEGIN = "after_begin"
+    BEFORE_EXTEND = "before_extend"
+    AFTER_EXTEND = "after_extend"
     BEFORE_STATEMENT = "before_statement"
     AFTER_STATEMENT = "after_statement"
     BEFORE_COMMIT = "before_commit"

@@ -15,15 +15,16 @@ from .table_schema import Layout, matching_path
 
 class Strategy(StrEnum):
     """The ways to read a change set, as plans and outcomes tell them.
-
     ``file_difference`` reads the files in which the two ends of the range differ, ``change_files``
-    what each commit wrote into the change data feed, ``inserted_files`` the files that were added.
+    what each commit wrote into the change data feed, ``inserted_files`` the files that were added,
+    ``initial_rows`` all rows at the offset.
     """
 
     NOTHING = "nothing"
     FILE_DIFFERENCE = "file_difference"
     CHANGE_FILES = "change_files"
     INSERTED_FILES = "inserted_files"
+    INITIAL_ROWS = "initial_rows"
 
 
 # Those that lead to the same net difference.
@@ -119,6 +120,11 @@ def plan_difference(
         wanted = difference if forced is Strategy.FILE_DIFFERENCE else changes
         cheapest = replace(wanted, reason=f"it was asked for; {wanted.reason}")
     return Reading(cheapest, net, by_commit)
+
+
+def plan_initial_rows() -> ReadPlan:
+    """How to read the rows at the offset; which files hold them is left to Delta, uncounted."""
+    return ReadPlan(Strategy.INITIAL_ROWS, 0, 0, 0, "the initial rows were not consumed yet")
 
 
 def _nothing(commits: Sequence[Commit], reason: str) -> ReadPlan:

@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 
 from sqlglot import Token, TokenType, exp
 
+from .binding import bound
 from .errors import InvalidStatement
 from .model import StatementKind
-from .names import TableName, qualified_name, quote, stream_key
+from .names import TableName, qualified_name, stream_key
 from .stream_references import (
     StreamReference,
     parse,
     stream_references,
+    streams_of,
     subject,
     tokenise,
     top_level,
@@ -34,7 +36,7 @@ _DML = {
     "UPDATE": (StatementKind.UPDATE, exp.Update),
     "DELETE": (StatementKind.DELETE, exp.Delete),
 }
-_QUERY_WORDS = ("SELECT", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "(")
+QUERY_WORDS = ("SELECT", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "(")
 _ACCEPTED = "INSERT, MERGE, UPDATE, DELETE and CREATE TABLE ... AS"
 
 
@@ -86,9 +88,9 @@ def analyse(sql: str, stream_names: Collection[str]) -> Statement:
         target is a stream; it reads a stream where Delta cannot
     :raises InvalidName: its target has more than 3 parts
     """
-    text, tokens = _one_statement(sql)
+    text, tokens = one_statement(sql)
     streams = {stream_key(name): name for name in stream_names}
-    verb = _verb(tokens)
+    verb = verb_of(tokens)
     if verb in _DML:
         return _dml(text, tokens, streams, verb)
     if verb == "CREATE" and (head := _create_head(tokens)):
@@ -101,7 +103,7 @@ def bind(statement: Statement, views: Mapping[str, str]) -> str:
 
     :param views: the name of a temporary view for each of ``statement.streams``
     """
-    return _bound(statement, views, 0, len(statement.text))
+    return bound(statement, views, 0, len(statement.text))
 
 
 def creation_text(statement: Statement, views: Mapping[str, str], *, replace: bool = False) -> str:
@@ -112,13 +114,13 @@ def creation_text(statement: Statement, views: Mapping[str, str], *, replace: bo
     :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
     """
     create = _create_of(statement)
-    query = _bound(statement, views, create.query_start, len(statement.text))
+    query = bound(statement, views, create.query_start, len(statement.text))
     # Both halves may end in a comment, so each ends its line.
     if replace:
-        named = _bound(statement, views, create.name_start, len(create.definition))
+        named = bound(statement, views, create.name_start, len(create.definition))
         definition = f"CREATE OR REPLACE TABLE {named}"
     else:
-        definition = _bound(statement, views, 0, len(create.definition))
+        definition = bound(statement, views, 0, len(create.definition))
     return f"{definition}\nAS SELECT * FROM (\n{query}\n) WHERE 1 = 0"
 
 
@@ -129,7 +131,7 @@ def insertion_text(statement: Statement, views: Mapping[str, str]) -> str:
     :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
     """
     create = _create_of(statement)
-    query = _bound(statement, views, create.query_start, len(statement.text))
+    query = bound(statement, views, create.query_start, len(statement.text))
     return f"INSERT INTO {statement.target.sql}\n{query}"
 
 
@@ -153,7 +155,11 @@ def plan_streams(statements: Sequence[Statement]) -> tuple[str, ...]:
     )
 
 
-def _one_statement(sql: str) -> tuple[str, list[Token]]:
+def one_statement(sql: str) -> tuple[str, list[Token]]:
+    """The one statement that ``sql`` holds, trimmed and without a semicolon, and its tokens.
+
+    :raises InvalidStatement: it holds none or several, or is not SQL
+    """
     text = sql.strip()
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidStatement(
@@ -174,14 +180,14 @@ def _one_statement(sql: str) -> tuple[str, list[Token]]:
     return text, tokens
 
 
-def _verb(tokens: Sequence[Token]) -> str:
+def verb_of(tokens: Sequence[Token]) -> str:
     """The word that says what a statement does: its first, or the first after its CTEs."""
     first = word(tokens[0])
     if first != "WITH":
         return first
     previous = ""
     for _, token in top_level(tokens):
-        if previous == ")" and word(token) in (*_DML, *_QUERY_WORDS):
+        if previous == ")" and word(token) in (*_DML, *QUERY_WORDS):
             return word(token)
         previous = word(token)
     return "SELECT"
@@ -191,7 +197,7 @@ def _refusal(text: str, tokens: Sequence[Token], verb: str) -> InvalidStatement:
     fix = f"consume with {_ACCEPTED}"
     if verb == "FROM" and any(word(token) == "INSERT" for _, token in top_level(tokens)):
         problem, fix = "inserts into several tables at once", "write one INSERT for each table"
-    elif verb in _QUERY_WORDS:
+    elif verb in QUERY_WORDS:
         problem = "does not consume: it is a query"
         fix = "use read_stream to look at a stream, or INSERT INTO ... SELECT to consume it"
     elif verb == "TRUNCATE":
@@ -232,7 +238,7 @@ def _create_table(
         (
             index
             for index, token in top_level(tokens)
-            if index >= head.name_end and word(token) in ("AS", "WITH", *_QUERY_WORDS[:-1])
+            if index >= head.name_end and word(token) in ("AS", "WITH", *QUERY_WORDS[:-1])
         ),
         None,
     )
@@ -300,7 +306,7 @@ def _statement(
         text=text,
         fingerprint=_fingerprint(text),
         target=target,
-        streams=tuple(dict.fromkeys(reference.stream for reference in references)),
+        streams=streams_of(references),
         references=references,
         metadata_columns=tuple(unquoted_metadata_columns(tokens)),
         create=create,
@@ -338,20 +344,3 @@ def _create_of(statement: Statement) -> CreateTable:
     if statement.create is None:
         raise InvalidStatement(subject(statement.text), "is not CREATE TABLE ... AS")
     return statement.create
-
-
-def _bound(statement: Statement, views: Mapping[str, str], start: int, end: int) -> str:
-    """The part of the statement's text from ``start`` to ``end``, with its edits made."""
-    text = statement.text
-    edits = [(first, last, quote(text[first:last])) for first, last in statement.metadata_columns]
-    for reference in statement.references:
-        edits.append((reference.start, reference.end, quote(views[reference.stream])))
-        if reference.alias is not None:
-            alias = f" AS {quote(reference.alias)}"
-            edits.append((reference.alias_at, reference.alias_at, alias))
-    pieces = []
-    for first, last, replacement in sorted(edits):
-        if start <= first and last <= end:
-            pieces += [text[start:first], replacement]
-            start = last
-    return "".join([*pieces, text[start:end]])

@@ -7,7 +7,7 @@ right in the tokens, so every position found later is one in the user's own text
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -56,6 +56,11 @@ class StreamReference:
     end: int
     alias: str | None
     alias_at: int
+
+
+def streams_of(references: Iterable[StreamReference]) -> tuple[str, ...]:
+    """The streams that ``references`` name, in the order in which they first appear."""
+    return tuple(dict.fromkeys(reference.stream for reference in references))
 
 
 def subject(text: str) -> str:

@@ -41,7 +41,7 @@ def as_merge(text: str, tokens: Sequence[Token], tree: exp.Expr) -> str | None:
     if any(tree.args.get(name) for name in ("using", "from_", "with_")):
         return None
     conjuncts = _conjuncts(tokens[where + 1 :])
-    trees = list(_flat(condition.this))
+    trees = _flat(condition.this)
     asking = [index for index, each in enumerate(trees) if each.find(exp.Query)]
     if conjuncts is None or len(conjuncts) != len(trees) or len(asking) != 1:
         return None
@@ -70,7 +70,7 @@ def as_merge(text: str, tokens: Sequence[Token], tree: exp.Expr) -> str | None:
     )
 
 
-def _flat(condition: exp.Expr) -> Sequence[exp.Expr]:
+def _flat(condition: exp.Expr) -> list[exp.Expr]:
     return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
 
 
@@ -91,10 +91,14 @@ def _conjuncts(tokens: Sequence[Token]) -> list[list[Token]] | None:
             betweens -= 1
         elif kind == "AND":
             ends.append(index)
-    starts = [0, *(end + 1 for end in ends)]
-    return [
-        list(tokens[start:end]) for start, end in zip(starts, [*ends, len(tokens)], strict=True)
-    ]
+    return _split(tokens, ends)
+
+
+def _split(tokens: Sequence[Token], places: Sequence[int]) -> list[list[Token]]:
+    """What stands before, between and after the tokens at ``places``."""
+    starts = [0, *(place + 1 for place in places)]
+    ends = [*places, len(tokens)]
+    return [list(tokens[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def _membership(text: str, tokens: Sequence[Token], tree: exp.Expr) -> _Membership | None:
@@ -111,8 +115,7 @@ def _membership(text: str, tokens: Sequence[Token], tree: exp.Expr) -> _Membersh
     if isinstance(tree.this, exp.Tuple):
         inner = values[1:-1]
         commas = [i for i, token in top_level(inner) if token.token_type == TokenType.COMMA]
-        starts = [0, *(comma + 1 for comma in commas)]
-        parts = [inner[start:end] for start, end in zip(starts, [*commas, len(inner)], strict=True)]
+        parts = _split(inner, commas)
     else:
         parts = [values]
     if not all(parts):

@@ -87,6 +87,22 @@ def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
     return ended and not applied
 
 
+def filled_by(commits: Iterable[Commit]) -> str | None:
+    """The id of the consumption that filled a table which consumptions alone write to, one after
+    the other; ``None`` where it is empty, because nothing was applied to it or that was undone.
+
+    :param commits: all that the table ever had
+    """
+    found = None
+    for commit in commits:
+        if (commit.user_metadata or "").startswith((_UNDO, _CREATION)):
+            found = None
+        for app_id, version in commit.transactions.items():
+            if app_id.startswith(_OWN) and version == APPLY_VERSION:
+                found = app_id.removeprefix(_OWN).partition("/")[0]
+    return found
+
+
 def statement_state(
     consumption: Consumption, index: int, commits: Sequence[Commit]
 ) -> StatementState:

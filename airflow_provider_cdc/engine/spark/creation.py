@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from getpass import getuser
+from typing import Any
 
+from ..core.access import Right, check_access
 from ..core.errors import InvalidRequest, StreamExists
 from ..core.lifecycle import Transition, next_phase
 from ..core.model import (
     AppendSemantics,
     ColumnStyle,
     Offset,
-    Phase,
-    Source,
     Stream,
     StreamMode,
+    new_stream,
 )
 from ..core.names import consumer_name, stream_name, table_name
 from ..core.points import Bound
@@ -27,10 +26,12 @@ from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry import Registry
 from ..storage.registry_snapshot import Change, RegistrySnapshot
 from ..storage.scratch import Scratch
-from ..storage.source_history import SourceHistory
 from ..storage.source_log import SourceLog
 from .change_sets.checks import check_columns
-from .change_sets.reader import ChangeSetReader
+from .change_sets.naming import check_names
+from .file_sources import FileSources
+from .sources import FoundSource, Sources
+from .stream_reader import StreamReader
 from .tables import Table, Tables, table_id
 
 
@@ -39,15 +40,23 @@ class NewStream:
     """What a caller asks for; see ``Engine.create_stream`` for the arguments."""
 
     name: str
-    on_table: str
+    on_table: str | None
+    on_view: str | None
     mode: StreamMode
     append_semantics: AppendSemantics
     column_style: ColumnStyle
     bound: Bound | None = None
     or_replace: bool = False
     if_not_exists: bool = False
+    show_initial_rows: bool = False
     comment: str | None = None
     owner: str | None = None
+    readers: tuple[str, ...] | None = None
+    consumers: tuple[str, ...] | None = None
+    on_files: str | None = None
+    file_format: str | None = None
+    file_options: Mapping[str, Any] | None = None
+    file_schema: str | None = None
 
     @property
     def subject(self) -> str:
@@ -61,11 +70,13 @@ class Creation:
 
     registry: Registry
     tables: Tables
-    sources: SourceLog
-    history: SourceHistory
-    reader: ChangeSetReader
+    sources: Sources
+    logs: SourceLog
+    reader: StreamReader
     scratch: Scratch
     clock: Callable[[], datetime]
+    principal: str
+    file_sources: FileSources
 
     def create(self, wanted: NewStream) -> Stream:
         """Create a stream; see ``Engine.create_stream``."""
@@ -81,18 +92,39 @@ class Creation:
         existing = snapshot.find(wanted.name)
         if existing is not None and wanted.if_not_exists:
             return existing
-        replaced = _replaced(existing, wanted)
+        replaced = self._replaced(existing, wanted)
         self.tables.check_free(wanted.name)
-        table = self.tables.get(table_name(wanted.on_table))
-        newest = self.tables.newest_offset(table)
-        draft = self._draft(wanted, table, newest)
-        check_columns(draft, Layout.of(json.loads(newest.metadata)))
+        found = self._found(wanted)
+        draft = self._draft(wanted, found)
+        if found.folder is not None:
+            check_names(draft, Layout.of({"schemaString": found.folder.schema}).column_names)
         if wanted.bound is not None:
-            offset = self.history.offset(wanted.subject, draft.source, wanted.bound, snapshot)
-            earlier = replace(draft, offset=offset)
-            self._check_readable(earlier)
+            offsets = self.sources.offsets(wanted.subject, found, wanted.bound, snapshot)
+            earlier = draft.standing(*offsets)
+            if found.folder is None:
+                self._check_readable(earlier)
             return self._register(snapshot, replaced, earlier)
-        return self._create_now(snapshot, replaced, draft, table)
+        if found.folder is not None:
+            return self._register(snapshot, replaced, draft)
+        if found.view is not None:
+            self._check_readable(draft)
+            return self._register(snapshot, replaced, draft)
+        check_columns(draft, Layout.of(json.loads(draft.offset.metadata)))
+        return self._create_now(snapshot, replaced, draft, found.tables[0])
+
+    def _found(self, wanted: NewStream) -> FoundSource:
+        _check_arguments(wanted)
+        if wanted.on_files is not None:
+            return self.file_sources.open(
+                wanted.subject,
+                wanted.on_files,
+                wanted.file_format,
+                wanted.file_options,
+                wanted.file_schema,
+            )
+        if wanted.on_view is not None:
+            return self.sources.view(table_name(wanted.on_view))
+        return self.sources.table(table_name(str(wanted.on_table)))
 
     def _create_now(
         self, snapshot: RegistrySnapshot, replaced: list[Change], draft: Stream, table: Table
@@ -103,7 +135,7 @@ class Creation:
             if switched_on:
                 self.tables.set_property(table, ENABLED, "true")
             offset = self.tables.newest_offset(table)
-            return self._register(snapshot, replaced, replace(draft, offset=offset))
+            return self._register(snapshot, replaced, draft.standing(offset))
         except BaseException:
             if switched_on:
                 self._restore_tracking(table, draft.offset)
@@ -115,48 +147,78 @@ class Creation:
         changes = [*replaced, Change(draft, Transition.CREATED)]
         return self.registry.transact(snapshot, changes, actor=draft.owner)[-1]
 
-    def _draft(self, wanted: NewStream, table: Table, offset: Offset) -> Stream:
-        return Stream(
-            stream_id=uuid.uuid4().hex,
-            name=wanted.name,
-            sequence=0,
-            phase=Phase.IDLE,
-            source=Source(table.name, table.location, table_id(offset)),
+    def _draft(self, wanted: NewStream, found: FoundSource) -> Stream:
+        return new_stream(
+            wanted.name,
+            found.bases,
+            created_at=self.clock(),
+            owner=consumer_name(wanted.owner or self.principal),
             mode=wanted.mode,
             append_semantics=wanted.append_semantics,
             column_style=wanted.column_style,
-            offset=offset,
-            created_at=self.clock(),
-            owner=consumer_name(wanted.owner or getuser()),
             comment=wanted.comment,
+            view=found.view,
+            folder=found.folder,
+            shows_initial_rows=wanted.show_initial_rows,
+            readers=wanted.readers,
+            consumers=wanted.consumers,
         )
 
     def _check_readable(self, draft: Stream) -> None:
         """Refuse an offset whose change set cannot be read any more; nothing of it is read."""
-        change_set = self.reader.read(self.sources.range_from(draft))
-        for root in change_set.scratch:
+        changes = self.reader.read(self.logs.span_from(draft))
+        for root in changes.scratch:
             self.scratch.remove(root)
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:
         """Leave change tracking as it was, unless another stream has come to need it."""
         identity = table_id(before)
         streams = self.registry.snapshot().streams()
-        if any(stream.source.table_id == identity for stream in streams):
+        if any(base.source.table_id == identity for stream in streams for base in stream.bases):
             return
         configuration = json.loads(before.metadata).get("configuration") or {}
         self.tables.set_property(table, ENABLED, configuration.get(ENABLED))
 
+    def _replaced(self, existing: Stream | None, wanted: NewStream) -> list[Change]:
+        """What becomes of the stream that bears the name already."""
+        if existing is None:
+            return []
+        if not wanted.or_replace:
+            raise StreamExists(
+                wanted.subject,
+                "exists already",
+                cause=f"it was created on {existing.table_on} at {existing.created_at}",
+                fix="choose another name, drop that stream first, or say or_replace",
+            )
+        check_access(existing, self.principal, Right.OWN)
+        phase = next_phase(existing, Transition.DROPPED)
+        return [Change(replace(existing, phase=phase), Transition.DROPPED)]
 
-def _replaced(existing: Stream | None, wanted: NewStream) -> list[Change]:
-    """What becomes of the stream that bears the name already."""
-    if existing is None:
-        return []
-    if not wanted.or_replace:
-        raise StreamExists(
+
+def _check_arguments(wanted: NewStream) -> None:
+    """Refuse arguments that contradict each other.
+
+    :raises InvalidRequest: naming them
+    """
+    sources = (wanted.on_table, wanted.on_view, wanted.on_files)
+    given = sum(name is not None for name in sources)
+    of_files = (wanted.file_format, wanted.file_options, wanted.file_schema)
+    cause = None
+    if given != 1:
+        cause = f"expected on_table, on_view or on_files, one of them, found {given}"
+    elif wanted.on_files is None:
+        if wanted.mode is StreamMode.INSERT_ONLY:
+            cause = "mode insert_only belongs to on_files; a stream on a table is append_only"
+        elif any(value is not None for value in of_files):
+            cause = "file_format, file_options and file_schema belong to on_files"
+    elif wanted.mode is not StreamMode.INSERT_ONLY:
+        cause = f"mode {wanted.mode.value} needs a table; a stream on files is insert_only"
+    elif wanted.show_initial_rows:
+        cause = "show_initial_rows needs a table; at=Version(0) begins with the files there are"
+    if cause is not None:
+        raise InvalidRequest(
             wanted.subject,
-            "exists already",
-            cause=f"it was created on {existing.source.name} at {existing.created_at}",
-            fix="choose another name, drop that stream first, or say or_replace",
+            "cannot be created",
+            cause=cause,
+            fix="say what the stream is on; on_files goes with file_format and mode insert_only",
         )
-    phase = next_phase(existing, Transition.DROPPED)
-    return [Change(replace(existing, phase=phase), Transition.DROPPED)]

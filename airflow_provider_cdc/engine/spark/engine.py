@@ -3,57 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager
 from datetime import datetime
-from enum import StrEnum
-from getpass import getuser
-from typing import TypeVar
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ..catalog import StreamCatalog
 from ..clock import utc_now
+from ..core.access import Right, principals
 from ..core.batches import BatchLimit
+from ..core.choices import Information, member, strategy_of
 from ..core.errors import InvalidRequest, StreamConflict
-from ..core.lifecycle import Transition, next_phase
-from ..core.model import AppendSemantics, ColumnStyle, Outcome, Stream, StreamMode
+from ..core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.names import table_name
+from ..core.outcomes import Outcome
 from ..core.points import Point, bound_of
 from ..core.progress import Listener
-from ..core.read_plan import READING_DIFFERENCES, ReadPlan, Strategy
+from ..core.read_plan import ReadPlan, Strategy
 from ..storage.consumptions import Consumptions
 from ..storage.files import Files
+from ..storage.folders import FolderLogs
 from ..storage.registry import Registry
-from ..storage.registry_snapshot import Change
+from ..storage.results import Results
 from ..storage.scratch import Scratch
 from ..storage.source_history import SourceHistory
-from ..storage.source_log import SourceLog
-from ..stream_status import StreamStatus
+from ..storage.source_log import SourceLog, StreamSpan
+from .administration import StreamAdministration
+from .attempts import Attempt, Parts
+from .change_sets.file_rows import FileRows
 from .change_sets.reader import ChangeSetReader
 from .changes import TableChanges
-from .consumption import Consumer, Parts
+from .cloning import Cloning
+from .consumption import Consumer
 from .creation import Creation, NewStream
+from .file_sources import FileSources
 from .planning import Planner
 from .resolution import Resolution
+from .results import ConsumingQuery
+from .sources import Sources
+from .stream_reader import StreamReader
 from .tables import Tables
 from .targets import Targets
-
-_Enumeration = TypeVar("_Enumeration", bound=StrEnum)
-
-
-class _Information(StrEnum):
-    """Which changes a query asks for (seed 000, CHANGES)."""
-
-    DEFAULT = "default"
-    APPEND_ONLY = "append_only"
-
-    @property
-    def mode(self) -> StreamMode:
-        """The mode of a stream that returns these."""
-        return StreamMode.STANDARD if self is _Information.DEFAULT else StreamMode.APPEND_ONLY
+from .transactions import Transaction, transaction
+from .views.changes import ViewReader
+from .views.definitions import ViewDefinitions
 
 
-class Engine:
+class Engine(StreamAdministration):
     """Streams over Delta tables: create, read, consume.
 
     :param spark: a session with Delta, classic or over Spark Connect
@@ -64,6 +61,7 @@ class Engine:
     :param clock: gives the time, in UTC
     :param strategy: read net differences by ``file_difference`` or by ``change_files`` wherever
         that is possible; by default in the way that reads the fewest bytes
+    :param principal: who reads, consumes and owns; by default the user of this process
     """
 
     def __init__(
@@ -75,33 +73,35 @@ class Engine:
         on_progress: Listener | None = None,
         clock: Callable[[], datetime] = utc_now,
         strategy: Strategy | str | None = None,
+        principal: str | None = None,
     ) -> None:
-        self._clock = clock
-        self._catalog = StreamCatalog(state, storage_options=storage_options, clock=clock)
-        self._registry = Registry(state, storage_options=storage_options, clock=clock)
         files = Files(storage_options)
-        self._tables = Tables(spark, files)
-        self._sources = SourceLog(files)
+        catalog = StreamCatalog(
+            state, storage_options=storage_options, clock=clock, principal=principal
+        )
+        tables = Tables(spark, files)
+        super().__init__(spark, catalog, tables, Cloning(spark, tables, files, clock))
+        self._clock = clock
+        self._registry = Registry(state, storage_options=storage_options, clock=clock)
+        self._sources = SourceLog(files, clock)
         self._scratch = Scratch(state, files, clock)
-        self._reader = ChangeSetReader(spark, files, self._scratch, _strategy(strategy))
-        history = SourceHistory(files, clock)
+        tables_reader = ChangeSetReader(spark, files, self._scratch, strategy_of(strategy))
+        definitions = ViewDefinitions(spark, self._tables)
+        views = ViewReader(spark, tables_reader, definitions)
+        self._reader = StreamReader(spark, tables_reader, views, FileRows(spark, files))
+        sources = Sources(self._tables, definitions, SourceHistory(files, clock))
         self._creation = Creation(
             registry=self._registry,
             tables=self._tables,
-            sources=self._sources,
-            history=history,
+            sources=sources,
+            logs=self._sources,
             reader=self._reader,
             scratch=self._scratch,
             clock=clock,
+            principal=catalog.principal,
+            file_sources=FileSources(spark, state, files, FolderLogs(files, clock), self._sources),
         )
-        self._changes = TableChanges(
-            registry=self._registry,
-            tables=self._tables,
-            sources=self._sources,
-            history=history,
-            reader=self._reader,
-            clock=clock,
-        )
+        self._changes = TableChanges(self._registry, sources, self._sources, self._reader, clock)
         self._consumptions = Consumptions(self._registry, clock)
         listener: Listener = on_progress or (lambda _: None)
         targets = Targets(spark, files)
@@ -117,14 +117,22 @@ class Engine:
             targets=targets,
             resolution=self._resolution,
             listener=listener,
+            principal=catalog.principal,
         )
+        self._results = Results(state, files, clock)
         self._scratch.sweep()
+        self._results.sweep()
 
     def create_stream(
         self,
         name: str,
         *,
-        on_table: str,
+        on_table: str | None = None,
+        on_view: str | None = None,
+        on_files: str | None = None,
+        file_format: str | None = None,
+        file_options: Mapping[str, Any] | None = None,
+        file_schema: str | None = None,
         mode: StreamMode | str = StreamMode.STANDARD,
         append_semantics: AppendSemantics | str = AppendSemantics.INSERTED,
         column_style: ColumnStyle | str = ColumnStyle.SNOWFLAKE,
@@ -132,18 +140,33 @@ class Engine:
         before: Point | None = None,
         or_replace: bool = False,
         if_not_exists: bool = False,
+        show_initial_rows: bool = False,
         comment: str | None = None,
         owner: str | None = None,
+        readers: Collection[str] | None = None,
+        consumers: Collection[str] | None = None,
     ) -> Stream:
-        """Create a stream that stands right behind the table's newest version, or earlier.
+        """Create a stream that stands right behind its source's newest version, or earlier.
 
         The first stream on a table switches row tracking on; when the creation fails, tracking is
         left as it was. Seed 000: a stream starts at the table's current version and holds no data;
         with Time Travel it starts at an earlier point, from which change tracking has to be on.
 
+        A stream on files returns the rows of the files that came since and still are there, those
+        of folders below included; an overwritten file is a new one. The versions of a folder are
+        the looks that found a difference, from version 0 on, which is the empty folder.
+
         :param name: one identifier; names ignore case
-        :param on_table: a catalog name or the path of a Delta table
-        :param mode: ``standard`` or ``append_only``
+        :param on_table: a catalog name or the path of a Delta table; or else
+        :param on_view: the name of a view made of projections, filters, inner joins and UNION ALL,
+            of whose tables each has change tracking on; or else
+        :param on_files: the absolute path or URI of a folder
+        :param file_format: ``parquet``, ``csv``, ``json``, ``orc`` or, with Spark's package,
+            ``avro``
+        :param file_options: those of Spark's reader; ``pathGlobFilter`` says which names count
+        :param file_schema: the columns in DDL, those of ``key=value`` folders included; inferred
+            from the files there are by default. They stay as they are then
+        :param mode: ``standard`` or ``append_only``; of a stream on files ``insert_only``
         :param append_semantics: what an append-only stream returns, ``inserted`` or ``surviving``
         :param column_style: ``snowflake`` (METADATA$ACTION, ...) or ``databend`` (change$action)
         :param at: the point behind which it stands, ``Version(3)``, ``OffsetOf("other_stream")`` or
@@ -151,28 +174,42 @@ class Engine:
         :param before: the same, but changes of that very version or time are its first ones
         :param or_replace: drop a stream of that name in the same step
         :param if_not_exists: leave a stream of that name as it is, and return it
+        :param show_initial_rows: the first consumption takes the rows at the offset, each as an
+            insert; what changed later comes after it
+        :param owner: the principal that it belongs to; by default the one that creates it
+        :param readers: the principals who may read it besides its owner; by default everybody
+        :param consumers: the principals who may consume it besides its owner; by default its
+            readers
         :raises InvalidName: the name cannot be one
+        :raises InvalidRequest: the arguments contradict each other, or files cannot be read so
         :raises InvalidRange: the source's history does not hold the point
         :raises ChangeTrackingDisabled: row tracking was off at the point, or since
         :raises StreamExists: there is one of that name
         :raises StreamConflict: the one to replace is being consumed
         :raises TableNotFound: there is no such table
         :raises NotADeltaTable: it is not a Delta table
+        :raises UnsupportedView: a stream cannot follow the view
         """
         subject = f"stream {name}"
         wanted = NewStream(
             name=name,
             on_table=on_table,
-            mode=_member(subject, "mode", StreamMode, mode),
-            append_semantics=_member(
-                subject, "append_semantics", AppendSemantics, append_semantics
-            ),
-            column_style=_member(subject, "column_style", ColumnStyle, column_style),
+            on_view=on_view,
+            on_files=on_files,
+            file_format=file_format,
+            file_options=file_options,
+            file_schema=file_schema,
+            mode=member(subject, "mode", StreamMode, mode),
+            append_semantics=member(subject, "append_semantics", AppendSemantics, append_semantics),
+            column_style=member(subject, "column_style", ColumnStyle, column_style),
             bound=bound_of(subject, at, before),
             or_replace=or_replace,
             if_not_exists=if_not_exists,
+            show_initial_rows=show_initial_rows,
             comment=comment,
             owner=owner,
+            readers=principals(readers),
+            consumers=principals(consumers),
         )
         return self._creation.create(wanted)
 
@@ -182,13 +219,14 @@ class Engine:
         :param exact: read the change set where the log alone cannot tell; otherwise the answer may
             be true without a change, never false with one
         :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not
         :raises StreamUnusable: its change set can no longer be read
         """
         if not self._catalog.look(name).may_have_data:
             return False
         if not exact:
             return True
-        change_set = self._reader.read(self._sources.range(self._catalog.describe(name)))
+        change_set = self._reader.read(self._span(name))
         try:
             return not change_set.rows.isEmpty()
         finally:
@@ -202,14 +240,14 @@ class Engine:
         insert or a delete, two for an update, in no order. Seed 000: a query alone moves no offset.
 
         :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not
         :raises StreamUnusable: its change set can no longer be read
         """
-        span = self._sources.range(self._catalog.describe(name))
-        return self._reader.read(span).rows
+        return self._reader.read(self._span(name)).rows
 
     def changes(
         self,
-        table: str,
+        name: str,
         *,
         at: Point | None = None,
         before: Point | None = None,
@@ -217,11 +255,12 @@ class Engine:
         information: str = "default",
         column_style: ColumnStyle | str = ColumnStyle.SNOWFLAKE,
     ) -> DataFrame:
-        """What changed in a table between two points of its history, as a stream would return it.
+        """What changed in a table or a view between two points of its history.
 
-        Seed 000, CHANGES: read-only, no stream is needed and none moves.
+        The rows are those of a stream. Seed 000, CHANGES: read-only, no stream is needed and none
+        moves.
 
-        :param table: a catalog name or the path of a Delta table
+        :param name: a catalog name of a table or a view, or the path of a Delta table
         :param at: the point behind which the changes begin, exclusive; or else
         :param before: the point that they begin with, inclusive
         :param end: the last point, inclusive; now by default
@@ -232,7 +271,7 @@ class Engine:
         :raises InvalidRange: the history does not hold a point, or they are in the wrong order
         :raises StreamUnusable: the change set cannot be told
         """
-        subject = f"changes of {table}"
+        subject = f"changes of {name}"
         start, last = bound_of(subject, at, before), bound_of(subject, end, None)
         if start is None:
             raise InvalidRequest(
@@ -241,17 +280,19 @@ class Engine:
                 cause="expected at or before, found neither",
                 fix='say where they begin, such as at=Version(3) or at=OffsetOf("a_stream")',
             )
-        mode = _member(subject, "information", _Information, information).mode
-        style = _member(subject, "column_style", ColumnStyle, column_style)
-        return self._changes.read(table_name(table), start, last, mode, style)
+        mode = member(subject, "information", Information, information).mode
+        style = member(subject, "column_style", ColumnStyle, column_style)
+        return self._changes.read(table_name(name), start, last, mode, style)
 
     def explain(self, name: str) -> ReadPlan:
         """How the change set of a stream would be read now; looks at the log alone.
 
         :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not
         :raises StreamUnusable: its change set can no longer be read
         """
-        return self._reader.plan(self._sources.range(self._catalog.describe(name)))
+        plans = self._reader.plans(self._span(name))
+        return plans[0]
 
     def consume(
         self,
@@ -278,26 +319,58 @@ class Engine:
         :raises InvalidStatement: a statement cannot take part; nothing was written
         :raises StatementFailed: a statement failed; nothing of the consumption remains
         :raises StreamConflict: another consumer was first
+        :raises StreamAccessDenied: the principal may not consume a stream that is read
         :raises ConsumptionOpen: a failed consumption could not be undone
         """
         limit = BatchLimit(max_commits, max_bytes)
         return Consumer(self._parts, consumer, limit).consume(statements)
 
-    def advance(self, name: str) -> Stream:
-        """Move a stream's offset to now without any DML.
+    def transaction(
+        self, *, consumer: str, max_commits: int | None = None, max_bytes: int | None = None
+    ) -> AbstractContextManager[Transaction]:
+        """A block whose statements see the same records and consume them together, exactly once.
 
-        :raises StreamConflict: a consumption of it is open
-        :raises StreamUnusable: its change set can no longer be read
+        ``with engine.transaction(consumer="c") as tx:`` begins it: whatever stream is used later,
+        its records end here. The end of the block commits it. An exception inside consumes nothing
+        and undoes what was done. Whatever ends the driver, what it left is undone by the next
+        transaction of the same consumer, or by whoever consumes one of its streams.
+
+        :param consumer: who consumes, such as ``dag_id.task_id``
+        :param max_commits: as of :meth:`consume`
+        :param max_bytes: as of :meth:`consume`
+        :raises StreamConflict: another consumer was first; nothing of the transaction remains
+        :raises ConsumptionOpen: a failed one, or what an earlier attempt left, could not be undone
         """
-        snapshot = self._registry.snapshot()
-        stream = snapshot.get(name)
-        phase = next_phase(stream, Transition.ADVANCED)
-        span = self._sources.range(stream)
-        moved = replace(stream, phase=phase, offset=span.end, last_consumed_at=self._clock())
-        (advanced,) = self._registry.transact(
-            snapshot, [Change(moved, Transition.ADVANCED)], actor=getuser()
-        )
-        return advanced
+        return transaction(Attempt(self._parts, consumer), BatchLimit(max_commits, max_bytes))
+
+    def read_and_consume(
+        self,
+        query: str,
+        *,
+        consumer: str,
+        max_commits: int | None = None,
+        max_bytes: int | None = None,
+    ) -> DataFrame:
+        """The rows of a query, and move the streams that it reads: seed 001, ``WITH CONSUME``.
+
+        The rows are written to a table below the state folder and consumed as by :meth:`consume`;
+        then a mark is set, and they are returned. Exactly once: of all calls of one consumer with
+        one query, one gets each row. Where a driver dies before the mark, the next call gets its
+        rows; where it dies behind the mark, before it used them, no call gets them again. The table
+        stays for a day after the mark, and where the mark was not set until it is.
+
+        :param query: SELECT; streams are found in it by name
+        :param consumer: who consumes, such as ``dag_id.task_id``
+        :param max_commits: as of :meth:`consume`
+        :param max_bytes: as of :meth:`consume`
+        :returns: the query's columns, its rows in no order
+        :raises InvalidStatement: it is no query, reads no stream, or Spark refuses it
+        :raises StatementFailed: it failed; nothing was consumed
+        :raises StreamConflict: another consumer was first
+        :raises StreamAccessDenied: the principal may not consume a stream that is read
+        """
+        found = ConsumingQuery(self._parts, self._results, consumer, query)
+        return found.rows(BatchLimit(max_commits, max_bytes))
 
     def abort(self, name: str, *, keep: Collection[str] = ()) -> Stream:
         """End the open consumption of a stream without moving its offset.
@@ -309,7 +382,7 @@ class Engine:
         :raises StreamConflict: no consumption is open
         :raises ConsumptionOpen: a target that is not in ``keep`` has moved on
         """
-        stream = self._catalog.describe(name)
+        stream = self._catalog.permitted(name, Right.CONSUME)
         if stream.consumption is None:
             raise StreamConflict(
                 f"stream {stream.name}",
@@ -318,86 +391,9 @@ class Engine:
                 fix="nothing needs to be done",
             )
         kept = {table_name(target).sql for target in keep}
-        self._resolution.abort(stream.consumption, getuser(), kept)
+        self._resolution.abort(stream.consumption, self._catalog.principal, kept)
         return self._catalog.describe(name)
 
-    def show_streams(self) -> list[StreamStatus]:
-        """How every stream stands, by name."""
-        return self._catalog.statuses()
-
-    def describe_stream(self, name: str) -> StreamStatus:
-        """How one stream stands; raises ``StreamNotFound``."""
-        return self._catalog.status(name)
-
-    def drop_stream(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop a stream; its source and its targets are not touched.
-
-        :raises StreamNotFound: there is none, unless ``if_exists``
-        :raises StreamConflict: a consumption of it is open
-        """
-        self._catalog.drop(name, if_exists=if_exists, actor=getuser())
-
-    def undrop_stream(self, name: str) -> Stream:
-        """Bring back the stream that was dropped last under a name, where it stood.
-
-        :raises StreamNotFound: none was dropped
-        :raises StreamExists: there is a stream of that name
-        :raises InvalidName: it is the name of a table or a view by now
-        """
-        self._tables.check_free(name)
-        return self._catalog.undrop(name, actor=getuser())
-
-    def alter_stream(self, name: str, *, comment: str | None) -> Stream:
-        """Give a stream another comment, or none.
-
-        :raises StreamNotFound: there is none
-        :raises StreamConflict: a consumption of it is open
-        """
-        return self._catalog.alter(name, comment=comment, actor=getuser())
-
-    def rename_stream(self, name: str, to: str) -> Stream:
-        """Give a stream another name; statements find it under that name from then on.
-
-        :raises StreamNotFound: there is none
-        :raises StreamExists: there is another one of the new name
-        :raises StreamConflict: a consumption of it is open
-        :raises InvalidName: the new name cannot be one, or is that of a table or a view
-        """
-        self._tables.check_free(to)
-        return self._catalog.rename(name, to, actor=getuser())
-
-    def clone_stream(self, name: str, of: str, *, comment: str | None = None) -> Stream:
-        """Create a stream that stands where another one stands, and goes its own way.
-
-        :raises StreamNotFound: there is no stream ``of``
-        :raises StreamExists: there is a stream of that name
-        :raises InvalidName: the name cannot be one, or is that of a table or a view
-        """
-        self._tables.check_free(name)
-        return self._catalog.clone(name, of, comment=comment, owner=getuser())
-
-
-def _strategy(name: str | None) -> Strategy | None:
-    if name is None:
-        return None
-    if name in READING_DIFFERENCES:
-        return Strategy(name)
-    raise InvalidRequest(
-        "engine",
-        "cannot read change sets as asked",
-        cause=f"{name!r} is no strategy",
-        fix=f"strategy is one of {', '.join(READING_DIFFERENCES)}, or None for the cheapest",
-    )
-
-
-def _member(subject: str, argument: str, kind: type[_Enumeration], value: str) -> _Enumeration:
-    """``value`` as a member of ``kind``; raises ``InvalidRequest`` naming those that there are."""
-    try:
-        return kind(value)
-    except ValueError as error:
-        raise InvalidRequest(
-            subject,
-            "cannot be as asked",
-            cause=str(error),
-            fix=f"{argument} is one of {', '.join(member.value for member in kind)}",
-        ) from None
+    def _span(self, name: str) -> StreamSpan:
+        """What a stream that the principal may read has not consumed."""
+        return self._sources.span(self._catalog.permitted(name, Right.READ))

@@ -20,6 +20,7 @@ from .targets import Targets
 class Resolution:
     """Resolves open consumptions by what the logs of their targets tell.
 
+    What a transaction left open is always undone: the logs cannot tell whether it was complete.
     Whoever resolves one first marks it in the registry, so that its own driver, if it still lives,
     cannot commit any more; then fences the statements that were not applied, so that it cannot
     apply them either.
@@ -31,7 +32,7 @@ class Resolution:
         self._listener = listener
 
     def take_over(self, consumption: Consumption, actor: str) -> None:
-        """End ``consumption`` of another consumer: commit it where all of it was applied, else
+        """End ``consumption`` of another attempt: commit it where all of it was applied, else
         undo it.
 
         :raises ConsumptionOpen: it is partly applied and a target has moved on
@@ -76,7 +77,9 @@ class Resolution:
         roll_forward: bool = True,
     ) -> bool:
         phase = self._consumptions.phase(consumption)
-        roll_forward = roll_forward and phase is not Phase.ABORTING
+        roll_forward = (
+            roll_forward and phase is not Phase.ABORTING and not consumption.is_open_ended
+        )
         if phase is Phase.APPLYING:
             states = self._states(consumption, keep)
             if roll_forward and _all_applied(states):

@@ -11,11 +11,12 @@ from typing import cast
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from ..core.model import METADATA_COLUMNS, StreamOutcome
+from ..core.model import METADATA_COLUMNS
 from ..core.names import quote
+from ..core.outcomes import StreamOutcome, TableOutcome
 from ..storage.scratch import Scratch
-from ..storage.source_log import SourceRange
-from .change_sets.reader import ChangeSet, ChangeSetReader
+from ..storage.source_log import StreamSpan
+from .stream_reader import StreamChanges, StreamReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +25,42 @@ class StreamViews:
 
     spark: SparkSession
     names: Mapping[str, str]
-    spans: Sequence[SourceRange]
-    change_sets: Sequence[ChangeSet]
+    spans: Sequence[StreamSpan]
+    change_sets: Sequence[StreamChanges]
 
     def outcomes(self) -> tuple[StreamOutcome, ...]:
-        """What each stream gives, counted; this computes the change sets and keeps them."""
-        return tuple(
-            StreamOutcome(
-                stream_id=span.stream.stream_id,
-                name=span.stream.name,
-                after_version=span.start.version,
-                through_version=span.end.version,
-                strategy=change_set.plan.strategy.value,
-                # By its name: over Spark Connect the frame itself would be analysed again.
-                rows=_counted(self.spark.table(self.names[span.stream.name]), span),
+        """What each stream gives, counted; this computes the change sets and keeps them.
+
+        :raises FilesChanged: a file was overwritten or removed while it was read
+        """
+        try:
+            return tuple(
+                _outcome(span, change_set, self._counted(span))
+                for span, change_set in zip(self.spans, self.change_sets, strict=True)
             )
-            for span, change_set in zip(self.spans, self.change_sets, strict=True)
+        finally:
+            # Such a file may also be why the reading failed.
+            for change_set in self.change_sets:
+                change_set.check()
+
+    def _counted(self, span: StreamSpan) -> dict[str, int]:
+        names = METADATA_COLUMNS[span.stream.column_style]
+        action, is_update = quote(names.action), quote(names.is_update)
+        # By its name: over Spark Connect the frame itself would be analysed again.
+        rows = self.spark.table(self.names[span.stream.name])
+        # One row for everything: grouping would shuffle even what a single task computes.
+        counts = rows.selectExpr(
+            f"count_if({action} = 'INSERT' AND NOT {is_update}) AS inserted",
+            f"count_if({action} = 'INSERT' AND {is_update}) AS updated",
+            f"count_if({action} = 'DELETE' AND NOT {is_update}) AS deleted",
         )
+        (found,) = counts.collect()
+        return cast(dict[str, int], found.asDict())
 
 
 @contextmanager
 def stream_views(
-    spark: SparkSession, reader: ChangeSetReader, scratch: Scratch, spans: Sequence[SourceRange]
+    spark: SparkSession, reader: StreamReader, scratch: Scratch, spans: Sequence[StreamSpan]
 ) -> Iterator[StreamViews]:
     """Temporary views over the change sets of ``spans``, gone with their crafted tables afterwards.
 
@@ -62,8 +77,9 @@ def stream_views(
             change_set = reader.read(span)
             roots.extend(change_set.scratch)
             change_sets.append(change_set)
-            rows = change_set.rows.persist(StorageLevel.MEMORY_AND_DISK)
-            kept.append(rows)
+            for frame in (*change_set.reused, change_set.rows):
+                kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+            rows = kept[-1]
             view = f"cdc_{uuid.uuid4().hex}"
             rows.createOrReplaceTempView(view)
             made.append(view)
@@ -78,14 +94,13 @@ def stream_views(
             scratch.remove(root)
 
 
-def _counted(rows: DataFrame, span: SourceRange) -> dict[str, int]:
-    names = METADATA_COLUMNS[span.stream.column_style]
-    action, is_update = quote(names.action), quote(names.is_update)
-    # One row for everything: grouping would shuffle even what a single task computes.
-    counts = rows.selectExpr(
-        f"count_if({action} = 'INSERT' AND NOT {is_update}) AS inserted",
-        f"count_if({action} = 'INSERT' AND {is_update}) AS updated",
-        f"count_if({action} = 'DELETE' AND NOT {is_update}) AS deleted",
+def _outcome(span: StreamSpan, change_set: StreamChanges, rows: dict[str, int]) -> StreamOutcome:
+    tables = tuple(
+        TableOutcome(
+            table.stream.source.name, table.start.version, table.end.version, plan.strategy.value
+        )
+        for table, plan in zip(span.tables, change_set.plans, strict=True)
     )
-    (found,) = counts.collect()
-    return cast(dict[str, int], found.asDict())
+    first, stream = tables[0], span.stream
+    versions = (first.after_version, first.through_version)
+    return StreamOutcome(stream.stream_id, stream.name, *versions, first.strategy, rows, tables)

@@ -270,14 +270,17 @@ def fenced_off(consumption: Consumption) -> StreamConflict:
 
 def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) -> ConsumptionOpen:
     """The error when an applied statement cannot be undone."""
+    finish = f"run {consumption.consumer} again to finish it, or "
+    if consumption.is_open_ended:
+        finish = ""  # nobody but the block itself can finish a transaction
     return ConsumptionOpen(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
         f" {planned.target} has moved on",
         cause=f"statement {planned.index} was applied to it, and version {version} was committed"
         " by somebody else since",
-        fix=f"run {consumption.consumer} again to finish it, or call engine.abort(stream,"
-        f" keep=[{planned.target!r}]) to end it and leave what was applied there",
+        fix=f"{finish}call engine.abort(stream, keep=[{planned.target!r}]) to end it and leave what"
+        " was applied there",
     )
 
 

@@ -10,14 +10,8 @@ from itertools import count
 
 from ..core.errors import StreamConflict
 from ..core.lifecycle import Transition, next_phase
-from ..core.model import (
-    Consumption,
-    Outcome,
-    Phase,
-    PlannedStatement,
-    Stream,
-    StreamRange,
-)
+from ..core.model import Consumption, Phase, PlannedStatement, Stream, StreamRange
+from ..core.outcomes import Outcome
 from .registry import Registry
 from .registry_snapshot import Change, RegistrySnapshot
 
@@ -25,7 +19,7 @@ _TRIES = 5
 
 
 class Consumptions:
-    """The registry's view of consumptions: begin, resume, commit, resolve, abort.
+    """The registry's view of consumptions: begin, extend, resume, commit, resolve, abort.
 
     Every move is one compare-and-set over all streams of the consumption.
     """
@@ -41,9 +35,12 @@ class Consumptions:
         ranges: Sequence[StreamRange],
         statements: Sequence[PlannedStatement],
         consumer: str,
+        *,
+        is_open_ended: bool = False,
     ) -> Consumption:
         """Record that ``consumer`` takes ``ranges`` of ``streams``, as ``snapshot`` shows them.
 
+        :param is_open_ended: :meth:`extend` will add to it
         :raises StreamConflict: one of the streams was moved since the snapshot
         """
         consumption = Consumption(
@@ -52,6 +49,7 @@ class Consumptions:
             streams=tuple(ranges),
             statements=tuple(statements),
             begun_at=self._clock(),
+            is_open_ended=is_open_ended,
         )
         self._registry.transact(
             snapshot,
@@ -59,6 +57,39 @@ class Consumptions:
             actor=consumer,
         )
         return consumption
+
+    def extend(
+        self,
+        snapshot: RegistrySnapshot,
+        consumption: Consumption,
+        streams: Sequence[Stream],
+        ranges: Sequence[StreamRange],
+        statements: Sequence[PlannedStatement],
+    ) -> Consumption:
+        """Record that an open-ended ``consumption`` takes ``ranges`` of more ``streams``, as
+        ``snapshot`` shows them, and that more ``statements`` are about to be applied.
+
+        :returns: the consumption as it was stored
+        :raises StreamConflict: somebody else ended it, or moved one of the streams
+        """
+        known = self.streams(snapshot, consumption)
+        stored = known[0].consumption
+        if stored is None or stored.epoch != consumption.epoch:
+            raise _ended(known[0], consumption)
+        extended = replace(
+            stored,
+            streams=(*stored.streams, *ranges),
+            statements=(*stored.statements, *statements),
+        )
+        self._registry.transact(
+            snapshot,
+            [
+                *(_change(stream, Transition.EXTENDED, extended) for stream in known),
+                *(_change(stream, Transition.BEGUN, extended) for stream in streams),
+            ],
+            actor=consumption.consumer,
+        )
+        return extended
 
     def move(
         self,
@@ -75,11 +106,12 @@ class Consumptions:
         """
         for attempt in count(1):
             snapshot = self._registry.snapshot()
-            streams = [snapshot.by_id(stream_id) for stream_id in consumption.stream_ids]
-            if not all(_is_open(stream, consumption) for stream in streams):
+            try:
+                streams = self.streams(snapshot, consumption)
+            except StreamConflict:
                 if transition is Transition.COMMITTED and self._was_committed(consumption):
                     return consumption
-                raise _ended(streams[0], consumption)
+                raise
             stored = _moved(streams[0].consumption or consumption, transition)
             if transition is Transition.COMMITTED and stored.epoch != consumption.epoch:
                 # It was reopened since its targets were looked at: some of it may be undone.
@@ -93,6 +125,17 @@ class Consumptions:
             else:
                 break
         return stored
+
+    def streams(self, snapshot: RegistrySnapshot, consumption: Consumption) -> list[Stream]:
+        """The streams of ``consumption``, those among them that joined it since it was looked at.
+
+        :raises StreamConflict: it has ended
+        """
+        first = snapshot.by_id(consumption.stream_ids[0])
+        stored = first.consumption if _is_open(first, consumption) else None
+        if stored is None:
+            raise _ended(first, consumption)
+        return [snapshot.by_id(stream_id) for stream_id in stored.stream_ids]
 
     def phase(self, consumption: Consumption) -> Phase:
         """The phase of the consumption's streams; raises StreamConflict when it has ended."""
@@ -118,8 +161,8 @@ class Consumptions:
         if transition is Transition.COMMITTED:
             own = next(item for item in consumption.streams if item.stream_id == stream.stream_id)
             stream = replace(
-                stream,
-                offset=own.through,
+                stream.standing(*(table.through for table in own.tables)),
+                shows_initial_rows=False,
                 last_consumption_id=consumption.consumption_id,
                 last_consumer=consumption.consumer,
                 last_outcome=outcome,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from ..core.checkpoints import plain_action
 from ..core.errors import NotADeltaTable
 from ..core.log_actions import Commit, TableState, high_water_mark_of, parse_commit
 from .files import Files, join
@@ -16,7 +17,8 @@ from .files import Files, join
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\..+)?\.(?:parquet|json)$")
 _FETCHED_AT_ONCE = 500
-_STATE_ACTIONS = ["metaData", "protocol", "domainMetadata"]
+_STATE_ACTIONS = ("metaData", "protocol", "domainMetadata")
+_SIDECAR = "sidecar"
 
 
 class LogIncomplete(Exception):
@@ -42,6 +44,14 @@ class Listing:
         for version in range(after + 1, self.latest_version + 1):
             if version not in self.commits:
                 raise LogIncomplete(version)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint of ``version``: the ``names`` of its files, sidecars left out."""
+
+    version: int
+    names: tuple[str, ...]
 
 
 class DeltaLog:
@@ -83,24 +93,21 @@ class DeltaLog:
 
         :raises LogIncomplete: one of them is gone
         """
-        versions = range(after + 1, through + 1)
-        for begin in range(0, len(versions), _FETCHED_AT_ONCE):
-            chunk = versions[begin : begin + _FETCHED_AT_ONCE]
-            try:
-                contents = self._files.read_below(self._folder, list(map(_commit_name, chunk)))
-            except FileNotFoundError:
-                # Only one at a time tells which of them it is.
-                yield from map(self.commit, chunk)
-            else:
-                yield from map(parse_commit, chunk, contents)
+        for version, content in self._contents(after, through):
+            yield parse_commit(version, content)
 
     def commit(self, version: int) -> Commit:
         """One commit; raises :class:`LogIncomplete` when it is gone."""
-        try:
-            content = self._files.read(join(self._folder, _commit_name(version)))
-        except FileNotFoundError:
-            raise LogIncomplete(version) from None
-        return parse_commit(version, content)
+        return parse_commit(version, self._content(version))
+
+    def actions(self, *, after: int, through: int) -> Iterator[dict[str, Any]]:
+        """The actions of the commits ``after`` (exclusive) to ``through`` (inclusive) as the log
+        has them, each under its name; older commits first.
+
+        :raises LogIncomplete: one of the commits is gone
+        """
+        for _, content in self._contents(after, through):
+            yield from _lines(content)
 
     def file_times(self, versions: Sequence[int]) -> list[datetime]:
         """When the files of commits that the listing showed were written.
@@ -122,7 +129,7 @@ class DeltaLog:
         newest = self.commit(version)
         found: dict[str, Any] = {}
         commit = newest
-        checkpoints = self._checkpoints(version)
+        checkpoints = {item.version: item for item in self.checkpoints(through=version)}
         while True:
             _remember(found, commit.metadata, commit.protocol, commit.row_id_high_water_mark)
             if len(found) == len(_STATE_ACTIONS) or commit.version == 0:
@@ -140,36 +147,90 @@ class DeltaLog:
             found.get("domainMetadata", -1),
         )
 
+    def checkpoints(self, *, through: int) -> list[Checkpoint]:
+        """The complete checkpoints, newest first: one in parts needs all of them."""
+        found: dict[tuple[int, str], list[str]] = {}
+        for name in self._names():
+            match = _CHECKPOINT.match(name)
+            if match and int(match[1]) <= through:
+                # Without parts each file is a checkpoint by itself.
+                found.setdefault((int(match[1]), match[2] or name), []).append(name)
+        complete = [
+            Checkpoint(version, tuple(names))
+            for (version, form), names in found.items()
+            if not form.isdigit() or len(names) >= int(form)
+        ]
+        return sorted(complete, key=lambda item: item.version, reverse=True)
+
+    def checkpoint_actions(
+        self, checkpoint: Checkpoint, kinds: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
+        """The actions of ``kinds`` that a checkpoint holds, in the form of :meth:`actions`; those
+        of its sidecars, where it has some, come with ``add``.
+
+        :raises FileNotFoundError: a file of the checkpoint is gone
+        """
+        sidecars: list[str] = []
+        wanted = [*kinds, _SIDECAR] if "add" in kinds else [*kinds]
+        for name in checkpoint.names:
+            for row in self._checkpoint_rows(join(self._folder, name), wanted):
+                if row.get(_SIDECAR) is not None:
+                    sidecars.append(join(self._folder, "_sidecars", row[_SIDECAR]["path"]))
+                yield _plain(row, kinds)
+        for uri in sidecars:
+            for row in self._checkpoint_rows(uri, kinds):
+                yield _plain(row, kinds)
+
+    def _contents(self, after: int, through: int) -> Iterator[tuple[int, bytes]]:
+        versions = range(after + 1, through + 1)
+        for begin in range(0, len(versions), _FETCHED_AT_ONCE):
+            chunk = versions[begin : begin + _FETCHED_AT_ONCE]
+            contents: Iterable[bytes]
+            try:
+                contents = self._files.read_below(self._folder, list(map(_commit_name, chunk)))
+            except FileNotFoundError:
+                # Only one at a time tells which of them it is.
+                contents = map(self._content, chunk)
+            yield from zip(chunk, contents, strict=True)
+
+    def _content(self, version: int) -> bytes:
+        try:
+            return self._files.read(join(self._folder, _commit_name(version)))
+        except FileNotFoundError:
+            raise LogIncomplete(version) from None
+
     def _names(self) -> list[str]:
         try:
             return self._files.names(self._folder)
         except FileNotFoundError:
             return []
 
-    def _checkpoints(self, through: int) -> dict[int, list[str]]:
-        """The complete checkpoints by version: one of several parts needs all of them."""
-        found: dict[tuple[int, int], list[str]] = {}
-        for name in self._names():
-            match = _CHECKPOINT.match(name)
-            if match and int(match[1]) <= through:
-                found.setdefault((int(match[1]), int(match[2] or 1)), []).append(name)
-        return {version: names for (version, parts), names in found.items() if len(names) >= parts}
+    def _read_checkpoint(self, checkpoint: Checkpoint, found: dict[str, Any]) -> None:
+        for row in self.checkpoint_actions(checkpoint, _STATE_ACTIONS):
+            domain = row.get("domainMetadata")
+            _remember(
+                found,
+                row.get("metaData"),
+                row.get("protocol"),
+                None if domain is None else high_water_mark_of(domain, None),
+            )
 
-    def _read_checkpoint(self, names: list[str], found: dict[str, Any]) -> None:
-        for name in names:
-            for row in self._checkpoint_rows(join(self._folder, name)):
-                domain = row.get("domainMetadata")
-                _remember(
-                    found,
-                    _without_pairs(row.get("metaData")),
-                    row.get("protocol"),
-                    None if domain is None else high_water_mark_of(domain, None),
-                )
-
-    def _checkpoint_rows(self, uri: str) -> list[dict[str, Any]]:
+    def _checkpoint_rows(self, uri: str, kinds: Sequence[str]) -> list[dict[str, Any]]:
         if uri.endswith(".parquet"):
-            return self._files.read_parquet(uri, _STATE_ACTIONS)
-        return [json.loads(line) for line in self._files.read(uri).splitlines() if line.strip()]
+            return self._files.read_parquet(uri, list(kinds))
+        return _lines(self._files.read(uri))
+
+
+def _lines(content: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in content.splitlines() if line.strip()]
+
+
+def _plain(row: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:
+    return {
+        name: plain_action(action)
+        for name, action in row.items()
+        if name in kinds and action is not None
+    }
 
 
 def _commit_name(version: int) -> str:
@@ -187,16 +248,3 @@ def _remember(
     for name, value in zip(_STATE_ACTIONS, values, strict=True):
         if value is not None:
             found.setdefault(name, value)
-
-
-def _without_pairs(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Parquet gives maps as lists of pairs; the JSON of a commit has objects."""
-    if metadata is None:
-        return None
-    whole = dict(metadata)
-    whole["configuration"] = dict(whole.get("configuration") or [])
-    form = dict(whole.get("format") or {"provider": "parquet"})
-    form["options"] = dict(form.get("options") or [])
-    whole["format"] = form
-    whole["partitionColumns"] = list(whole.get("partitionColumns") or [])
-    return {name: value for name, value in whole.items() if value is not None}

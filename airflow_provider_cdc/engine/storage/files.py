@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
@@ -14,8 +16,13 @@ import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
+from ..core.folder_log import FolderFile
+from .listings import files_below, local_files_below
+
 # Hadoop's names of stores that fsspec knows under another one.
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
+SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
+
+_ENCODED = ("Zs", "Zl", "Zp", "Cc")
 
 _Found = TypeVar("_Found")
 # A request to an object store is a wait of some 50 ms.
@@ -38,7 +45,7 @@ class Files:
 
     def read_each(self, uris: Iterable[str]) -> dict[str, bytes]:
         """The contents of files, several fetched at once; raises ``FileNotFoundError``."""
-        return _each(self.read, uris)
+        return each(self.read, uris)
 
     def read_below(self, folder: str, names: Sequence[str]) -> list[bytes]:
         """The contents of files in a folder, fetched at once where the store can do that.
@@ -69,8 +76,7 @@ class Files:
     def modified(self, uri: str) -> datetime:
         """When a file was last written; raises ``FileNotFoundError``."""
         filesystem, path = self._open(uri)
-        moment: datetime = filesystem.modified(path)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return _modified(filesystem, path)
 
     def modified_below(self, folder: str, names: Sequence[str]) -> list[datetime]:
         """When files in a folder were last written, from one listing where the store gives one.
@@ -88,7 +94,7 @@ class Files:
 
     def sizes(self, uris: Iterable[str]) -> dict[str, int | None]:
         """The bytes of files, several looked at at once; ``None`` where nothing is."""
-        return _each(self._size, uris)
+        return each(self._size, uris)
 
     def write(self, uri: str, content: bytes) -> None:
         """Write a file whole: a reader sees all of it or no file."""
@@ -97,6 +103,31 @@ class Files:
         draft = f"{path}.{uuid.uuid4().hex}.draft"
         filesystem.pipe_file(draft, content)
         filesystem.mv(draft, path)
+
+    def create(self, uri: str, content: bytes) -> bool:
+        """Write a file whole where there is none, and say whether this call did: of several at
+        once one does. Local disks, S3, GCS and ADLS hold to that; so does memory.
+        """
+        filesystem, path = self._open(uri)
+        filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        if isinstance(filesystem, LocalFileSystem):
+            return _linked(path, content)
+        try:
+            filesystem.pipe_file(path, content, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def below(self, folder: str) -> list[FolderFile]:
+        """The files in a folder and all folders below it, hidden ones left out.
+
+        :raises FileNotFoundError: there is no such folder, where the store knows of folders
+        :raises NotADirectoryError: it is a file, where the store knows of folders
+        """
+        filesystem, path = self._open(folder)
+        if isinstance(filesystem, LocalFileSystem):
+            return list(local_files_below(path))
+        return files_below(filesystem, path)
 
     def remove(self, uri: str) -> None:
         """Remove a file or a whole folder; nothing happens where there is none."""
@@ -113,24 +144,40 @@ class Files:
 
     def _open(self, uri: str) -> tuple[Any, str]:
         scheme, colon, rest = uri.partition(":")
-        if colon and scheme in _SCHEMES:
-            uri = f"{_SCHEMES[scheme]}:{rest}"
+        if colon and scheme in SCHEMES:
+            uri = f"{SCHEMES[scheme]}:{rest}"
         filesystem, path = url_to_fs(uri, **self._options)
         # Every look at a log has to see what is there now.
         filesystem.invalidate_cache()
         return filesystem, path
 
 
+def _linked(path: str, content: bytes) -> bool:
+    """Write ``path`` under another name first: whoever sees it sees all of it."""
+    draft = f"{path}.{uuid.uuid4().hex}.draft"
+    try:
+        with open(draft, "xb") as handle:
+            handle.write(content)
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
+    return True
+
+
 def _modified(filesystem: Any, path: str) -> datetime:
     if isinstance(filesystem, LocalFileSystem):
-        # Whole milliseconds, rounded down as Hadoop does; fsspec rounds to the nearest.
-        milliseconds = os.stat(path).st_mtime_ns // 1_000_000
-        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
+        # Rounded down as Hadoop does; fsspec rounds to the nearest.
+        microseconds = os.stat(path).st_mtime_ns // 1000
+        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
     moment: datetime = filesystem.modified(path)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found]:
+def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found]:
+    """What ``work`` finds at each of ``uris``, several asked at once."""
     wanted = sorted(set(uris))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return dict(zip(wanted, pool.map(work, wanted), strict=True))
@@ -162,3 +209,19 @@ def absolute_path(location: str, path: str) -> str:
 def plain_uri(encoded: str) -> str:
     """The URI that opens the file which an action names percent-encoded."""
     return unquote(encoded)
+
+
+def hadoop_uri(encoded: str) -> str:
+    """The form in which Hadoop writes the percent-encoded absolute path ``encoded``.
+
+    Delta's DELETE by vectors finds a file by its path, compared as text.
+    """
+    scheme, _, rest = plain_uri(encoded).partition(":")
+    path = rest[2:] if rest.startswith("///") else rest
+    return f"{scheme}:{''.join(map(_as_in_java, path))}"
+
+
+def _as_in_java(character: str) -> str:
+    """As ``java.net.URI`` does: other letters than ASCII's stay as they are."""
+    is_kept = not character.isascii() and unicodedata.category(character) not in _ENCODED
+    return character if is_kept else quote(character, safe="/;:@&=+$,!'()*")

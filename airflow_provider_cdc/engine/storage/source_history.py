@@ -75,14 +75,15 @@ def _standing(
     if not isinstance(bound.point, OffsetOf):
         return None
     other = streams.get(bound.point.stream)
-    if other.source.table_id != source.table_id:
-        raise InvalidRequest(
-            subject,
-            f"cannot stand {bound}",
-            cause=f"that stream is on {other.source.name}, not on {source.name}",
-            fix="name a stream on the same table",
-        )
-    return other.offset
+    for base in other.bases:
+        if base.source.table_id == source.table_id:
+            return base.offset
+    raise InvalidRequest(
+        subject,
+        f"cannot stand {bound}",
+        cause=f"that stream is on {other.table_on}, not on {source.name}",
+        fix="name a stream on the same table",
+    )
 
 
 def _checked(subject: str, source: Source, bound: Bound, state: TableState) -> Offset:

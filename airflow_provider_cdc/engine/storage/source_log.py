@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
+from ..clock import utc_now
 from ..core.batches import BatchLimit
 from ..core.errors import (
     ChangeTrackingDisabled,
@@ -15,15 +17,16 @@ from ..core.errors import (
     StreamStale,
     StreamUnusable,
 )
+from ..core.insert_only import unread_files, without_superseded
 from ..core.log_actions import Commit
 from ..core.model import AppendSemantics, Offset, Stream, StreamMode
-from ..core.net_files import NetFiles, inserted_files
 from ..core.newest_first import Finding, NewestFirst
-from ..core.read_plan import Strategy, plan_survivors
+from ..core.read_plan import Strategy, plan_inserts, plan_survivors
 from ..core.rewrites import net_difference
 from ..core.tracking import check_source, check_tracking, is_tracked, offset_after, offset_of
 from .delta_log import DeltaLog, Listing, LogIncomplete
 from .files import Files
+from .folders import FolderLogs
 
 _RECENT_COMMITS = 20
 _ALL = BatchLimit()
@@ -32,22 +35,38 @@ _LATER = "name a later point, or create a stream without one: it switches row tr
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """What a stream has not consumed yet: the commits after ``start`` up to and with ``end``."""
+    """What a stream has not consumed of one table: the commits after ``start`` up to and with
+    ``end``. Of a folder they list no file that was found overwritten or gone by ``seen_through``.
+    """
 
     stream: Stream
     start: Offset
     end: Offset
     commits: tuple[Commit, ...]
+    seen_through: int | None = None
 
-    def net_files(self) -> NetFiles:
-        """The files that hold what differs between the two ends of this range."""
-        return net_difference(self.commits)
+
+@dataclass(frozen=True, slots=True)
+class StreamSpan:
+    """What a stream has not consumed yet, table by table in the order of its bases."""
+
+    stream: Stream
+    tables: tuple[SourceRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What of a range may hold a change for a stream's mode: ``size_bytes`` of files, if any."""
+
+    are_there: bool
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLook:
     """The range of a stream that is not consumed yet: the versions of its source after
-    ``offset_version`` up to ``latest_version``, and whether they may hold a change.
+    ``offset_version`` up to ``latest_version``, and whether they may hold a change. Of a view these
+    are the sums over its base tables: they grow where any of them does.
     """
 
     offset_version: int
@@ -56,10 +75,15 @@ class StreamLook:
 
 
 class SourceLog:
-    """Looks at the sources of streams; nothing here needs Spark."""
+    """Looks at the sources of streams; nothing here needs Spark. The log of a folder is brought up
+    to date before it is read, unless the end is given.
 
-    def __init__(self, files: Files) -> None:
+    :param clock: tells the time that new versions of such a log carry
+    """
+
+    def __init__(self, files: Files, clock: Callable[[], datetime] = utc_now) -> None:
         self._files = files
+        self._folders = FolderLogs(files, clock)
 
     def newest_offset(self, location: str) -> Offset:
         """The offset right behind the newest version of the table at ``location``.
@@ -69,17 +93,36 @@ class SourceLog:
         log = DeltaLog(location, self._files)
         return offset_of(log.state_at(log.latest_version()))
 
+    def newest_version(self, stream: Stream) -> int:
+        """The newest version of the first table of ``stream``, by one listing; of a folder, with
+        what is in it now.
+
+        :raises NotADeltaTable: there is no Delta log
+        :raises StreamUnusable: the folder is gone
+        """
+        self._folders.refresh(stream)
+        return DeltaLog(stream.source.location, self._files).latest_version()
+
     def range(
-        self, stream: Stream, *, through: int | None = None, limit: BatchLimit = _ALL
+        self,
+        stream: Stream,
+        *,
+        through: int | None = None,
+        seen_through: int | None = None,
+        limit: BatchLimit = _ALL,
     ) -> SourceRange:
         """What ``stream`` has not consumed, checked to be whole.
 
         :param through: the last version, inclusive; the newest where it is ``None``
+        :param seen_through: of a folder, the version that was the newest when ``through`` was
+            chosen; ``None``: ``through``, or the newest
         :param limit: how much of that to take at most
         :raises StreamStale: commits are gone, or the source is another table now
         :raises ChangeTrackingDisabled: row tracking is off
         :raises InvalidRange: ``through`` lies before the offset or after the newest version
         """
+        if through is None:
+            self._folders.refresh(stream)
         log = DeltaLog(stream.source.location, self._files)
         newest = self._listing(stream, log).latest_version
         last = newest if through is None else through
@@ -91,7 +134,35 @@ class SourceLog:
                 fix="name a version between the offset and the newest one",
             )
         self._check_same_log(stream, log)
-        return self._range(stream, log, last, limit)
+        return self._range(stream, log, last, seen_through or last, limit)
+
+    def span(
+        self,
+        stream: Stream,
+        *,
+        through: Sequence[int] | None = None,
+        seen_through: Sequence[int | None] | None = None,
+        limit: BatchLimit = _ALL,
+    ) -> StreamSpan:
+        """What ``stream`` has not consumed of all its base tables; raises as :meth:`range`.
+
+        Of one that shows its initial rows that is nothing but these: the range is empty.
+
+        :param through: the last version of each base table
+        :param seen_through: as of :meth:`range`, for each of them
+        :param limit: how much of each to take at most
+        """
+        if stream.shows_initial_rows:
+            through = [base.offset.version for base in stream.bases]
+        none: list[int | None] = [None] * len(stream.bases)
+        ends = zip(through or none, seen_through or none, strict=True)
+        return StreamSpan(
+            stream,
+            tuple(
+                self.range(each, through=end, seen_through=seen, limit=limit)
+                for each, (end, seen) in zip(stream.by_base(), ends, strict=True)
+            ),
+        )
 
     def range_from(self, stream: Stream, *, through: int | None = None) -> SourceRange:
         """The range of a stream whose offset was chosen in the past; refuses one from which changes
@@ -113,6 +184,20 @@ class SourceLog:
         except StreamUnusable as error:
             raise type(error)(error.subject, error.problem, cause=error.cause, fix=_LATER) from None
 
+    def span_from(self, stream: Stream, *, through: Sequence[int] | None = None) -> StreamSpan:
+        """The ranges of all base tables of such a stream; raises as :meth:`range_from`.
+
+        :param through: the last version of each base table
+        """
+        ends: Sequence[int | None] = through or [None] * len(stream.bases)
+        return StreamSpan(
+            stream,
+            tuple(
+                self.range_from(each, through=end)
+                for each, end in zip(stream.by_base(), ends, strict=True)
+            ),
+        )
+
     def look(self, stream: Stream) -> StreamLook:
         """Whether the range may hold a change: false only when it certainly holds none.
 
@@ -122,6 +207,15 @@ class SourceLog:
         :raises StreamStale: commits are gone, or the source is seen to be another table now
         :raises ChangeTrackingDisabled: row tracking is seen to be off
         """
+        looks = [self._look(each) for each in stream.by_base()]
+        return StreamLook(
+            sum(found.offset_version for found in looks),
+            sum(found.latest_version for found in looks),
+            stream.shows_initial_rows or any(found.may_have_data for found in looks),
+        )
+
+    def _look(self, stream: Stream) -> StreamLook:
+        self._folders.refresh(stream)
         log = DeltaLog(stream.source.location, self._files)
         listing = self._listing(stream, log)
         newest, offset = listing.latest_version, stream.offset.version
@@ -136,17 +230,21 @@ class SourceLog:
                     return StreamLook(offset, newest, True)
                 if finding is Finding.UNCLEAR:
                     break
-        return StreamLook(offset, newest, holds_candidates(self._range(stream, log, newest)))
+        found = candidates(self._range(stream, log, newest, newest))
+        return StreamLook(offset, newest, found.are_there)
 
     def _range(
-        self, stream: Stream, log: DeltaLog, last: int, limit: BatchLimit = _ALL
+        self, stream: Stream, log: DeltaLog, last: int, seen: int, limit: BatchLimit = _ALL
     ) -> SourceRange:
         """The range through ``last``, of a log that is known to be the stream's."""
         commits = self._commits(stream, log, last, limit)
         end = offset_after(stream.offset, commits)
         check_source(stream, end)
         check_tracking(stream, commits)
-        return SourceRange(stream, stream.offset, end, tuple(commits))
+        if stream.folder is None:
+            return SourceRange(stream, stream.offset, end, tuple(commits))
+        left = without_superseded(commits, log.commits(after=end.version, through=seen))
+        return SourceRange(stream, stream.offset, end, left, seen)
 
     def _listing(self, stream: Stream, log: DeltaLog) -> Listing:
         try:
@@ -180,14 +278,19 @@ class SourceLog:
             raise _incomplete(stream, last, error) from None
 
 
-def holds_candidates(span: SourceRange) -> bool:
-    """Whether ``span`` leaves any file that may hold a change of the stream's mode."""
-    stream = span.stream
-    if stream.mode is StreamMode.STANDARD:
-        return not span.net_files().is_empty
-    if stream.append_semantics is AppendSemantics.INSERTED:
-        return bool(inserted_files(span.commits))
-    return plan_survivors(span.commits).plan.strategy is not Strategy.NOTHING
+def candidates(span: SourceRange) -> Candidates:
+    """The files of ``span`` that may hold a change of the stream's mode."""
+    if span.stream.mode is StreamMode.INSERT_ONLY:
+        unread = unread_files(span.commits)
+        return Candidates(bool(unread.files), unread.plan.size_bytes)
+    if span.stream.mode is StreamMode.STANDARD:
+        net = net_difference(span.commits)
+        return Candidates(not net.is_empty, net.size_bytes)
+    if span.stream.append_semantics is AppendSemantics.INSERTED:
+        plan = plan_inserts(span.commits)
+    else:
+        plan = plan_survivors(span.commits).plan
+    return Candidates(plan.strategy is not Strategy.NOTHING, plan.size_bytes)
 
 
 def _incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:

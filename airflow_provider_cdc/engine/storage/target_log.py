@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.errors import ConsumptionOpen, NotADeltaTable, OutcomeUnknown
 from ..core.log_actions import Commit
 from ..core.model import Consumption, PlannedStatement
-from ..core.transactions import StatementState, foreign_commit, statement_state
+from ..core.transactions import StatementState, filled_by, foreign_commit, statement_state
 from .delta_log import DeltaLog, LogIncomplete
 from .files import Files
 
@@ -22,6 +22,13 @@ class TargetLog:
             return DeltaLog(location, self._files).latest_version()
         except NotADeltaTable:
             return -1
+
+    def filled_by(self, location: str) -> str | None:
+        """The id of the consumption that filled a table of rows that a query consumed; ``None``
+        where it is empty, or where there is no Delta log.
+        """
+        log = DeltaLog(location, self._files)
+        return filled_by(log.commits(after=-1, through=self.newest_version(location)))
 
     def commits_since(self, statement: PlannedStatement) -> list[Commit]:
         """The commits of a statement's target since its consumption began.

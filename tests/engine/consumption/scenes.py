@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from stream_lab import Crash, CrashAt, StreamLab
 
 from airflow_provider_cdc.engine import (
+    Engine,
     Progress,
     ProtocolPoint,
 )
@@ -27,6 +29,8 @@ SUMS = """
     WHEN NOT MATCHED THEN INSERT (k, total) VALUES (c.k, c.d)
 """
 FIRST = [(1, "10", "INSERT"), (2, "20", "INSERT")]
+DIM = "INSERT INTO {other} SELECT id, CAST(n AS STRING), METADATA$ACTION FROM d"
+DIM_ROWS = [(1, "100", "INSERT")]
 
 
 def before(point: ProtocolPoint, act: Callable[[], Any], index: int | None = None) -> Any:
@@ -60,3 +64,17 @@ def phase(lab: StreamLab, stream: str = "s") -> Phase:
 
 def contents(lab: StreamLab, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
     return {table: lab.rows(table) for table in tables}
+
+
+@contextmanager
+def begun(lab: StreamLab, consumer: str = "me", engine: Engine | None = None) -> Iterator[Any]:
+    with (engine or lab.engine).transaction(consumer=consumer) as transaction:
+        yield transaction
+
+
+def is_untouched(lab: StreamLab, *streams: str) -> bool:
+    """Nothing is open, no offset moved, the targets are as they were."""
+    names = streams or ("s", "d")
+    return all(offset(lab, name) == 0 and phase(lab, name) is Phase.IDLE for name in names) and (
+        contents(lab, "log", "other") == {"log": [], "other": []}
+    )

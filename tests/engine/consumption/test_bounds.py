@@ -21,24 +21,20 @@ def five(lab: StreamLab) -> StreamLab:
     return lab
 
 
-def consume(lab: StreamLab, *statements: str, **bounds: int) -> None:
-    lab.engine.consume([lab.text(each) for each in statements or (LOG,)], consumer="c", **bounds)
-
-
 def new_ids(lab: StreamLab) -> list[int]:
     return [row[0] for row in lab.rows("log")]
 
 
 def test_consumption_of_at_most_two_commits_takes_two_and_leaves_the_rest(five: StreamLab) -> None:
     first = offset(five)
-    consume(five, max_commits=2)
+    five.consume(LOG, max_commits=2)
     assert (new_ids(five), offset(five)) == ([1, 2, 3], first + 2)
     assert sorted({row[0] for row in five.seen("s")}) == [3, 4, 5]
 
 
 def test_batches_one_after_the_other_give_what_one_consumption_gives(five: StreamLab) -> None:
     while five.engine.has_data("s"):
-        consume(five, max_commits=2)
+        five.consume(LOG, max_commits=2)
     assert new_ids(five) == [1, 2, 3, 3, 3, 4, 5]
     assert sorted(five.rows("log"))[2:5] == [
         (3, "30", "DELETE"),
@@ -49,20 +45,19 @@ def test_batches_one_after_the_other_give_what_one_consumption_gives(five: Strea
 
 def test_batch_of_bytes_holds_one_commit_at_least(five: StreamLab) -> None:
     first = offset(five)
-    consume(five, max_bytes=1)
+    five.consume(LOG, max_bytes=1)
     assert offset(five) == first + 1
-    consume(five, max_bytes=1 << 40)
+    five.consume(LOG, max_bytes=1 << 40)
     assert five.engine.has_data("s") is False
 
 
 def test_batch_is_the_same_after_a_crash_whatever_bounds_the_retry_has(five: StreamLab) -> None:
     engine = five.new_engine(CrashAt(ProtocolPoint.AFTER_STATEMENT, 0))
-    texts = [five.text(each) for each in (LOG, OTHER)]
     with pytest.raises(Crash):
-        engine.consume(texts, consumer="c", max_commits=2)
+        five.consume(LOG, OTHER, engine=engine, max_commits=2)
     five.sql("INSERT INTO {src} VALUES (6, '60')")
 
-    consume(five, LOG, OTHER)
+    five.consume(LOG, OTHER)
 
     assert new_ids(five) == [1, 2, 3]
     assert five.rows("log") == five.rows("other")
@@ -73,8 +68,7 @@ def test_statements_of_a_batch_see_the_same_records(five: StreamLab) -> None:
     write = before(
         ProtocolPoint.BEFORE_STATEMENT, lambda: five.sql("DELETE FROM {src} WHERE id = 1"), 1
     )
-    texts = [five.text(each) for each in (LOG, OTHER)]
-    five.new_engine(write).consume(texts, consumer="c", max_commits=1)
+    five.consume(LOG, OTHER, engine=five.new_engine(write), max_commits=1)
     assert five.rows("log") == five.rows("other")
     assert new_ids(five) == [1, 2]
 
@@ -85,5 +79,5 @@ def test_bounds_that_nothing_fits_into_are_refused_before_anything_is_written(
     first = offset(five)
     for bounds in ({"max_commits": 0}, {"max_bytes": -1}):
         with pytest.raises(InvalidRequest, match="whole number"):
-            consume(five, **bounds)
+            five.consume(LOG, **bounds)
     assert (five.rows("log"), offset(five)) == ([], first)

@@ -269,7 +269,8 @@ def test_session_is_clean_after_success_and_after_failure(three: StreamLab) -> N
 
     for setting in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
         assert spark.conf.get(f"spark.databricks.delta.{setting}", None) is None
-    assert [table.name for table in spark.catalog.listTables() if table.isTemporary] == []
+    views = spark.sql("SHOW VIEWS").collect()
+    assert [view.viewName for view in views if view.isTemporary] == []
     assert list((three.root / "state" / "scratch").glob("*")) == []
 
 

@@ -23,7 +23,7 @@ from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 
 @pytest.fixture
 def catalog(state: str) -> StreamCatalog:
-    return StreamCatalog(state, clock=lambda: NOON)
+    return StreamCatalog(state, clock=lambda: NOON, principal="me")
 
 
 def names(catalog: StreamCatalog) -> list[str]:
@@ -94,7 +94,7 @@ def test_clone_stands_where_its_original_does_and_goes_its_own_way(
 ) -> None:
     create(registry, "s")
     advance(registry, "s", times=3)
-    clone = catalog.clone("c", "S", comment="mine", owner="me")
+    clone = catalog.clone("c", "S", comment="mine")
     original = catalog.describe("s")
     assert (clone.offset, clone.source, clone.owner) == (original.offset, original.source, "me")
     assert clone.stream_id != original.stream_id

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from streams import NOON, new_offset, new_stream
 
-from airflow_provider_cdc.engine.core.model import Source, Stream, StreamMode
+from airflow_provider_cdc.engine.core.model import Base, Source, Stream, StreamMode
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 from airflow_provider_cdc.engine.stream_status import StreamStatus, shown, status_of
@@ -101,6 +101,7 @@ def test_show_tells_where_a_stream_stands_in_plain_values(stream: Stream) -> Non
 
 def test_show_of_a_source_that_is_a_path_names_no_database(stream: Stream) -> None:
     source = replace(stream.source, name="delta.`/data/orders`")
-    line = shown(status(replace(stream, source=source, mode=StreamMode.APPEND_ONLY)))
+    bases = (Base(source, stream.offset),)
+    line = shown(status(replace(stream, bases=bases, mode=StreamMode.APPEND_ONLY)))
     assert (line["catalog"], line["database"]) == (None, None)
     assert line["append_semantics"] == "inserted"

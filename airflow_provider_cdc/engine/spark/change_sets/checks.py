@@ -10,11 +10,12 @@ from ...core.crafted_log import (
     SIDE_COLUMN,
     VERSION_COLUMN,
 )
-from ...core.errors import InvalidRequest, StreamStale
+from ...core.errors import StreamStale
 from ...core.log_actions import DataFile
-from ...core.model import METADATA_COLUMNS, Stream
+from ...core.model import Stream
 from ...core.table_schema import Layout
 from ...storage.range_files import RangeFiles
+from .naming import check_names
 
 
 def check_columns(stream: Stream, layout: Layout) -> None:
@@ -22,18 +23,8 @@ def check_columns(stream: Stream, layout: Layout) -> None:
 
     :raises InvalidRequest: naming the column
     """
-    names = METADATA_COLUMNS[stream.column_style]
-    reserved = {names.action, names.is_update, names.row_id}
-    reserved |= {SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, DEFAULT_VERSION_COLUMN}
-    taken = {name.casefold() for name in reserved}
-    for column in layout.column_names:
-        if column.casefold() in taken:
-            raise InvalidRequest(
-                f"stream {stream.name}",
-                f"cannot add its columns to those of {stream.source.name}",
-                cause=f"the source has a column {column} of its own",
-                fix="rename that column, or create the stream with the other column style",
-            )
+    own = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, DEFAULT_VERSION_COLUMN)
+    check_names(stream, layout.column_names, own)
 
 
 def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -> None:

@@ -16,12 +16,10 @@ from ...core.log_actions import DataFile
 from ...core.model import (
     METADATA_COLUMNS,
     AppendSemantics,
-    ColumnStyle,
     MetadataColumns,
     Offset,
 )
 from ...core.model import StreamMode as Mode
-from ...core.names import quote
 from ...core.net_files import NetFiles, inserted_files
 from ...core.read_plan import (
     Reading,
@@ -41,11 +39,10 @@ from .checks import check_columns, check_files, check_row_ids
 from .columns import spark_fields
 from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
 from .listed_rows import ListedRows
-from .netting import ACTION, INSERT, IS_UPDATE, all_changes
-from .rows import ROW, ROW_ID, Sides, as_of_today, union
+from .naming import named
+from .netting import INSERT, all_changes
+from .rows import ROW_ID, Sides, as_of_today, union
 
-# Sets the first of sixteen hexadecimal digits: padding text would take five times as long.
-_ID_MARK = 1 << 60
 # Below it, looking at the row ids first costs more than it saves.
 MANY_REWRITTEN_ROWS = 500_000
 # Each is some 24 bytes in the memory of every executor.
@@ -136,7 +133,7 @@ class ChangeSetReader:
             changes = self._by_change_files(span, reading, source, tables)
         if changes is None:
             return self._nothing(span, reading.plan)
-        rows = _named(changes, _layout(span.end.metadata), span.stream.column_style)
+        rows = named(changes, _layout(span.end.metadata).column_names, span.stream.column_style)
         return ChangeSet(rows, reading.plan, tables.roots)
 
     def _by_files(
@@ -173,8 +170,8 @@ class ChangeSetReader:
         tables = self._listed_rows(source)
         rows = tables.open(today, json.loads(span.end.protocol), listed, ())
         born = rows.where(F.col(ROW_ID) > span.start.row_id_high_water_mark)
-        named = _named(all_changes(born, INSERT), today, span.stream.column_style)
-        return ChangeSet(named, reading.plan, tables.roots)
+        rows = named(all_changes(born, INSERT), today.column_names, span.stream.column_style)
+        return ChangeSet(rows, reading.plan, tables.roots)
 
     def _inserts(self, span: SourceRange) -> ChangeSet:
         """Every row that a commit of the range inserted, as it was inserted."""
@@ -194,13 +191,14 @@ class ChangeSetReader:
             rows = tables.open(steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,))
             own = F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
             parts.append(as_of_today(rows.where(own).drop(BASE_ROW_ID_COLUMN), steps))
-        named = _named(all_changes(union(parts), INSERT), history[-1], span.stream.column_style)
-        return ChangeSet(named, plan, tables.roots)
+        inserted = all_changes(union(parts), INSERT)
+        rows = named(inserted, history[-1].column_names, span.stream.column_style)
+        return ChangeSet(rows, plan, tables.roots)
 
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
         layout = _layout(span.end.metadata)
         names = METADATA_COLUMNS[span.stream.column_style]
-        schema = StructType([*spark_fields(layout.fields), *_metadata_fields(names)])
+        schema = StructType([*spark_fields(layout.fields), *metadata_fields(names)])
         return ChangeSet(self._spark.createDataFrame([], schema), plan, ())
 
     def _source(self, span: SourceRange) -> RangeFiles:
@@ -281,18 +279,8 @@ def _files_by_layout(span: SourceRange) -> list[_WrittenFiles]:
     return groups
 
 
-def _named(changes: DataFrame, layout: Layout, style: ColumnStyle) -> DataFrame:
-    names = METADATA_COLUMNS[style]
-    columns = [quote(name) for name in layout.column_names]
-    return changes.selectExpr(
-        *[f"{ROW}.{name} AS {name}" for name in columns],
-        f"{ACTION} AS {quote(names.action)}",
-        f"{IS_UPDATE} AS {quote(names.is_update)}",
-        f"hex({ROW_ID} | {_ID_MARK}L) AS {quote(names.row_id)}",
-    )
-
-
-def _metadata_fields(names: MetadataColumns) -> list[StructField]:
+def metadata_fields(names: MetadataColumns) -> list[StructField]:
+    """The columns that a change set adds to those of its source."""
     return [
         StructField(names.action, StringType(), False),
         StructField(names.is_update, BooleanType(), False),

@@ -1,0 +1,83 @@
+"""Who may do what with a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum, StrEnum
+from typing import overload
+
+from .errors import InvalidRequest, StreamAccessDenied
+from .model import Stream
+from .names import consumer_name
+
+
+class Right(StrEnum):
+    """What a principal asks to do."""
+
+    READ = "read"
+    CONSUME = "consume"
+    OWN = "change or drop"
+
+
+class Kept(Enum):
+    """Stands for what a call leaves as it is, where ``None`` has a meaning of its own."""
+
+    KEPT = "kept"
+
+
+KEPT = Kept.KEPT
+
+
+@overload
+def principals(names: Collection[str] | None) -> tuple[str, ...] | None: ...
+@overload
+def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept | None: ...
+def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept | None:
+    """``names`` as a stream keeps them: each once, in order; ``None`` and KEPT stay.
+
+    :raises InvalidName: one of them cannot be a principal
+    :raises InvalidRequest: a text is given where several names are expected
+    """
+    if names is None or isinstance(names, Kept):
+        return names
+    if isinstance(names, str):
+        raise InvalidRequest(
+            f"principals {names!r}",
+            "are not a list",
+            cause="expected several names, found one text",
+            fix=f"write [{names!r}]",
+        )
+    return tuple(sorted({consumer_name(name) for name in names}))
+
+
+def check_access(stream: Stream, principal: str, right: Right) -> None:
+    """Refuse what ``principal`` may not do with ``stream``.
+
+    The owner may do everything. Readers may look at it; consumers may look at it and move its
+    offset. Where no readers are named everybody is one; where no consumers are named the readers
+    are. Only where neither are named may others than the owner change or drop it. (Seed 000: a role
+    needs a privilege on the stream itself, and on what it reads; the latter is the store's and the
+    catalog's to say.)
+
+    :raises StreamAccessDenied: naming the principal and the right
+    """
+    if _may(stream, principal, right):
+        return
+    raise StreamAccessDenied(
+        f"stream {stream.name}",
+        f"{principal} may not {right.value} it",
+        cause=f"it belongs to {stream.owner}, and names others for that",
+        fix=f"ask {stream.owner} to name {principal} with alter_stream, or connect as a principal"
+        " that may",
+    )
+
+
+def _may(stream: Stream, principal: str, right: Right) -> bool:
+    readers, consumers = stream.readers, stream.consumers
+    if principal == stream.owner or (readers is None and consumers is None):
+        return True
+    if right is Right.OWN:
+        return False
+    if right is Right.READ:
+        return readers is None or principal in readers or principal in (consumers or ())
+    return principal in (readers or ()) if consumers is None else principal in consumers

@@ -1,0 +1,54 @@
+"""What a user chooses by a word, checked where it comes in."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeVar
+
+from .errors import InvalidRequest
+from .model import StreamMode
+from .read_plan import READING_DIFFERENCES, Strategy
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class Information(StrEnum):
+    """Which changes a query asks for (seed 000, CHANGES)."""
+
+    DEFAULT = "default"
+    APPEND_ONLY = "append_only"
+
+    @property
+    def mode(self) -> StreamMode:
+        """The mode of a stream that returns these."""
+        return StreamMode.STANDARD if self is Information.DEFAULT else StreamMode.APPEND_ONLY
+
+
+def strategy_of(name: str | None) -> Strategy | None:
+    """The strategy of that name, of those that read differences; ``None``: the cheapest.
+
+    :raises InvalidRequest: there is none of that name
+    """
+    if name is None:
+        return None
+    if name in READING_DIFFERENCES:
+        return Strategy(name)
+    raise InvalidRequest(
+        "engine",
+        "cannot read change sets as asked",
+        cause=f"{name!r} is no strategy",
+        fix=f"strategy is one of {', '.join(READING_DIFFERENCES)}, or None for the cheapest",
+    )
+
+
+def member(subject: str, argument: str, kind: type[Choice], value: str) -> Choice:
+    """``value`` as a member of ``kind``; raises ``InvalidRequest`` naming those that there are."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise InvalidRequest(
+            subject,
+            "cannot be as asked",
+            cause=str(error),
+            fix=f"{argument} is one of {', '.join(member.value for member in kind)}",
+        ) from None

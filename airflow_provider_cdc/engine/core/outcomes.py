@@ -1,0 +1,65 @@
+"""What became of a consumption, and of each of its streams and statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class StatementResult(StrEnum):
+    """How a statement came to be applied in this attempt."""
+
+    APPLIED = "applied"
+    ALREADY_APPLIED = "already_applied"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementOutcome:
+    """What became of one statement: the version of the target that holds it, and its metrics
+    (Delta's own operation metrics of that commit, empty where Delta wrote none). ``rewritten_as``
+    is the MERGE that ran instead of a DELETE or an UPDATE which Delta refuses.
+    """
+
+    index: int
+    target: str
+    result: StatementResult
+    target_version: int
+    metrics: dict[str, int] = field(default_factory=dict)
+    rewritten_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutcome:
+    """What a consumption took of one table, and by which strategy it was read."""
+
+    table: str
+    after_version: int
+    through_version: int
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOutcome:
+    """What a consumption took of one stream. ``rows`` counts rows by what became of them
+    (``inserted``, ``updated``, ``deleted``); an update counts once, though it is two change rows.
+    ``tables`` tells it of each base table; the versions and the strategy are those of the first.
+    """
+
+    stream_id: str
+    name: str
+    after_version: int
+    through_version: int
+    strategy: str
+    rows: dict[str, int]
+    tables: tuple[TableOutcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a committed consumption did."""
+
+    consumption_id: str
+    consumer: str
+    streams: tuple[StreamOutcome, ...]
+    statements: tuple[StatementOutcome, ...]
+    seconds: float

@@ -1,0 +1,74 @@
+"""What a log leaves in force at one version, files included (protocol, "Action Reconciliation")."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .log_actions import DeletionVector
+
+Action = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """A whole table at ``version``.
+
+    All of it are actions as the log has them: ``domains`` those of domain metadata, ``files`` the
+    ``add`` of each file that is there, in no order.
+    """
+
+    version: int
+    protocol: Action
+    metadata: Action
+    domains: tuple[Action, ...]
+    files: tuple[Action, ...]
+
+
+class Replay:
+    """Takes the actions of a checkpoint, if there is one, then those of each commit after it."""
+
+    def __init__(self) -> None:
+        self._protocol: Action = {}
+        self._metadata: Action = {}
+        self._domains: dict[str, Action] = {}
+        self._files: dict[Hashable, Action] = {}
+
+    def take(self, actions: Iterable[Mapping[str, Action | None]]) -> None:
+        """Take ``actions``, each under its name; older ones first."""
+        for row in actions:
+            for name, action in row.items():
+                if action is not None:
+                    self._take(name, action)
+
+    def snapshot(self, version: int) -> TableSnapshot:
+        """The table after all that was taken, whose newest commit is ``version``."""
+        return TableSnapshot(
+            version,
+            self._protocol,
+            self._metadata,
+            tuple(self._domains.values()),
+            tuple(self._files.values()),
+        )
+
+    def _take(self, name: str, action: Action) -> None:
+        if name == "add":
+            self._files[_logical_file(action)] = action
+        elif name == "remove":
+            self._files.pop(_logical_file(action), None)
+        elif name == "protocol":
+            self._protocol = action
+        elif name == "metaData":
+            self._metadata = action
+        elif name == "domainMetadata" and action.get("removed"):
+            self._domains.pop(action["domain"], None)
+        elif name == "domainMetadata":
+            self._domains[action["domain"]] = action
+
+
+def _logical_file(action: Action) -> Hashable:
+    """A data file is another one with each of its vectors (protocol, "Deletion Vectors")."""
+    vector = DeletionVector.of(action.get("deletionVector"))
+    unique = None if vector is None else (vector.storage_type, vector.path_or_inline, vector.offset)
+    return action["path"], unique

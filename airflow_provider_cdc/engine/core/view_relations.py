@@ -1,0 +1,235 @@
+"""The query of a view as a tree of relations, and the text of each SELECT over substituted tables.
+
+Nothing here reads SQL: :func:`~.view_queries.expand` makes the trees.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from .names import quote
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefinition:
+    """A view as the catalog keeps it.
+
+    ``parts`` is its qualified name, ``text`` its query, ``namespace`` the catalog and the schema
+    that shorter names in ``text`` are relative to, such as ``("spark_catalog", "default")``, and
+    ``columns`` the names of its output columns.
+    """
+
+    parts: tuple[str, ...]
+    text: str
+    namespace: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The qualified name, for messages."""
+        return ".".join(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A reference to a table.
+
+    ``number`` is its place among all references of the whole expanded query, from 0, depth-first
+    in the order of the text; one table read twice is two leaves. ``parts`` is the qualified name,
+    or ``("delta", "/a/path")``.
+    """
+
+    number: int
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FromItem:
+    """One relation in the FROM of a SELECT.
+
+    What stands in the SELECT's text from ``start`` up to, not including, ``end`` is the table's
+    name or a sub-query with its parentheses, and is to be replaced by the name of a relation.
+    ``alias`` is to be given after it; None: the text has one. ``label`` qualifies the columns of
+    the item within the SELECT. ``in_star``: a star of the select list brings all columns of it.
+    """
+
+    start: int
+    end: int
+    alias: str | None
+    label: str
+    relation: Relation
+    in_star: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One SELECT (or ``TABLE name``) by itself: ``text`` has no CTEs and no parentheses around it.
+
+    All positions are in ``text``. ``items`` stand in the order of the text. The select list ends
+    at ``hidden_at``. ``dropped`` are the starts and ends of qualifiers such as the ``s.`` of
+    ``s.orders.id``, which a relation that took the place of ``s.orders`` does not answer to.
+    ``functions`` are the names, in lower case, of the functions that it calls itself.
+    """
+
+    text: str
+    items: tuple[FromItem, ...]
+    hidden_at: int
+    dropped: tuple[tuple[int, int], ...]
+    functions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnionAll:
+    """Two or more branches whose columns are matched by position and named after the first.
+
+    ``a UNION ALL b UNION ALL c`` is one node of three branches; a branch in parentheses may be a
+    union itself. Types widen from left to right, branch by branch (see :func:`union_text`).
+    """
+
+    branches: tuple[Relation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The branch ``index`` of the union ``of``, chosen; ``relation`` is that branch without unions.
+
+    Its columns are to be renamed, by position, to those of ``of.branches[0]`` and cast to the types
+    of the union's.
+    """
+
+    relation: Relation
+    index: int
+    of: UnionAll
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A view: its query, the columns of which are to be named ``columns``.
+
+    ``parts`` is the qualified name of the view.
+    """
+
+    relation: Relation
+    parts: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+Relation = Leaf | Select | UnionAll | Branch | Renamed
+
+
+def leaves(relation: Relation) -> tuple[Leaf, ...]:
+    """The table references of ``relation`` in the order of their numbers.
+
+    Of a variant, those of the chosen branches alone.
+    """
+    return tuple(node for node in _nodes(relation) if isinstance(node, Leaf))
+
+
+def functions(relation: Relation) -> frozenset[str]:
+    """The names, in lower case, of all functions called anywhere in ``relation``.
+
+    Some are no functions but words of the grammar that are followed by a parenthesis (``cast``).
+    None of them is qualified, an aggregate, a generator or known to be non-deterministic.
+    """
+    selects = (node for node in _nodes(relation) if isinstance(node, Select))
+    return frozenset(itertools.chain.from_iterable(node.functions for node in selects))
+
+
+def count_of_variants(relation: Relation) -> int:
+    """How many trees :func:`variants` makes of ``relation``, without making them."""
+    match relation:
+        case Select():
+            return math.prod(count_of_variants(item.relation) for item in relation.items)
+        case UnionAll():
+            return sum(count_of_variants(branch) for branch in relation.branches)
+        case Renamed() | Branch():
+            return count_of_variants(relation.relation)
+        case Leaf():
+            return 1
+
+
+def variants(relation: Relation) -> tuple[Relation, ...]:
+    """The trees without unions that together give the rows of ``relation``.
+
+    One tree for each combination of branches, in the order of the text, the last union varying
+    fastest. A union becomes the :class:`Branch` that was chosen. Leaves keep their numbers.
+    """
+    match relation:
+        case Select(items=items):
+            chosen = itertools.product(*(variants(item.relation) for item in items))
+            return tuple(_with_relations(relation, relations) for relations in chosen)
+        case UnionAll(branches=branches):
+            return tuple(
+                Branch(variant, index, relation)
+                for index, branch in enumerate(branches)
+                for variant in variants(branch)
+            )
+        case Renamed() | Branch():
+            return tuple(replace(relation, relation=each) for each in variants(relation.relation))
+        case Leaf():
+            return (relation,)
+
+
+def select_text(
+    select: Select, names: Sequence[str], hidden: Sequence[Sequence[str]] | None = None
+) -> str:
+    """The text of ``select`` to run, over relations that took the place of its items.
+
+    :param names: for each item, the name of one part of the relation that has its columns
+    :param hidden: for each item, the names of its hidden columns, which no other column has; they
+        come through a star where there is one, else they are added to the select list. None: no
+        item has any, and the select list is the user's.
+    """
+    added = "".join(
+        f", {quote(item.label)}.{quote(column)}"
+        for item, columns in zip(select.items, hidden or ((),) * len(select.items), strict=True)
+        if not item.in_star
+        for column in columns
+    )
+    edits = [(start, end, "") for start, end in select.dropped]
+    edits.append((select.hidden_at, select.hidden_at, added))
+    for item, name in zip(select.items, names, strict=True):
+        alias = "" if item.alias is None else f" AS {quote(item.alias)}"
+        edits.append((item.start, item.end, quote(name) + alias))
+    pieces = []
+    position = 0
+    for start, end, replacement in sorted(edits):
+        pieces += [select.text[position:start], replacement]
+        position = end
+    return "".join([*pieces, select.text[position:]])
+
+
+def union_text(names: Sequence[str]) -> str:
+    """The text of a union of relations, from which Spark tells the names and types of its columns.
+
+    :param names: for each branch of the :class:`UnionAll`, the name of one part of the relation
+        that has its columns
+    """
+    return "\nUNION ALL\n".join(f"SELECT * FROM {quote(name)}" for name in names)
+
+
+def _nodes(relation: Relation) -> Iterator[Relation]:
+    """``relation`` and all under it, depth first, branches that were not chosen left out."""
+    yield relation
+    match relation:
+        case Select(items=items):
+            below: Iterator[Relation] = (item.relation for item in items)
+        case UnionAll(branches=branches):
+            below = iter(branches)
+        case Renamed() | Branch():
+            below = iter((relation.relation,))
+        case Leaf():
+            return
+    for child in below:
+        yield from _nodes(child)
+
+
+def _with_relations(select: Select, relations: Sequence[Relation]) -> Select:
+    items = (
+        replace(item, relation=relation)
+        for item, relation in zip(select.items, relations, strict=True)
+    )
+    return replace(select, items=tuple(items))

@@ -1,0 +1,142 @@
+"""The part of the engine that reads no change: listing and changing streams, cloning tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ..catalog import StreamCatalog
+from ..core.access import KEPT, Kept
+from ..core.model import Stream
+from ..stream_status import StreamStatus, shown
+from .cloning import Cloning
+from .tables import Tables
+
+_SHOWN = """
+    created_on TIMESTAMP, name STRING, catalog STRING, database STRING, table_on STRING,
+    owner STRING, comment STRING, mode STRING, append_semantics STRING, type STRING,
+    base_tables STRING, phase STRING, offset BIGINT, latest_version BIGINT, commits_behind BIGINT,
+    bytes_behind BIGINT, stale BOOLEAN, stale_after TIMESTAMP, invalid_reason STRING,
+    last_consumed_on TIMESTAMP, last_consumer STRING
+"""
+
+
+class StreamAdministration:
+    """Streams and tables by their names; what they hold is not read here."""
+
+    def __init__(
+        self, spark: SparkSession, catalog: StreamCatalog, tables: Tables, cloning: Cloning
+    ) -> None:
+        self._spark = spark
+        self._catalog = catalog
+        self._tables = tables
+        self._cloning = cloning
+
+    def show_streams(self) -> list[StreamStatus]:
+        """How every stream stands, by name."""
+        return self._catalog.statuses()
+
+    def streams(self) -> DataFrame:
+        """SHOW STREAMS as a DataFrame: a row for each stream, by name."""
+        rows = [tuple(shown(status).values()) for status in self.show_streams()]
+        return self._spark.createDataFrame(rows, _SHOWN)
+
+    def describe_stream(self, name: str) -> StreamStatus:
+        """How one stream stands; raises ``StreamNotFound``."""
+        return self._catalog.status(name)
+
+    def advance(self, name: str) -> Stream:
+        """Move a stream's offset to now without any DML; initial rows are left out too.
+
+        :raises StreamNotFound: there is none
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal may not
+        :raises StreamUnusable: its change set can no longer be read
+        """
+        return self._catalog.advance(name)
+
+    def clone_table(self, source: str, target: str, *, location: str | None = None) -> int:
+        """Create a table that holds the rows of another one under the same row ids.
+
+        Seed 000: streams on a table and on its clone give the rows that were there when it was
+        cloned the same row id; rows inserted later into either may have the same ids as well. The
+        clone is a shallow one: it shares the files of ``source`` and writes those of its changes
+        into its own folder, so that VACUUM of the source takes files from a clone that still needs
+        them, and VACUUM of the clone none from the source. It is there whole or not at all.
+
+        :param source: a catalog name or the path of a Delta table that tracks its rows
+        :param target: the path of the clone, or its name in the catalog
+        :param location: its path, where ``target`` is a name in the catalog
+        :returns: the version of ``source`` that was cloned; the clone's own begin with 0
+        :raises ChangeTrackingDisabled: row tracking of the source is off
+        :raises TableExists: there is something at that path or under that name
+        :raises InvalidRequest: the path is missing, or lies within the source or around it
+        :raises TableNotFound: there is no such source
+        :raises NotADeltaTable: it is not a Delta table
+        """
+        return self._cloning.clone(source, target, location)
+
+    def drop_stream(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a stream; its source and its targets are not touched.
+
+        :raises StreamNotFound: there is none, unless ``if_exists``
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: it belongs to another principal
+        """
+        self._catalog.drop(name, if_exists=if_exists)
+
+    def undrop_stream(self, name: str) -> Stream:
+        """Bring back the stream that was dropped last under a name, where it stood.
+
+        :raises StreamNotFound: none was dropped
+        :raises StreamExists: there is a stream of that name
+        :raises InvalidName: it is the name of a table or a view by now
+        :raises StreamAccessDenied: it belongs to another principal
+        """
+        self._tables.check_free(name)
+        return self._catalog.undrop(name)
+
+    def alter_stream(
+        self,
+        name: str,
+        *,
+        comment: str | Kept | None = KEPT,
+        readers: Collection[str] | Kept | None = KEPT,
+        consumers: Collection[str] | Kept | None = KEPT,
+    ) -> Stream:
+        """Change what is said of a stream; what is not given stays.
+
+        :param comment: another comment, or none
+        :param readers: the principals who may read it besides its owner; ``None``: everybody
+        :param consumers: the principals who may consume it besides its owner; ``None``: its readers
+        :raises StreamNotFound: there is none
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: it belongs to another principal
+        """
+        return self._catalog.alter(name, comment=comment, readers=readers, consumers=consumers)
+
+    def rename_stream(self, name: str, to: str) -> Stream:
+        """Give a stream another name; statements find it under that name from then on.
+
+        :raises StreamNotFound: there is none
+        :raises StreamExists: there is another one of the new name
+        :raises StreamConflict: a consumption of it is open
+        :raises InvalidName: the new name cannot be one, or is that of a table or a view
+        :raises StreamAccessDenied: it belongs to another principal
+        """
+        self._tables.check_free(to)
+        return self._catalog.rename(name, to)
+
+    def clone_stream(self, name: str, of: str, *, comment: str | None = None) -> Stream:
+        """Create a stream that stands where another one stands, and goes its own way.
+
+        It belongs to whoever clones; who else may use it is as with the original.
+
+        :raises StreamNotFound: there is no stream ``of``
+        :raises StreamExists: there is a stream of that name
+        :raises InvalidName: the name cannot be one, or is that of a table or a view
+        :raises StreamAccessDenied: the principal may not read the original
+        """
+        self._tables.check_free(name)
+        return self._catalog.clone(name, of, comment=comment)

@@ -1,0 +1,175 @@
+"""The change sets of insert-only streams: the rows of new files, read in the files' own format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from ...core.file_options import takes_columns_from_folders
+from ...core.file_paths import partition_values, uri_as_spark_tells
+from ...core.folder_log import FolderFile
+from ...core.insert_only import unread_files
+from ...core.log_actions import DataFile
+from ...core.model import METADATA_COLUMNS, FileFormat, Folder
+from ...core.names import quote
+from ...core.read_plan import ReadPlan
+from ...storage.files import Files, join
+from ...storage.folders import FolderLogs
+from ...storage.source_log import SourceRange
+from .naming import named
+from .netting import INSERT, all_changes
+from .reader import metadata_fields
+from .rows import LITTLE_BYTES, ROW, ROW_ID, union
+
+_PLACE, _NUMBER, _PATH, _FIRST_ID = "place", "number", "path", "first_id"
+_UNKNOWN = "a file was read that the listing of the folder does not hold: "
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """The rows of the files of a range, not yet read: their columns, action, is-update and row id.
+
+    Whoever has read ``rows`` calls ``check``: it raises ``FilesChanged`` where a file is no longer
+    the one that was listed, so that what was read of it may be anything.
+    """
+
+    rows: DataFrame
+    plan: ReadPlan
+    check: Callable[[], None]
+
+
+class FileRows:
+    """Reads the new files of folders."""
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        self._spark = spark
+        self._folders = FolderLogs(files)
+
+    def plan(self, span: SourceRange) -> ReadPlan:
+        """How :meth:`read` would read ``span``; looks at the log alone."""
+        return unread_files(span.commits).plan
+
+    def read(self, span: SourceRange) -> FileChanges:
+        """The rows of all files that came in ``span`` and still are there, each an INSERT.
+
+        Seed 000: nothing is told of a removed file, and an overwritten one is a new one.
+
+        :raises FilesChanged: a file was overwritten or removed since the folder was listed
+        """
+        folder = span.stream.folder
+        assert folder is not None
+        unread = unread_files(span.commits)
+        listed = [FolderFile.of(file) for file in unread.files]
+
+        def check() -> None:
+            self._folders.check_unchanged(span.stream, listed)
+
+        check()
+        groups = _by_partition_columns(folder, unread.files)
+        try:
+            parts = [self._rows_of(folder, group, keys) for keys, group in groups.items()]
+        except AnalysisException:
+            check()
+            raise
+        fields = _fields(folder)
+        if not parts:
+            names = METADATA_COLUMNS[span.stream.column_style]
+            schema = StructType([*fields, *metadata_fields(names)])
+            return FileChanges(self._spark.createDataFrame([], schema), unread.plan, check)
+        columns = [field.name for field in fields]
+        rows = named(all_changes(union(parts), INSERT), columns, span.stream.column_style)
+        return FileChanges(rows, unread.plan, check)
+
+    def _rows_of(
+        self, folder: Folder, files: Sequence[DataFile], keys: frozenset[str]
+    ) -> DataFrame:
+        """The rows of files whose paths give values to the columns ``keys``: the row id, and the
+        columns in one struct.
+        """
+        fields = _fields(folder)
+        data = [field for field in fields if field.name.casefold() not in keys]
+        paths = [join(folder.uri, FolderFile.of(file).path) for file in files]
+        scan = (
+            self._spark.read.format(folder.file_format.value)
+            .options(**folder.options)
+            # No path is a pattern, and no column is taken from the name of a folder.
+            .options(recursiveFileLookup="true", __globPaths__="false", ignoreMissingFiles="false")
+            .schema(StructType(data))
+            .load(paths)
+        )
+        placed = scan.select(
+            scan.metadataColumn("_metadata").alias(_PLACE),
+            F.monotonically_increasing_id().alias(_NUMBER),
+            F.expr(f"struct({', '.join(quote(field.name) for field in data)})").alias(ROW),
+        )
+        told = F.broadcast(self._told(folder, files, paths, sorted(keys)))
+        rows = placed.join(told, placed[f"{_PLACE}.file_path"] == told[_PATH], "left")
+        columns = ", ".join(
+            f"{ROW}.{quote(field.name)}" if field in data else _from_folder(field, sorted(keys))
+            for field in fields
+        )
+        size_bytes = sum(file.size_bytes for file in files)
+        return _numbered(rows, folder.file_format, size_bytes).selectExpr(
+            f"ifnull({_FIRST_ID}, CAST(raise_error('{_UNKNOWN}' || {_PLACE}.file_path) AS BIGINT))"
+            f" + {_NUMBER} AS {ROW_ID}",
+            f"struct({columns}) AS {ROW}",
+        )
+
+    def _told(
+        self, folder: Folder, files: Sequence[DataFile], paths: Sequence[str], keys: Sequence[str]
+    ) -> DataFrame:
+        """What the log and the path say of each file."""
+        values = [partition_values(FolderFile.of(file).path) for file in files]
+        told = {
+            _PATH: pa.array(map(uri_as_spark_tells, paths), pa.string()),
+            _FIRST_ID: pa.array([file.base_row_id for file in files], pa.int64()),
+        }
+        for number, key in enumerate(keys):
+            told[f"key{number}"] = pa.array([found[key] for found in values], pa.string())
+        return self._spark.createDataFrame(pa.table(told))
+
+
+def _numbered(rows: DataFrame, file_format: FileFormat, size_bytes: int) -> DataFrame:
+    """``rows`` with the position of each in its file, from 0 on.
+
+    Parquet knows it. Other formats are counted, block by block and in a block as the rows come:
+    the same in every reading, however Spark splits the files.
+    """
+    if file_format is FileFormat.PARQUET:
+        return rows.withColumn(_NUMBER, F.expr(f"{_PLACE}.row_index"))
+    if size_bytes <= LITTLE_BYTES:
+        rows = rows.coalesce(1)
+    in_file = Window.partitionBy(_FIRST_ID).orderBy(f"{_PLACE}.file_block_start", _NUMBER)
+    return rows.withColumn(_NUMBER, F.row_number().over(in_file) - 1)
+
+
+def _by_partition_columns(
+    folder: Folder, files: Sequence[DataFile]
+) -> dict[frozenset[str], list[DataFile]]:
+    """The files by the columns that their paths give values to: these are not in the files."""
+    names: set[str] = set()
+    if takes_columns_from_folders(folder.options):
+        names = {field.name.casefold() for field in _fields(folder)}
+    groups: dict[frozenset[str], list[DataFile]] = {}
+    for file in files:
+        keys = names & partition_values(FolderFile.of(file).path).keys()
+        groups.setdefault(frozenset(keys), []).append(file)
+    return groups
+
+
+def _from_folder(field: StructField, keys: Sequence[str]) -> str:
+    value = f"key{keys.index(field.name.casefold())}"
+    return f"CAST({value} AS {field.dataType.simpleString()}) AS {quote(field.name)}"
+
+
+def _fields(folder: Folder) -> list[StructField]:
+    """The columns; a file may lack a value of any."""
+    fields = StructType.fromJson(json.loads(folder.schema)).fields
+    return [StructField(field.name, field.dataType, metadata=field.metadata) for field in fields]

@@ -1,0 +1,61 @@
+"""The columns of a change set as users see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from ...core.errors import InvalidRequest
+from ...core.model import METADATA_COLUMNS, ColumnStyle, MetadataColumns, Stream
+from ...core.names import quote
+from .netting import ACTION, IS_UPDATE
+from .rows import ROW, ROW_ID
+
+# Sets the first of sixteen hexadecimal digits: padding text would take five times as long.
+_ID_MARK = 1 << 60
+# How Delta's row ids are written.
+NUMBER_AS_TEXT = f"hex({ROW_ID} | {_ID_MARK}L)"
+
+
+def named(
+    changes: DataFrame, columns: Sequence[str], style: ColumnStyle, row_id: str = NUMBER_AS_TEXT
+) -> DataFrame:
+    """``changes`` with the columns of the row, then action, is-update and row id.
+
+    :param columns: the names of the row's columns
+    :param row_id: the expression of the row id
+    """
+    names = METADATA_COLUMNS[style]
+    quoted = [quote(name) for name in columns]
+    return changes.selectExpr(
+        *[f"{ROW}.{name} AS {name}" for name in quoted],
+        f"{ACTION} AS {quote(names.action)}",
+        f"{IS_UPDATE} AS {quote(names.is_update)}",
+        f"{row_id} AS {quote(names.row_id)}",
+    )
+
+
+def number_of(names: MetadataColumns) -> str:
+    """The expression of Delta's row id in a change set of a table."""
+    return f"CAST(conv(substring({quote(names.row_id)}, 2), 16, 10) AS BIGINT)"
+
+
+def check_names(stream: Stream, columns: Sequence[str], also: Sequence[str] = ()) -> None:
+    """Refuse a source with a column that a change set needs the name of.
+
+    :param columns: the names of the source's columns
+    :param also: further names that it must not have
+    :raises InvalidRequest: naming the column
+    """
+    names = METADATA_COLUMNS[stream.column_style]
+    reserved = {names.action, names.is_update, names.row_id, *also}
+    taken = {name.casefold() for name in reserved}
+    for column in columns:
+        if column.casefold() in taken:
+            raise InvalidRequest(
+                f"stream {stream.name}",
+                f"cannot add its columns to those of {stream.table_on}",
+                cause=f"the source has a column {column} of its own",
+                fix="rename that column, or create the stream with the other column style",
+            )

@@ -1,0 +1,108 @@
+"""Consuming by a query: its rows are kept in a table before they are handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from ..core.access import Right, check_access
+from ..core.batches import BatchLimit
+from ..core.errors import CdcError, InvalidStatement
+from ..core.model import Consumption
+from ..core.names import TableName, consumer_name
+from ..core.queries import analyse_query
+from ..core.stream_references import subject
+from ..storage.results import Results
+from .attempts import Parts
+from .consumption import Consumer
+
+# Any name that a query gives a column can then be kept.
+_PROPERTIES = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+
+
+class ConsumingQuery:
+    """A query of one consumer that consumes the streams it reads; see ``Engine.read_and_consume``.
+
+    Seed 001: streams are consumed by DML and by queries WITH CONSUME.
+    """
+
+    def __init__(self, parts: Parts, results: Results, consumer: str, sql: str) -> None:
+        query = analyse_query(sql, ())
+        if query is None:
+            raise InvalidStatement(
+                subject(sql),
+                "is not a query",
+                cause="expected SELECT, whose rows can be handed out",
+                fix="consume with engine.consume() what writes to a table",
+            )
+        self._parts = parts
+        self._results = results
+        self._consumer = consumer_name(consumer)
+        self._text = query.text
+
+    def rows(self, limit: BatchLimit) -> DataFrame:
+        """The rows that wait to be handed out, else those that are consumed now."""
+        streams = self._streams()
+        while True:
+            root = self._finished() or self._consumed(streams, limit)
+            if self._results.hand_out(root):
+                return self._parts.spark.read.format("delta").load(root)
+
+    def _streams(self) -> tuple[str, ...]:
+        """The streams that the query reads, all of which the principal may consume."""
+        snapshot = self._parts.registry.snapshot()
+        query = analyse_query(self._text, [stream.name for stream in snapshot.streams()])
+        names = () if query is None else query.streams
+        for name in names:
+            check_access(snapshot.get(name), self._parts.principal, Right.CONSUME)
+        return names
+
+    def _finished(self) -> str | None:
+        """The oldest table whose rows were consumed by a call that did not hand them out."""
+        return next(filter(self._is_finished, self._waiting()), None)
+
+    def _consumed(self, streams: Sequence[str], limit: BatchLimit) -> str:
+        """The table with what this call consumes, or finishes consuming."""
+        if not streams:
+            raise InvalidStatement(
+                subject(self._text),
+                "consumes nothing",
+                cause="it reads no stream",
+                fix="name the stream to consume, or create it first",
+            )
+        waiting, open_ones = self._waiting(), self._open_ones()
+        # One that was begun is finished; an empty one that was left behind is used.
+        begun = [
+            root
+            for root in waiting
+            if any(root == planned.location for each in open_ones for planned in each.statements)
+        ]
+        root = next(iter(begun + waiting), None) or self._results.new(self._consumer, self._text)
+        target = TableName(path=root).sql
+        create = f"CREATE TABLE {target} USING delta {_PROPERTIES} AS\n{self._text}"
+        try:
+            Consumer(self._parts, self._consumer, limit).consume([create])
+        except CdcError:
+            # Somebody else may have committed it.
+            if not self._is_finished(root):
+                raise
+        return root
+
+    def _waiting(self) -> list[str]:
+        """The tables that nobody has got, those left out whose creation did not even land."""
+        found = self._results.waiting(self._consumer, self._text)
+        return [root for root in found if self._parts.targets.log.newest_version(root) >= 0]
+
+    def _is_finished(self, root: str) -> bool:
+        """Whether the table holds rows and the offsets have moved past them."""
+        log = self._parts.targets.log
+        found = log.filled_by(root)
+        if found is None or found in {each.consumption_id for each in self._open_ones()}:
+            return False
+        # It has ended; where that was an undo, the table shows it by now.
+        return log.filled_by(root) == found
+
+    def _open_ones(self) -> list[Consumption]:
+        streams = self._parts.registry.snapshot().streams()
+        return [stream.consumption for stream in streams if stream.consumption]

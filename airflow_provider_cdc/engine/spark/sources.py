@@ -1,0 +1,103 @@
+"""What a stream can be on: a table, a view with the tables that it reads, a folder of files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from ..core.errors import ChangeTrackingDisabled, InvalidRequest
+from ..core.model import Base, Folder, Offset, Source, View
+from ..core.names import TableName
+from ..core.points import Bound, Version
+from ..core.tracking import ENABLED, is_tracked
+from ..storage.registry_snapshot import RegistrySnapshot
+from ..storage.source_history import SourceHistory
+from .tables import Table, Tables, table_id
+from .views.definitions import ViewDefinitions
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSource:
+    """A table or a view: ``bases`` are its tables as ``tables`` has them, at their newest
+    versions. Or a ``folder``, whose only base is its listing, and no table.
+    """
+
+    bases: tuple[Base, ...]
+    tables: tuple[Table, ...]
+    view: View | None
+    folder: Folder | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name as SQL."""
+        return self.bases[0].source.name if self.view is None else self.view.name
+
+    @property
+    def newest(self) -> tuple[Offset, ...]:
+        """The offsets behind the newest versions."""
+        return tuple(base.offset for base in self.bases)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Finds what a stream is to be on."""
+
+    tables: Tables
+    definitions: ViewDefinitions
+    history: SourceHistory
+
+    def table(self, name: TableName) -> FoundSource:
+        """The table of that name.
+
+        :raises TableNotFound: there is none
+        :raises NotADeltaTable: there is something else
+        """
+        table = self.tables.get(name)
+        return FoundSource((self._base(table),), (table,), None)
+
+    def view(self, name: TableName) -> FoundSource:
+        """The view of that name; change tracking has to be on for all its tables (seed 000).
+
+        :raises TableNotFound: there is none
+        :raises UnsupportedView: a stream cannot follow it
+        :raises ChangeTrackingDisabled: row tracking of one of its tables is off
+        """
+        query = self.definitions.query(name)
+        bases = tuple(self._base(table) for table in query.tables)
+        for base in bases:
+            if not is_tracked(json.loads(base.offset.metadata)):
+                raise ChangeTrackingDisabled(
+                    f"view {query.name.sql}",
+                    f"cannot be followed, change tracking of {base.source.name} is off",
+                    cause="expected it to be on for every table that the view reads",
+                    fix=f"ALTER TABLE {base.source.name} SET TBLPROPERTIES ('{ENABLED}' = 'true')",
+                )
+        return FoundSource(bases, query.tables, query.view)
+
+    def either(self, name: TableName) -> FoundSource:
+        """The view or the table of that name; raises what :meth:`view` and :meth:`table` raise."""
+        return self.view(name) if self.definitions.is_view(name) else self.table(name)
+
+    def offsets(
+        self, subject: str, found: FoundSource, bound: Bound, streams: RegistrySnapshot
+    ) -> tuple[Offset, ...]:
+        """Where in each base table ``bound`` lies.
+
+        :param subject: what asks, for messages
+        :raises InvalidRequest: a version is named, of a view
+        :raises InvalidRange: the history of a table does not hold the point
+        """
+        if found.view is not None and isinstance(bound.point, Version):
+            raise InvalidRequest(
+                subject,
+                f"cannot stand {bound}",
+                cause="each table of a view has versions of its own",
+                fix="name a time, or a stream on the same view",
+            )
+        return tuple(
+            self.history.offset(subject, base.source, bound, streams) for base in found.bases
+        )
+
+    def _base(self, table: Table) -> Base:
+        newest = self.tables.newest_offset(table)
+        return Base(Source(table.name, table.location, table_id(newest)), newest)

@@ -1,0 +1,85 @@
+"""Reading the change set of a stream, whatever it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ..core.model import Stream
+from ..core.read_plan import ReadPlan, plan_initial_rows
+from ..storage.source_log import StreamSpan
+from .change_sets.file_rows import FileRows
+from .change_sets.naming import named
+from .change_sets.netting import INSERT, all_changes
+from .change_sets.reader import ChangeSetReader
+from .change_sets.rows import ROW, ROW_ID
+from .change_sets.snapshots import all_rows
+from .views.changes import ViewChanges, ViewReader
+
+
+@dataclass(frozen=True, slots=True)
+class StreamChanges:
+    """The change set of a stream, not yet read.
+
+    ``rows`` holds the source's columns, then action (``INSERT``, ``DELETE``), is-update and row id.
+    ``plans`` say how each base table is read. ``reused`` are frames that ``rows`` reads more than
+    once; ``scratch`` names the crafted tables that must stay while ``rows`` is in use. Whoever has
+    read ``rows`` calls ``check``, which raises where what was read cannot be relied on.
+    """
+
+    rows: DataFrame
+    plans: tuple[ReadPlan, ...]
+    reused: tuple[DataFrame, ...]
+    scratch: tuple[str, ...]
+    check: Callable[[], None] = lambda: None
+
+
+class StreamReader:
+    """Reads the change sets of streams."""
+
+    def __init__(
+        self, spark: SparkSession, tables: ChangeSetReader, views: ViewReader, files: FileRows
+    ) -> None:
+        self._spark = spark
+        self._tables = tables
+        self._views = views
+        self._files = files
+
+    def read(self, span: StreamSpan) -> StreamChanges:
+        """The change set of ``span``.
+
+        Seed 000, SHOW_INITIAL_ROWS: until they are consumed, a stream that shows its initial rows
+        returns those at its offset, each as an insert, and no later change.
+
+        :raises StreamUnusable: it cannot be told any more
+        """
+        stream = span.stream
+        if stream.view is not None:
+            is_initial = stream.shows_initial_rows
+            found = self._views.rows_at_offset(span) if is_initial else self._views.changes(span)
+            return _of_view(stream, found)
+        (table,) = span.tables
+        if stream.folder is not None:
+            of_files = self._files.read(table)
+            return StreamChanges(of_files.rows, (of_files.plan,), (), (), of_files.check)
+        if stream.shows_initial_rows:
+            rows = all_rows(self._spark, table)
+            columns = rows.select(f"{ROW}.*").columns
+            inserted = named(all_changes(rows, INSERT), columns, stream.column_style)
+            return StreamChanges(inserted, (plan_initial_rows(),), (), ())
+        changes = self._tables.read(table)
+        return StreamChanges(changes.rows, (changes.plan,), (), changes.scratch)
+
+    def plans(self, span: StreamSpan) -> tuple[ReadPlan, ...]:
+        """How :meth:`read` would read each base table; looks at the logs alone."""
+        if span.stream.shows_initial_rows:
+            return (plan_initial_rows(),) * len(span.tables)
+        reader = self._tables if span.stream.folder is None else self._files
+        return tuple(reader.plan(table) for table in span.tables)
+
+
+def _of_view(stream: Stream, found: ViewChanges) -> StreamChanges:
+    rows = named(found.rows, found.schema.names, stream.column_style, ROW_ID)
+    return StreamChanges(rows, found.plans, found.reused, found.scratch)

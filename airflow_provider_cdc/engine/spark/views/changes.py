@@ -1,0 +1,267 @@
+"""How the rows of a view change with the rows of its tables.
+
+The rows of each table reference come in two parts: those that stand ``still``, the same on both
+ends of the range, and those that ``moved``, as they were (tag -1) and as they are (tag 1). A view
+row was there, or is there, where it joins rows of its end alone; it can have changed only where one
+of them moved. So for each reference in turn its moved rows are joined with the still rows of the
+references before it and with all rows of those after it: every changed combination comes up once,
+and no combination of still rows at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, reduce
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from ...core.errors import StreamStale
+from ...core.model import METADATA_COLUMNS, ColumnStyle, Stream, StreamMode
+from ...core.names import quote
+from ...core.read_plan import ReadPlan, Strategy, plan_initial_rows
+from ...core.view_relations import Relation, leaves, variants
+from ...storage.source_log import SourceRange, StreamSpan
+from ..change_sets.naming import check_names, number_of
+from ..change_sets.netting import INSERT, NEW, OLD, all_changes, changes_of, same_values
+from ..change_sets.reader import ChangeSetReader
+from ..change_sets.rows import ROW, ROW_ID, union
+from ..change_sets.snapshots import all_rows
+from .definitions import ViewDefinitions, ViewQuery
+from .evaluation import Evaluation, Rows
+
+_ID, _TAG = "__cdc_id", "__cdc_tag"
+_SIGN = "sign"
+_OWN = METADATA_COLUMNS[ColumnStyle.SNOWFLAKE]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChanges:
+    """The changes of a view, not yet read: ``rows`` has action, is-update, the row and its id.
+
+    ``reused`` are frames that ``rows`` reads more than once.
+    """
+
+    rows: DataFrame
+    schema: StructType
+    plans: tuple[ReadPlan, ...]
+    reused: tuple[DataFrame, ...]
+    scratch: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _TableRows:
+    """The rows of one base table: the table's columns, Delta's row id and the tag.
+
+    ``moved`` is ``None`` where none did.
+    """
+
+    still: DataFrame
+    moved: DataFrame | None
+
+    def part(self, number: int, *, still: bool, moved: bool) -> Rows:
+        """The rows for the table reference ``number``, its hidden columns named after it."""
+        frames = [self.still] if still else []
+        if moved and self.moved is not None:
+            frames.append(self.moved)
+        rows = union(frames)
+        hidden = (f"{_ID}_{number}", f"{_TAG}_{number}")
+        return Rows(rows.withColumnsRenamed({_ID: hidden[0], _TAG: hidden[1]}), hidden)
+
+
+class ViewReader:
+    """Reads the changes of views, and the rows that a view had at an offset."""
+
+    def __init__(
+        self, spark: SparkSession, reader: ChangeSetReader, definitions: ViewDefinitions
+    ) -> None:
+        self._spark = spark
+        self._reader = reader
+        self._definitions = definitions
+
+    def changes(self, span: StreamSpan) -> ViewChanges:
+        """The changes of the stream's view in ``span``.
+
+        Seed 000: a join changes by what changed on the left with the right, what changed on the
+        right with the left, and both with each other. An append-only stream joins the rows that
+        were inserted with each other and with all rows at the offset.
+
+        :raises StreamStale: the view or one of its tables is another one now
+        """
+        query, schema = self._query(span.stream)
+        reading = _Reading(self._spark, self._reader, span)
+        tables = [reading.table(table) for table in span.tables]
+        evaluation = self._evaluation(query, tables)
+        parts = [
+            term
+            for number, variant in enumerate(variants(query.relation))
+            for term in _terms(evaluation, number, variant, query.leaves, tables)
+        ]
+        rows = _netted(union(parts), span.stream.mode, schema) if parts else self._none(schema)
+        return ViewChanges(
+            rows, schema, tuple(reading.plans), tuple(reading.reused), tuple(reading.scratch)
+        )
+
+    def rows_at_offset(self, span: StreamSpan) -> ViewChanges:
+        """All rows of the stream's view at its offset, each as one insert."""
+        query, schema = self._query(span.stream)
+        tables = [_TableRows(_all_rows(self._spark, base), None) for base in span.tables]
+        evaluation = self._evaluation(query, tables)
+        parts = []
+        for number, variant in enumerate(variants(query.relation)):
+            numbers = [leaf.number for leaf in leaves(variant)]
+            given = {
+                leaf: tables[query.leaves[leaf]].part(leaf, still=True, moved=False)
+                for leaf in numbers
+            }
+            parts.append(_signed(evaluation.rows(variant, given), number, numbers, None))
+        plans = (plan_initial_rows(),) * len(span.tables)
+        return ViewChanges(all_changes(union(parts), INSERT), schema, plans, (), ())
+
+    def _query(self, stream: Stream) -> tuple[ViewQuery, StructType]:
+        """The stream's view as it is, and its columns."""
+        assert stream.view is not None
+        locations = [base.source.location for base in stream.bases]
+        query = self._definitions.current(stream.name, stream.view, locations)
+        try:
+            schema = self._spark.table(query.name.sql).schema
+        except AnalysisException as error:
+            raise StreamStale(
+                f"stream {stream.name}",
+                f"is stale, its view {stream.view.name} can no longer be read",
+                cause=str(error).splitlines()[0].rstrip("."),
+                fix="repair the view or its tables, or create the stream again",
+            ) from None
+        check_names(stream, schema.names)
+        return query, schema
+
+    def _evaluation(self, query: ViewQuery, tables: Sequence[_TableRows]) -> Evaluation:
+        plain = [table.still.drop(_ID, _TAG) for table in tables]
+        return Evaluation(
+            self._spark,
+            {number: plain[base] for number, base in enumerate(query.leaves)},
+            # Each term asks for the columns of each nested view.
+            cache(lambda parts: self._spark.table(".".join(map(quote, parts))).schema),
+            query.outputs,
+        )
+
+    def _none(self, schema: StructType) -> DataFrame:
+        row = self._spark.createDataFrame([], schema).select(F.struct("*").alias(ROW))
+        return all_changes(row.selectExpr(f"'' AS {ROW_ID}", ROW), INSERT)
+
+
+class _Reading:
+    """Reads the base tables of one span; notes what that takes."""
+
+    def __init__(self, spark: SparkSession, reader: ChangeSetReader, span: StreamSpan) -> None:
+        self._spark = spark
+        self._reader = reader
+        self._stream = span.stream
+        self.plans: list[ReadPlan] = []
+        self.reused: list[DataFrame] = []
+        self.scratch: list[str] = []
+
+    def table(self, span: SourceRange) -> _TableRows:
+        """The rows of one base table, in the parts that the stream's mode asks for."""
+        now = _all_rows(self._spark, span)
+        if self._stream.mode is StreamMode.STANDARD:
+            changes = self._changes(span, StreamMode.STANDARD, is_told=True)
+            if changes is None:
+                return _TableRows(now, None)
+            return _TableRows(_unmoved(now, changes), _tagged(changes))
+        changes = self._changes(span, StreamMode.STANDARD, is_told=False)
+        inserted = self._changes(span, StreamMode.APPEND_ONLY, is_told=True)
+        if changes is None:
+            return _TableRows(now, None if inserted is None else _tagged(inserted))
+        before = _tagged(changes.where(f"{quote(_OWN.action)} = 'DELETE'")).withColumn(
+            _TAG, F.lit(0)
+        )
+        then = _unmoved(now, changes).unionByName(before)
+        return _TableRows(then, None if inserted is None else _tagged(inserted))
+
+    def _changes(self, span: SourceRange, mode: StreamMode, *, is_told: bool) -> DataFrame | None:
+        """The changes of a table; ``None`` where its log says that there are none."""
+        stream = replace(span.stream, mode=mode, column_style=ColumnStyle.SNOWFLAKE)
+        found = self._reader.read(replace(span, stream=stream))
+        self.scratch.extend(found.scratch)
+        if is_told:
+            self.plans.append(found.plan)
+        if found.plan.strategy is Strategy.NOTHING:
+            return None
+        self.reused.append(found.rows)
+        return found.rows
+
+
+def _terms(
+    evaluation: Evaluation,
+    number: int,
+    variant: Relation,
+    bases: Sequence[int],
+    tables: Sequence[_TableRows],
+) -> list[DataFrame]:
+    """The changed rows of a variant, once for each table reference that may have moved first."""
+    numbers = [leaf.number for leaf in leaves(variant)]
+    terms = []
+    for place, moved in enumerate(numbers):
+        if tables[bases[moved]].moved is None:
+            continue
+        given = {
+            leaf: tables[bases[leaf]].part(leaf, still=other != place, moved=other >= place)
+            for other, leaf in enumerate(numbers)
+        }
+        found = evaluation.rows(variant, given)
+        terms.append(_signed(found, number, numbers, moved))
+    return terms
+
+
+def _signed(found: Rows, variant: int, numbers: Sequence[int], moved: int | None) -> DataFrame:
+    """Rows of a variant that belong to one end, with the view's row id and the sign of that end.
+
+    :param moved: the table reference whose moved rows they join; ``None``: all belong together
+    """
+    tags = [F.col(f"{_TAG}_{leaf}") for leaf in numbers]
+    sign = F.lit(1) if moved is None else F.col(f"{_TAG}_{moved}")
+    belongs: Column = reduce(
+        lambda left, right: left & right, [(tag == 0) | (tag == sign) for tag in tags]
+    )
+    shown = [quote(name) for name in found.frame.columns if name not in found.hidden]
+    ids = [F.col(f"{_ID}_{leaf}") for leaf in numbers]
+    rows = found.frame if moved is None else found.frame.where(belongs)
+    return rows.select(
+        F.upper(F.md5(F.concat_ws(":", F.lit(variant), *ids))).alias(ROW_ID),
+        sign.alias(_SIGN),
+        F.struct(*shown).alias(ROW),
+    )
+
+
+def _netted(signed: DataFrame, mode: StreamMode, schema: StructType) -> DataFrame:
+    if mode is not StreamMode.STANDARD:
+        return all_changes(signed, INSERT)
+    pairs = signed.groupBy(ROW_ID).agg(
+        F.first(F.expr(f"IF({_SIGN} < 0, {ROW}, NULL)"), ignorenulls=True).alias(OLD),
+        F.first(F.expr(f"IF({_SIGN} > 0, {ROW}, NULL)"), ignorenulls=True).alias(NEW),
+    )
+    return changes_of(pairs, f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL", same_values(schema))
+
+
+def _all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
+    """All rows of a table at the end of ``span``, none of which has moved."""
+    rows = all_rows(spark, span)
+    return rows.select(f"{ROW}.*", F.col(ROW_ID).alias(_ID), F.lit(0).alias(_TAG))
+
+
+def _tagged(changes: DataFrame) -> DataFrame:
+    """Rows of a change set with Delta's row id and the tag of the end that they belong to."""
+    columns = [quote(name) for name in changes.columns[:-3]]
+    tag = f"IF({quote(_OWN.action)} = 'INSERT', 1, -1)"
+    return changes.selectExpr(*columns, f"{number_of(_OWN)} AS {_ID}", f"{tag} AS {_TAG}")
+
+
+def _unmoved(now: DataFrame, changes: DataFrame) -> DataFrame:
+    """The rows of ``now`` that stood there at the offset already, as they are."""
+    new = changes.where(f"{quote(_OWN.action)} = 'INSERT'")
+    ids = new.selectExpr(f"{number_of(_OWN)} AS {_ID}")
+    return now.join(ids, _ID, "left_anti").select(*[quote(name) for name in now.columns])

@@ -1,0 +1,240 @@
+"""Views as the catalog has them, taken apart into the tables that they read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from ...core.errors import NotADeltaTable, StreamStale, TableNotFound, UnsupportedView
+from ...core.model import View
+from ...core.names import TableName, qualified_name, quote, split_name
+from ...core.view_queries import expand
+from ...core.view_relations import Renamed, ViewDefinition, functions, leaves
+from ..tables import Table, Tables
+
+# What Spark's analysis makes of projections, filters, inner joins, UNION ALL and hints.
+_FOLLOWED = frozenset(
+    {"Project", "Filter", "Join", "Union", "SubqueryAlias", "View", "Relation", "ResolvedHint"}
+    | {"WithCTE", "CTERelationDef", "CTERelationRef"}
+)
+_FOLLOWED_JOINS = ("Join Inner", "Join Cross")
+_DETAIL = "# Detailed Table Information"
+_NODE = re.compile(r"[\s:+\-]*(?P<node>\w[\w ]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewQuery:
+    """A view taken apart.
+
+    ``relation`` is its query over tables; ``outputs`` the columns that the query of each view in it
+    had when that view was made, by the view's qualified name; ``namespaces`` those that names in
+    the texts are relative to; ``tables`` those that it reads, each once, in the order in which it
+    names them; ``leaves`` the place in ``tables`` of each table reference, by the number of that.
+    """
+
+    name: TableName
+    relation: Renamed
+    outputs: dict[tuple[str, ...], tuple[str, ...]]
+    namespaces: frozenset[tuple[str, ...]]
+    tables: tuple[Table, ...]
+    leaves: tuple[int, ...]
+    fingerprint: str
+
+    @property
+    def view(self) -> View:
+        """What a stream keeps of it."""
+        return View(self.name.sql, self.fingerprint, self.leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A view's definition, and the columns that its query had when the view was made."""
+
+    definition: ViewDefinition
+    outputs: tuple[str, ...]
+
+
+class ViewDefinitions:
+    """Looks views up in Spark's catalog."""
+
+    def __init__(self, spark: SparkSession, tables: Tables) -> None:
+        self._spark = spark
+        self._tables = tables
+
+    def is_view(self, name: TableName) -> bool:
+        """Whether there is a view of that name."""
+        return not name.is_path and self._find(name.parts) is not None
+
+    def query(self, name: TableName) -> ViewQuery:
+        """The view ``name`` taken apart.
+
+        :raises TableNotFound: there is no view of that name, or a table that it reads is gone
+        :raises UnsupportedView: it holds what a stream cannot follow
+        :raises NotADeltaTable: it reads something else than Delta tables
+        """
+        query = self._taken_apart(name)
+        self._check_functions(query)
+        self._check_plan(query)
+        return query
+
+    def _taken_apart(self, name: TableName) -> ViewQuery:
+        """As :meth:`query`, by the text of the view alone."""
+        root = None if name.is_path else self._find(name.parts)
+        if root is None:
+            raise TableNotFound(
+                f"view {name.sql}",
+                "does not exist",
+                cause="expected a view that stays when the session ends, found none",
+                fix="check the spelling and the session's current catalog and schema",
+            )
+        found: dict[tuple[str, ...], _Found] = {root.definition.parts: root}
+
+        def resolve(parts: tuple[str, ...]) -> ViewDefinition | None:
+            nested = self._find(parts)
+            if nested is None:
+                return None
+            found[nested.definition.parts] = nested
+            return nested.definition
+
+        relation = expand(root.definition, resolve)
+        tables, numbers = self._tables_of(root.definition, relation)
+        return ViewQuery(
+            name=qualified_name(root.definition.parts),
+            relation=relation,
+            outputs={parts: item.outputs for parts, item in found.items()},
+            namespaces=frozenset(item.definition.namespace for item in found.values()),
+            tables=tables,
+            leaves=numbers,
+            fingerprint=_fingerprint([found[parts] for parts in sorted(found)]),
+        )
+
+    def current(self, stream: str, view: View, locations: Sequence[str]) -> ViewQuery:
+        """The view of a stream taken apart, which has to be what it was.
+
+        :param stream: the name of the stream, for messages
+        :param locations: the roots of the stream's base tables
+        :raises StreamStale: the view or one of its tables is another one now
+        """
+        try:
+            # What has the fingerprint of a view that was checked needs no check.
+            query = self._taken_apart(qualified_name(split_name(view.name)))
+        except (TableNotFound, UnsupportedView, NotADeltaTable) as error:
+            raise _stale(stream, view, str(error)) from None
+        if query.fingerprint != view.fingerprint or query.leaves != view.leaves:
+            raise _stale(stream, view, "the view, or one that it reads, was created anew")
+        if [table.location for table in query.tables] != list(locations):
+            raise _stale(stream, view, "a name in it stands for another table now")
+        return query
+
+    def _find(self, parts: tuple[str, ...]) -> _Found | None:
+        """The view that ``parts`` name; ``None``: a table, a temporary view, or nothing."""
+        try:
+            name = qualified_name(parts).sql
+            rows = self._spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+        except AnalysisException:
+            return None
+        columns = [row[0] for row in rows]
+        begin = columns.index(_DETAIL) if _DETAIL in columns else len(rows)
+        detail = {row[0]: row[1] for row in rows[begin:]}
+        if detail.get("Type") != "VIEW":
+            return None
+        definition = ViewDefinition(
+            parts=(detail["Catalog"], detail["Database"], detail["Table"]),
+            text=detail["View Text"],
+            namespace=split_name(detail["View Catalog and Namespace"]),
+            columns=tuple(columns[: columns.index("")]),
+        )
+        return _Found(definition, _listed(detail["View Query Output Columns"]))
+
+    def _tables_of(
+        self, view: ViewDefinition, relation: Renamed
+    ) -> tuple[tuple[Table, ...], tuple[int, ...]]:
+        tables: list[Table] = []
+        numbers = []
+        by_name: dict[tuple[str, ...], Table] = {}
+        for leaf in leaves(relation):
+            if leaf.parts not in by_name:
+                by_name[leaf.parts] = self._table(view, leaf.parts)
+            table = by_name[leaf.parts]
+            places = [i for i, known in enumerate(tables) if known.location == table.location]
+            if not places:
+                tables.append(table)
+            numbers.append(places[0] if places else len(tables) - 1)
+        return tuple(tables), tuple(numbers)
+
+    def _table(self, view: ViewDefinition, parts: tuple[str, ...]) -> Table:
+        try:
+            return self._tables.get(qualified_name(parts))
+        except (TableNotFound, NotADeltaTable) as error:
+            raise type(error)(
+                f"view {view.name}",
+                f"cannot have a stream: {error.subject} {error.problem}",
+                cause=error.cause,
+                fix=error.fix,
+            ) from None
+
+    def _check_functions(self, query: ViewQuery) -> None:
+        called = functions(query.relation)
+        own: set[str] = set()
+        for namespace in query.namespaces:
+            place = ".".join(map(quote, namespace))
+            for row in self._spark.sql(f"SHOW USER FUNCTIONS IN {place}").collect():
+                own.add(split_name(row[0])[-1].casefold())
+        used = sorted(called & own) and sorted(called & (own - self._system_functions()))
+        if used:
+            raise UnsupportedView(
+                f"view {'.'.join(query.name.parts)}",
+                f"calls the user-defined function {used[0]}",
+                cause="whether it returns the same for the same row cannot be told",
+                fix="write it with functions of Spark's own, or put its result into a column",
+            )
+
+    def _system_functions(self) -> set[str]:
+        return {row[0].casefold() for row in self._spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+
+    def _check_plan(self, query: ViewQuery) -> None:
+        """Refuse what Spark itself understands otherwise than as a join of tables."""
+        explained = self._spark.sql(f"EXPLAIN EXTENDED SELECT * FROM {query.name.sql}").collect()[
+            0
+        ][0]
+        analysed = explained.partition("== Analyzed Logical Plan ==\n")[2]
+        # The first line lists the columns.
+        lines = analysed.partition("\n\n")[0].splitlines()[1:]
+        for line in lines:
+            node = _NODE.match(line)
+            words = node["node"].split() if node else [line.strip()]
+            is_followed = words[0] in _FOLLOWED
+            if words[0] == "Join":
+                is_followed = " ".join(words[:2]) in _FOLLOWED_JOINS
+            if not is_followed:
+                raise UnsupportedView(
+                    f"view {'.'.join(query.name.parts)}",
+                    "holds what a stream cannot follow",
+                    cause=f"Spark understands a part of it as {' '.join(words[:2])}",
+                    fix="define it by projections, filters, inner joins and UNION ALL alone",
+                )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """The names in Spark's ``[`a`, `b`]``."""
+    return tuple(name.replace("``", "`") for name in re.findall(r"`((?:[^`]|``)*)`", text))
+
+
+def _fingerprint(found: Sequence[_Found]) -> str:
+    content = json.dumps([astuple(item) for item in found])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _stale(stream: str, view: View, cause: str) -> StreamStale:
+    return StreamStale(
+        f"stream {stream}",
+        f"is stale, its view {view.name} is not what it was",
+        cause=cause.rstrip("."),
+        fix="create the stream again; engine.create_stream() starts from now",
+    )

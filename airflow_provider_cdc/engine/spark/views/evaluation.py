@@ -1,0 +1,122 @@
+"""The rows of a view over other rows of its tables, with hidden columns that come through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from ...core.names import quote
+from ...core.view_relations import (
+    Branch,
+    Leaf,
+    Relation,
+    Renamed,
+    Select,
+    UnionAll,
+    select_text,
+    union_text,
+)
+
+_RELATION = "__cdc_relation_"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a relation: ``frame`` has its columns and those called ``hidden``, in any order."""
+
+    frame: DataFrame
+    hidden: tuple[str, ...]
+
+    def renamed(self, schema: StructType) -> Rows:
+        """The same rows with the columns of ``schema`` by position, the hidden ones after them."""
+        shown = self._shown()
+        names = [f"__cdc_{index}" for index in range(len(self.frame.columns))]
+        frame = self.frame.toDF(*names)
+        columns = [
+            F.col(names[place]).cast(field.dataType).alias(field.name)
+            for place, field in zip(shown, schema.fields, strict=True)
+        ]
+        columns += [
+            F.col(names[place]).alias(name)
+            for place, name in enumerate(self.frame.columns)
+            if name in self.hidden
+        ]
+        return Rows(frame.select(*columns), self.hidden)
+
+    def having(self, names: Sequence[str]) -> Rows:
+        """The same rows with the shown columns called ``names`` alone, where there are such."""
+        columns = [self.frame.columns[place] for place in self._shown()]
+        keys = [column.casefold() for column in columns]
+        if len(columns) == len(names) or any(keys.count(name.casefold()) != 1 for name in names):
+            return self
+        kept = [quote(name) for name in (*names, *self.hidden)]
+        return Rows(self.frame.select(*kept), self.hidden)
+
+    def _shown(self) -> list[int]:
+        return [i for i, name in enumerate(self.frame.columns) if name not in self.hidden]
+
+
+class Evaluation:
+    """Evaluates the relations of a view.
+
+    :param tables: for each table reference, by its number, the rows that stand for the table where
+        nothing but columns and their types is asked for
+    :param schema_of: the columns of a view as the catalog has them, by its qualified name
+    :param outputs: the columns that the query of each view had when the view was made
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        tables: Mapping[int, DataFrame],
+        schema_of: Callable[[tuple[str, ...]], StructType],
+        outputs: Mapping[tuple[str, ...], Sequence[str]],
+    ) -> None:
+        self._spark = spark
+        self._tables = {number: Rows(frame, ()) for number, frame in tables.items()}
+        self._schema_of = schema_of
+        self._outputs = outputs
+        self._unions: dict[UnionAll, StructType] = {}
+
+    def rows(self, relation: Relation, tables: Mapping[int, Rows]) -> Rows:
+        """The rows of ``relation`` over ``tables``, by the number of the table reference.
+
+        The hidden columns of all tables that it reads come through; no two may share a name.
+        """
+        match relation:
+            case Leaf(number=number):
+                return tables[number]
+            case Renamed(parts=view):
+                rows = self.rows(relation.relation, tables).having(self._outputs[view])
+                return rows.renamed(self._schema_of(view))
+            case Branch(of=union):
+                return self.rows(relation.relation, tables).renamed(self._schema(union))
+            case UnionAll(branches=branches):
+                names = [f"{_RELATION}{index}" for index in range(len(branches))]
+                parts = [self.rows(branch, tables) for branch in branches]
+                return Rows(self._run(union_text(names), parts), ())
+            case Select(items=items):
+                names = [f"{_RELATION}{index}" for index in range(len(items))]
+                parts = [self.rows(item.relation, tables) for item in items]
+                text = select_text(relation, names, [part.hidden for part in parts])
+                hidden = tuple(name for part in parts for name in part.hidden)
+                return Rows(self._run(text, parts), hidden)
+
+    def _schema(self, union: UnionAll) -> StructType:
+        if union not in self._unions:
+            self._unions[union] = self.rows(union, self._tables).frame.schema
+        return self._unions[union]
+
+    def _run(self, text: str, parts: Sequence[Rows]) -> DataFrame:
+        """The result of ``text``, in which the parts go by numbered names."""
+        text = text.replace("{", "{{").replace("}", "}}")
+        frames: dict[str, Any] = {}
+        for index, part in reversed(list(enumerate(parts))):
+            text = text.replace(f"{_RELATION}{index}`", f"{{r{index}}}`")
+            frames[f"r{index}"] = part.frame
+        return self._spark.sql(text, **frames)

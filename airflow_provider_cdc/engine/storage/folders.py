@@ -1,0 +1,168 @@
+"""The logs of folders of files: kept below the state folder, refreshed by whoever looks at them.
+
+A refresh lists the folder and writes what differs as the next version, which exists only once: of
+several processes that refresh at once one writes it, and the others begin again. Each reads the log
+before it lists, so that what a version says is never older than the version before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime
+
+from ..clock import utc_now
+from ..core.errors import FilesChanged, NotADeltaTable, StreamConflict, StreamUnusable
+from ..core.file_paths import folder_key, name_pattern
+from ..core.folder_log import FolderFile, FolderState, first_commit, fold, refresh_commit
+from ..core.log_actions import parse_commit
+from ..core.model import Folder, Stream, from_json, to_json
+from .delta_log import DeltaLog
+from .files import SCHEMES, Files, join
+
+_TRIES = 20
+# A refresh reads the snapshot and the commits behind it, which are slower to read.
+_COMMITS_WITHOUT_SNAPSHOT = 10
+_FILES_WITHOUT_SNAPSHOT = 1000
+_SNAPSHOTS = "snapshots"
+
+
+def log_location(state: str, uri: str, name_glob: str | None) -> str:
+    """Where the log of a folder lies: one for all streams of the folder that have one glob."""
+    key = folder_key(uri, name_glob, SCHEMES)
+    return join(state, "folders", hashlib.sha256(key.encode()).hexdigest()[:32])
+
+
+class FolderLogs:
+    """Reads folders and writes their logs; nothing here needs Spark.
+
+    :param clock: tells the time that versions carry
+    """
+
+    def __init__(self, files: Files, clock: Callable[[], datetime] = utc_now) -> None:
+        self._files = files
+        self._clock = clock
+
+    def open(self, location: str, folder: Folder) -> FolderState:
+        """The log of ``folder`` at ``location``, begun where there is none, and refreshed.
+
+        :raises StreamUnusable: there is no such folder
+        """
+        try:
+            DeltaLog(location, self._files).latest_version()
+        except NotADeltaTable:
+            content = first_commit(str(uuid.uuid4()), folder.uri, self._clock())
+            self._files.create(_commit_of(location, 0), content)
+        return self._refreshed(f"folder {folder.uri}", location, folder)
+
+    def refresh(self, stream: Stream) -> None:
+        """Write down what came into the folder of ``stream`` and what went; nothing happens where
+        it is on no folder.
+
+        :raises StreamUnusable: the folder is gone
+        :raises StreamConflict: others refreshed it all the time
+        """
+        if stream.folder is not None:
+            with suppress(NotADeltaTable):  # The reader of the log says so of the stream.
+                self._refreshed(f"stream {stream.name}", stream.source.location, stream.folder)
+
+    def check_unchanged(self, stream: Stream, expected: Iterable[FolderFile]) -> None:
+        """Refuse files of the folder of ``stream`` that are not what the log says.
+
+        :raises FilesChanged: naming the first of them
+        """
+        assert stream.folder is not None
+        wanted = list(expected)
+        found = self._listed(f"stream {stream.name}", stream.folder) if wanted else {}
+        changed = [file for file in wanted if found.get(file.path) != file]
+        if changed:
+            first = changed[0]
+            state = "gone" if first.path not in found else "another file than was listed"
+            raise FilesChanged(
+                f"stream {stream.name}",
+                "cannot be read, files were overwritten or removed meanwhile",
+                cause=f"{len(changed)} of {len(wanted)} changed, {first.path} is {state}",
+                fix="consume again: the folder is listed anew, and what was overwritten is a new"
+                " file; write files under a name that begins with a dot and rename them when whole",
+            )
+
+    def _refreshed(self, subject: str, location: str, folder: Folder) -> FolderState:
+        for _ in range(_TRIES):
+            state = self._state(location)
+            found = self._listed(subject, folder)
+            content = refresh_commit(state, found, self._clock())
+            if content is None:
+                return state
+            version = state.version + 1
+            if self._files.create(_commit_of(location, version), content):
+                return fold(state, [parse_commit(version, content)])
+        raise StreamConflict(
+            subject,
+            f"cannot be listed, the log of {folder.uri} kept moving",
+            cause=f"other processes refreshed it first, {_TRIES} times in a row",
+            fix="try again",
+        )
+
+    def _listed(self, subject: str, folder: Folder) -> dict[str, FolderFile]:
+        """What is in ``folder`` now; empty files hold no rows, and do not count."""
+        pattern = None if folder.name_glob is None else name_pattern(folder.name_glob)
+        try:
+            found = self._files.below(folder.uri)
+        except (FileNotFoundError, NotADirectoryError):
+            raise StreamUnusable(
+                subject,
+                f"cannot list {folder.uri}",
+                cause="expected a folder, found none",
+                fix="bring the folder back, or drop the stream; nothing was taken for removed",
+            ) from None
+        return {
+            file.path: file
+            for file in found
+            if file.size_bytes
+            and (pattern is None or pattern.fullmatch(file.path.rpartition("/")[2]))
+        }
+
+    def _state(self, location: str) -> FolderState:
+        log = DeltaLog(location, self._files)
+        newest = log.latest_version()
+        snapshot = self._snapshot(location, newest)
+        begin = -1 if snapshot is None else snapshot.version
+        commits = list(log.commits(after=begin, through=newest))
+        state = fold(snapshot, commits)
+        changes = sum(len(commit.adds) + len(commit.removes) for commit in commits)
+        # Not for each refresh that finds many files, where the folder has many more.
+        most = max(_FILES_WITHOUT_SNAPSHOT, len(state.files) // 4)
+        if len(commits) >= _COMMITS_WITHOUT_SNAPSHOT or changes >= most:
+            self._write_snapshot(location, state)
+        return state
+
+    def _snapshot(self, location: str, newest: int) -> FolderState | None:
+        for name in reversed(self._snapshots(location)):
+            if int(name.partition(".")[0]) <= newest:
+                with suppress(FileNotFoundError):
+                    return from_json(
+                        self._files.read(join(location, _SNAPSHOTS, name)), FolderState
+                    )
+        return None
+
+    def _write_snapshot(self, location: str, state: FolderState) -> None:
+        older = self._snapshots(location)
+        name = f"{state.version:020d}.json"
+        self._files.write(join(location, _SNAPSHOTS, name), to_json(state).encode())
+        # The last but one stays for whoever is about to read it.
+        for old in older[:-1]:
+            with suppress(FileNotFoundError):
+                self._files.remove(join(location, _SNAPSHOTS, old))
+
+    def _snapshots(self, location: str) -> list[str]:
+        try:
+            names = self._files.names(join(location, _SNAPSHOTS))
+        except FileNotFoundError:
+            return []
+        return [name for name in names if name.endswith(".json")]
+
+
+def _commit_of(location: str, version: int) -> str:
+    return join(location, "_delta_log", f"{version:020d}.json")

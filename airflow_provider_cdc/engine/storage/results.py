@@ -1,0 +1,80 @@
+"""The rows that queries consumed, below the state folder, until they were handed out and are old.
+
+What one query of one consumer took is one Delta table, ``results/<key>-<moment>-<nonce>``; the file
+``....handed_out`` beside it says that a caller has got it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from .files import Files, join
+
+KEPT_FOR = timedelta(days=1)
+
+_HANDED_OUT = ".handed_out"
+
+
+class Results:
+    """The result tables of a state folder, and which of them were handed out.
+
+    :param state: the state folder
+    """
+
+    def __init__(self, state: str, files: Files, clock: Callable[[], datetime]) -> None:
+        self._folder = join(state, "results")
+        self._files = files
+        self._clock = clock
+
+    def waiting(self, consumer: str, query: str) -> list[str]:
+        """The roots of the tables for ``query`` of ``consumer`` that nobody has got, oldest first;
+        they may be empty or unfinished.
+        """
+        names = set(self._names())
+        tables = [name for name in names if name.startswith(f"{_key(consumer, query)}-")]
+        return [
+            join(self._folder, name)
+            for name in sorted(tables)
+            if not name.endswith(_HANDED_OUT) and f"{name}{_HANDED_OUT}" not in names
+        ]
+
+    def new(self, consumer: str, query: str) -> str:
+        """The root of a table that is not there yet, for ``query`` of ``consumer``."""
+        moment = f"{self._clock():%Y%m%dT%H%M%S%f}"
+        return join(self._folder, f"{_key(consumer, query)}-{moment}-{uuid.uuid4().hex[:8]}")
+
+    def hand_out(self, root: str) -> bool:
+        """Note that a caller gets the table; false where another one has got it."""
+        return self._files.create(f"{root}{_HANDED_OUT}", b"")
+
+    def sweep(self) -> None:
+        """Remove what was handed out more than a day ago, and nothing that was not."""
+        for name in self._names():
+            if name.endswith(_HANDED_OUT) and self._is_old(name):
+                # The table first: without its mark it would be handed out again. Where another
+                # process is at it, the mark is left to that one.
+                with suppress(FileNotFoundError):
+                    self._files.remove(join(self._folder, name.removesuffix(_HANDED_OUT)))
+                    self._files.remove(join(self._folder, name))
+
+    def _names(self) -> list[str]:
+        try:
+            return self._files.names(self._folder)
+        except FileNotFoundError:
+            return []
+
+    def _is_old(self, mark: str) -> bool:
+        try:
+            written = self._files.modified(join(self._folder, mark))
+        except FileNotFoundError:
+            # Another process is sweeping it.
+            return False
+        return self._clock() - written > KEPT_FOR
+
+
+def _key(consumer: str, query: str) -> str:
+    return sha256(f"{consumer}\n{query}".encode()).hexdigest()[:32]

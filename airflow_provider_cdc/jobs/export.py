@@ -1,0 +1,78 @@
+"""Writing the changes between two points to a table or to files."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.names import quote, table_name
+from airflow_provider_cdc.engine.core.points import point_of
+from airflow_provider_cdc.engine.spark.idempotent_writes import idempotent_write
+
+from .model import ExportChanges, ExportFormat, ExportMode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_cdc.engine import Engine
+    from airflow_provider_cdc.engine.spark.tables import Tables
+
+_VERSION = 1
+
+
+def export_changes(
+    task: ExportChanges, engine: Engine, spark: SparkSession, tables: Tables
+) -> None:
+    """Write the changes that ``task`` names to where it says.
+
+    A Delta table is created where there is none; appending twice under one ``export_id`` appends
+    once.
+
+    :raises InvalidRequest: there is a table already, and ``task`` says that there must be none
+    :raises CdcError: what ``Engine.changes`` raises
+    """
+    changes = engine.changes(
+        task.name,
+        at=point_of(task.at),
+        before=point_of(task.before),
+        end=point_of(task.end),
+        information=task.information,
+        column_style=task.column_style,
+    )
+    if task.format is ExportFormat.DELTA:
+        _write_table(task, changes, spark, tables)
+    else:
+        mode = "overwrite" if task.mode is ExportMode.OVERWRITE else "error"
+        changes.write.format(task.format.value).mode(mode).save(task.target)
+
+
+def _write_table(
+    task: ExportChanges, changes: DataFrame, spark: SparkSession, tables: Tables
+) -> None:
+    target = table_name(task.target)
+    if tables.find(target) is None:
+        empty = changes.limit(0).write.format("delta").mode("ignore")
+        if target.path is None:
+            empty.saveAsTable(target.sql)
+        else:
+            empty.save(target.path)
+    elif task.mode is ExportMode.ERROR:
+        raise InvalidRequest(
+            f"export to {task.target}",
+            "would write to a table that exists",
+            cause="its mode is error",
+            fix="name another table, or say append or overwrite",
+        )
+    view = f"cdc_export_{uuid.uuid4().hex}"
+    changes.createOrReplaceTempView(view)
+    try:
+        columns = ", ".join(map(quote, changes.columns))
+        rows = f"{target.sql} ({columns}) SELECT {columns} FROM {quote(view)}"
+        if task.mode is ExportMode.OVERWRITE:
+            spark.sql(f"INSERT OVERWRITE {rows}")
+        else:
+            with idempotent_write(spark, f"cdc/export/{task.export_id}", _VERSION):
+                spark.sql(f"INSERT INTO {rows}")
+    finally:
+        spark.catalog.dropTempView(view)

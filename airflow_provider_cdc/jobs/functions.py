@@ -1,0 +1,89 @@
+"""Functions of the user's own that consume streams: found by name, run in a transaction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+
+from .model import Consume
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.engine import Engine, Outcome
+
+_NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<function>[^\W\d]\w*(\.[^\W\d]\w*)*)")
+
+
+def check_consume(task: Consume) -> None:
+    """Refuse a task that says in two ways how to consume, or in no way.
+
+    :raises InvalidRequest: it has statements and a function, or neither; or the function's name
+        cannot be one; or there is no stream for it
+    """
+    if bool(task.statements) == (task.apply is not None):
+        raise InvalidRequest(
+            f"consumption of {task.consumer}",
+            "cannot be told",
+            cause="expected either statements or a function, found"
+            f" {'both' if task.statements else 'neither'}",
+            fix="give one of them",
+        )
+    if task.apply is not None:
+        _parts(task.apply)
+        if not task.streams:
+            raise InvalidRequest(
+                f"function {task.apply}", "has nothing to consume", fix="name at least one stream"
+            )
+
+
+def consume_by_function(engine: Engine, task: Consume) -> Outcome:
+    """Call the function with the change set of each stream, in order, and the transaction.
+
+    Whatever the function raises consumes nothing and is raised; see ``Engine.transaction``.
+
+    :raises InvalidRequest: there is no such function
+    """
+    function = _function(task.apply or "")
+    with engine.transaction(
+        consumer=task.consumer, max_commits=task.max_commits, max_bytes=task.max_bytes
+    ) as transaction:
+        function(*map(transaction.stream, task.streams), transaction)
+    outcome = transaction.outcome
+    if outcome is None:
+        raise InvalidRequest(f"function {task.apply}", "consumed no stream")
+    return outcome
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, path = _parts(name)
+    try:
+        found = attrgetter(path)(import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise InvalidRequest(
+            f"function {name}",
+            "cannot be imported by the driver",
+            cause=str(error),
+            fix="install its module where the driver runs, or ship it as py_files",
+        ) from error
+    if not callable(found):
+        raise InvalidRequest(
+            f"function {name}", "cannot be called", cause=f"found {type(found).__name__}"
+        )
+    function: Callable[..., Any] = found
+    return function
+
+
+def _parts(name: str) -> tuple[str, str]:
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise InvalidRequest(
+            f"function {name!r}",
+            "is not named as one",
+            cause="expected package.module:function",
+            fix="name the module and the function in it, with a colon between them",
+        )
+    return match["module"], match["function"]

@@ -1,0 +1,111 @@
+"""The operator of CHANGES: what changed between two points, without a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.model import ColumnStyle
+from airflow_provider_cdc.engine.core.points import Point
+from airflow_provider_cdc.jobs import model as jobs
+
+from .stream import StreamOperator, default_consumer, written
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class ExportChanges(StreamOperator):
+    """Write what changed in a table or a view between two points to a table or to files.
+
+    Nothing advances (seed 000, CHANGES). A task that runs again writes the same once more: it
+    overwrites, or, where it appends to a Delta table, it appends once for each run of its DAG.
+
+    Returns (XCom) ``source``, ``target`` and ``format``.
+
+    :param source: name or path of a table, or the name of a view (templated)
+    :param target: name or path of a Delta table, which is created where there is none; with a
+        format of files the URI of a folder (templated)
+    :param at: the point behind which the changes begin, exclusive: ``Version(3)``,
+        ``OffsetOf("a_stream")`` or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as
+        ``{"timestamp": "{{ data_interval_start }}"}`` it is templated
+    :param before: the point that they begin with, inclusive
+    :param end: the last point, inclusive; now by default (templated as ``at``)
+    :param information: ``default`` or ``append_only`` (templated)
+    :param column_style: ``snowflake`` or ``databend`` (templated)
+    :param file_format: ``delta``, ``parquet``, ``csv``, ``json`` or ``orc`` (templated)
+    :param mode: ``overwrite``, ``append`` (Delta tables alone) or ``error`` (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "source",
+        "target",
+        "at",
+        "before",
+        "end",
+        "information",
+        "column_style",
+        "file_format",
+        "mode",
+        "conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        source: str,
+        target: str,
+        at: Point | Mapping[str, Any] | None = None,
+        before: Point | Mapping[str, Any] | None = None,
+        end: Point | Mapping[str, Any] | None = None,
+        information: str = "default",
+        column_style: str = ColumnStyle.SNOWFLAKE.value,
+        file_format: str = jobs.ExportFormat.DELTA.value,
+        mode: str = jobs.ExportMode.OVERWRITE.value,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.source = source
+        self.target = target
+        self.at = at
+        self.before = before
+        self.end = end
+        self.information = information
+        self.column_style = column_style
+        self.file_format = file_format
+        self.mode = mode
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Export the changes.
+
+        :raises AirflowFailException: an argument is wrong, or the changes cannot be told
+        :raises CdcJobFailed: a retry may help
+        """
+        self.hook.submit(self._task(context), context=context)
+        return {"source": self.source, "target": self.target, "format": self.file_format}
+
+    def _task(self, context: Context) -> jobs.ExportChanges:
+        run = f"{default_consumer(context)}\n{context['ti'].run_id}"
+        try:
+            return jobs.ExportChanges(
+                name=self.source,
+                target=self.target,
+                export_id=sha256(run.encode()).hexdigest(),
+                at=written(self.at),
+                before=written(self.before),
+                end=written(self.end),
+                information=self.information,
+                column_style=ColumnStyle(self.column_style),
+                format=jobs.ExportFormat(self.file_format),
+                mode=jobs.ExportMode(self.mode),
+            )
+        except (ValueError, InvalidRequest) as error:
+            raise AirflowFailException(
+                f"changes of {self.source}: cannot be exported. Cause: {error}. Fix: correct the"
+                " operator's argument."
+            ) from error

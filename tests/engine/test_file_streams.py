@@ -1,0 +1,556 @@
+"""Insert-only streams on folders of files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from stream_lab import Change, Crash, CrashAt, StreamLab, row_ids
+from streams import delta_row_id
+
+from airflow_provider_cdc.engine import (
+    FilesChanged,
+    InvalidRange,
+    InvalidRequest,
+    OffsetOf,
+    ProtocolPoint,
+    Stream,
+    StreamCatalog,
+    StreamUnusable,
+    Timestamp,
+    Version,
+    shown,
+)
+from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.folder_log import ROW_IDS_PER_FILE
+
+COLUMNS = "id INT, v STRING"
+FORMATS = ["csv", "json", "orc", "parquet"]
+
+
+@dataclass(eq=False)
+class Inbox(StreamLab):
+    """A folder of files beside the tables; files are written as other programs would."""
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "in ü%20"
+
+    def put(self, path: str, *rows: str) -> Path:
+        """Write a CSV file of ``rows`` under another name, and give it its own."""
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f".{file.name}")
+        draft.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        return draft.rename(file)
+
+    def put_as(self, file_format: str, path: str, rows: Sequence[tuple[int, str]]) -> Path:
+        """Write a file of ``rows`` in a format that Spark writes."""
+        out = self.root / "written" / path
+        frame = self.spark.createDataFrame(list(rows), COLUMNS).coalesce(1)
+        frame.write.mode("overwrite").format(file_format).save(str(out))
+        (part,) = out.glob("part-*")
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return part.rename(file)
+
+    def stream(self, name: str = "s", **options: Any) -> Stream:
+        given = {"file_format": "csv", "file_schema": COLUMNS, "mode": "insert_only"} | options
+        return self.engine.create_stream(name, on_files=str(self.folder), **given)
+
+    def ids(self, stream: str = "s") -> list[int]:
+        changes = self.changes(stream)
+        assert {(change.action, change.is_update) for change in changes} <= {("INSERT", False)}
+        return [change.values[0] for change in changes]
+
+    def take(self, **options: Any) -> Any:
+        return self.consume("INSERT INTO {t} SELECT id, v FROM s", **options)
+
+    def taken(self) -> list[int]:
+        return [row[0] for row in self.rows("t")]
+
+
+@pytest.fixture
+def inbox(spark: SparkSession, tmp_path: Path) -> Inbox:
+    """A folder with one old file."""
+    found = Inbox(spark, tmp_path)
+    found.put("old.csv", "0,zero")
+    return found
+
+
+@pytest.fixture
+def target(inbox: Inbox) -> Inbox:
+    """The same with a stream ``s`` and an empty table ``t``."""
+    inbox.stream()
+    inbox.make("t", COLUMNS)
+    return inbox
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_rows_of_new_files_are_inserts_in_every_format(inbox: Inbox, file_format: str) -> None:
+    (inbox.folder / "old.csv").unlink()
+    inbox.put_as(file_format, "old", [(0, "zero")])
+    inbox.stream(file_format=file_format)
+    assert inbox.changes("s") == []
+
+    inbox.put_as(file_format, "a", [(number, f"v{number}") for number in range(1, 5)])
+    inbox.put_as(file_format, "b", [(9, "ü")])
+
+    changes = inbox.changes("s")
+    assert [change[:3] for change in changes] == [
+        *[((number, f"v{number}"), "INSERT", False) for number in range(1, 5)],
+        ((9, "ü"), "INSERT", False),
+    ]
+    assert positions(changes) == [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0)]
+    assert inbox.engine.read_stream("s").schema.simpleString() == (
+        "struct<id:int,v:string,METADATA$ACTION:string,METADATA$ISUPDATE:boolean,"
+        "METADATA$ROW_ID:string>"
+    )
+
+
+def positions(changes: Sequence[Change]) -> list[tuple[int, int]]:
+    """The number of each row's file, and that of the row in it."""
+    return [divmod(delta_row_id(change.row_id), ROW_IDS_PER_FILE) for change in changes]
+
+
+def test_avro_without_its_package_is_refused_when_the_stream_is_created(inbox: Inbox) -> None:
+    try:
+        inbox.spark.read.format("avro").schema(COLUMNS).load(str(inbox.folder))
+    except PySparkException:
+        with pytest.raises(InvalidRequest, match=r"as avro.*spark-avro_2\.13"):
+            inbox.stream(file_format="avro")
+        with pytest.raises(InvalidRequest, match=r"spark-avro_2\.13"):
+            inbox.stream(file_format="avro", file_schema=None)
+        assert inbox.engine.show_streams() == []
+    else:
+        (inbox.folder / "old.csv").unlink()
+        inbox.stream(file_format="avro")
+        inbox.put_as("avro", "a", [(1, "a"), (2, "b")])
+        assert positions(inbox.changes("s")) == [(0, 0), (0, 1)]
+
+
+def test_an_overwritten_file_is_new_whole_and_a_removed_one_is_nothing(inbox: Inbox) -> None:
+    """Seed 000: file 1 removed and file 2 added between two offsets is file 2 alone."""
+    inbox.put("1.csv", "1,a")
+    inbox.stream()
+    before = inbox.changes("s")
+    inbox.put("2.csv", "2,b")
+    (inbox.folder / "1.csv").unlink()
+    inbox.put("old.csv", "0,zero", "3,c")
+
+    assert before == []
+    assert inbox.ids() == [0, 2, 3]
+
+
+def test_an_appended_file_is_new_whole(target: Inbox) -> None:
+    target.put("log.csv", "1,a")
+    target.take()
+    with (target.folder / "log.csv").open("a", encoding="utf-8") as file:
+        file.write("2,b\n")
+    target.take()
+    assert target.taken() == [1, 1, 2]
+
+
+def test_a_file_that_goes_unread_is_nothing_and_no_data(target: Inbox) -> None:
+    file = target.put("a.csv", "1,a")
+    assert target.engine.has_data("s")
+    file.unlink()
+    assert not target.engine.has_data("s")
+    assert target.engine.explain("s").reason == "no new file is left"
+    assert target.ids() == []
+
+
+def test_a_consumption_takes_what_was_there_and_the_next_one_the_rest(target: Inbox) -> None:
+    target.put("a.csv", "1,a", "2,b")
+    outcome = target.take()
+    assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
+    assert outcome.streams[0].strategy == "inserted_files"
+    assert not target.engine.has_data("s")
+
+    target.put("b.csv", "3,c")
+    target.take()
+    target.take()
+    assert target.taken() == [1, 2, 3]
+
+
+def test_a_transaction_takes_the_files_that_were_there_when_it_started(target: Inbox) -> None:
+    target.put("a.csv", "1,a")
+    with target.engine.transaction(consumer="tests") as transaction:
+        target.put("b.csv", "2,b")
+        transaction.sql(target.text("INSERT INTO {t} SELECT id, v FROM s"))
+    assert target.taken() == [1]
+    target.take()
+    assert target.taken() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        ProtocolPoint.AFTER_BEGIN,
+        ProtocolPoint.BEFORE_STATEMENT,
+        ProtocolPoint.AFTER_STATEMENT,
+        ProtocolPoint.BEFORE_COMMIT,
+    ],
+)
+def test_a_killed_consumption_is_finished_with_the_files_that_it_began_with(
+    target: Inbox, point: ProtocolPoint
+) -> None:
+    target.put("a.csv", "1,a")
+    with pytest.raises(Crash):
+        target.take(engine=target.new_engine(CrashAt(point)))
+    target.put("b.csv", "2,b")
+    assert target.engine.has_data("s")
+
+    target.take()
+    assert target.taken() == [1]
+    target.take()
+    assert target.taken() == [1, 2]
+
+
+def test_a_killed_consumption_whose_file_was_overwritten_is_undone_and_begins_anew(
+    target: Inbox,
+) -> None:
+    target.make("u", COLUMNS)
+    statements = [
+        "INSERT INTO {t} SELECT id, v FROM s",
+        "INSERT INTO {u} SELECT id, v FROM s",
+    ]
+    target.put("a.csv", "1,a")
+    with pytest.raises(Crash):
+        target.consume(*statements, engine=target.new_engine(crash_after_first()))
+    target.put("a.csv", "2,b")
+    assert target.taken() == [1]
+
+    with pytest.raises(FilesChanged, match=r"1 of 1 changed, a\.csv is another file"):
+        target.consume(*statements)
+    assert target.taken() == []
+
+    target.consume(*statements)
+    assert (target.rows("t"), target.rows("u")) == ([(2, "b")], [(2, "b")])
+
+
+def crash_after_first() -> CrashAt:
+    return CrashAt(ProtocolPoint.AFTER_STATEMENT, 0)
+
+
+def test_a_killed_consumption_that_applied_all_is_committed_though_its_file_is_gone(
+    target: Inbox,
+) -> None:
+    file = target.put("a.csv", "1,a")
+    with pytest.raises(Crash):
+        target.take(engine=target.new_engine(CrashAt(ProtocolPoint.BEFORE_COMMIT)))
+    file.unlink()
+
+    target.take()
+    assert target.taken() == [1]
+    target.take()
+    assert target.taken() == [1]
+
+
+def test_a_file_overwritten_while_it_is_read_applies_nothing(target: Inbox) -> None:
+    target.put("a.csv", "1,a")
+
+    def overwrite(progress: Any) -> None:
+        if progress.point is ProtocolPoint.AFTER_BEGIN:
+            target.put("a.csv", "2,b")
+
+    with pytest.raises(FilesChanged, match="consume again") as raised:
+        target.take(engine=target.new_engine(overwrite))
+    assert raised.value.retryable
+    assert target.taken() == []
+
+    target.take()
+    assert target.taken() == [2]
+
+
+def test_a_file_removed_while_it_is_read_applies_nothing(target: Inbox) -> None:
+    file = target.put("a.csv", "1,a")
+
+    def remove(progress: Any) -> None:
+        if progress.point is ProtocolPoint.AFTER_BEGIN:
+            file.unlink(missing_ok=True)
+
+    with pytest.raises(FilesChanged, match=r"a\.csv is gone"):
+        target.take(engine=target.new_engine(remove))
+    target.take()
+    assert target.taken() == []
+
+
+def test_a_file_overwritten_between_the_listing_and_the_read_is_refused(
+    target: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.put("a.csv", "1,a")
+    span = target.engine._sources.span(target.engine._catalog.describe("s"))
+    target.put("a.csv", "2,b")
+    monkeypatch.setattr(target.engine._sources, "span", lambda *_, **__: span)
+    with pytest.raises(FilesChanged):
+        target.engine.read_stream("s")
+
+
+def test_batches_are_refreshes_and_skip_what_was_overwritten_later(target: Inbox) -> None:
+    for path in ("a.csv", "b.csv", "c.csv"):
+        target.put(path, f"{'abc'.index(path[0])},x")
+        assert target.engine.has_data("s", exact=False)
+    target.put("a.csv", "7,x")
+
+    rows = [target.take(max_commits=1).streams[0].rows["inserted"] for _ in range(4)]
+    assert rows == [0, 1, 1, 1]
+    assert target.taken() == [1, 2, 7]
+
+
+def test_a_killed_batch_is_finished_as_it_began_though_more_was_overwritten(
+    target: Inbox,
+) -> None:
+    for path in ("a.csv", "b.csv"):
+        target.put(path, f"{'ab'.index(path[0])},x")
+        target.engine.has_data("s", exact=False)
+    target.put("a.csv", "7,x")
+    with pytest.raises(Crash):
+        target.take(max_commits=2, engine=target.new_engine(crash_after_first()))
+    target.put("c.csv", "8,x")
+    target.engine.has_data("s", exact=False)
+
+    target.take(max_commits=2)
+    assert target.taken() == [1]
+    target.take()
+    assert target.taken() == [1, 7, 8]
+
+
+def test_bytes_bound_a_batch(target: Inbox) -> None:
+    for number in range(3):
+        target.put(f"{number}.csv", f"{number},x")
+        target.engine.has_data("s", exact=False)
+    target.take(max_bytes=8)
+    assert target.taken() == [0, 1]
+
+
+def test_columns_in_the_names_of_folders(inbox: Inbox) -> None:
+    inbox.stream(file_schema="id INT, v STRING, Day DATE, k INT")
+    inbox.put("day=2026-01-02/k=7/a.csv", "1,a")
+    inbox.put("day=2026-01-03/b.csv", "2,b,8")
+    inbox.put("k=__HIVE_DEFAULT_PARTITION__/day=2026-01-04/x=1/c.csv", "3,c")
+    inbox.put("c.csv", "4,d,2026-01-05,9")
+
+    days = [datetime(2026, 1, day).date() for day in (2, 3, 4, 5)]
+    assert [change.values for change in inbox.changes("s")] == [
+        (1, "a", days[0], 7),
+        (2, "b", days[1], 8),
+        (3, "c", days[2], None),
+        (4, "d", days[3], 9),
+    ]
+    assert len(set(row_ids(inbox.changes("s")).values())) == 4
+
+
+def test_columns_in_the_names_of_folders_can_be_switched_off(inbox: Inbox) -> None:
+    inbox.stream(file_schema="id INT, k INT", file_options={"recursiveFileLookup": True})
+    inbox.put("k=7/a.csv", "1,8")
+    assert [change.values for change in inbox.changes("s")] == [(1, 8)]
+
+
+def test_the_schema_is_inferred_from_what_is_there_and_stays(inbox: Inbox) -> None:
+    (inbox.folder / "old.csv").unlink()
+    options = {"header": True, "inferSchema": True}
+    with pytest.raises(InvalidRequest, match="to infer them from, found none"):
+        inbox.stream(file_schema=None, file_options=options)
+    inbox.put("day=2026-01-02/a.csv", "id,v", "1,a")
+    stream = inbox.stream(file_schema=None, file_options=options)
+    assert stream.folder is not None
+    kinds = {field["name"]: field["type"] for field in json.loads(stream.folder.schema)["fields"]}
+    assert kinds == {"id": "integer", "v": "string", "day": "date"}
+
+    inbox.put("day=2026-01-03/b.csv", "id,v,w", "2,b,new")
+    (change,) = inbox.changes("s")
+    assert change.values == (2, "b", datetime(2026, 1, 3).date())
+
+
+def test_names_of_any_characters_are_read(inbox: Inbox) -> None:
+    inbox.stream()
+    names = ["[x]*{y}.csv", "a%20 b?#.csv", "q:'\"\\;=&+$,~@!.csv", "日本\u00a0ü/e\u0301\t\n.csv"]
+    for number, name in enumerate(names):
+        inbox.put(name, f"{number},x")
+    assert inbox.ids() == [0, 1, 2, 3]
+
+
+def test_row_ids_are_the_same_in_every_stream_and_however_the_files_are_split(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox.stream()
+    inbox.stream("later", at=Version(1))
+    inbox.put("big.csv", *[f"{number},{'x' * 50}" for number in range(5_000)])
+    inbox.put("small.csv", "9999,y")
+
+    changes = inbox.changes("s")
+    assert positions(sorted(changes, key=lambda change: change.values[0]))[:5_000] == [
+        (1, number) for number in range(5_000)
+    ]
+    monkeypatch.setattr("airflow_provider_cdc.engine.spark.change_sets.file_rows.LITTLE_BYTES", 0)
+    inbox.spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
+    try:
+        assert inbox.changes("later") == changes
+    finally:
+        inbox.spark.conf.unset("spark.sql.files.maxPartitionBytes")
+
+
+def test_streams_of_one_folder_are_bookmarks_of_their_own(inbox: Inbox) -> None:
+    inbox.make("t", COLUMNS)
+    first = inbox.stream()
+    inbox.put("a.csv", "1,a")
+    second = inbox.stream("other")
+    assert second.source == first.source
+    assert (inbox.ids("s"), inbox.ids("other")) == ([1], [])
+
+    inbox.take()
+    inbox.put("b.csv", "2,b")
+    assert (inbox.ids("s"), inbox.ids("other")) == ([2], [2])
+    assert inbox.changes("s") == inbox.changes("other")
+
+
+def test_streams_start_at_earlier_points(inbox: Inbox) -> None:
+    inbox.stream()
+    before = utc_now()
+    inbox.put("a.csv", "1,a")
+    inbox.engine.has_data("s")
+    inbox.put("b.csv", "2,b")
+
+    inbox.stream("all_there_is", at=Version(0))
+    inbox.stream("since", at=Timestamp(before))
+    inbox.stream("beside", at=OffsetOf("s"))
+    inbox.stream("from_a", before=Version(2))
+    assert inbox.ids("all_there_is") == [0, 1, 2]
+    assert inbox.ids("since") == inbox.ids("beside") == inbox.ids("from_a") == [1, 2]
+
+    with pytest.raises(InvalidRange, match="from 0 to 3"):
+        inbox.stream("never", at=Version(9))
+    with pytest.raises(InvalidRange, match="the log begins later"):
+        inbox.stream("never", at=Timestamp(before - timedelta(days=1)))
+
+
+def test_streams_are_moved_replaced_cloned_and_brought_back(target: Inbox) -> None:
+    target.put("a.csv", "1,a")
+    target.engine.clone_stream("copy", "s")
+    assert target.engine.advance("s").offset.version == 2
+    assert (target.ids("s"), target.ids("copy")) == ([], [1])
+
+    target.engine.drop_stream("copy")
+    target.put("b.csv", "2,b")
+    target.engine.undrop_stream("copy")
+    target.engine.alter_stream("copy", comment="of files")
+    target.engine.rename_stream("copy", "again")
+    assert target.ids("again") == [1, 2]
+
+    target.stream(or_replace=True)
+    assert target.ids("s") == []
+    assert target.stream(if_not_exists=True) == target.engine._catalog.describe("s")
+
+
+def test_status_tells_files_that_are_not_read(inbox: Inbox) -> None:
+    now = utc_now()
+    catalog = StreamCatalog(str(inbox.root / "state"))
+    inbox.stream()
+    inbox.put("a.csv", "1,a")
+    assert catalog.look("s").may_have_data
+    status = catalog.status("s")
+    assert (status.commits_behind, status.bytes_behind, status.may_have_data) == (1, 4, True)
+    assert not status.stale
+    assert status.stale_after - now > timedelta(days=36_000)
+    line = shown(status)
+    assert (line["table_on"], line["mode"], line["type"]) == (
+        str(inbox.folder),
+        "insert_only",
+        "CSV",
+    )
+
+
+def test_a_folder_that_is_gone_makes_the_stream_unusable_until_it_is_back(
+    target: Inbox, tmp_path: Path
+) -> None:
+    os.rename(target.folder, tmp_path / "away")
+    for look in (target.engine.read_stream, target.engine.has_data, target.engine.explain):
+        with pytest.raises(StreamUnusable, match="expected a folder, found none"):
+            look("s")
+    os.rename(tmp_path / "away", target.folder)
+    assert target.ids() == []
+
+
+def test_a_databend_stream_on_files(inbox: Inbox) -> None:
+    inbox.stream(column_style="databend")
+    inbox.put("a.csv", "1,a")
+    assert inbox.engine.read_stream("s").columns[-3:] == [
+        "change$action",
+        "change$is_update",
+        "change$row_id",
+    ]
+
+
+def refused() -> dict[str, tuple[dict[str, Any], str]]:
+    def on(**options: Any) -> dict[str, Any]:
+        return {"file_format": "csv", "file_schema": COLUMNS, "mode": "insert_only"} | options
+
+    files = {"on_files": "{folder}"}
+    return {
+        "nothing": ({}, "one of them, found 0"),
+        "both": (on(**files, on_table="t"), "one of them, found 2"),
+        "a mode of tables": (on(**files, mode="standard"), "mode standard needs a table"),
+        "another mode of tables": (on(**files, mode="append_only"), "append_only needs a table"),
+        "a mode of files": ({"on_table": "t", "mode": "insert_only"}, "belongs to on_files"),
+        "a format of a table": ({"on_table": "t", "file_format": "csv"}, "belong to on_files"),
+        "initial rows": (on(**files, show_initial_rows=True), r"at=Version\(0\) begins with"),
+        "no format": (on(**files, file_format=None), "file_format is one of avro, csv"),
+        "another format": (on(**files, file_format="xlsx"), "'xlsx' is no file format"),
+        "a table's name": (on(on_files="a.b"), "no folder that a stream can be on"),
+        "an option that hides files": (
+            on(**files, file_options={"modifiedAfter": "2026-01-01"}),
+            "the option modifiedAfter",
+        ),
+        "a glob that is none": (
+            on(**files, file_options={"pathGlobFilter": "{a"}),
+            "is no pattern of file names",
+        ),
+        "columns that are none": (on(**files, file_schema="id NONE"), "as csv"),
+        "a type that the format lacks": (on(**files, file_schema="a MAP<INT, INT>"), "as csv"),
+        "a column of a change set": (
+            on(**files, file_schema="id INT, `metadata$action` STRING"),
+            "a column metadata\\$action of its own",
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", refused())
+def test_what_cannot_be_a_stream_on_files_is_refused(inbox: Inbox, case: str) -> None:
+    arguments, message = refused()[case]
+    given = {
+        name: value.format(folder=inbox.folder) if name == "on_files" else value
+        for name, value in arguments.items()
+    }
+    with pytest.raises(InvalidRequest, match=message):
+        inbox.engine.create_stream("s", **given)
+    assert inbox.engine.show_streams() == []
+
+
+def test_a_delta_table_and_the_folder_of_the_state_are_refused(inbox: Inbox) -> None:
+    inbox.make("t", COLUMNS)
+    for folder, cause in ((inbox.path("t"), "it is a Delta table"), (inbox.root, "state folder")):
+        with pytest.raises(InvalidRequest, match=cause):
+            inbox.engine.create_stream(
+                "s", on_files=str(folder), file_format="parquet", mode="insert_only"
+            )
+
+
+def test_files_that_are_broken_are_refused_where_columns_are_inferred(inbox: Inbox) -> None:
+    with pytest.raises(InvalidRequest, match="as parquet"):
+        inbox.stream(file_format="parquet", file_schema=None)
+
+
+def test_a_glob_takes_files_of_one_kind_out_of_a_mixed_folder(inbox: Inbox) -> None:
+    inbox.stream(file_options={"pathGlobFilter": "*.csv"})
+    inbox.put("a.json", '{"id": 1}')
+    inbox.put("b.csv", "2,b")
+    assert inbox.ids() == [2]

@@ -1,0 +1,106 @@
+"""Streams that show the rows at their offset first (seed 000, SHOW_INITIAL_ROWS)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from stream_lab import Crash, CrashAt, StreamLab, row_ids
+
+from airflow_provider_cdc.engine import ProtocolPoint, Version
+from airflow_provider_cdc.engine.core.read_plan import Strategy
+
+LOG = "INSERT INTO {log} SELECT id, v, METADATA$ACTION FROM s"
+FIRST = [(1, "a", "INSERT", False), (2, "b", "INSERT", False)]
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
+    """A table ``src`` of two rows."""
+    lab = StreamLab(spark, tmp_path)
+    lab.make("src", "id INT, v STRING", properties="'delta.enableRowTracking' = 'true'")
+    lab.make("log", "id INT, v STRING, action STRING")
+    lab.sql("INSERT INTO {src} VALUES (1, 'a'), (2, 'b')")
+    return lab
+
+
+def create(lab: StreamLab, name: str = "s", **options: Any) -> None:
+    lab.engine.create_stream(name, on_table=lab.path("src"), show_initial_rows=True, **options)
+
+
+def test_first_read_returns_the_rows_at_the_offset_as_inserts(lab: StreamLab) -> None:
+    create(lab)
+    lab.sql("UPDATE {src} SET v = 'x' WHERE id = 1", "DELETE FROM {src} WHERE id = 2")
+    assert lab.seen("s") == FIRST
+    assert lab.engine.explain("s").strategy is Strategy.INITIAL_ROWS
+
+
+def test_later_changes_wait_until_the_initial_rows_are_consumed(lab: StreamLab) -> None:
+    create(lab)
+    lab.sql("UPDATE {src} SET v = 'x' WHERE id = 1", "INSERT INTO {src} VALUES (3, 'c')")
+
+    outcome = lab.consume(LOG)
+
+    assert lab.rows("log") == [(1, "a", "INSERT"), (2, "b", "INSERT")]
+    assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
+    assert lab.seen("s") == [
+        (1, "a", "DELETE", True),
+        (1, "x", "INSERT", True),
+        (3, "c", "INSERT", False),
+    ]
+
+
+def test_initial_row_has_the_id_of_its_later_changes(lab: StreamLab) -> None:
+    create(lab)
+    initial = row_ids(lab.changes("s"))
+    lab.consume(LOG)
+    lab.sql("UPDATE {src} SET v = 'x'")
+    assert row_ids(lab.changes("s")) == initial
+
+
+@pytest.mark.parametrize(
+    "point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.AFTER_COMMIT]
+)
+def test_initial_rows_are_consumed_once_whatever_is_killed(
+    lab: StreamLab, point: ProtocolPoint
+) -> None:
+    create(lab)
+    with pytest.raises(Crash):
+        lab.consume(LOG, engine=lab.new_engine(CrashAt(point)))
+    lab.sql("INSERT INTO {src} VALUES (3, 'c')")
+    for _ in range(2):
+        lab.consume(LOG)
+    assert lab.rows("log") == [(1, "a", "INSERT"), (2, "b", "INSERT"), (3, "c", "INSERT")]
+
+
+def test_initial_rows_of_a_stream_at_an_earlier_point_are_those_of_that_point(
+    lab: StreamLab,
+) -> None:
+    lab.sql("DELETE FROM {src} WHERE id = 1")
+    create(lab, at=Version(1))
+    assert lab.seen("s") == FIRST
+
+
+def test_append_only_stream_shows_its_initial_rows_too(lab: StreamLab) -> None:
+    create(lab, mode="append_only")
+    assert lab.seen("s") == FIRST
+    lab.consume(LOG)
+    assert lab.seen("s") == []
+
+
+def test_advance_leaves_the_initial_rows_out(lab: StreamLab) -> None:
+    create(lab)
+    lab.sql("INSERT INTO {src} VALUES (3, 'c')")
+    lab.engine.advance("s")
+    assert lab.seen("s") == []
+
+
+def test_stream_with_initial_rows_has_data_and_one_without_rows_has_none(lab: StreamLab) -> None:
+    create(lab)
+    assert lab.engine.has_data("s", exact=False) is True
+    assert lab.engine.describe_stream("s").may_have_data is True
+    lab.sql("DELETE FROM {src}")
+    create(lab, "empty")
+    assert lab.engine.has_data("empty") is False

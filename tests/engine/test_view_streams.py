@@ -1,0 +1,306 @@
+"""Streams on views (seed 000): what the document prints, and what else a view can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine import (
+    ChangeTrackingDisabled,
+    InvalidRequest,
+    OffsetOf,
+    StreamStale,
+    TableNotFound,
+    Timestamp,
+    UnsupportedView,
+    Version,
+)
+
+TRACKED = "'delta.enableRowTracking' = 'true'"
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
+    """The document's two tables, each with the row that it starts with, and a schema for views."""
+    spark.sql("CREATE SCHEMA IF NOT EXISTS views_lab")
+    spark.sql("USE views_lab")
+    lab = StreamLab(spark, tmp_path)
+    lab.make("orders", "id INT, order_name STRING", properties=TRACKED)
+    lab.make("customers", "id INT, customer_name STRING", properties=TRACKED)
+    lab.sql(
+        "INSERT INTO {orders} VALUES (1, 'order1')",
+        "INSERT INTO {customers} VALUES (1, 'customer1')",
+    )
+    yield lab
+    spark.sql("USE default")
+    spark.sql("DROP SCHEMA views_lab CASCADE")
+
+
+def view(lab: StreamLab, text: str, name: str = "v", columns: str = "") -> None:
+    lab.sql(f"CREATE OR REPLACE VIEW {name} {columns} AS {text}")
+
+
+def stream(lab: StreamLab, text: str, **options: Any) -> None:
+    """A stream ``s`` on a view ``v``."""
+    view(lab, text)
+    lab.engine.create_stream("s", on_view="v", **options)
+
+
+JOIN = "SELECT * FROM {orders} NATURAL JOIN {customers}"
+
+
+def test_view_of_a_join_prints_what_the_document_prints(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    assert lab.seen("s") == []
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
+    assert lab.seen("s") == [(1, "order2", "customer1", "INSERT", False)]
+    lab.sql("INSERT INTO {customers} VALUES (1, 'customer2')")
+    assert lab.seen("s") == [
+        (1, "order1", "customer2", "INSERT", False),
+        (1, "order2", "customer1", "INSERT", False),
+        (1, "order2", "customer2", "INSERT", False),
+    ]
+
+
+def test_change_of_either_side_alone_joins_the_other_side_as_it_stands(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.sql("UPDATE {customers} SET customer_name = 'renamed'")
+    assert lab.seen("s") == [
+        (1, "order1", "customer1", "DELETE", True),
+        (1, "order1", "renamed", "INSERT", True),
+    ]
+    lab.sql("UPDATE {orders} SET order_name = 'better'")
+    assert lab.seen("s") == [
+        (1, "better", "renamed", "INSERT", True),
+        (1, "order1", "customer1", "DELETE", True),
+    ]
+
+
+def test_row_that_leaves_the_view_is_deleted_and_one_that_enters_it_inserted(
+    lab: StreamLab,
+) -> None:
+    lab.sql("INSERT INTO {orders} VALUES (2, 'order2')")
+    stream(lab, "SELECT id, upper(order_name) AS n FROM {orders} WHERE id > 1")
+    lab.sql(
+        "UPDATE {orders} SET id = 0 WHERE id = 2",
+        "UPDATE {orders} SET id = 5 WHERE id = 1",
+    )
+    assert lab.seen("s") == [
+        (2, "ORDER2", "DELETE", False),
+        (5, "ORDER1", "INSERT", False),
+    ]
+
+
+def test_update_that_the_view_does_not_show_is_no_change(lab: StreamLab) -> None:
+    stream(lab, "SELECT id FROM {orders}")
+    lab.sql("UPDATE {orders} SET order_name = 'x'")
+    assert lab.engine.has_data("s", exact=False) is True
+    assert lab.engine.has_data("s") is False
+    assert lab.seen("s") == []
+
+
+def test_union_all_keeps_equal_rows_of_its_branches_apart(lab: StreamLab) -> None:
+    stream(
+        lab,
+        "SELECT id, order_name AS n FROM {orders}"
+        " UNION ALL SELECT id, customer_name FROM {customers}"
+        " UNION ALL SELECT id + 0L, order_name FROM {orders} WHERE id = 7",
+    )
+    lab.sql("INSERT INTO {orders} VALUES (7, 'x')", "INSERT INTO {customers} VALUES (7, 'x')")
+    changes = lab.changes("s")
+    assert [(*change.values, change.action) for change in changes] == [(7, "x", "INSERT")] * 3
+    assert len({change.row_id for change in changes}) == 3
+    assert dict(lab.engine.read_stream("s").dtypes)["id"] == "bigint"
+
+
+def test_nested_views_subqueries_ctes_and_renamed_columns_are_followed(lab: StreamLab) -> None:
+    view(
+        lab,
+        "SELECT id, upper(order_name) AS u FROM {orders} WHERE id < 9",
+        "shouting",
+        "(k, `o n`)",
+    )
+    stream(
+        lab,
+        """
+        WITH named AS (SELECT id, customer_name AS c FROM {customers})
+        SELECT s.`o n`, x.c, x.* EXCEPT (c) -- {braces} do no harm
+        FROM shouting s JOIN (SELECT * FROM named) AS x ON s.k = x.id
+        CROSS JOIN {customers} AS other
+        WHERE other.id = 1
+        """.replace("{braces}", "{{braces}}"),
+    )
+    lab.sql("INSERT INTO {orders} VALUES (1, 'new')")
+    assert lab.seen("s") == [("NEW", "customer1", 1, "INSERT", False)]
+
+
+def test_join_of_a_table_with_itself_sees_both_of_its_sides_change(lab: StreamLab) -> None:
+    lab.sql("INSERT INTO {orders} VALUES (2, 'order2')")
+    stream(lab, "SELECT a.id AS a, b.id AS b FROM {orders} a, {orders} b WHERE a.id <> b.id")
+    lab.sql("INSERT INTO {orders} VALUES (3, 'order3')", "DELETE FROM {orders} WHERE id = 1")
+    assert [(change.values, change.action) for change in lab.changes("s")] == [
+        ((1, 2), "DELETE"),
+        ((2, 1), "DELETE"),
+        ((2, 3), "INSERT"),
+        ((3, 2), "INSERT"),
+    ]
+
+
+def test_append_only_stream_joins_what_was_inserted_with_all_there_was(lab: StreamLab) -> None:
+    stream(lab, JOIN, mode="append_only")
+    lab.sql(
+        "UPDATE {customers} SET customer_name = 'renamed'",
+        "INSERT INTO {orders} VALUES (1, 'order2')",
+        "INSERT INTO {customers} VALUES (1, 'customer2')",
+        "DELETE FROM {orders} WHERE order_name = 'order2'",
+    )
+    assert lab.seen("s") == [
+        (1, "order1", "customer2", "INSERT", False),
+        (1, "order2", "customer1", "INSERT", False),
+        (1, "order2", "customer2", "INSERT", False),
+    ]
+
+
+def test_view_row_keeps_its_id_through_its_updates(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.sql("UPDATE {orders} SET order_name = 'x'")
+    first = {change.row_id for change in lab.changes("s")}
+    lab.engine.advance("s")
+    lab.sql("UPDATE {customers} SET customer_name = 'y'")
+    assert {change.row_id for change in lab.changes("s")} == first
+    assert len(first) == 1
+
+
+def test_consumption_of_a_view_moves_the_offsets_of_all_its_tables(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.make("log", "order_name STRING, customer_name STRING")
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order2')", "UPDATE {customers} SET id = 1")
+
+    outcome = lab.consume("INSERT INTO {log} SELECT order_name, customer_name FROM s")
+
+    assert lab.rows("log") == [("order2", "customer1")]
+    (taken,) = outcome.streams
+    assert [(table.table, table.through_version) for table in taken.tables] == [
+        (lab.name("orders"), 2),
+        (lab.name("customers"), 2),
+    ]
+    assert taken.rows == {"inserted": 1, "updated": 0, "deleted": 0}
+    assert lab.engine.has_data("s", exact=False) is False
+    status = lab.engine.describe_stream("s")
+    assert status.table_on == "`spark_catalog`.`views_lab`.`v`"
+    assert [base.table for base in status.base_tables] == [
+        lab.name("orders"),
+        lab.name("customers"),
+    ]
+
+
+def test_changes_of_a_view_between_two_times_need_no_stream(lab: StreamLab) -> None:
+    view(lab, JOIN)
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
+    start = Timestamp(lab.committed_at("orders", 2))
+    lab.sql("INSERT INTO {customers} VALUES (1, 'customer2')")
+    end = Timestamp(lab.committed_at("customers", 2))
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order3')")
+    found = lab.engine.changes("v", at=start, end=end).collect()
+    assert sorted(row[:3] for row in found) == [
+        (1, "order1", "customer2"),
+        (1, "order2", "customer2"),
+    ]
+    with pytest.raises(InvalidRequest, match="versions of its own"):
+        lab.engine.changes("v", at=Version(1))
+
+
+def test_stream_at_the_offset_of_another_stream_on_the_view(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
+    lab.engine.create_stream("s2", on_view="v", at=OffsetOf("s"))
+    assert lab.seen("s2") == lab.seen("s") != []
+
+
+def test_initial_rows_of_a_view_come_before_its_changes(lab: StreamLab) -> None:
+    stream(lab, JOIN, show_initial_rows=True)
+    lab.make("log", "order_name STRING, action STRING")
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
+    assert lab.seen("s") == [(1, "order1", "customer1", "INSERT", False)]
+    statement = "INSERT INTO {log} SELECT order_name, METADATA$ACTION FROM s"
+    lab.consume(statement)
+    assert lab.rows("log") == [("order1", "INSERT")]
+    lab.consume(statement)
+    assert lab.rows("log") == [("order1", "INSERT"), ("order2", "INSERT")]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("SELECT id, order_name AS n FROM {orders} GROUP BY id, order_name", "GROUP BY"),
+        ("SELECT count(*) AS n FROM {orders}", "aggregate count"),
+        ("SELECT DISTINCT id FROM {orders}", "DISTINCT"),
+        ("SELECT o.id FROM {orders} o LEFT JOIN {customers} c ON o.id = c.id", "LEFT"),
+        ("SELECT id FROM {orders} WHERE id IN (SELECT id FROM {customers})", "(?i)sub-?query"),
+        ("SELECT id, rand() AS r FROM {orders}", "(?i)rand"),
+        ("SELECT id FROM {orders} LIMIT 3", "LIMIT"),
+    ],
+)
+def test_view_that_a_stream_cannot_follow_is_refused_by_name_and_position(
+    lab: StreamLab, text: str, what: str
+) -> None:
+    view(lab, text)
+    with pytest.raises(UnsupportedView, match=what) as refused:
+        lab.engine.create_stream("s", on_view="v")
+    assert "line 1, column" in str(refused.value)
+    assert lab.engine.show_streams() == []
+
+
+def test_view_that_calls_a_function_of_the_user_is_refused(lab: StreamLab) -> None:
+    lab.sql("CREATE FUNCTION twice(x INT) RETURNS INT RETURN x * 2")
+    view(lab, "SELECT twice(id) AS t FROM {orders}")
+    with pytest.raises(UnsupportedView, match="twice"):
+        lab.engine.create_stream("s", on_view="v")
+
+
+def test_view_over_a_table_without_change_tracking_is_refused(lab: StreamLab) -> None:
+    lab.make("plain", "id INT")
+    view(lab, "SELECT * FROM {plain}")
+    with pytest.raises(ChangeTrackingDisabled, match="plain"):
+        lab.engine.create_stream("s", on_view="v")
+
+
+def test_stream_on_no_view_or_on_two_things_is_refused(lab: StreamLab) -> None:
+    with pytest.raises(TableNotFound):
+        lab.engine.create_stream("s", on_view="nothing")
+    with pytest.raises(InvalidRequest, match="one of them"):
+        lab.engine.create_stream("s", on_view="v", on_table=lab.path("orders"))
+
+
+def test_view_that_is_created_anew_makes_its_stream_stale(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    view(lab, JOIN + " WHERE id > 0")
+    with pytest.raises(StreamStale, match="created anew"):
+        lab.changes("s")
+    lab.sql("DROP VIEW v")
+    with pytest.raises(StreamStale, match="does not exist"):
+        lab.changes("s")
+
+
+def test_base_table_that_is_recreated_makes_the_stream_stale(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.sql(
+        "CREATE OR REPLACE TABLE {customers} USING delta TBLPROPERTIES"
+        f" ({TRACKED}) AS SELECT 1 AS id, 'c' AS customer_name"
+    )
+    with pytest.raises(StreamStale, match="replaced"):
+        lab.changes("s")
+    assert "replaced" in (lab.engine.describe_stream("s").invalid_reason or "")
+
+
+def test_column_added_to_a_table_leaves_a_view_of_all_columns_as_it_was(lab: StreamLab) -> None:
+    stream(lab, "SELECT * FROM {orders}")
+    lab.sql(
+        "ALTER TABLE {orders} ADD COLUMN note STRING", "INSERT INTO {orders} VALUES (2, 'b', 'n')"
+    )
+    assert lab.seen("s") == [(2, "b", "INSERT", False)]

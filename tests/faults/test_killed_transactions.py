@@ -1,0 +1,96 @@
+"""A driver killed inside a transaction or a bounded consumption loses and doubles nothing."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+import pytest
+from drivers import CHANGES, DRIVER_SECONDS, Point, Site, Workshop, running
+
+from airflow_provider_cdc.engine import ProtocolPoint
+
+pytestmark = pytest.mark.timeout(2 * DRIVER_SECONDS)
+
+IN_A_TRANSACTION = [
+    (ProtocolPoint.AFTER_BEGIN, None),
+    (ProtocolPoint.AFTER_STATEMENT, 0),
+    (ProtocolPoint.AFTER_EXTEND, None),
+    (ProtocolPoint.AFTER_STATEMENT, 1),
+    (ProtocolPoint.BEFORE_COMMIT, None),
+    (ProtocolPoint.AFTER_COMMIT, None),
+]
+IN_A_BATCH = [
+    (ProtocolPoint.AFTER_BEGIN, None),
+    (ProtocolPoint.AFTER_STATEMENT, 0),
+    (ProtocolPoint.BEFORE_COMMIT, None),
+]
+TRANSACTION_USES = ("transaction retried", "transaction taken over")
+BATCH = "batch retried"
+TWO_COMMITS = {"max_commits": 2}
+
+Sites = Mapping[tuple[Point, str], Site]
+
+
+def name(point: Point) -> str:
+    return " ".join(str(part) for part in point if part is not None)
+
+
+@pytest.fixture(scope="module")
+def killed(workshop: Workshop) -> Sites:
+    """The sites that one driver left when it was killed, by where it stood and what they are for.
+
+    It works on all of them at once, and is killed when each stands at its own point.
+    """
+    wanted = [(point, use) for point in IN_A_TRANSACTION for use in TRANSACTION_USES]
+    wanted += [(point, BATCH) for point in IN_A_BATCH]
+    sites = {key: workshop.site() for key in wanted}
+    driver = workshop.driver(
+        "killed",
+        {site: point for (point, _), site in sites.items()},
+        transactions={site for (_, use), site in sites.items() if use in TRANSACTION_USES},
+        bounds={site: TWO_COMMITS for (_, use), site in sites.items() if use == BATCH},
+        is_killed=True,
+    )
+    with running(driver):
+        printed = driver.end()
+    assert driver.process.returncode == -signal.SIGKILL, (printed, driver.errors())
+    assert printed == []
+    return sites
+
+
+@pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=name)
+def test_transaction_killed_and_retried_applies_every_change_once(
+    killed: Sites, point: Point
+) -> None:
+    site = killed[point, "transaction retried"]
+
+    with site.engine.transaction(consumer="killed") as transaction:
+        for text in site.texts():
+            transaction.sql(text)
+
+    site.check()
+
+
+@pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=name)
+def test_transaction_killed_and_taken_over_applies_every_change_once(
+    killed: Sites, point: Point
+) -> None:
+    site = killed[point, "transaction taken over"]
+
+    site.consume(*site.texts(), consumer="another")
+
+    site.check()
+
+
+@pytest.mark.parametrize("point", IN_A_BATCH, ids=name)
+def test_batch_killed_and_retried_takes_the_same_commits(killed: Sites, point: Point) -> None:
+    site = killed[point, BATCH]
+    site.sql("INSERT INTO {src} VALUES (6, 600)", "DELETE FROM {src} WHERE id = 6")
+
+    site.consume(*site.texts(), consumer="killed")
+
+    assert site.rows("log") == sorted([*site.initial_log(), *CHANGES[:3]], key=repr)
+    assert site.engine._catalog.describe("s").offset.version == 3
+    site.consume(*site.texts(), consumer="killed")
+    site.check()

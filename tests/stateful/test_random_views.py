@@ -1,0 +1,72 @@
+"""Streams on random views: the change set applied to the old view gives the new one."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from pyspark.sql import SparkSession
+from random_views import NESTED, TABLES, VIEWS, WRITES
+from stream_lab import StreamLab
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
+
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+EXAMPLES = settings(
+    max_examples=int(os.environ.get("MACHINE_EXAMPLES", "100")) if THOROUGH else 3,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+    phases=list(Phase) if THOROUGH else [Phase.explicit, Phase.reuse, Phase.generate],
+)
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
+    spark.sql("CREATE SCHEMA IF NOT EXISTS random_views")
+    spark.sql("USE random_views")
+    lab = StreamLab(spark, tmp_path)
+    for number, table in enumerate(TABLES):
+        lab.make(table, "k INT, v INT", properties="'delta.enableRowTracking' = 'true'")
+        lab.sql(f"INSERT INTO {{{table}}} VALUES (0, {number}), (1, 1), (2, NULL), (NULL, 2)")
+    yield lab
+    spark.sql("USE default")
+    spark.sql("DROP SCHEMA random_views CASCADE")
+
+
+def rows_of(lab: StreamLab, view: str) -> Counter[Any]:
+    return Counter(tuple(row) for row in lab.spark.table(view).collect())
+
+
+@EXAMPLES
+@given(text=VIEWS, nested=NESTED, writes=WRITES)
+def test_change_set_of_a_random_view_leads_from_the_old_rows_to_the_new_ones(
+    lab: StreamLab, text: str, nested: str, writes: list[str]
+) -> None:
+    note(f"{text}\nnested: {nested}\n{writes}")
+    lab.sql(f"CREATE OR REPLACE VIEW nested AS {nested}", f"CREATE OR REPLACE VIEW v AS {text}")
+    lab.engine.create_stream("s", on_view="v", or_replace=True)
+    lab.engine.create_stream("initial", on_view="v", or_replace=True, show_initial_rows=True)
+    rows = {change.row_id: change.values for change in lab.changes("initial")}
+    assert Counter(rows.values()) == rows_of(lab, "v")
+
+    lab.sql(*writes)
+    changes = lab.changes("s")
+
+    gone = {each.row_id: each for each in changes if each.action == "DELETE"}
+    come = {each.row_id: each for each in changes if each.action == "INSERT"}
+    assert len(gone) + len(come) == len(changes)
+    for row_id, change in gone.items():
+        assert rows.pop(row_id) == change.values
+    for row_id, change in come.items():
+        assert row_id not in rows
+        rows[row_id] = change.values
+        assert change.is_update == (row_id in gone)
+        assert row_id not in gone or gone[row_id].values != change.values
+    assert Counter(rows.values()) == rows_of(lab, "v")
+    assert lab.engine.has_data("s") == bool(changes)
