@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from .core.errors import StreamUnusable
-from .core.model import AppendSemantics, FileFormat, Phase, Stream, StreamMode
+from .core.model import AppendSemantics, FileFormat, Phase, Stream, StreamMode, View
 from .core.names import table_name
 from .core.staleness import stale_after
 from .storage.source_log import SourceLog, SourceRange, candidates
@@ -45,7 +45,8 @@ class StreamStatus:
     are sums over these, ``None`` where one of them cannot be read. ``may_have_data`` is false only
     when there is certainly no change for the stream's mode. ``stale_after`` is a prediction;
     ``stale`` says that it has passed, or that the stream cannot be read already. ``file_format`` is
-    that of a stream on files, whose commits are the looks that found its folder changed.
+    that of a stream on files, whose commits are the looks that found its folder changed; ``view``
+    is that of a stream on a view, which only an engine with Spark can compare with what it was.
     """
 
     name: str
@@ -70,6 +71,7 @@ class StreamStatus:
     stale: bool
     invalid_reason: str | None
     file_format: FileFormat | None = None
+    view: View | None = None
 
 
 def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
@@ -101,6 +103,7 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
         stale=bool(reasons) or predicted <= now,
         invalid_reason=reasons[0] if reasons else None,
         file_format=None if stream.folder is None else stream.folder.file_format,
+        view=stream.view,
     )
 
 
@@ -148,8 +151,10 @@ def shown(status: StreamStatus) -> dict[str, Any]:
     """One line of SHOW STREAMS: its columns in their order, each a plain value.
 
     ``catalog`` and ``database`` are those that the source was named with; a path has none.
+    ``offsets`` are those of the base tables, in their order; several have no one ``offset``.
     """
     parts = table_name(status.table_on).parts
+    is_one = len(status.base_tables) == 1
     return {
         "created_on": status.created_at,
         "name": status.name,
@@ -165,8 +170,9 @@ def shown(status: StreamStatus) -> dict[str, Any]:
         "type": "DELTA" if status.file_format is None else status.file_format.value.upper(),
         "base_tables": ", ".join(base.table for base in status.base_tables),
         "phase": status.phase.value,
-        "offset": status.offset_version,
-        "latest_version": status.latest_version,
+        "offset": status.offset_version if is_one else None,
+        "offsets": ", ".join(str(base.offset_version) for base in status.base_tables),
+        "latest_version": status.latest_version if is_one else None,
         "commits_behind": status.commits_behind,
         "bytes_behind": status.bytes_behind,
         "stale": status.stale,

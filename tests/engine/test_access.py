@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from stream_lab import StreamLab
 
-from airflow_provider_cdc.engine import Engine, StreamAccessDenied
+from airflow_provider_cdc.engine import Engine, OffsetOf, StreamAccessDenied, Version
 from airflow_provider_cdc.engine.stream_status import shown
 
 LOG = "INSERT INTO {log} SELECT id FROM s"
@@ -92,3 +92,17 @@ def test_streams_as_a_data_frame_have_the_columns_of_show(lab: StreamLab) -> Non
     (status,) = lab.engine.show_streams()
     assert frame.columns == list(shown(status))
     assert (row["name"], row["owner"], row["offset"], row["stale"]) == ("s", "olga", 0, False)
+
+
+def test_offset_of_a_stream_is_for_those_who_may_read_it(lab: StreamLab) -> None:
+    emil = of(lab, "emil")
+    acts: list[Callable[[], object]] = [
+        lambda: emil.create_stream("mine", on_table=lab.path("src"), at=OffsetOf("s")),
+        lambda: emil.changes(lab.path("src"), at=OffsetOf("s")),
+        lambda: emil.changes(lab.path("src"), at=Version(0), end=OffsetOf("s")),
+    ]
+    for act in acts:
+        with pytest.raises(StreamAccessDenied, match="emil may not read"):
+            act()
+    of(lab, "ralf").create_stream("mine", on_table=lab.path("src"), at=OffsetOf("s"))
+    assert lab.seen("mine") == [(1, "INSERT", False)]

@@ -151,3 +151,31 @@ def test_changes_of_what_is_not_tracked_or_not_there_are_refused(
         lab.engine.changes(lab.path("nothing"), at=Version(0))
     with pytest.raises(InvalidRange):
         Version(-1)
+
+
+def test_changes_are_there_from_the_moment_when_a_stream_switched_tracking_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = StreamLab(spark, tmp_path)
+    lab.make("src", "id INT, v STRING")
+    lab.sql("INSERT INTO {src} VALUES (1, 'a')")
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    tracked = lab.version("src")
+    lab.sql("INSERT INTO {src} VALUES (2, 'b')")
+
+    assert changes(lab, at=Version(tracked)) == [(2, "b", "INSERT", False)]
+    with pytest.raises(ChangeTrackingDisabled, match="off then"):
+        changes(lab, at=Version(1))
+
+
+def test_changes_of_a_view_over_an_untracked_table_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = StreamLab(spark, tmp_path)
+    lab.make("plain", "id INT")
+    lab.sql("CREATE VIEW over_plain AS SELECT * FROM {plain}")
+    try:
+        with pytest.raises(ChangeTrackingDisabled, match="every table that the view reads"):
+            lab.engine.changes("over_plain", at=Timestamp(lab.committed_at("plain", 0)))
+    finally:
+        lab.sql("DROP VIEW over_plain")

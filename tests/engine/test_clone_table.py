@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from stream_lab import StreamLab, row_ids
 
 from airflow_provider_cdc.engine import (
     ChangeTrackingDisabled,
+    InvalidRange,
     InvalidRequest,
     NotADeltaTable,
+    OffsetOf,
     Strategy,
     TableExists,
     TableNotFound,
+    Timestamp,
     Version,
 )
 from airflow_provider_cdc.engine.spark.cloning import Cloning
@@ -415,3 +419,31 @@ def test_of_two_clones_to_one_place_one_is_made(
     lab.engine.clone_table(lab.path("src"), lab.path("clone"))
     with pytest.raises(TableExists, match=r"was created at .* just now"):
         lab.engine.clone_table(lab.path("src"), lab.path("clone"))
+
+
+def test_streams_of_the_source_have_no_place_on_its_clone(lab: StreamLab) -> None:
+    """Seed 000: a cloned table begins its history at the clone."""
+    lab.make("src", COLUMNS, properties=TRACKED)
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    lab.sql("INSERT INTO {src} VALUES (1, 'a')")
+    earlier = Timestamp(lab.committed_at("src", 0))
+    lab.engine.clone_table(lab.path("src"), lab.path("clone"))
+
+    with pytest.raises(InvalidRequest, match="not on"):
+        lab.engine.create_stream("c", on_table=lab.path("clone"), at=OffsetOf("s"))
+    with pytest.raises(InvalidRange, match="the log begins later"):
+        lab.engine.changes(lab.path("clone"), at=earlier)
+
+
+def test_rows_of_a_copy_of_a_table_with_its_log_have_the_row_ids_of_the_original(
+    lab: StreamLab,
+) -> None:
+    """Seed 000: a source and its replica give replicated rows the same row id."""
+    lab.make("src", COLUMNS, properties=TRACKED)
+    lab.sql("INSERT INTO {src} VALUES (1, 'a'), (2, 'b')")
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    lab.sql("UPDATE {src} SET v = 'c' WHERE id = 1")
+    shutil.copytree(lab.path("src"), lab.path("replica"))
+    lab.engine.create_stream("r", on_table=lab.path("replica"), at=Version(1))
+
+    assert lab.changes("r") == lab.changes("s")

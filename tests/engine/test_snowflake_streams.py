@@ -437,6 +437,26 @@ def test_source_renamed_keeps_its_stream(source: StreamLab, schema: str) -> None
     assert source.seen("on_name") == [(1, *NEW)]
 
 
+def test_managed_source_that_is_renamed_leaves_its_stream_stale(
+    source: StreamLab, schema: str
+) -> None:
+    source.sql(f"CREATE TABLE {schema}.managed (id INT) USING delta")
+    source.engine.create_stream("on_name", on_table=f"{schema}.managed")
+    source.sql(f"ALTER TABLE {schema}.managed RENAME TO {schema}.moved")
+    with pytest.raises(StreamStale, match="is gone"):
+        source.engine.read_stream("on_name")
+
+
+def test_external_source_that_is_dropped_keeps_its_files_and_its_stream(
+    source: StreamLab, schema: str
+) -> None:
+    location = source.path("outside")
+    source.sql(f"CREATE TABLE {schema}.outside (id INT) USING delta LOCATION '{location}'")
+    source.engine.create_stream("on_name", on_table=f"{schema}.outside")
+    source.sql(f"INSERT INTO {schema}.outside VALUES (1)", f"DROP TABLE {schema}.outside")
+    assert source.seen("on_name") == [(1, *NEW)]
+
+
 # Several consumers
 
 

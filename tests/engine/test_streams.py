@@ -56,6 +56,13 @@ def create(lab: StreamLab, name: str = "s", table: str = "src", **options: Any) 
     return lab.engine.create_stream(name, on_table=lab.path(table), **options)
 
 
+def test_stream_on_another_stream_is_refused_and_told_what_to_do(lab: StreamLab) -> None:
+    create(lab)
+    for on in ({"on_table": "S"}, {"on_view": "s"}):
+        with pytest.raises(InvalidRequest, match="s is a stream, and holds no rows"):
+            lab.engine.create_stream("t", **on)
+
+
 def test_stream_does_not_take_the_name_of_a_table_or_a_view(lab: StreamLab) -> None:
     create(lab)
     lab.sql(f"CREATE TABLE taken (id INT) USING delta LOCATION '{lab.path('taken')}'")

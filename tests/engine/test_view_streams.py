@@ -13,6 +13,7 @@ from stream_lab import StreamLab
 from airflow_provider_cdc.engine import (
     ChangeTrackingDisabled,
     InvalidRequest,
+    NotADeltaTable,
     OffsetOf,
     StreamStale,
     TableNotFound,
@@ -304,3 +305,145 @@ def test_column_added_to_a_table_leaves_a_view_of_all_columns_as_it_was(lab: Str
         "ALTER TABLE {orders} ADD COLUMN note STRING", "INSERT INTO {orders} VALUES (2, 'b', 'n')"
     )
     assert lab.seen("s") == [(2, "b", "INSERT", False)]
+
+
+def test_view_row_has_another_id_than_the_row_of_the_table(lab: StreamLab) -> None:
+    stream(lab, "SELECT * FROM {orders}")
+    lab.engine.create_stream("o", on_table=lab.path("orders"))
+    lab.sql("INSERT INTO {orders} VALUES (2, 'b')")
+    (of_view,), (of_table,) = lab.changes("s"), lab.changes("o")
+    assert of_view.values == of_table.values
+    assert of_view.row_id != of_table.row_id
+
+
+@pytest.mark.parametrize("semantics", ["inserted", "surviving"])
+def test_append_only_stream_joins_inserts_with_rows_as_they_were_at_the_offset(
+    lab: StreamLab, semantics: str
+) -> None:
+    lab.sql("UPDATE {customers} SET customer_name = 'before'")
+    stream(lab, JOIN, mode="append_only", append_semantics=semantics)
+    lab.sql(
+        "UPDATE {customers} SET customer_name = 'after'",
+        "INSERT INTO {orders} VALUES (1, 'new')",
+        "UPDATE {orders} SET order_name = 'latest' WHERE order_name = 'new'",
+    )
+    name = "new" if semantics == "inserted" else "latest"
+    assert lab.seen("s") == [(1, name, "before", "INSERT", False)]
+
+
+def test_append_only_view_shows_its_initial_rows_first(lab: StreamLab) -> None:
+    stream(lab, JOIN, mode="append_only", show_initial_rows=True)
+    lab.make("log", "id INT, order_name STRING, customer_name STRING")
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
+    lab.consume("INSERT INTO {log} SELECT id, order_name, customer_name FROM s")
+    assert lab.rows("log") == [(1, "order1", "customer1")]
+    assert lab.seen("s") == [(1, "order2", "customer1", "INSERT", False)]
+
+
+def test_bound_of_a_consumption_cuts_each_table_of_a_view_by_itself(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.make("log", "id INT, order_name STRING, customer_name STRING")
+    lab.sql(
+        "INSERT INTO {orders} VALUES (1, 'order2')",
+        "INSERT INTO {orders} VALUES (1, 'order3')",
+        "INSERT INTO {customers} VALUES (1, 'customer2')",
+    )
+    insert = "INSERT INTO {log} SELECT id, order_name, customer_name FROM s"
+    lab.consume(insert, max_commits=1)
+    assert lab.rows("log") == [
+        (1, "order1", "customer2"),
+        (1, "order2", "customer1"),
+        (1, "order2", "customer2"),
+    ]
+    lab.consume(insert, max_commits=1)
+    assert lab.rows("log")[-2:] == [(1, "order3", "customer1"), (1, "order3", "customer2")]
+    assert lab.engine.has_data("s") is False
+
+
+def test_stream_on_a_view_at_a_time_and_before_a_time(lab: StreamLab) -> None:
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
+    moment = Timestamp(lab.committed_at("orders", lab.version("orders")))
+    view(lab, JOIN)
+    lab.engine.create_stream("behind", on_view="v", at=moment)
+    lab.engine.create_stream("with_it", on_view="v", before=moment)
+    assert lab.seen("behind") == []
+    assert lab.seen("with_it") == [(1, "order2", "customer1", "INSERT", False)]
+
+
+def test_stream_on_a_view_at_a_version_is_refused(lab: StreamLab) -> None:
+    view(lab, JOIN)
+    with pytest.raises(InvalidRequest, match="versions of its own"):
+        lab.engine.create_stream("s", on_view="v", at=Version(1))
+
+
+def test_view_of_a_table_that_is_not_delta_and_a_temporary_view_are_refused(
+    lab: StreamLab,
+) -> None:
+    lab.sql(
+        "CREATE TABLE flat USING parquet AS SELECT 1 AS id", "CREATE TEMP VIEW brief AS SELECT 1"
+    )
+    try:
+        view(lab, "SELECT * FROM flat")
+        with pytest.raises(NotADeltaTable, match="views_lab"):
+            lab.engine.create_stream("s", on_view="v")
+        with pytest.raises(TableNotFound, match="stays when the session ends"):
+            lab.engine.create_stream("s", on_view="brief")
+    finally:
+        lab.sql("DROP VIEW brief")
+
+
+def test_base_table_that_is_dropped_makes_the_stream_stale(lab: StreamLab) -> None:
+    lab.sql(
+        f"CREATE TABLE things (id INT) USING delta TBLPROPERTIES ({TRACKED})",
+        "INSERT INTO things VALUES (1)",
+    )
+    stream(lab, "SELECT * FROM things")
+    lab.sql("DROP TABLE things")
+    with pytest.raises(StreamStale, match="things"):
+        lab.changes("s")
+    assert "is gone" in (lab.engine.describe_stream("s").invalid_reason or "")
+
+
+def test_nested_view_that_is_created_anew_makes_the_stream_stale_and_shows_it(
+    lab: StreamLab,
+) -> None:
+    view(lab, "SELECT * FROM {orders}", name="inside")
+    stream(lab, "SELECT * FROM inside")
+    assert lab.engine.describe_stream("s").invalid_reason is None
+    view(lab, "SELECT * FROM {orders} WHERE id > 0", name="inside")
+    with pytest.raises(StreamStale, match="created anew"):
+        lab.changes("s")
+    (status,) = lab.engine.show_streams()
+    assert status.stale is True
+    assert "created anew" in (status.invalid_reason or "")
+
+
+def test_name_in_a_view_that_stands_for_another_table_makes_the_stream_stale(
+    lab: StreamLab,
+) -> None:
+    location = lab.path("orders")
+    lab.sql(f"CREATE TABLE named USING delta LOCATION '{location}'")
+    stream(lab, "SELECT id FROM named")
+    lab.sql(
+        "DROP TABLE named", f"CREATE TABLE named USING delta LOCATION '{lab.path('customers')}'"
+    )
+    with pytest.raises(StreamStale, match="another table"):
+        lab.changes("s")
+
+
+def test_view_that_is_renamed_leaves_its_stream_stale(lab: StreamLab) -> None:
+    stream(lab, "SELECT * FROM {orders}")
+    lab.sql("ALTER VIEW v RENAME TO w")
+    with pytest.raises(StreamStale, match="does not exist"):
+        lab.changes("s")
+    lab.sql("ALTER VIEW w RENAME TO v")
+    assert lab.changes("s") == []
+
+
+def test_show_tells_the_offset_of_each_table_of_a_view(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.sql("INSERT INTO {orders} VALUES (2, 'b')")
+    lab.engine.advance("s")
+    (row,) = lab.engine.streams().collect()
+    assert (row.offset, row.offsets) == (None, "2, 1")
+    assert row.base_tables == f"{lab.name('orders')}, {lab.name('customers')}"

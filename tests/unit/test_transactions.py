@@ -25,6 +25,7 @@ from airflow_provider_cdc.engine.core.transactions import (
     statement_state,
     undo_mark,
     wiped_out,
+    without_undone,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -134,6 +135,30 @@ def test_state_restore_of_somebody_else_is_no_undo() -> None:
     other = restore(6, to=4, of=consumption("c2"))
     assert statement_state(C1, 0, [commit(5, txn(0)), other]).applied_version == 5
     assert not is_own_restore(C1, other)
+
+
+def added_at(commits: list[Commit]) -> list[int]:
+    return [commit.version for commit in without_undone(commits) if commit.adds]
+
+
+def test_files_of_undone_commits_are_left_out_and_those_around_them_are_not() -> None:
+    written = [commit(version, add()) for version in (4, 5, 6)]
+    assert added_at(written) == [4, 5, 6]
+    assert added_at([*written, restore(7, to=4), commit(8, add())]) == [4, 7, 8]
+
+
+def test_files_of_commits_whose_undo_was_taken_back_stay() -> None:
+    written = [commit(4, add()), commit(5, add()), restore(6, to=3), restore(7, to=5)]
+    assert added_at(written) == [4, 5, 7]
+
+
+def test_undo_to_before_the_range_leaves_nothing_of_it() -> None:
+    assert added_at([commit(5, add()), restore(6, to=3), commit(7, add())]) == [6, 7]
+
+
+def test_files_that_a_user_restored_away_stay() -> None:
+    by_hand = commit(6, add(), operation="RESTORE", operationParameters={"version": 4})
+    assert added_at([commit(5, add()), by_hand]) == [5, 6]
 
 
 @pytest.mark.parametrize(

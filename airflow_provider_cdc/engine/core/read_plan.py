@@ -11,6 +11,7 @@ from .log_actions import Commit
 from .net_files import NetFiles, inserted_files
 from .rewrites import net_difference
 from .table_schema import Layout, matching_path
+from .transactions import without_undone
 
 
 class Strategy(StrEnum):
@@ -57,7 +58,7 @@ class Reading:
 
 def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
     """How to read every row that ``commits`` inserted, as it was inserted."""
-    files = [file for _, file in inserted_files(commits)]
+    files = [file for _, file in inserted_files(without_undone(commits))]
     if not files:
         return _nothing(commits, "no commit inserted rows")
     size = sum(file.size_bytes for file in files)

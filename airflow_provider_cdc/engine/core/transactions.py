@@ -9,7 +9,7 @@ became of a statement.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .log_actions import Commit
 from .model import Consumption
@@ -52,6 +52,26 @@ def is_own_restore(consumption: Consumption, commit: Commit) -> bool:
     return commit.user_metadata == undo_mark(consumption)
 
 
+def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
+    """Consecutive ``commits`` without the files of those that a consumption wrote and undid again.
+
+    Seed 000: a stream returns what committed transactions changed. What was undone before it was
+    read was never committed, though each statement is a commit of the table. An undo that was
+    taken back, because it met a foreign commit, undid nothing.
+    """
+    standing: frozenset[int] = frozenset()
+    standing_at: dict[int, frozenset[int]] = {}
+    for commit in commits:
+        if _is_undo(commit):
+            restored = int(commit.operation_parameters["version"])
+            standing = standing_at.get(restored, frozenset())
+        standing = standing | {commit.version}
+        standing_at[commit.version] = standing
+    return tuple(
+        commit if commit.version in standing else replace(commit, adds=()) for commit in commits
+    )
+
+
 def creation_mark(consumer: str) -> str:
     """The user metadata of the commit by which ``consumer`` creates a target of its own."""
     return f"{_CREATION}{consumer}"
@@ -74,7 +94,7 @@ def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
         versions = [
             version for app_id, version in commit.transactions.items() if app_id.startswith(_OWN)
         ]
-        if (commit.user_metadata or "").startswith(_UNDO):
+        if _is_undo(commit):
             applied, ended = False, True
         elif (commit.user_metadata or "").startswith(_CREATION):
             ended = commit.user_metadata == creation_mark(consumer)
@@ -157,6 +177,10 @@ def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int,
         return None
     foreign = foreign_commit(consumption, undone, first_version=restored + 1)
     return None if foreign is None else (undo.version, foreign)
+
+
+def _is_undo(commit: Commit) -> bool:
+    return (commit.user_metadata or "").startswith(_UNDO)
 
 
 def _is_own(consumption: Consumption, commit: Commit) -> bool:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ..catalog import StreamCatalog
 from ..core.access import KEPT, Kept
+from ..core.errors import StreamStale
 from ..core.model import Stream
 from ..stream_status import StreamStatus, shown
 from .cloning import Cloning
 from .tables import Tables
+from .views.definitions import ViewDefinitions
 
 _SHOWN = """
     created_on TIMESTAMP, name STRING, catalog STRING, database STRING, table_on STRING,
     owner STRING, comment STRING, mode STRING, append_semantics STRING, type STRING,
-    base_tables STRING, phase STRING, offset BIGINT, latest_version BIGINT, commits_behind BIGINT,
-    bytes_behind BIGINT, stale BOOLEAN, stale_after TIMESTAMP, invalid_reason STRING,
-    last_consumed_on TIMESTAMP, last_consumer STRING
+    base_tables STRING, phase STRING, offset BIGINT, offsets STRING, latest_version BIGINT,
+    commits_behind BIGINT, bytes_behind BIGINT, stale BOOLEAN, stale_after TIMESTAMP,
+    invalid_reason STRING, last_consumed_on TIMESTAMP, last_consumer STRING
 """
 
 
@@ -26,16 +29,22 @@ class StreamAdministration:
     """Streams and tables by their names; what they hold is not read here."""
 
     def __init__(
-        self, spark: SparkSession, catalog: StreamCatalog, tables: Tables, cloning: Cloning
+        self,
+        spark: SparkSession,
+        catalog: StreamCatalog,
+        tables: Tables,
+        cloning: Cloning,
+        definitions: ViewDefinitions,
     ) -> None:
         self._spark = spark
         self._catalog = catalog
         self._tables = tables
         self._cloning = cloning
+        self._definitions = definitions
 
     def show_streams(self) -> list[StreamStatus]:
-        """How every stream stands, by name."""
-        return self._catalog.statuses()
+        """How every stream stands, by name; of a stream on a view the view is looked up as well."""
+        return [self._with_view(status) for status in self._catalog.statuses()]
 
     def streams(self) -> DataFrame:
         """SHOW STREAMS as a DataFrame: a row for each stream, by name."""
@@ -43,8 +52,8 @@ class StreamAdministration:
         return self._spark.createDataFrame(rows, _SHOWN)
 
     def describe_stream(self, name: str) -> StreamStatus:
-        """How one stream stands; raises ``StreamNotFound``."""
-        return self._catalog.status(name)
+        """How one stream stands, as :meth:`show_streams` tells it; raises ``StreamNotFound``."""
+        return self._with_view(self._catalog.status(name))
 
     def advance(self, name: str) -> Stream:
         """Move a stream's offset to now without any DML; initial rows are left out too.
@@ -140,3 +149,14 @@ class StreamAdministration:
         """
         self._tables.check_free(name)
         return self._catalog.clone(name, of, comment=comment)
+
+    def _with_view(self, status: StreamStatus) -> StreamStatus:
+        """``status``, and whether the view of the stream is what it was: only Spark knows views."""
+        if status.view is None or status.invalid_reason is not None:
+            return status
+        locations = [base.location for base in status.base_tables]
+        try:
+            self._definitions.current(status.name, status.view, locations)
+        except StreamStale as error:
+            return replace(status, stale=True, may_have_data=False, invalid_reason=str(error))
+        return status

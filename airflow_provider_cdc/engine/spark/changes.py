@@ -27,6 +27,7 @@ class TableChanges:
     logs: SourceLog
     reader: StreamReader
     clock: Callable[[], datetime]
+    principal: str
 
     def read(
         self, name: TableName, start: Bound, end: Bound | None, mode: StreamMode, style: ColumnStyle
@@ -35,10 +36,10 @@ class TableChanges:
         found = self.sources.either(name)
         subject = f"changes of {found.name}"
         streams = self.registry.snapshot()
-        offsets = self.sources.offsets(subject, found, start, streams)
+        offsets = self.sources.offsets(subject, found, start, streams, self.principal)
         ends = found.newest
         if end is not None:
-            ends = self.sources.offsets(subject, found, end, streams)
+            ends = self.sources.offsets(subject, found, end, streams, self.principal)
         for offset, last in zip(offsets, ends, strict=True):
             if last.version < offset.version:
                 raise InvalidRange(

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ..core.access import Right, check_access
-from ..core.errors import InvalidRequest, StreamExists
+from ..core.errors import InvalidRequest, StreamExists, TableNotFound
 from ..core.lifecycle import Transition, next_phase
 from ..core.model import (
     AppendSemantics,
@@ -94,12 +94,14 @@ class Creation:
             return existing
         replaced = self._replaced(existing, wanted)
         self.tables.check_free(wanted.name)
-        found = self._found(wanted)
+        found = self._found(wanted, snapshot)
         draft = self._draft(wanted, found)
         if found.folder is not None:
             check_names(draft, Layout.of({"schemaString": found.folder.schema}).column_names)
         if wanted.bound is not None:
-            offsets = self.sources.offsets(wanted.subject, found, wanted.bound, snapshot)
+            offsets = self.sources.offsets(
+                wanted.subject, found, wanted.bound, snapshot, self.principal
+            )
             earlier = draft.standing(*offsets)
             if found.folder is None:
                 self._check_readable(earlier)
@@ -112,8 +114,23 @@ class Creation:
         check_columns(draft, Layout.of(json.loads(draft.offset.metadata)))
         return self._create_now(snapshot, replaced, draft, found.tables[0])
 
-    def _found(self, wanted: NewStream) -> FoundSource:
+    def _found(self, wanted: NewStream, streams: RegistrySnapshot) -> FoundSource:
         _check_arguments(wanted)
+        try:
+            return self._looked_up(wanted)
+        except TableNotFound:
+            named = wanted.on_table or wanted.on_view
+            stream = None if named is None else streams.find(named)
+            if stream is None:
+                raise
+        raise InvalidRequest(
+            wanted.subject,
+            "cannot be created on another stream",
+            cause=f"{stream.name} is a stream, and holds no rows",
+            fix=f"name what it is on, {stream.table_on}, or clone it with engine.clone_stream()",
+        )
+
+    def _looked_up(self, wanted: NewStream) -> FoundSource:
         if wanted.on_files is not None:
             return self.file_sources.open(
                 wanted.subject,

@@ -80,13 +80,14 @@ class Engine(StreamAdministration):
             state, storage_options=storage_options, clock=clock, principal=principal
         )
         tables = Tables(spark, files)
-        super().__init__(spark, catalog, tables, Cloning(spark, tables, files, clock))
+        definitions = ViewDefinitions(spark, tables)
+        cloning = Cloning(spark, tables, files, clock)
+        super().__init__(spark, catalog, tables, cloning, definitions)
         self._clock = clock
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
         self._sources = SourceLog(files, clock)
         self._scratch = Scratch(state, files, clock)
         tables_reader = ChangeSetReader(spark, files, self._scratch, strategy_of(strategy))
-        definitions = ViewDefinitions(spark, self._tables)
         views = ViewReader(spark, tables_reader, definitions)
         self._reader = StreamReader(spark, tables_reader, views, FileRows(spark, files))
         sources = Sources(self._tables, definitions, SourceHistory(files, clock))
@@ -101,7 +102,9 @@ class Engine(StreamAdministration):
             principal=catalog.principal,
             file_sources=FileSources(spark, state, files, FolderLogs(files, clock), self._sources),
         )
-        self._changes = TableChanges(self._registry, sources, self._sources, self._reader, clock)
+        self._changes = TableChanges(
+            self._registry, sources, self._sources, self._reader, clock, catalog.principal
+        )
         self._consumptions = Consumptions(self._registry, clock)
         listener: Listener = on_progress or (lambda _: None)
         targets = Targets(spark, files)
@@ -185,6 +188,7 @@ class Engine(StreamAdministration):
         :raises InvalidRange: the source's history does not hold the point
         :raises ChangeTrackingDisabled: row tracking was off at the point, or since
         :raises StreamExists: there is one of that name
+        :raises StreamAccessDenied: the principal may not read the stream of an ``OffsetOf``
         :raises StreamConflict: the one to replace is being consumed
         :raises TableNotFound: there is no such table
         :raises NotADeltaTable: it is not a Delta table
@@ -269,6 +273,7 @@ class Engine(StreamAdministration):
         :param column_style: as of a stream
         :raises InvalidRequest: neither ``at`` nor ``before`` is given, or both
         :raises InvalidRange: the history does not hold a point, or they are in the wrong order
+        :raises StreamAccessDenied: the principal may not read the stream of an ``OffsetOf``
         :raises StreamUnusable: the change set cannot be told
         """
         subject = f"changes of {name}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from ..core.access import Right, check_access
 from ..core.errors import ChangeTrackingDisabled, InvalidRequest
 from ..core.model import Base, Folder, Offset, Source, View
 from ..core.names import TableName
-from ..core.points import Bound, Version
+from ..core.points import Bound, OffsetOf, Version
 from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.source_history import SourceHistory
@@ -79,12 +80,19 @@ class Sources:
         return self.view(name) if self.definitions.is_view(name) else self.table(name)
 
     def offsets(
-        self, subject: str, found: FoundSource, bound: Bound, streams: RegistrySnapshot
+        self,
+        subject: str,
+        found: FoundSource,
+        bound: Bound,
+        streams: RegistrySnapshot,
+        principal: str,
     ) -> tuple[Offset, ...]:
         """Where in each base table ``bound`` lies.
 
         :param subject: what asks, for messages
+        :param principal: who asks
         :raises InvalidRequest: a version is named, of a view
+        :raises StreamAccessDenied: the principal may not read the stream that is named
         :raises InvalidRange: the history of a table does not hold the point
         """
         if found.view is not None and isinstance(bound.point, Version):
@@ -94,6 +102,8 @@ class Sources:
                 cause="each table of a view has versions of its own",
                 fix="name a time, or a stream on the same view",
             )
+        if isinstance(bound.point, OffsetOf):
+            check_access(streams.get(bound.point.stream), principal, Right.READ)
         return tuple(
             self.history.offset(subject, base.source, bound, streams) for base in found.bases
         )

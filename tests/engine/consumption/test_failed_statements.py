@@ -13,6 +13,7 @@ from scenes import (
     LOG,
     NUMBERS,
     SUMS,
+    TRACKED,
     before,
     contents,
     crash,
@@ -379,3 +380,21 @@ def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
     assert (99, "foreign", "y") in three.rows("log")
     assert (1, "10", "INSERT") in three.rows("log")
     assert phase(three) is Phase.APPLYING
+
+
+@pytest.mark.parametrize("semantics", ["inserted", "surviving"])
+def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
+    three: StreamLab, semantics: str
+) -> None:
+    three.sql(f"ALTER TABLE {{log}} SET TBLPROPERTIES ({TRACKED})")
+    options = {"mode": "append_only", "append_semantics": semantics}
+    three.engine.create_stream("after", on_table=three.path("log"), **options)
+
+    with pytest.raises(StatementFailed, match="statement 1 on"):
+        three.consume(LOG, NUMBERS)
+    assert three.engine.has_data("after", exact=False) is False
+    assert three.seen("after") == []
+
+    three.sql("UPDATE {src} SET v = '30' WHERE id = 3")
+    three.consume(LOG, NUMBERS)
+    assert [change[0] for change in three.seen("after")] == [1, 2, 3]

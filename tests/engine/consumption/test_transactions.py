@@ -181,6 +181,31 @@ def test_create_table_as_takes_part_and_goes_with_its_transaction(lab: StreamLab
     assert [row[0] for row in lab.rows("made")] == [1, 11, 12, 2]
 
 
+def test_create_table_as_holds_the_records_up_to_the_start(lab: StreamLab) -> None:
+    with begun(lab) as tx:
+        lab.sql("INSERT INTO {src} VALUES (3, '30')")
+        tx.sql(lab.text("CREATE TABLE {made} USING delta AS SELECT id FROM s"))
+    assert lab.rows("made") == [(1,), (2,)]
+
+
+def test_two_transactions_of_the_document_see_a_change_one_after_the_other(lab: StreamLab) -> None:
+    """Seed 000, repeatable read: T1 queries, updates the source, queries again; T2 begins later."""
+    query = "SELECT id, v, METADATA$ACTION AS action FROM s ORDER BY id"
+    with begun(lab) as first:
+        before = first.sql(query).collect()
+        first.sql(lab.text(LOG))
+        lab.sql("INSERT INTO {src} VALUES (3, 'by somebody else')")
+        first.sql(lab.text("UPDATE {src} SET v = 'updated' WHERE id = 1"))
+        assert first.sql(query).collect() == before
+    assert [tuple(row) for row in before] == FIRST
+    with begun(lab) as second:
+        assert [tuple(row) for row in second.sql(query).collect()] == [
+            (1, "10", "DELETE"),
+            (1, "updated", "INSERT"),
+            (3, "by somebody else", "INSERT"),
+        ]
+
+
 def test_exception_in_the_block_undoes_all_statements_and_consumes_nothing(lab: StreamLab) -> None:
     with pytest.raises(ZeroDivisionError), begun(lab) as tx:
         tx.sql(lab.text(LOG))

@@ -30,6 +30,7 @@ from ...core.read_plan import (
     plan_survivors,
 )
 from ...core.table_schema import Layout, matching_path
+from ...core.transactions import without_undone
 from ...storage.files import Files
 from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
@@ -265,7 +266,7 @@ def _files_by_layout(span: SourceRange) -> list[_WrittenFiles]:
     layout, protocol = _layout(span.start.metadata), json.loads(span.start.protocol)
     position = 0
     groups: list[_WrittenFiles] = []
-    for commit in span.commits:
+    for commit in without_undone(span.commits):
         protocol = commit.protocol or protocol
         if commit.metadata is not None:
             layout, position = Layout.of(commit.metadata), position + 1
