@@ -37,7 +37,9 @@ class Part(StrEnum):
 def main(
     rows: Annotated[int, typer.Option(help="rows of each table")] = 10_000_000,
     repeats: Annotated[int, typer.Option(help="timed rounds, 0: 3 or 1 by size")] = 0,
-    limit: Annotated[float, typer.Option(help="seconds after which a round is stopped")] = 600,
+    limit: Annotated[
+        float, typer.Option(help="seconds that stop a round, 0: 600 or 60 by size")
+    ] = 0,
     part: Annotated[list[Part] | None, typer.Option(help="only these parts")] = None,
     commits: Annotated[str, typer.Option(help="1,10,100 or 10 by size")] = "",
     only: Annotated[str, typer.Option(help="only workloads whose names hold this")] = "",
@@ -51,7 +53,7 @@ def main(
     # What is measured in part must not replace what was measured in full.
     is_partial = bool(only or reader or part) and not resume
     out = out or (HERE.parent / ".state/bench" if is_partial or not is_full else RESULTS)
-    patience = Patience(repeats or (3 if is_full else 1), limit)
+    patience = Patience(repeats or (3 if is_full else 1), limit or (600 if is_full else 60))
     counts = tuple(map(int, commits.split(","))) if commits else COMMITS if is_full else (10,)
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         spark = session.new_session(Path(name))
@@ -61,7 +63,7 @@ def main(
         def pieces(which: Part) -> Iterator[Piece]:
             match which:
                 case Part.CHECKS:
-                    yield "all", partial(checks.measure, spark, workshop)
+                    yield "all", partial(checks.measure, spark, workshop, patience)
                 case Part.CONSUMPTION:
                     yield "fixed cost", partial(fixed_cost.measure, spark, workshop, patience)
                     yield "whole", partial(consumption.whole, spark, workshop, rows, patience)

@@ -27,17 +27,19 @@ from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
 from .results import Row
 from .tables import ROW_TRACKING, Workshop, create_table
-from .timing import Timing
+from .timing import Patience, Timing
 
 LOGS = (10, 1_000, 10_000)
+SMALL_LOGS = LOGS[:2]
 STREAMS, TRANSITIONS = 1_000, 10_000
+SMALL_TRANSITIONS = 2_000
 TOGETHER = 10
 ROUNDS = 9
 
 
-def measure(spark: SparkSession, workshop: Workshop) -> Iterator[Row]:
-    """All checks."""
-    for commits in LOGS:
+def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
+    """All checks; a smoke test has shorter logs."""
+    for commits in LOGS if patience.is_thorough else SMALL_LOGS:
         root = workshop.new_folder()
         _long_log(spark, root, commits)
         group = f"{commits:,} commits behind"
@@ -49,7 +51,8 @@ def measure(spark: SparkSession, workshop: Workshop) -> Iterator[Row]:
     create_table(spark, root / "t", "id BIGINT", {})
     engine = Engine(spark, str(root / "state"))
     template = engine.create_stream("s", on_table=str(root / "t"))
-    transitions = _many_transitions(str(root / "state"), template)
+    transitions = TRANSITIONS if patience.is_thorough else SMALL_TRANSITIONS
+    _make_transitions(str(root / "state"), template, transitions)
     catalog = StreamCatalog(str(root / "state"))
     group = f"{STREAMS:,} streams after {transitions:,} transitions, {TOGETHER} a commit"
     yield Row(group, "SHOW", _rounds(catalog.show))
@@ -125,8 +128,8 @@ def _memory(kind: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
 
 
-def _many_transitions(state: str, template: Stream) -> int:
-    """Create streams like ``template`` and move them in turn; gives the number of transitions."""
+def _make_transitions(state: str, template: Stream, transitions: int) -> None:
+    """Create streams like ``template`` and move them in turn."""
     registry = Registry(state)
     new = [
         replace(template, name=f"s{number}", stream_id=str(uuid.uuid4()), sequence=0)
@@ -134,14 +137,13 @@ def _many_transitions(state: str, template: Stream) -> int:
     ]
     made = [Change(stream, Transition.CREATED) for stream in new]
     streams = [template, *registry.transact(registry.snapshot(), made, actor="benchmark")]
-    for _ in range(STREAMS, TRANSITIONS, STREAMS):
+    for _ in range(STREAMS, transitions, STREAMS):
         snapshot = registry.snapshot()
         for begin in range(0, STREAMS, TOGETHER):
             some = streams[begin : begin + TOGETHER]
             moved = [Change(stream, Transition.ADVANCED) for stream in some]
             found = registry.transact(snapshot, moved, actor="benchmark")
             streams[begin : begin + TOGETHER] = found
-    return TRANSITIONS
 
 
 if __name__ == "__main__":

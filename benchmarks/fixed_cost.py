@@ -12,6 +12,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -93,18 +94,15 @@ class Ledger:
 
 def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
     """The fixed cost in a session that runs, over Spark Connect, and by spark-submit."""
-    yield from in_session(spark, workshop.new_folder(), patience.limit, IN_SESSION)
-    request = {"folder": str(workshop.new_folder()), "limit": patience.limit}
+    yield from in_session(spark, workshop.new_folder(), patience, IN_SESSION)
+    request = {"folder": str(workshop.new_folder()), **asdict(patience)}
     found = processes.answer(sys.executable, "benchmarks.fixed_cost", request)
     yield from msgspec.json.decode(found, type=list[Row])
     yield from _submitted(spark, workshop.new_folder(), patience)
 
 
-def in_session(spark: SparkSession, root: Path, limit: float, name: str) -> Iterator[Row]:
-    """What one statement costs in a warm session.
-
-    :param limit: seconds after which a round is stopped
-    """
+def in_session(spark: SparkSession, root: Path, patience: Patience, name: str) -> Iterator[Row]:
+    """What one statement costs in a warm session."""
     ledger = Ledger(spark, root)
     ways: dict[str, Callable[[], object]] = {
         OF_SOURCE: lambda: spark.sql(ledger.of_source),
@@ -112,13 +110,13 @@ def in_session(spark: SparkSession, root: Path, limit: float, name: str) -> Iter
         AT_MOST_ONCE: ledger.write_at_most_once,
         CONSUME: lambda: ledger.engine.consume([ledger.of_stream], consumer=CONSUMER),
     }
-    for _ in range(WARMING_ROUNDS):
+    for _ in range(WARMING_ROUNDS if patience.is_thorough else 1):
         for work in ways.values():
             ledger.advance()
             work()
-    patience = Patience(WARM_ROUNDS, limit)
+    warm = replace(patience, repeats=WARM_ROUNDS) if patience.is_thorough else patience
     for way, work in ways.items():
-        yield Row(name, way, timed(spark, work, patience, prepare=ledger.advance))
+        yield Row(name, way, timed(spark, work, warm, prepare=ledger.advance))
 
 
 def _submitted(spark: SparkSession, root: Path, patience: Patience) -> Iterator[Row]:
@@ -160,7 +158,8 @@ def main() -> None:
     """Carry out the request in the first argument, over Spark Connect."""
     request = json.loads(sys.argv[1])
     spark = session.new_remote_session(Path(request["folder"]))
-    rows = list(in_session(spark, Path(request["folder"]), request["limit"], OVER_CONNECT))
+    patience = Patience(request["repeats"], request["limit"])
+    rows = list(in_session(spark, Path(request["folder"]), patience, OVER_CONNECT))
     spark.stop()
     Path(request["out"]).write_bytes(msgspec.json.encode(rows))
 

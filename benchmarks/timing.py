@@ -48,6 +48,11 @@ class Patience:
     repeats: int
     limit: float
 
+    @property
+    def is_thorough(self) -> bool:
+        """Whether figures are wanted; otherwise one round shows that all works."""
+        return self.repeats > 1
+
 
 def timed(
     spark: SparkSession,
@@ -62,7 +67,7 @@ def timed(
     """
     found: list[float] = []
     spent, rounds = 0.0, 0
-    most_rounds = WARMING_ROUNDS if patience.repeats > 1 else 1
+    most_rounds = WARMING_ROUNDS if patience.is_thorough else 1
     while len(found) < patience.repeats:
         prepare()
         seconds, was_stopped = _once(spark, work, patience.limit)
