@@ -22,7 +22,13 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
-        "operators": [_modules(f"{package}.operators.stream", f"{package}.operators.changes")],
+        "operators": [
+            _modules(
+                f"{package}.operators.stream",
+                f"{package}.operators.changes",
+                f"{package}.operators.maintenance",
+            )
+        ],
         "sensors": [_modules(f"{package}.sensors.stream")],
         "hooks": [_modules(f"{package}.hooks.cdc", f"{package}.hooks.stale_stream")],
         "triggers": [_modules(f"{package}.triggers.stream")],

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from getpass import getuser
 from typing import Any
 
 from .clock import utc_now
 from .core.access import KEPT, Kept, Right, check_access, principals
-from .core.errors import StreamNotFound
+from .core.errors import StreamConflict, StreamNotFound
 from .core.lifecycle import Transition, next_phase
-from .core.model import Stream, new_stream
+from .core.model import Phase, Stream, new_stream
 from .core.names import consumer_name, stream_name
+from .core.staleness import checked_extension
 from .storage.files import Files
 from .storage.registry import Registry
 from .storage.registry_snapshot import Change, Record, RegistrySnapshot
-from .storage.source_log import SourceLog, StreamLook
+from .storage.source_log import SourceLog, StreamLook, StreamSpan, holds_nothing
 from .stream_status import StreamStatus, status_of
+
+_REFRESHED_AFTER = timedelta(days=1)
 
 
 class StreamCatalog:
@@ -86,10 +90,12 @@ class StreamCatalog:
         comment: str | Kept | None = KEPT,
         readers: Collection[str] | Kept | None = KEPT,
         consumers: Collection[str] | Kept | None = KEPT,
+        max_data_extension: timedelta | Kept = KEPT,
     ) -> Stream:
         """Change what is said of a stream; what is not given stays.
 
         :param comment: another comment, or none
+        :param max_data_extension: how long its sources may be made to keep what it has not consumed
         :param readers: who may read it besides its owner; ``None``: everybody
         :param consumers: who may consume it besides its owner; ``None``: its readers
         :raises StreamNotFound: there is none
@@ -98,6 +104,9 @@ class StreamCatalog:
         """
         given: dict[str, Any] = {"comment": comment}
         given |= {"readers": principals(readers), "consumers": principals(consumers)}
+        if not isinstance(max_data_extension, Kept):
+            length = checked_extension(f"stream {name}", max_data_extension)
+            given |= {"max_data_extension": length}
         snapshot = self._registry.snapshot()
         stream = snapshot.get(stream_name(name))
         changed = {field: value for field, value in given.items() if value is not KEPT}
@@ -140,6 +149,7 @@ class StreamCatalog:
             shows_initial_rows=original.shows_initial_rows,
             readers=original.readers,
             consumers=original.consumers,
+            max_data_extension=original.max_data_extension,
         )
         (created,) = self._registry.transact(
             snapshot, [Change(clone, Transition.CREATED)], actor=self.principal
@@ -182,17 +192,61 @@ class StreamCatalog:
         (advanced,) = self._registry.transact(snapshot, changes, actor=self.principal)
         return advanced
 
+    def refresh(self, name: str) -> bool:
+        """Move a stream's offset over commits that hold no change for it, so that they need not be
+        kept; gives whether it moved. One whose offset is less than a day old is left alone.
+
+        Seed 000: looking whether an empty stream has data keeps it from going stale.
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamUnusable: its change set can no longer be read
+        """
+        stream = self.describe(name)
+        if not self._is_refreshable(stream):
+            return False
+        span = self._sources.span(stream)
+        return all(map(holds_nothing, span.tables)) and self.refresh_over(span)
+
+    def refresh_over(self, span: StreamSpan) -> bool:
+        """As :meth:`refresh`, over a range that was read and found to be empty."""
+        snapshot = self._registry.snapshot()
+        stream, ends = span.stream, [table.end for table in span.tables]
+        is_there = stream.stream_id in snapshot and snapshot.by_id(stream.stream_id) == stream
+        is_moving = ends != [base.offset for base in stream.bases]
+        if not (is_there and is_moving and self._is_refreshable(stream)):
+            return False
+        changes = [Change(stream.standing(*ends), Transition.REFRESHED)]
+        # Whoever moves it at this moment does it for a better reason.
+        with suppress(StreamConflict):
+            self._registry.transact(snapshot, changes, actor=self.principal)
+            return True
+        return False
+
+    def _is_refreshable(self, stream: Stream) -> bool:
+        """Whether its offset may move without a consumption, and lies far enough behind."""
+        oldest = min(base.offset.timestamp for base in stream.bases)
+        return (
+            stream.phase is Phase.IDLE
+            and stream.folder is None
+            and not stream.shows_initial_rows
+            and oldest <= self._clock() - _REFRESHED_AFTER
+        )
+
     def look(self, name: str) -> StreamLook:
         """Where a stream stands, and whether it may have a change: false only when it certainly
         has none. Cheaper than :meth:`status` where the offset lies far behind.
 
-        Seed 000, SYSTEM$STREAM_HAS_DATA: it may be true without a change, never false with one.
+        Seed 000, SYSTEM$STREAM_HAS_DATA: it may be true without a change, never false with one; an
+        empty stream is kept fresh (:meth:`refresh`).
 
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
         """
-        return self._sources.look(self.permitted(name, Right.READ))
+        found = self._sources.look(self.permitted(name, Right.READ))
+        if not found.may_have_data and found.latest_version > found.offset_version:
+            self.refresh(name)
+        return found
 
     def status(self, name: str) -> StreamStatus:
         """How one stream stands; raises ``StreamNotFound``."""

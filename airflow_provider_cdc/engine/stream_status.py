@@ -11,6 +11,7 @@ from typing import Any
 from .core.errors import StreamUnusable
 from .core.model import AppendSemantics, FileFormat, Phase, Stream, StreamMode, View
 from .core.names import table_name
+from .core.retention import retention
 from .core.staleness import stale_after
 from .storage.source_log import SourceLog, SourceRange, candidates
 
@@ -34,6 +35,7 @@ class BaseStatus:
     bytes_behind: int | None
     may_have_data: bool
     stale_after: datetime
+    kept_until: datetime
     invalid_reason: str | None
 
 
@@ -43,8 +45,10 @@ class StreamStatus:
 
     ``base_tables`` tells it of each table that the stream reads; the versions and what lies behind
     are sums over these, ``None`` where one of them cannot be read. ``may_have_data`` is false only
-    when there is certainly no change for the stream's mode. ``stale_after`` is a prediction;
-    ``stale`` says that it has passed, or that the stream cannot be read already. ``file_format`` is
+    when there is certainly no change for the stream's mode. ``stale_after`` is a prediction
+    that counts on extended retentions; ``kept_until`` is what the sources' properties promise as
+    they are. ``stale`` says that ``stale_after`` has passed, or that the stream cannot be read
+    already. ``file_format`` is
     that of a stream on files, whose commits are the looks that found its folder changed; ``view``
     is that of a stream on a view, which only an engine with Spark can compare with what it was.
     """
@@ -68,6 +72,7 @@ class StreamStatus:
     bytes_behind: int | None
     may_have_data: bool
     stale_after: datetime
+    kept_until: datetime
     stale: bool
     invalid_reason: str | None
     file_format: FileFormat | None = None
@@ -76,9 +81,10 @@ class StreamStatus:
 
 def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
     """How ``stream`` stands at the moment ``now``; a stream that cannot be read says why."""
-    bases = tuple(_base_status(each, sources) for each in stream.by_base())
+    bases = tuple(_base_status(each, sources, now) for each in stream.by_base())
     reasons = [base.invalid_reason for base in bases if base.invalid_reason is not None]
     predicted = min(base.stale_after for base in bases)
+    kept_until = min(base.kept_until for base in bases)
     return StreamStatus(
         name=stream.name,
         stream_id=stream.stream_id,
@@ -100,6 +106,7 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
         may_have_data=not reasons
         and (stream.shows_initial_rows or any(base.may_have_data for base in bases)),
         stale_after=predicted,
+        kept_until=kept_until,
         stale=bool(reasons) or predicted <= now,
         invalid_reason=reasons[0] if reasons else None,
         file_format=None if stream.folder is None else stream.folder.file_format,
@@ -107,7 +114,7 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
     )
 
 
-def _base_status(stream: Stream, sources: SourceLog) -> BaseStatus:
+def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatus:
     """How ``stream`` stands towards its only base table."""
     span: SourceRange | None = None
     reason: str | None = None
@@ -116,11 +123,14 @@ def _base_status(stream: Stream, sources: SourceLog) -> BaseStatus:
     except StreamUnusable as error:
         reason = str(error)
     end = stream.offset if span is None else span.end
-    # What is not consumed is as old as its first commit, however young the stream is.
+    found = None if span is None else candidates(span)
+    properties = json.loads(end.metadata).get("configuration") or {}
     since = stream.last_consumed_at or stream.created_at
     if span is not None and span.commits:
+        # What is not consumed is as old as its first commit, however young the stream is.
         since = min(since, span.commits[0].timestamp)
-    found = None if span is None else candidates(span)
+    if found is not None and not found.are_there and not stream.shows_initial_rows:
+        since = now
     return BaseStatus(
         table=stream.source.name,
         location=stream.source.location,
@@ -132,7 +142,8 @@ def _base_status(stream: Stream, sources: SourceLog) -> BaseStatus:
         else sum(commit.changes_data for commit in span.commits),
         bytes_behind=None if found is None else found.size_bytes,
         may_have_data=found is not None and found.are_there,
-        stale_after=stale_after(since, json.loads(end.metadata).get("configuration") or {}),
+        stale_after=stale_after(since, properties, stream.max_data_extension),
+        kept_until=since + retention(properties),
         invalid_reason=reason,
     )
 

@@ -19,6 +19,7 @@ from airflow_provider_cdc.jobs.model import (
     ExportChanges,
     HasData,
     JobKind,
+    Maintain,
     Request,
     Task,
 )
@@ -151,3 +152,5 @@ def request_for(settings: CdcConnection, task: Task) -> Request:
             return Request(**common, kind=JobKind.HAS_DATA, has_data=task)
         case ExportChanges():
             return Request(**common, kind=JobKind.EXPORT_CHANGES, export_changes=task)
+        case Maintain():
+            return Request(**common, kind=JobKind.MAINTAIN, maintain=task)

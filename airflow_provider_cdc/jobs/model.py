@@ -6,11 +6,14 @@ The operator builds the same dataclass that the driver reads, so there is one li
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 from ..engine.core.errors import InvalidRequest
 from ..engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..engine.core.outcomes import Outcome
+from ..engine.core.retention import Maintenance
+from ..engine.core.staleness import MAX_DATA_EXTENSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class CreateStream:
     show_initial_rows: bool = False
     readers: tuple[str, ...] | None = None
     consumers: tuple[str, ...] | None = None
+    max_data_extension: timedelta = MAX_DATA_EXTENSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,14 @@ class ExportChanges:
             )
 
 
-Task = CreateStream | Consume | HasData | ExportChanges
+@dataclass(frozen=True, slots=True)
+class Maintain:
+    """Keep the streams of the state folder from going stale; see ``Engine.maintain``."""
+
+    ahead: timedelta
+
+
+Task = CreateStream | Consume | HasData | ExportChanges | Maintain
 
 
 class JobKind(StrEnum):
@@ -123,6 +134,7 @@ class JobKind(StrEnum):
     CONSUME = "consume"
     HAS_DATA = "has_data"
     EXPORT_CHANGES = "export_changes"
+    MAINTAIN = "maintain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,7 @@ class Request:
     consume: Consume | None = None
     has_data: HasData | None = None
     export_changes: ExportChanges | None = None
+    maintain: Maintain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,4 +176,5 @@ class Answer:
     error: JobError | None = None
     stream: Stream | None = None
     outcome: Outcome | None = None
+    maintenance: Maintenance | None = None
     has_data: bool | None = None

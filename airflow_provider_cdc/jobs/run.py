@@ -25,6 +25,7 @@ from .model import (
     ExportChanges,
     HasData,
     JobError,
+    Maintain,
     Request,
 )
 
@@ -95,6 +96,7 @@ def _answer(
                 owner=task.owner,
                 readers=task.readers,
                 consumers=task.consumers,
+                max_data_extension=task.max_data_extension,
             )
             return Answer(request.request_id, stream=stream)
         case Request(consume=Consume() as task):
@@ -113,6 +115,11 @@ def _answer(
         case Request(export_changes=ExportChanges() as task):
             export_changes(task, engine, spark, Tables(spark, Files(storage_options)))
             return Answer(request.request_id)
+        case Request(maintain=Maintain() as task):
+            found = engine.maintain(ahead=task.ahead)
+            for source in found.sources:
+                log.info("%s", source)
+            return Answer(request.request_id, maintenance=found)
     raise InvalidRequest(
         f"request {request.request_id}",
         "carries no task",

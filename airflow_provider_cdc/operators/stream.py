@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +18,7 @@ from airflow_provider_cdc.engine.core.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from airflow_provider_cdc.engine.core.names import CONSUMER_NAME_MAX_CHARACTERS
 from airflow_provider_cdc.engine.core.points import Point, as_mapping, point_of
+from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION, checked_extension
 from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors
@@ -77,6 +79,7 @@ class CreateStream(StreamOperator):
     :param stream_owner: the principal that owns the stream; by default the connection's (templated)
     :param readers: who may read it besides its owner; by default everybody (templated)
     :param consumers: who may consume it besides its owner; by default its readers (templated)
+    :param max_data_extension: how long its sources may be made to keep what it has not consumed
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -122,6 +125,7 @@ class CreateStream(StreamOperator):
         stream_owner: str | None = None,
         readers: Sequence[str] | None = None,
         consumers: Sequence[str] | None = None,
+        max_data_extension: timedelta = MAX_DATA_EXTENSION,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -144,6 +148,7 @@ class CreateStream(StreamOperator):
         self.show_initial_rows = show_initial_rows
         self.readers = readers
         self.consumers = consumers
+        self.max_data_extension = max_data_extension
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Create the stream, or return the one that is there.
@@ -181,6 +186,9 @@ class CreateStream(StreamOperator):
                 show_initial_rows=self.show_initial_rows,
                 readers=principals(self.readers),
                 consumers=principals(self.consumers),
+                max_data_extension=checked_extension(
+                    f"stream {self.stream}", self.max_data_extension
+                ),
             )
         except (ValueError, InvalidRequest) as error:
             raise AirflowFailException(

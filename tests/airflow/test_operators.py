@@ -19,6 +19,7 @@ from airflow_provider_cdc.engine.core.outcomes import (
 from airflow_provider_cdc.engine.core.points import OffsetOf, Version
 from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
 from airflow_provider_cdc.operators.changes import ExportChanges
+from airflow_provider_cdc.operators.maintenance import MaintainStreams
 from airflow_provider_cdc.operators.outcome import outcome_result
 from airflow_provider_cdc.operators.stream import (
     AdvanceStream,
@@ -39,14 +40,16 @@ def operators():
         AdvanceStream(task_id="advance", stream="s"),
         DropStream(task_id="drop", stream="s", if_exists=True),
         ExportChanges(task_id="export", source="t", target="u", at=Version(1)),
+        MaintainStreams(task_id="maintain"),
     ]
 
 
 @pytest.mark.parametrize("operator", operators(), ids=lambda item: type(item).__name__)
 def test_operator_template_fields_are_attributes(operator):
     assert all(hasattr(operator, name) for name in operator.template_fields)
-    subject = "source" if isinstance(operator, ExportChanges) else "stream"
-    assert {subject, "conn_id"} <= set(operator.template_fields)
+    subjects = {ExportChanges: {"source"}, MaintainStreams: set()}
+    subject = subjects.get(type(operator), {"stream"})
+    assert subject | {"conn_id"} <= set(operator.template_fields)
 
 
 def test_operators_in_a_dag_survive_its_serialisation():
@@ -62,6 +65,7 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "advance",
         "drop",
         "export",
+        "maintain",
     }
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from .errors import ChangeTrackingDisabled, InvalidRequest
 from .log_actions import ROW_VERSION_SETTING
+from .retention import without_extensions
 from .table_snapshot import Action, TableSnapshot
 from .tracking import ENABLED, is_tracked
 
@@ -117,9 +118,8 @@ def _commit_info(source: TableSnapshot, name: str, milliseconds: int) -> dict[st
 
 
 def _metadata(source: Action, table_id: str, milliseconds: int) -> dict[str, Any]:
-    configuration = {
-        name: value for name, value in _configuration(source).items() if name not in _OF_THE_SOURCE
-    }
+    own = without_extensions(_configuration(source))
+    configuration = {name: value for name, value in own.items() if name not in _OF_THE_SOURCE}
     configuration[ROW_VERSION_SETTING] = f"_row-commit-version-col-{table_id}"
     return {
         **source,

@@ -27,6 +27,8 @@ class Transition(StrEnum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     ADVANCED = "advanced"
+    REFRESHED = "refreshed"
+    REWOUND = "rewound"
     ALTERED = "altered"
     RENAMED = "renamed"
     DROPPED = "dropped"
@@ -54,6 +56,9 @@ TRANSITIONS = MappingProxyType(
         (Phase.ABORTING, Transition.REOPENED): Phase.APPLYING,
         (Phase.ABORTING, Transition.ABORTED): Phase.IDLE,
         (Phase.IDLE, Transition.ADVANCED): Phase.IDLE,
+        # It was found to be empty: its offset moves over commits without a change.
+        (Phase.IDLE, Transition.REFRESHED): Phase.IDLE,
+        (Phase.IDLE, Transition.REWOUND): Phase.IDLE,
         (Phase.IDLE, Transition.ALTERED): Phase.IDLE,
         (Phase.IDLE, Transition.RENAMED): Phase.IDLE,
         (Phase.IDLE, Transition.DROPPED): Phase.DROPPED,

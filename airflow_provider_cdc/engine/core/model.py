@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from threading import Lock
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from .outcomes import Outcome
+from .staleness import MAX_DATA_EXTENSION
 
 
 class StreamMode(StrEnum):
@@ -249,7 +250,8 @@ class Stream:
     ``bases`` are the tables that it reads: one, or those of ``view``; or the listing of the
     ``folder`` whose files it reads. ``shows_initial_rows`` says
     that the rows at the offset were not consumed yet. ``readers`` and ``consumers`` are those who
-    may read and consume it besides its owner (None: see ``access.py``). ``sequence`` numbers the
+    may read and consume it besides its owner (None: see ``access.py``). ``max_data_extension`` says
+    how long its sources may be made to keep what it has not consumed. ``sequence`` numbers the
     transitions of this stream from 1. ``last_consumption_id``, ``last_consumer``,
     ``last_consumed_at`` and ``last_outcome`` tell of the last committed consumption; the outcome is
     missing where somebody else than its driver committed it.
@@ -276,6 +278,7 @@ class Stream:
     readers: tuple[str, ...] | None = None
     consumers: tuple[str, ...] | None = None
     folder: Folder | None = None
+    max_data_extension: timedelta = MAX_DATA_EXTENSION
 
     @property
     def source(self) -> Source:
@@ -317,6 +320,7 @@ def new_stream(
     shows_initial_rows: bool = False,
     readers: tuple[str, ...] | None = None,
     consumers: tuple[str, ...] | None = None,
+    max_data_extension: timedelta = MAX_DATA_EXTENSION,
 ) -> Stream:
     """A stream with an id of its own that no registry holds yet."""
     return Stream(
@@ -336,6 +340,7 @@ def new_stream(
         shows_initial_rows=shows_initial_rows,
         readers=readers,
         consumers=consumers,
+        max_data_extension=max_data_extension,
     )
 
 

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-import pendulum
+from .errors import InvalidRequest
+from .retention import own_retention
 
-_RETENTION_DEFAULTS = {
-    "delta.deletedFileRetentionDuration": timedelta(days=7),
-    "delta.logRetentionDuration": timedelta(days=30),
-}
-_INTERVAL = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
+MAX_DATA_EXTENSION = timedelta(days=14)
+"""How far the retention of a source is extended for a stream that does not say (seed 000)."""
 
 
-def source_retention(configuration: Mapping[str, str]) -> timedelta:
-    """How long a source with these table properties keeps commits and files that a stream needs.
+def stale_after(
+    since: datetime, properties: Mapping[str, str], max_data_extension: timedelta
+) -> datetime:
+    """When a stream is predicted to go stale.
 
-    Seed 000: the retention of the source bounds how long a stream may go unconsumed. Delta keeps
-    deleted files and commits for periods of their own; the shorter one counts.
+    Seed 000: the larger of the source's retention and of the extension that the stream may have,
+    from the moment on when it was consumed, or found to be empty, for the last time.
+
+    :param since: that moment, or the first commit that it has not consumed where that is older
+    :param properties: the table properties of the source
     """
-    return min(
-        _duration(configuration[name]) if name in configuration else default
-        for name, default in _RETENTION_DEFAULTS.items()
-    )
+    return since + max(own_retention(properties), max_data_extension)
 
 
-def stale_after(consumed_at: datetime, configuration: Mapping[str, str]) -> datetime:
-    """When a stream that was last consumed (or created) at ``consumed_at`` is predicted to go
-    stale.
+def checked_extension(subject: str, length: timedelta) -> timedelta:
+    """``length`` as a stream keeps it.
+
+    :param subject: what asks, for messages
+    :raises InvalidRequest: it is negative
     """
-    return consumed_at + source_retention(configuration)
-
-
-def _duration(text: str) -> timedelta:
-    """Delta's interval text, such as ``interval 7 days 12 hours``."""
-    parts = {"seconds": 0, "minutes": 0, "hours": 0, "days": 0, "weeks": 0}
-    for amount, unit in _INTERVAL.findall(text):
-        parts[f"{unit.lower()}s"] += int(amount)
-    return pendulum.duration(**parts).as_timedelta()
+    if length < timedelta(0):
+        raise InvalidRequest(
+            subject,
+            "cannot have this max_data_extension",
+            cause=f"expected a length of time, found {length}",
+            fix="name one such as timedelta(days=14), or timedelta(0) for no extension",
+        )
+    return timedelta(microseconds=length // timedelta(microseconds=1))

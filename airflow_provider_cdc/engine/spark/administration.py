@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,8 +12,11 @@ from ..catalog import StreamCatalog
 from ..core.access import KEPT, Kept
 from ..core.errors import StreamStale
 from ..core.model import Stream
+from ..core.retention import Maintenance
+from ..storage.registry_snapshot import Record
 from ..stream_status import StreamStatus, shown
 from .cloning import Cloning
+from .maintenance import Maintainer
 from .tables import Tables
 from .views.definitions import ViewDefinitions
 
@@ -35,12 +39,14 @@ class StreamAdministration:
         tables: Tables,
         cloning: Cloning,
         definitions: ViewDefinitions,
+        maintainer: Maintainer,
     ) -> None:
         self._spark = spark
         self._catalog = catalog
         self._tables = tables
         self._cloning = cloning
         self._definitions = definitions
+        self._maintainer = maintainer
 
     def show_streams(self) -> list[StreamStatus]:
         """How every stream stands, by name; of a stream on a view the view is looked up as well."""
@@ -54,6 +60,25 @@ class StreamAdministration:
     def describe_stream(self, name: str) -> StreamStatus:
         """How one stream stands, as :meth:`show_streams` tells it; raises ``StreamNotFound``."""
         return self._with_view(self._catalog.status(name))
+
+    def history(self, name: str) -> list[Record]:
+        """Every transition of a stream, oldest first: what it was then, when, and by whom.
+
+        :raises StreamNotFound: there is no such stream
+        """
+        return self._catalog.history(name)
+
+    def maintain(self, *, ahead: timedelta = timedelta(days=1)) -> Maintenance:
+        """Keep the streams of this state folder from going stale; to be run again and again.
+
+        Where a stream has changes that its source would soon not keep any more, the source's
+        retention is extended, at most to the stream's ``max_data_extension``; it goes back to what
+        the source's owner has set when no stream needs it (seed 000). Offsets of empty streams move
+        over commits without a change. Run again at once, it finds nothing to do.
+
+        :param ahead: how much later it runs again, at the latest
+        """
+        return self._maintainer.run(ahead)
 
     def advance(self, name: str) -> Stream:
         """Move a stream's offset to now without any DML; initial rows are left out too.
@@ -113,17 +138,25 @@ class StreamAdministration:
         comment: str | Kept | None = KEPT,
         readers: Collection[str] | Kept | None = KEPT,
         consumers: Collection[str] | Kept | None = KEPT,
+        max_data_extension: timedelta | Kept = KEPT,
     ) -> Stream:
         """Change what is said of a stream; what is not given stays.
 
         :param comment: another comment, or none
         :param readers: the principals who may read it besides its owner; ``None``: everybody
         :param consumers: the principals who may consume it besides its owner; ``None``: its readers
+        :param max_data_extension: how long its sources may be made to keep what it has not consumed
         :raises StreamNotFound: there is none
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: it belongs to another principal
         """
-        return self._catalog.alter(name, comment=comment, readers=readers, consumers=consumers)
+        return self._catalog.alter(
+            name,
+            comment=comment,
+            readers=readers,
+            consumers=consumers,
+            max_data_extension=max_data_extension,
+        )
 
     def rename_stream(self, name: str, to: str) -> Stream:
         """Give a stream another name; statements find it under that name from then on.

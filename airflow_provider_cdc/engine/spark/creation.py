@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ..core.access import Right, check_access
@@ -21,17 +21,16 @@ from ..core.model import (
 )
 from ..core.names import consumer_name, stream_name, table_name
 from ..core.points import Bound
+from ..core.staleness import MAX_DATA_EXTENSION, checked_extension
 from ..core.table_schema import Layout
 from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry import Registry
 from ..storage.registry_snapshot import Change, RegistrySnapshot
-from ..storage.scratch import Scratch
-from ..storage.source_log import SourceLog
 from .change_sets.checks import check_columns
 from .change_sets.naming import check_names
 from .file_sources import FileSources
+from .rewinding import Readability
 from .sources import FoundSource, Sources
-from .stream_reader import StreamReader
 from .tables import Table, Tables, table_id
 
 
@@ -53,6 +52,7 @@ class NewStream:
     owner: str | None = None
     readers: tuple[str, ...] | None = None
     consumers: tuple[str, ...] | None = None
+    max_data_extension: timedelta = MAX_DATA_EXTENSION
     on_files: str | None = None
     file_format: str | None = None
     file_options: Mapping[str, Any] | None = None
@@ -71,9 +71,7 @@ class Creation:
     registry: Registry
     tables: Tables
     sources: Sources
-    logs: SourceLog
-    reader: StreamReader
-    scratch: Scratch
+    readability: Readability
     clock: Callable[[], datetime]
     principal: str
     file_sources: FileSources
@@ -104,12 +102,12 @@ class Creation:
             )
             earlier = draft.standing(*offsets)
             if found.folder is None:
-                self._check_readable(earlier)
+                self.readability.check(earlier)
             return self._register(snapshot, replaced, earlier)
         if found.folder is not None:
             return self._register(snapshot, replaced, draft)
         if found.view is not None:
-            self._check_readable(draft)
+            self.readability.check(draft)
             return self._register(snapshot, replaced, draft)
         check_columns(draft, Layout.of(json.loads(draft.offset.metadata)))
         return self._create_now(snapshot, replaced, draft, found.tables[0])
@@ -179,13 +177,8 @@ class Creation:
             shows_initial_rows=wanted.show_initial_rows,
             readers=wanted.readers,
             consumers=wanted.consumers,
+            max_data_extension=checked_extension(wanted.subject, wanted.max_data_extension),
         )
-
-    def _check_readable(self, draft: Stream) -> None:
-        """Refuse an offset whose change set cannot be read any more; nothing of it is read."""
-        changes = self.reader.read(self.logs.span_from(draft))
-        for root in changes.scratch:
-            self.scratch.remove(root)
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:
         """Leave change tracking as it was, unless another stream has come to need it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,22 +13,24 @@ from ..catalog import StreamCatalog
 from ..clock import utc_now
 from ..core.access import Right, principals
 from ..core.batches import BatchLimit
-from ..core.choices import Information, member, strategy_of
-from ..core.errors import InvalidRequest, StreamConflict
+from ..core.choices import member, strategy_of
+from ..core.errors import StreamConflict
 from ..core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.names import table_name
 from ..core.outcomes import Outcome
 from ..core.points import Point, bound_of
 from ..core.progress import Listener
-from ..core.read_plan import ReadPlan, Strategy
+from ..core.read_plan import Strategy
+from ..core.staleness import MAX_DATA_EXTENSION
 from ..storage.consumptions import Consumptions
+from ..storage.extended_sources import ExtendedSources
 from ..storage.files import Files
 from ..storage.folders import FolderLogs
 from ..storage.registry import Registry
 from ..storage.results import Results
 from ..storage.scratch import Scratch
 from ..storage.source_history import SourceHistory
-from ..storage.source_log import SourceLog, StreamSpan
+from ..storage.source_log import SourceLog
 from .administration import StreamAdministration
 from .attempts import Attempt, Parts
 from .change_sets.file_rows import FileRows
@@ -38,9 +40,12 @@ from .cloning import Cloning
 from .consumption import Consumer
 from .creation import Creation, NewStream
 from .file_sources import FileSources
+from .maintenance import Maintainer
 from .planning import Planner
+from .reading import StreamReading
 from .resolution import Resolution
 from .results import ConsumingQuery
+from .rewinding import Readability, Rewinding
 from .sources import Sources
 from .stream_reader import StreamReader
 from .tables import Tables
@@ -50,7 +55,7 @@ from .views.changes import ViewReader
 from .views.definitions import ViewDefinitions
 
 
-class Engine(StreamAdministration):
+class Engine(StreamAdministration, StreamReading):
     """Streams over Delta tables: create, read, consume.
 
     :param spark: a session with Delta, classic or over Spark Connect
@@ -81,30 +86,41 @@ class Engine(StreamAdministration):
         )
         tables = Tables(spark, files)
         definitions = ViewDefinitions(spark, tables)
-        cloning = Cloning(spark, tables, files, clock)
-        super().__init__(spark, catalog, tables, cloning, definitions)
-        self._clock = clock
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
         self._sources = SourceLog(files, clock)
+        maintainer = Maintainer(
+            catalog=catalog,
+            registry=self._registry,
+            sources=self._sources,
+            tables=tables,
+            extended_sources=ExtendedSources(state, files),
+            files=files,
+            clock=clock,
+        )
+        cloning = Cloning(spark, tables, files, clock)
+        StreamAdministration.__init__(
+            self, spark, catalog, tables, cloning, definitions, maintainer
+        )
         self._scratch = Scratch(state, files, clock)
         tables_reader = ChangeSetReader(spark, files, self._scratch, strategy_of(strategy))
         views = ViewReader(spark, tables_reader, definitions)
         self._reader = StreamReader(spark, tables_reader, views, FileRows(spark, files))
         sources = Sources(self._tables, definitions, SourceHistory(files, clock))
+        readability = Readability(self._sources, self._reader, self._scratch)
+        self._rewinding = Rewinding(self._registry, sources, readability, catalog.principal)
         self._creation = Creation(
             registry=self._registry,
             tables=self._tables,
             sources=sources,
-            logs=self._sources,
-            reader=self._reader,
-            scratch=self._scratch,
+            readability=readability,
             clock=clock,
             principal=catalog.principal,
             file_sources=FileSources(spark, state, files, FolderLogs(files, clock), self._sources),
         )
-        self._changes = TableChanges(
+        changes = TableChanges(
             self._registry, sources, self._sources, self._reader, clock, catalog.principal
         )
+        StreamReading.__init__(self, catalog, self._sources, self._reader, self._scratch, changes)
         self._consumptions = Consumptions(self._registry, clock)
         listener: Listener = on_progress or (lambda _: None)
         targets = Targets(spark, files)
@@ -148,6 +164,7 @@ class Engine(StreamAdministration):
         owner: str | None = None,
         readers: Collection[str] | None = None,
         consumers: Collection[str] | None = None,
+        max_data_extension: timedelta = MAX_DATA_EXTENSION,
     ) -> Stream:
         """Create a stream that stands right behind its source's newest version, or earlier.
 
@@ -183,6 +200,8 @@ class Engine(StreamAdministration):
         :param readers: the principals who may read it besides its owner; by default everybody
         :param consumers: the principals who may consume it besides its owner; by default its
             readers
+        :param max_data_extension: how long :meth:`maintain` makes its sources keep at the most what
+            it has not consumed; zero: only as long as they do by themselves
         :raises InvalidName: the name cannot be one
         :raises InvalidRequest: the arguments contradict each other, or files cannot be read so
         :raises InvalidRange: the source's history does not hold the point
@@ -214,90 +233,24 @@ class Engine(StreamAdministration):
             owner=owner,
             readers=principals(readers),
             consumers=principals(consumers),
+            max_data_extension=max_data_extension,
         )
         return self._creation.create(wanted)
 
-    def has_data(self, name: str, *, exact: bool = True) -> bool:
-        """Whether a stream has a change that is not consumed.
+    def rewind(self, name: str, *, to: Point) -> Stream:
+        """Move a stream back to an earlier point: it returns again what it returned since.
 
-        :param exact: read the change set where the log alone cannot tell; otherwise the answer may
-            be true without a change, never false with one
+        The registry keeps who did it and when (:meth:`history`). A target that is merged into by a
+        key is the same after it got the same changes again.
+
+        :param to: the point behind which it stands then, as ``at`` of :meth:`create_stream`
         :raises StreamNotFound: there is no such stream
-        :raises StreamAccessDenied: the principal may not
-        :raises StreamUnusable: its change set can no longer be read
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal may not consume it
+        :raises InvalidRange: the source's history does not hold the point, or it lies ahead
+        :raises StreamUnusable: the change set from there on can no longer be read
         """
-        if not self._catalog.look(name).may_have_data:
-            return False
-        if not exact:
-            return True
-        change_set = self._reader.read(self._span(name))
-        try:
-            return not change_set.rows.isEmpty()
-        finally:
-            for root in change_set.scratch:
-                self._scratch.remove(root)
-
-    def read_stream(self, name: str) -> DataFrame:
-        """The change set of a stream from its offset to now; never consumes.
-
-        The source's columns as they are now, then action, is-update and row id: one row for an
-        insert or a delete, two for an update, in no order. Seed 000: a query alone moves no offset.
-
-        :raises StreamNotFound: there is no such stream
-        :raises StreamAccessDenied: the principal may not
-        :raises StreamUnusable: its change set can no longer be read
-        """
-        return self._reader.read(self._span(name)).rows
-
-    def changes(
-        self,
-        name: str,
-        *,
-        at: Point | None = None,
-        before: Point | None = None,
-        end: Point | None = None,
-        information: str = "default",
-        column_style: ColumnStyle | str = ColumnStyle.SNOWFLAKE,
-    ) -> DataFrame:
-        """What changed in a table or a view between two points of its history.
-
-        The rows are those of a stream. Seed 000, CHANGES: read-only, no stream is needed and none
-        moves.
-
-        :param name: a catalog name of a table or a view, or the path of a Delta table
-        :param at: the point behind which the changes begin, exclusive; or else
-        :param before: the point that they begin with, inclusive
-        :param end: the last point, inclusive; now by default
-        :param information: ``default``: the net difference; ``append_only``: every row that was
-            inserted, as it was inserted
-        :param column_style: as of a stream
-        :raises InvalidRequest: neither ``at`` nor ``before`` is given, or both
-        :raises InvalidRange: the history does not hold a point, or they are in the wrong order
-        :raises StreamAccessDenied: the principal may not read the stream of an ``OffsetOf``
-        :raises StreamUnusable: the change set cannot be told
-        """
-        subject = f"changes of {name}"
-        start, last = bound_of(subject, at, before), bound_of(subject, end, None)
-        if start is None:
-            raise InvalidRequest(
-                subject,
-                "have no beginning",
-                cause="expected at or before, found neither",
-                fix='say where they begin, such as at=Version(3) or at=OffsetOf("a_stream")',
-            )
-        mode = member(subject, "information", Information, information).mode
-        style = member(subject, "column_style", ColumnStyle, column_style)
-        return self._changes.read(table_name(name), start, last, mode, style)
-
-    def explain(self, name: str) -> ReadPlan:
-        """How the change set of a stream would be read now; looks at the log alone.
-
-        :raises StreamNotFound: there is no such stream
-        :raises StreamAccessDenied: the principal may not
-        :raises StreamUnusable: its change set can no longer be read
-        """
-        plans = self._reader.plans(self._span(name))
-        return plans[0]
+        return self._rewinding.rewind(name, to)
 
     def consume(
         self,
@@ -398,7 +351,3 @@ class Engine(StreamAdministration):
         kept = {table_name(target).sql for target in keep}
         self._resolution.abort(stream.consumption, self._catalog.principal, kept)
         return self._catalog.describe(name)
-
-    def _span(self, name: str) -> StreamSpan:
-        """What a stream that the principal may read has not consumed."""
-        return self._sources.span(self._catalog.permitted(name, Right.READ))

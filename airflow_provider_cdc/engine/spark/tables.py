@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -87,6 +88,18 @@ class Tables:
             self._spark.sql(f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES IF EXISTS ('{name}')")
         else:
             self._spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{name}' = '{value}')")
+
+    def set_properties(self, location: str, properties: Mapping[str, str | None]) -> None:
+        """Set table properties of the engine's own choosing, and unset those that are ``None``."""
+        table = f"delta.{quote(location)}"
+        given = [f"'{name}' = '{value}'" for name, value in properties.items() if value is not None]
+        if given:
+            self._spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({', '.join(given)})")
+        unset = [f"'{name}'" for name, value in properties.items() if value is None]
+        if unset:
+            self._spark.sql(
+                f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
+            )
 
     def newest_offset(self, table: Table) -> Offset:
         """The offset right behind the table's newest version."""

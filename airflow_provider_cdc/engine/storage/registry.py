@@ -90,6 +90,10 @@ class Registry:
             table,
         )
 
+    def identity(self) -> str | None:
+        """What tells this registry from others; ``None`` where there is no table yet."""
+        return str(self._store.open().metadata().id) if self._store.exists() else None
+
     def history(self, stream_id: str) -> list[Record]:
         """Every transition of a stream, oldest first; empty where there is no such stream."""
         return self._records(f"stream_id = {literal(stream_id)}")

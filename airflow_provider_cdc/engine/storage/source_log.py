@@ -293,6 +293,16 @@ def candidates(span: SourceRange) -> Candidates:
     return Candidates(plan.strategy is not Strategy.NOTHING, plan.size_bytes)
 
 
+def holds_nothing(span: SourceRange) -> bool:
+    """Whether ``span`` certainly holds no change of the stream's mode.
+
+    Of a view any change of a table counts, because what others are joined with has changed.
+    """
+    if span.stream.view is not None:
+        return net_difference(span.commits).is_empty
+    return not candidates(span).are_there
+
+
 def _incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:
     return StreamStale(
         f"stream {stream.name}",

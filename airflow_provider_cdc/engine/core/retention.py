@@ -1,0 +1,186 @@
+"""How long a table keeps what its streams need, and the table properties that extend it.
+
+Seed 000: while a stream is not consumed, the retention of its source is extended to the offset, up
+to a limit, and goes back when the stream is consumed. Delta keeps files that were removed and
+commits for periods of their own, each a table property; the shorter one counts. What the owner of
+the table had set stands in properties beside them, and so does each extension, so that one commit
+changes all of them together and any number of state folders can extend one table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pendulum
+
+FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+_DEFAULTS = {FILES: timedelta(days=7), LOG: timedelta(days=30)}
+_OWN = "airflow_provider_cdc.retention.own."
+_EXTENSION = "airflow_provider_cdc.retention.extended."
+_UNSET = "default"
+_INTERVAL = re.compile(
+    r"(\d+)\s+(microsecond|millisecond|second|minute|hour|day|week)s?", re.IGNORECASE
+)
+
+Properties = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRetention:
+    """What maintenance found and did at one table that streams read.
+
+    ``streams`` are those that need ``extension``; ``None``: the table keeps enough by itself.
+    ``own`` is the retention without it, ``bytes_kept`` the bytes of the removed files that these
+    streams can still read only because of it. ``has_changed`` says that properties of the table
+    were changed; ``problem`` why they could not be, or could not be looked at.
+    """
+
+    location: str
+    own: timedelta | None
+    extension: timedelta | None
+    streams: tuple[str, ...]
+    bytes_kept: int
+    has_changed: bool
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What maintenance did: ``refreshed`` names the empty streams whose offsets moved."""
+
+    refreshed: tuple[str, ...]
+    sources: tuple[SourceRetention, ...]
+
+    @property
+    def bytes_kept(self) -> int:
+        """What all extensions together cost, in bytes that are kept for them."""
+        return sum(source.bytes_kept for source in self.sources)
+
+
+def retention(properties: Properties) -> timedelta:
+    """How long a table with these properties keeps both files and commits, as it is now."""
+    return min(_length(name, properties.get(name)) for name in _DEFAULTS)
+
+
+def own_retention(properties: Properties) -> timedelta:
+    """How long it would without any extension: what its owner has set, or Delta's defaults."""
+    return min(_length(name, text) for name, text in _own_settings(properties).items())
+
+
+def extension_of(properties: Properties, holder: str) -> timedelta | None:
+    """The extension that ``holder`` has made; ``None`` where it has made none."""
+    return _extensions(properties).get(holder)
+
+
+def extended(
+    properties: Properties, holder: str, length: timedelta | None
+) -> dict[str, str | None]:
+    """What to change of a table's properties so that ``holder`` extends its retention to
+    ``length``, or no longer extends it; ``None`` stands for a property to unset.
+
+    Idempotent: nothing is to change where it is so already. Owners go on setting Delta's two
+    properties as they like: a value that is not the engine's is the owner's, and comes into force
+    when no extension is longer.
+
+    :param holder: who extends, a word of letters and digits
+    """
+    own = _own_settings(properties)
+    held = {name: each for name, each in _extensions(properties).items() if name != holder}
+    if length is not None and length > min(_length(name, text) for name, text in own.items()):
+        held[holder] = length
+    wanted: dict[str, str | None] = {
+        f"{_EXTENSION}{holder}": _text(held[holder]) if holder in held else None
+    }
+    for name, text in own.items():
+        wanted[name] = _in_force(name, text, held.values())
+        wanted[_own_name(name)] = (text or _UNSET) if held else None
+    return {name: text for name, text in wanted.items() if properties.get(name) != text}
+
+
+def without_extensions(properties: Properties) -> dict[str, str]:
+    """The properties as the owner of the table has set them, for a copy that no stream reads."""
+    found = {
+        name: text for name, text in properties.items() if not name.startswith((_OWN, _EXTENSION))
+    }
+    for name, own in _own_settings(properties).items():
+        found.pop(name, None)
+        if own is not None:
+            found[name] = own
+    return found
+
+
+def needed_extension(
+    oldest: datetime | None,
+    now: datetime,
+    *,
+    own: timedelta,
+    limit: timedelta,
+    ahead: timedelta,
+) -> timedelta | None:
+    """How far the retention of a source has to be extended for a stream; ``None``: not at all.
+
+    It is extended to ``limit`` in one step: each step is a commit that makes concurrent writers of
+    the table fail and begin again.
+
+    :param oldest: when the first commit was made that the stream has not consumed
+    :param own: the retention without extensions
+    :param limit: the longest extension that the stream may have
+    :param ahead: how much later this is asked again, at the latest
+    """
+    if oldest is None or limit <= own or oldest + own > now + ahead:
+        return None
+    return limit
+
+
+def _own_settings(properties: Properties) -> dict[str, str | None]:
+    """What the owner of the table has set for each of Delta's properties; ``None``: nothing."""
+    held = _extensions(properties).values()
+    ours = {_text(length) for length in held}
+    found: dict[str, str | None] = {}
+    for name in _DEFAULTS:
+        current = properties.get(name)
+        kept = properties.get(_own_name(name), _UNSET)
+        own = None if kept == _UNSET else kept
+        is_ours = current in ours or current == _in_force(name, own, held)
+        found[name] = own if held and is_ours else current
+    return found
+
+
+def _in_force(name: str, own: str | None, extensions: Collection[timedelta]) -> str | None:
+    longest = max(extensions, default=timedelta(0))
+    return own if _length(name, own) >= longest else _text(longest)
+
+
+def _extensions(properties: Properties) -> dict[str, timedelta]:
+    return {
+        name.removeprefix(_EXTENSION): duration(text)
+        for name, text in properties.items()
+        if name.startswith(_EXTENSION)
+    }
+
+
+def _own_name(name: str) -> str:
+    return f"{_OWN}{name.removeprefix('delta.')}"
+
+
+def _length(name: str, text: str | None) -> timedelta:
+    return _DEFAULTS[name] if text is None else duration(text)
+
+
+def _text(length: timedelta) -> str:
+    """The interval in whole seconds, at least as long, as Delta reads it."""
+    return f"interval {-(-length // timedelta(seconds=1))} seconds"
+
+
+def duration(text: str) -> timedelta:
+    """Delta's interval text, such as ``interval 7 days 12 hours``."""
+    units = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days", "weeks")
+    parts = dict.fromkeys(units, 0)
+    for amount, unit in _INTERVAL.findall(text):
+        parts[f"{unit.lower()}s"] += int(amount)
+    thousands = parts.pop("milliseconds") * 1000
+    parts["microseconds"] += thousands
+    return pendulum.duration(**parts).as_timedelta()

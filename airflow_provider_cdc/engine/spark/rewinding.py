@@ -1,0 +1,73 @@
+"""Moving a stream back to an earlier point, so that it returns again what it has returned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..core.access import Right, check_access
+from ..core.errors import InvalidRange
+from ..core.lifecycle import Transition, next_phase
+from ..core.model import Stream
+from ..core.names import stream_name
+from ..core.points import Point, bound_of
+from ..storage.registry import Registry
+from ..storage.registry_snapshot import Change
+from ..storage.scratch import Scratch
+from ..storage.source_log import SourceLog
+from .sources import FoundSource, Sources
+from .stream_reader import StreamReader
+
+
+@dataclass(frozen=True, slots=True)
+class Readability:
+    """Whether the change set of a stream could be read from where it would stand."""
+
+    logs: SourceLog
+    reader: StreamReader
+    scratch: Scratch
+
+    def check(self, draft: Stream) -> None:
+        """Refuse an offset whose change set cannot be read any more; nothing of it is read.
+
+        :raises StreamUnusable: saying what is missing
+        """
+        changes = self.reader.read(self.logs.span_from(draft))
+        for root in changes.scratch:
+            self.scratch.remove(root)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewinding:
+    """Moves the streams of one registry back."""
+
+    registry: Registry
+    sources: Sources
+    readability: Readability
+    principal: str
+
+    def rewind(self, name: str, to: Point) -> Stream:
+        """Move a stream back; see ``Engine.rewind``."""
+        subject = f"stream {name}"
+        bound = bound_of(subject, to, None)
+        assert bound is not None
+        snapshot = self.registry.snapshot()
+        stream = snapshot.get(stream_name(name))
+        check_access(stream, self.principal, Right.CONSUME)
+        phase = next_phase(stream, Transition.REWOUND)
+        found = FoundSource(stream.bases, (), stream.view, stream.folder)
+        offsets = self.sources.offsets(subject, found, bound, snapshot, self.principal)
+        for base, offset in zip(stream.bases, offsets, strict=True):
+            if offset.version > base.offset.version:
+                raise InvalidRange(
+                    subject,
+                    f"cannot be rewound to where it has not been, {bound}",
+                    cause=f"it stands at version {base.offset.version} of {base.source.name},"
+                    f" that point is version {offset.version}",
+                    fix="consume it, or leave changes out with engine.advance()",
+                )
+        moved = replace(stream, phase=phase).standing(*offsets)
+        if stream.folder is None:
+            self.readability.check(moved)
+        changes = [Change(moved, Transition.REWOUND)]
+        (rewound,) = self.registry.transact(snapshot, changes, actor=self.principal)
+        return rewound

@@ -1,0 +1,43 @@
+"""The tables whose retention a state folder has extended, so that none stays so by oversight.
+
+A table is noted before it is changed, and struck off after it was changed back: one that no stream
+reads any more is still found.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from .files import Files, join
+
+
+class ExtendedSources:
+    """The locations of these tables, a small file for each.
+
+    :param state: the state folder
+    """
+
+    def __init__(self, state: str, files: Files) -> None:
+        self._folder = join(state, "extended_sources")
+        self._files = files
+
+    def locations(self) -> list[str]:
+        """All of them, sorted."""
+        try:
+            names = self._files.names(self._folder)
+        except FileNotFoundError:
+            return []
+        uris = [join(self._folder, name) for name in names]
+        return sorted(content.decode() for content in self._files.read_each(uris).values())
+
+    def note(self, location: str) -> None:
+        """Remember a table that is about to be changed."""
+        self._files.write(self._file(location), location.encode())
+
+    def strike_off(self, location: str) -> None:
+        """Forget a table that is as its owner wants it."""
+        if self._files.exists(self._file(location)):
+            self._files.remove(self._file(location))
+
+    def _file(self, location: str) -> str:
+        return join(self._folder, sha256(location.encode()).hexdigest())

@@ -1,0 +1,195 @@
+"""Whatever a source's history loses, a stream is exact or stale, never a part and never empty by
+mistake; and what maintenance has extended, VACUUM leaves there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, event, given, note, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine import Engine, StreamStale
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
+
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+EXAMPLES = settings(
+    max_examples=int(os.environ.get("MACHINE_EXAMPLES", "100")) if THOROUGH else 4,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+    phases=list(Phase) if THOROUGH else [Phase.explicit, Phase.reuse, Phase.generate],
+)
+MERGE = """
+    MERGE INTO {copy} t USING (
+        SELECT * FROM s WHERE METADATA$ACTION = 'INSERT' OR NOT METADATA$ISUPDATE
+    ) c ON t.id = c.id
+    WHEN MATCHED AND c.METADATA$ACTION = 'DELETE' THEN DELETE
+    WHEN MATCHED THEN UPDATE SET v = c.v
+    WHEN NOT MATCHED AND c.METADATA$ACTION = 'INSERT' THEN INSERT (id, v) VALUES (c.id, c.v)
+"""
+WRITES = ("insert", "update", "delete", "optimize")
+LOSSES = ("vacuum", "vacuum everything", "clean up the log", "shrink the retention")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            (*WRITES, *WRITES, *LOSSES, "maintain", "maintain", "look", "consume", "jump")
+        ),
+        st.integers(0, 9),
+    ),
+    min_size=8,
+    max_size=16,
+)
+
+
+class World:
+    """A source with a stream, and what both should hold."""
+
+    def __init__(self, lab: StreamLab) -> None:
+        self.lab = lab
+        self.ahead = timedelta(0)
+        self.engine = Engine(lab.spark, str(lab.root / "state"), clock=self._now)
+        self.ids = itertools.count(1)
+        self.rows: dict[int, int] = {}
+        self.seen: dict[int, int] = {}
+        # Whether nothing that the stream needs can have been lost so far, and is kept from now on.
+        self.is_kept = True
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+    def do(self, step: str, number: int) -> None:
+        getattr(self, "_" + step.replace(" ", "_"))(number)
+
+    def _insert(self, number: int) -> None:
+        ids = [next(self.ids) for _ in range(number % 3 + 1)]
+        self.rows |= dict.fromkeys(ids, number)
+        self._sql(f"INSERT INTO {{src}} VALUES {', '.join(f'({id_}, {number})' for id_ in ids)}")
+
+    def _update(self, number: int) -> None:
+        self.rows |= {id_: number for id_ in self.rows if id_ % 3 == number % 3}
+        self._sql(f"UPDATE {{src}} SET v = {number} WHERE id % 3 = {number % 3}")
+
+    def _delete(self, number: int) -> None:
+        self.rows = {id_: v for id_, v in self.rows.items() if id_ % 5 != number % 5}
+        self._sql(f"DELETE FROM {{src}} WHERE id % 5 = {number % 5}")
+
+    def _optimize(self, _: int) -> None:
+        self._sql("OPTIMIZE {src}")
+
+    def _vacuum(self, _: int) -> None:
+        self._sql("VACUUM {src}")
+
+    def _vacuum_everything(self, _: int) -> None:
+        self.is_kept = False
+        self._sql("VACUUM {src} RETAIN 0 HOURS")
+
+    def _clean_up_the_log(self, _: int) -> None:
+        """As Delta does: the commits before a checkpoint go."""
+        log = Path(self.lab.path("src"), "_delta_log")
+        checkpoints = [int(file.name[:20]) for file in log.glob("*.checkpoint*.parquet")]
+        for file in log.glob("*.json"):
+            if checkpoints and file.stem.isdigit() and int(file.stem) < max(checkpoints):
+                self.is_kept = False
+                file.unlink()
+
+    def _shrink_the_retention(self, _: int) -> None:
+        self.is_kept = False
+        self._sql(
+            "ALTER TABLE {src} SET TBLPROPERTIES"
+            " ('delta.deletedFileRetentionDuration' = 'interval 0 seconds')"
+        )
+
+    def _maintain(self, _: int) -> None:
+        found = self.engine.maintain()
+        assert not any(source.problem for source in found.sources)
+        # From now on, if nothing was lost before, which reading it tells.
+        self.is_kept = self._is_readable()
+
+    def _look(self, _: int) -> None:
+        try:
+            found = self.engine.has_data("s")
+        except StreamStale:
+            assert not self.is_kept
+        else:
+            assert found == (self.rows != self.seen)
+
+    def _jump(self, number: int) -> None:
+        self.ahead += timedelta(days=number)
+
+    def _consume(self, _: int) -> None:
+        try:
+            self.lab.consume(MERGE, engine=self.engine)
+        except StreamStale:
+            assert not self.is_kept
+            event("stale")
+            self.engine.create_stream("s", on_table=self.lab.path("src"), or_replace=True)
+            self._sql("DELETE FROM {copy}", "INSERT INTO {copy} SELECT * FROM {src}")
+        self.seen = dict(self.rows)
+        # The owner's own retention is none: what is written from now on is not kept by itself.
+        self.is_kept = False
+        assert dict(self.lab.rows("copy")) == self.rows
+
+    def _is_readable(self) -> bool:
+        try:
+            self.check()
+        except StreamStale:
+            return False
+        return True
+
+    def check(self) -> None:
+        """The change set is what leads from the rows that were consumed to those of now."""
+        wanted: list[tuple[Any, ...]] = []
+        for id_ in self.seen.keys() | self.rows.keys():
+            old, new = self.seen.get(id_), self.rows.get(id_)
+            if old == new:
+                continue
+            is_update = old is not None and new is not None
+            if old is not None:
+                wanted.append((id_, old, "DELETE", is_update))
+            if new is not None:
+                wanted.append((id_, new, "INSERT", is_update))
+        rows = self.engine.read_stream("s").collect()
+        assert sorted(tuple(row)[:4] for row in rows) == sorted(wanted)
+
+    def _sql(self, *statements: str) -> None:
+        self.lab.sql(*statements)
+
+
+@EXAMPLES
+@given(steps=STEPS)
+def test_stream_is_exact_or_stale_whatever_is_lost(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    note(str(steps))
+    lab = StreamLab(spark, tmp_path_factory.mktemp("stale"))
+    lab.make(
+        "src",
+        "id INT, v INT",
+        properties="'delta.enableRowTracking' = 'true', 'delta.checkpointInterval' = '3',"
+        " 'delta.deletedFileRetentionDuration' = 'interval 0 seconds'",
+    )
+    lab.make("copy", "id INT, v INT")
+    world = World(lab)
+    world.engine.create_stream("s", on_table=lab.path("src"))
+    world.engine.maintain()
+    world.is_kept = False
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        for step, number in steps:
+            world.do(step, number)
+            try:
+                world.check()
+            except StreamStale:
+                assert not world.is_kept, (step, number)
+                event("cannot be read")
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
