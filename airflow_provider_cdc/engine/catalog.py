@@ -15,7 +15,7 @@ from .core.errors import StreamConflict, StreamNotFound
 from .core.lifecycle import Transition, next_phase
 from .core.model import Phase, Stream, new_stream
 from .core.names import consumer_name, stream_name
-from .core.staleness import checked_extension
+from .core.staleness import checked_length
 from .storage.files import Files
 from .storage.registry import Registry
 from .storage.registry_snapshot import Change, Record, RegistrySnapshot
@@ -91,11 +91,13 @@ class StreamCatalog:
         readers: Collection[str] | Kept | None = KEPT,
         consumers: Collection[str] | Kept | None = KEPT,
         max_data_extension: timedelta | Kept = KEPT,
+        max_lag: timedelta | Kept | None = KEPT,
     ) -> Stream:
         """Change what is said of a stream; what is not given stays.
 
         :param comment: another comment, or none
         :param max_data_extension: how long its sources may be made to keep what it has not consumed
+        :param max_lag: how old a change may grow before its monitor tells; ``None``: any age
         :param readers: who may read it besides its owner; ``None``: everybody
         :param consumers: who may consume it besides its owner; ``None``: its readers
         :raises StreamNotFound: there is none
@@ -104,9 +106,10 @@ class StreamCatalog:
         """
         given: dict[str, Any] = {"comment": comment}
         given |= {"readers": principals(readers), "consumers": principals(consumers)}
-        if not isinstance(max_data_extension, Kept):
-            length = checked_extension(f"stream {name}", max_data_extension)
-            given |= {"max_data_extension": length}
+        for field, length in (("max_data_extension", max_data_extension), ("max_lag", max_lag)):
+            given[field] = length
+            if isinstance(length, timedelta):
+                given[field] = checked_length(f"stream {name}", field, length)
         snapshot = self._registry.snapshot()
         stream = snapshot.get(stream_name(name))
         changed = {field: value for field, value in given.items() if value is not KEPT}
@@ -150,6 +153,7 @@ class StreamCatalog:
             readers=original.readers,
             consumers=original.consumers,
             max_data_extension=original.max_data_extension,
+            max_lag=original.max_lag,
         )
         (created,) = self._registry.transact(
             snapshot, [Change(clone, Transition.CREATED)], actor=self.principal

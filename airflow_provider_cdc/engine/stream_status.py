@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from .core.errors import StreamUnusable
@@ -36,6 +36,7 @@ class BaseStatus:
     may_have_data: bool
     stale_after: datetime
     kept_until: datetime
+    behind_since: datetime | None
     invalid_reason: str | None
 
 
@@ -45,12 +46,13 @@ class StreamStatus:
 
     ``base_tables`` tells it of each table that the stream reads; the versions and what lies behind
     are sums over these, ``None`` where one of them cannot be read. ``may_have_data`` is false only
-    when there is certainly no change for the stream's mode. ``stale_after`` is a prediction
+    when there is certainly no change for the stream's mode. ``behind_since`` is the time of the
+    first commit that is not consumed, where there may be a change. ``stale_after`` is a prediction
     that counts on extended retentions; ``kept_until`` is what the sources' properties promise as
     they are. ``stale`` says that ``stale_after`` has passed, or that the stream cannot be read
-    already. ``file_format`` is
-    that of a stream on files, whose commits are the looks that found its folder changed; ``view``
-    is that of a stream on a view, which only an engine with Spark can compare with what it was.
+    already. ``file_format`` is that of a stream on files, whose commits are the looks that found
+    its folder changed; ``view`` is that of a stream on a view, which only an engine with Spark can
+    compare with what it was.
     """
 
     name: str
@@ -75,6 +77,8 @@ class StreamStatus:
     kept_until: datetime
     stale: bool
     invalid_reason: str | None
+    behind_since: datetime | None = None
+    max_lag: timedelta | None = None
     file_format: FileFormat | None = None
     view: View | None = None
 
@@ -107,6 +111,8 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
         and (stream.shows_initial_rows or any(base.may_have_data for base in bases)),
         stale_after=predicted,
         kept_until=kept_until,
+        behind_since=min((base.behind_since for base in bases if base.behind_since), default=None),
+        max_lag=stream.max_lag,
         stale=bool(reasons) or predicted <= now,
         invalid_reason=reasons[0] if reasons else None,
         file_format=None if stream.folder is None else stream.folder.file_format,
@@ -126,9 +132,11 @@ def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatu
     found = None if span is None else candidates(span)
     properties = json.loads(end.metadata).get("configuration") or {}
     since = stream.last_consumed_at or stream.created_at
+    behind_since = None
     if span is not None and span.commits:
         # What is not consumed is as old as its first commit, however young the stream is.
         since = min(since, span.commits[0].timestamp)
+        behind_since = span.commits[0].timestamp if found and found.are_there else None
     if found is not None and not found.are_there and not stream.shows_initial_rows:
         since = now
     return BaseStatus(
@@ -144,6 +152,7 @@ def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatu
         may_have_data=found is not None and found.are_there,
         stale_after=stale_after(since, properties, stream.max_data_extension),
         kept_until=since + retention(properties),
+        behind_since=behind_since,
         invalid_reason=reason,
     )
 

@@ -44,6 +44,7 @@ class CreateStream:
     readers: tuple[str, ...] | None = None
     consumers: tuple[str, ...] | None = None
     max_data_extension: timedelta = MAX_DATA_EXTENSION
+    max_lag: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

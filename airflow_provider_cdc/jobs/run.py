@@ -97,6 +97,7 @@ def _answer(
                 readers=task.readers,
                 consumers=task.consumers,
                 max_data_extension=task.max_data_extension,
+                max_lag=task.max_lag,
             )
             return Answer(request.request_id, stream=stream)
         case Request(consume=Consume() as task):

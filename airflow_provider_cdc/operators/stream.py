@@ -18,7 +18,7 @@ from airflow_provider_cdc.engine.core.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from airflow_provider_cdc.engine.core.names import CONSUMER_NAME_MAX_CHARACTERS
 from airflow_provider_cdc.engine.core.points import Point, as_mapping, point_of
-from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION, checked_extension
+from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION, checked_length
 from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors
@@ -80,6 +80,7 @@ class CreateStream(StreamOperator):
     :param readers: who may read it besides its owner; by default everybody (templated)
     :param consumers: who may consume it besides its owner; by default its readers (templated)
     :param max_data_extension: how long its sources may be made to keep what it has not consumed
+    :param max_lag: how old a change may grow before the monitor of streams tells
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -126,6 +127,7 @@ class CreateStream(StreamOperator):
         readers: Sequence[str] | None = None,
         consumers: Sequence[str] | None = None,
         max_data_extension: timedelta = MAX_DATA_EXTENSION,
+        max_lag: timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -149,6 +151,7 @@ class CreateStream(StreamOperator):
         self.readers = readers
         self.consumers = consumers
         self.max_data_extension = max_data_extension
+        self.max_lag = max_lag
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Create the stream, or return the one that is there.
@@ -165,6 +168,7 @@ class CreateStream(StreamOperator):
         return stream_result(answer.stream)
 
     def _task(self) -> jobs.CreateStream:
+        subject, lag = f"stream {self.stream}", self.max_lag
         try:
             return jobs.CreateStream(
                 name=self.stream,
@@ -186,9 +190,10 @@ class CreateStream(StreamOperator):
                 show_initial_rows=self.show_initial_rows,
                 readers=principals(self.readers),
                 consumers=principals(self.consumers),
-                max_data_extension=checked_extension(
-                    f"stream {self.stream}", self.max_data_extension
+                max_data_extension=checked_length(
+                    subject, "max_data_extension", self.max_data_extension
                 ),
+                max_lag=None if lag is None else checked_length(subject, "max_lag", lag),
             )
         except (ValueError, InvalidRequest) as error:
             raise AirflowFailException(

@@ -41,7 +41,17 @@ LOSSES = ("vacuum", "vacuum everything", "clean up the log", "shrink the retenti
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            (*WRITES, *WRITES, *LOSSES, "maintain", "maintain", "look", "consume", "jump")
+            (
+                *WRITES,
+                *WRITES,
+                *LOSSES,
+                "maintain",
+                "maintain",
+                "look",
+                "consume",
+                "consume",
+                "jump",
+            )
         ),
         st.integers(0, 9),
     ),
@@ -165,16 +175,20 @@ class World:
 
 
 @EXAMPLES
-@given(steps=STEPS)
+@given(steps=STEPS, has_vectors=st.booleans())
 def test_stream_is_exact_or_stale_whatever_is_lost(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, int]],
+    has_vectors: bool,
 ) -> None:
-    note(str(steps))
+    note(f"{has_vectors}: {steps}")
     lab = StreamLab(spark, tmp_path_factory.mktemp("stale"))
     lab.make(
         "src",
         "id INT, v INT",
         properties="'delta.enableRowTracking' = 'true', 'delta.checkpointInterval' = '3',"
+        f" 'delta.enableDeletionVectors' = '{has_vectors}',"
         " 'delta.deletedFileRetentionDuration' = 'interval 0 seconds'",
     )
     lab.make("copy", "id INT, v INT")

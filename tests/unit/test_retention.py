@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine.core.retention import (
     retention,
     without_extensions,
 )
-from airflow_provider_cdc.engine.core.staleness import checked_extension, stale_after
+from airflow_provider_cdc.engine.core.staleness import checked_length, stale_after
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 DEFAULTS = {FILES: timedelta(days=7), LOG: timedelta(days=30)}
@@ -211,4 +211,4 @@ def test_stale_after_does_not_move_when_the_retention_is_extended() -> None:
 
 def test_extension_of_negative_length_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="max_data_extension"):
-        checked_extension("stream s", days(-1))
+        checked_length("stream s", "max_data_extension", days(-1))

@@ -251,7 +251,8 @@ class Stream:
     ``folder`` whose files it reads. ``shows_initial_rows`` says
     that the rows at the offset were not consumed yet. ``readers`` and ``consumers`` are those who
     may read and consume it besides its owner (None: see ``access.py``). ``max_data_extension`` says
-    how long its sources may be made to keep what it has not consumed. ``sequence`` numbers the
+    how long its sources may be made to keep what it has not consumed, ``max_lag`` how old a change
+    may grow before somebody is told. ``sequence`` numbers the
     transitions of this stream from 1. ``last_consumption_id``, ``last_consumer``,
     ``last_consumed_at`` and ``last_outcome`` tell of the last committed consumption; the outcome is
     missing where somebody else than its driver committed it.
@@ -279,6 +280,7 @@ class Stream:
     consumers: tuple[str, ...] | None = None
     folder: Folder | None = None
     max_data_extension: timedelta = MAX_DATA_EXTENSION
+    max_lag: timedelta | None = None
 
     @property
     def source(self) -> Source:
@@ -321,6 +323,7 @@ def new_stream(
     readers: tuple[str, ...] | None = None,
     consumers: tuple[str, ...] | None = None,
     max_data_extension: timedelta = MAX_DATA_EXTENSION,
+    max_lag: timedelta | None = None,
 ) -> Stream:
     """A stream with an id of its own that no registry holds yet."""
     return Stream(
@@ -341,6 +344,7 @@ def new_stream(
         readers=readers,
         consumers=consumers,
         max_data_extension=max_data_extension,
+        max_lag=max_lag,
     )
 
 

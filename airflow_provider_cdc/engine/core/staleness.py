@@ -26,17 +26,18 @@ def stale_after(
     return since + max(own_retention(properties), max_data_extension)
 
 
-def checked_extension(subject: str, length: timedelta) -> timedelta:
+def checked_length(subject: str, name: str, length: timedelta) -> timedelta:
     """``length`` as a stream keeps it.
 
     :param subject: what asks, for messages
+    :param name: the argument that it is
     :raises InvalidRequest: it is negative
     """
     if length < timedelta(0):
         raise InvalidRequest(
             subject,
-            "cannot have this max_data_extension",
+            f"cannot have this {name}",
             cause=f"expected a length of time, found {length}",
-            fix="name one such as timedelta(days=14), or timedelta(0) for no extension",
+            fix="name one such as timedelta(days=14)",
         )
     return timedelta(microseconds=length // timedelta(microseconds=1))

@@ -139,6 +139,7 @@ class StreamAdministration:
         readers: Collection[str] | Kept | None = KEPT,
         consumers: Collection[str] | Kept | None = KEPT,
         max_data_extension: timedelta | Kept = KEPT,
+        max_lag: timedelta | Kept | None = KEPT,
     ) -> Stream:
         """Change what is said of a stream; what is not given stays.
 
@@ -146,6 +147,7 @@ class StreamAdministration:
         :param readers: the principals who may read it besides its owner; ``None``: everybody
         :param consumers: the principals who may consume it besides its owner; ``None``: its readers
         :param max_data_extension: how long its sources may be made to keep what it has not consumed
+        :param max_lag: how old a change may grow before its monitor tells; ``None``: any age
         :raises StreamNotFound: there is none
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: it belongs to another principal
@@ -156,6 +158,7 @@ class StreamAdministration:
             readers=readers,
             consumers=consumers,
             max_data_extension=max_data_extension,
+            max_lag=max_lag,
         )
 
     def rename_stream(self, name: str, to: str) -> Stream:

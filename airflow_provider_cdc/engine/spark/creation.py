@@ -21,7 +21,7 @@ from ..core.model import (
 )
 from ..core.names import consumer_name, stream_name, table_name
 from ..core.points import Bound
-from ..core.staleness import MAX_DATA_EXTENSION, checked_extension
+from ..core.staleness import MAX_DATA_EXTENSION, checked_length
 from ..core.table_schema import Layout
 from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry import Registry
@@ -53,6 +53,7 @@ class NewStream:
     readers: tuple[str, ...] | None = None
     consumers: tuple[str, ...] | None = None
     max_data_extension: timedelta = MAX_DATA_EXTENSION
+    max_lag: timedelta | None = None
     on_files: str | None = None
     file_format: str | None = None
     file_options: Mapping[str, Any] | None = None
@@ -163,6 +164,7 @@ class Creation:
         return self.registry.transact(snapshot, changes, actor=draft.owner)[-1]
 
     def _draft(self, wanted: NewStream, found: FoundSource) -> Stream:
+        extension, lag = wanted.max_data_extension, wanted.max_lag
         return new_stream(
             wanted.name,
             found.bases,
@@ -177,7 +179,8 @@ class Creation:
             shows_initial_rows=wanted.show_initial_rows,
             readers=wanted.readers,
             consumers=wanted.consumers,
-            max_data_extension=checked_extension(wanted.subject, wanted.max_data_extension),
+            max_data_extension=checked_length(wanted.subject, "max_data_extension", extension),
+            max_lag=None if lag is None else checked_length(wanted.subject, "max_lag", lag),
         )
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:

@@ -165,6 +165,7 @@ class Engine(StreamAdministration, StreamReading):
         readers: Collection[str] | None = None,
         consumers: Collection[str] | None = None,
         max_data_extension: timedelta = MAX_DATA_EXTENSION,
+        max_lag: timedelta | None = None,
     ) -> Stream:
         """Create a stream that stands right behind its source's newest version, or earlier.
 
@@ -202,6 +203,7 @@ class Engine(StreamAdministration, StreamReading):
             readers
         :param max_data_extension: how long :meth:`maintain` makes its sources keep at the most what
             it has not consumed; zero: only as long as they do by themselves
+        :param max_lag: how old a change may grow before the monitor of streams tells
         :raises InvalidName: the name cannot be one
         :raises InvalidRequest: the arguments contradict each other, or files cannot be read so
         :raises InvalidRange: the source's history does not hold the point
@@ -234,6 +236,7 @@ class Engine(StreamAdministration, StreamReading):
             readers=principals(readers),
             consumers=principals(consumers),
             max_data_extension=max_data_extension,
+            max_lag=max_lag,
         )
         return self._creation.create(wanted)
 

@@ -1,0 +1,74 @@
+"""What operators are told of streams that lag or go stale: when a state changes, and only then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Promise(StrEnum):
+    """What a stream can break: not to go stale, and not to lag beyond its own ``max_lag``."""
+
+    STALENESS = "staleness"
+    LAG = "lag"
+
+
+class Standing(StrEnum):
+    """How a promise stands: kept, about to be broken, broken."""
+
+    KEPT = "kept"
+    NEAR = "near"
+    BROKEN = "broken"
+
+
+class AlertKind(StrEnum):
+    """What is told: a promise is about to be broken, is broken, or is kept again."""
+
+    WARNING = "warning"
+    MISS = "miss"
+    RECOVERY = "recovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How one promise of a stream stands, and why."""
+
+    promise: Promise
+    standing: Standing
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One notification. ``lag_seconds`` is the age of the oldest change that is not consumed (0:
+    there is none); the counts are ``None`` where the stream cannot be read.
+    """
+
+    kind: AlertKind
+    promise: Promise
+    reason: str
+    stream: str
+    stream_id: str
+    source: str
+    lag_commits: int | None
+    lag_bytes: int | None
+    lag_seconds: float
+    stale_after: datetime
+    last_consumer: str | None
+    at: datetime
+
+
+def kind_of(before: Standing, now: Standing) -> AlertKind | None:
+    """What to tell of a promise that stood ``before`` when it was told of last; ``None``: nothing.
+
+    A broken one that is only near to it now is told as a warning.
+    """
+    if before is now:
+        return None
+    kinds = {
+        Standing.KEPT: AlertKind.RECOVERY,
+        Standing.NEAR: AlertKind.WARNING,
+        Standing.BROKEN: AlertKind.MISS,
+    }
+    return kinds[now]

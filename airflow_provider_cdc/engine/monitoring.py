@@ -1,0 +1,125 @@
+"""Watching streams without Spark: which alerts there are to tell, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from .catalog import StreamCatalog
+from .clock import utc_now
+from .core.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
+from .storage.files import Files
+from .storage.told_alerts import ToldAlerts
+from .stream_status import StreamStatus
+
+
+class StreamMonitor:
+    """Looks at the streams of a state folder, and tells of each change of their standing once.
+
+    :param state: the state folder
+    :param storage_options: how to reach the store
+    :param clock: gives the time, in UTC
+    """
+
+    def __init__(
+        self,
+        state: str,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._catalog = StreamCatalog(state, storage_options=storage_options, clock=clock)
+        self._told = ToldAlerts(state, Files(storage_options), clock)
+        self._clock = clock
+
+    def run(self, tell: Callable[[Alert], object], *, margin: timedelta) -> list[Alert]:
+        """Look at every stream, and call ``tell`` for each alert that was not told yet.
+
+        An alert counts as told when ``tell`` returns; one for which it raises is told by a run that
+        comes ten minutes later or more, and the others are told nevertheless.
+
+        :param margin: how long before ``stale_after`` a warning is due
+        :returns: what was told
+        :raises ExceptionGroup: what ``tell`` raised, after all was tried
+        """
+        found, failures = [], []
+        for alert, confirm in self._due(margin):
+            try:
+                tell(alert)
+            except Exception as error:
+                failures.append(error)
+            else:
+                confirm()
+                found.append(alert)
+        if failures:
+            raise ExceptionGroup("alerts could not be told", failures)
+        return found
+
+    def _due(self, margin: timedelta) -> Iterator[tuple[Alert, Callable[[], None]]]:
+        statuses = self._catalog.statuses()
+        self._told.forget_all_but({status.stream_id for status in statuses})
+        now = self._clock()
+        for status in statuses:
+            for finding in findings(status, now, margin):
+                claim = self._told.claim(status.stream_id, finding.promise, finding.standing)
+                if claim is None:
+                    continue
+                kind = kind_of(claim.before, claim.standing)
+                if kind is not None:
+                    alert = _alert(status, finding, now, kind)
+                    yield alert, partial(self._told.told, claim)
+
+
+def findings(status: StreamStatus, now: datetime, margin: timedelta) -> list[Finding]:
+    """How each promise of a stream stands at the moment ``now``.
+
+    :param margin: how long before ``stale_after`` it is near to going stale
+    """
+    return [_staleness(status, now, margin), _lag(status, now)]
+
+
+def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> Finding:
+    standing, reason = Standing.KEPT, f"it is kept until {status.stale_after:%Y-%m-%d %H:%M} UTC"
+    if status.invalid_reason is not None:
+        standing, reason = Standing.BROKEN, status.invalid_reason
+    elif status.stale:
+        standing, reason = Standing.BROKEN, f"stale_after has passed: {status.stale_after}"
+    elif now >= status.stale_after - margin:
+        standing, reason = Standing.NEAR, f"it goes stale after {status.stale_after}"
+    elif status.may_have_data and now >= status.kept_until:
+        standing = Standing.NEAR
+        reason = (
+            f"its source keeps what it needs until {status.kept_until} alone: run MaintainStreams"
+        )
+    return Finding(Promise.STALENESS, standing, reason)
+
+
+def _lag(status: StreamStatus, now: datetime) -> Finding:
+    lag = now - (status.behind_since or now)
+    if status.max_lag is None:
+        return Finding(Promise.LAG, Standing.KEPT, "it has no max_lag")
+    is_broken = lag > status.max_lag
+    return Finding(
+        Promise.LAG,
+        Standing.BROKEN if is_broken else Standing.KEPT,
+        f"its oldest change waits for {lag}, max_lag is {status.max_lag}",
+    )
+
+
+def _alert(status: StreamStatus, finding: Finding, now: datetime, kind: AlertKind) -> Alert:
+    return Alert(
+        kind=kind,
+        promise=finding.promise,
+        reason=finding.reason,
+        stream=status.name,
+        stream_id=status.stream_id,
+        source=status.table_on,
+        lag_commits=status.commits_behind,
+        lag_bytes=status.bytes_behind,
+        lag_seconds=(now - (status.behind_since or now)).total_seconds(),
+        stale_after=status.stale_after,
+        last_consumer=status.last_consumer,
+        at=now,
+    )

@@ -1,0 +1,188 @@
+"""Each change of a stream's standing is told once, whoever looks and whatever is killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import NOON, new_offset, new_stream
+
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.alerts import Alert, Promise, Standing
+from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model import Source
+from airflow_provider_cdc.engine.monitoring import StreamMonitor
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.told_alerts import ToldAlerts
+
+MARGIN = timedelta(days=2)
+METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
+
+
+class Site:
+    """A stream behind version 0 of a table without Spark, and the time."""
+
+    def __init__(self, root: Path, **fields: Any) -> None:
+        self.root = root
+        self.now = NOON
+        (root / "_delta_log").mkdir()
+        self.catalog = StreamCatalog(str(root / "state"), clock=self.clock)
+        offset = new_offset(0, json.dumps(METADATA))
+        source = Source("orders", str(root), "a-table-id")
+        stream = new_stream("s", source=source, offset=offset, **fields)
+        registry = Registry(str(root / "state"), clock=self.clock)
+        registry.transact(registry.snapshot(), [Change(stream, Transition.CREATED)], actor="tests")
+        self.commits = 0
+        self.commit(data_change=False)
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def commit(self, *, data_change: bool = True) -> None:
+        self.commits += 1
+        file = {
+            "path": f"f{self.commits}",
+            "size": 10,
+            "dataChange": data_change,
+            "baseRowId": 0,
+            "defaultRowCommitVersion": self.commits,
+        }
+        info = {"timestamp": int(self.now.timestamp() * 1000)}
+        path = self.root / "_delta_log" / f"{self.commits:020d}.json"
+        path.write_text("\n".join(map(json.dumps, ({"commitInfo": info}, {"add": file}))))
+
+    def told(self, tell: Callable[[Alert], object] = lambda _: None) -> list[tuple[str, str]]:
+        monitor = StreamMonitor(str(self.root / "state"), clock=self.clock)
+        return [(a.promise.value, a.kind.value) for a in monitor.run(tell, margin=MARGIN)]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_stream_that_nobody_consumes_gives_a_warning_a_miss_and_a_recovery_each_once(
+    site: Site,
+) -> None:
+    assert site.told() == []
+    site.commit()
+    found = []
+    for _ in range(60):
+        site.now += timedelta(hours=12)
+        found += [(site.now - NOON, *told) for told in site.told()]
+    days = timedelta(days=1)
+    assert found == [
+        (7 * days, "staleness", "warning"),  # nobody has extended the source's retention
+        (14 * days, "staleness", "miss"),
+    ]
+    site.catalog.advance("s")
+    assert site.told() == [("staleness", "recovery")]
+    assert site.told() == []
+
+
+def test_alert_holds_what_a_template_needs(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+    found: list[Alert] = []
+    site.told(found.append)
+    (alert,) = found
+    assert (alert.stream, alert.source, alert.last_consumer) == ("s", "orders", None)
+    assert (alert.lag_commits, alert.lag_bytes) == (1, 20)  # the file that OPTIMIZE wrote too
+    assert alert.lag_seconds == timedelta(days=13).total_seconds()
+    assert alert.stale_after == NOON + timedelta(days=14)
+    assert "goes stale after" in alert.reason
+
+
+def test_stream_that_cannot_be_read_is_missed_with_the_reason(site: Site) -> None:
+    site.commit()
+    site.commit()
+    (site.root / "_delta_log" / f"{2:020d}.json").unlink()
+    found: list[Alert] = []
+    assert site.told(found.append) == [("staleness", "miss")]
+    assert "version 2 is gone" in found[0].reason
+    assert (found[0].lag_commits, found[0].lag_bytes) == (None, None)
+
+
+def test_lag_beyond_max_lag_is_told_apart_from_staleness(tmp_path: Path) -> None:
+    site = Site(tmp_path, max_lag=timedelta(hours=1))
+    site.commit()
+    site.now += timedelta(minutes=59)
+    assert site.told() == []
+    site.now += timedelta(minutes=2)
+    assert site.told() == [("lag", "miss")]
+    site.now += timedelta(days=15)
+    assert site.told() == [("staleness", "miss")]
+    site.catalog.advance("s")
+    assert site.told() == [("staleness", "recovery"), ("lag", "recovery")]
+
+
+def test_stream_without_a_change_never_lags_and_never_goes_stale(tmp_path: Path) -> None:
+    site = Site(tmp_path, max_lag=timedelta(hours=1))
+    site.commit(data_change=False)
+    for _ in range(5):
+        site.now += timedelta(days=30)
+        assert site.told() == []
+
+
+def test_alert_that_could_not_be_told_is_told_by_a_later_run(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+
+    def fail(_: Alert) -> None:
+        raise ConnectionError("no route to the pager")
+
+    with pytest.raises(ExceptionGroup, match="could not be told"):
+        site.told(fail)
+    assert site.told() == []  # it may be on its way
+    claimed = datetime.fromtimestamp(
+        next((site.root / "state" / "alerts").rglob("staleness-*")).stat().st_mtime, NOON.tzinfo
+    )
+    site.now = max(site.now, claimed) + timedelta(minutes=11)
+    found: list[Alert] = []
+    site.told(found.append)
+    assert [alert.stream for alert in found] == ["s"]
+    assert site.told() == []
+
+
+def test_alerts_of_a_dropped_stream_are_forgotten(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+    assert site.told() == [("staleness", "warning")]
+    site.catalog.drop("s")
+    assert site.told() == []
+    assert list((site.root / "state" / "alerts").glob("*")) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from(Standing), st.booleans()), max_size=12)
+)
+def test_of_several_monitors_one_tells_each_change(
+    tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, Standing, bool]]
+) -> None:
+    """A monitor may die between its claim and its word; then the next change is still told."""
+    now = [NOON]
+    state = str(tmp_path_factory.mktemp("told"))
+    monitors = [ToldAlerts(state, Files(), lambda: now[0]) for _ in range(2)]
+    told = Standing.KEPT
+    for monitor, standing, dies in looks:
+        now[0] = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
+        claim = monitors[monitor].claim("s", Promise.LAG, standing)
+        assert (claim is not None) or standing is told
+        if claim is None:
+            continue
+        assert claim.standing is standing
+        now[0] = datetime.now(NOON.tzinfo)
+        assert monitors[1 - monitor].claim("s", Promise.LAG, standing) is None
+        told = standing
+        if not dies:
+            monitors[monitor].told(claim)
+            assert claim.before is not standing
