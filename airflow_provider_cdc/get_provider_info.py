@@ -27,11 +27,13 @@ def get_provider_info() -> dict[str, Any]:
                 f"{package}.operators.stream",
                 f"{package}.operators.changes",
                 f"{package}.operators.maintenance",
+                f"{package}.operators.monitor",
             )
         ],
         "sensors": [_modules(f"{package}.sensors.stream")],
         "hooks": [_modules(f"{package}.hooks.cdc", f"{package}.hooks.stale_stream")],
         "triggers": [_modules(f"{package}.triggers.stream")],
+        "notifications": [f"{package}.notifications.log.LogNotifier"],
         "cli": [f"{package}.cli.airflow_commands.get_commands"],
         "connection-types": [
             {

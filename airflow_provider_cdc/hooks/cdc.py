@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
+from airflow_provider_cdc.engine.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.model import (
     Answer,
@@ -70,6 +71,11 @@ class CdcHook(BaseHook):
     def catalog(self) -> StreamCatalog:
         """The stream registry of the state folder, read and written without a JVM."""
         return self.settings.catalog()
+
+    def monitor(self) -> StreamMonitor:
+        """What tells of the streams of the state folder, without a JVM."""
+        settings = self.settings
+        return StreamMonitor(settings.state, storage_options=settings.storage_options)
 
     def submit(self, task: Task, *, context: Context | None = None) -> Answer:
         """Run ``task`` on Spark and wait for its answer, which holds no error.

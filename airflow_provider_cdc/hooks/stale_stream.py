@@ -10,6 +10,7 @@ from .cdc import CdcHook
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.engine.catalog import StreamCatalog
+    from airflow_provider_cdc.engine.monitoring import StreamMonitor
     from airflow_provider_cdc.engine.stream_status import StreamStatus
 
 
@@ -31,6 +32,10 @@ class StaleStreamHook(BaseHook):
     def get_conn(self) -> StreamCatalog:
         """The stream registry that the statuses are read from."""
         return CdcHook(self.conn_id).catalog()
+
+    def monitor(self) -> StreamMonitor:
+        """What tells of each change of a stream's standing once."""
+        return CdcHook(self.conn_id).monitor()
 
     def get_statuses(self) -> list[StreamStatus]:
         """The status of every stream."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
 import pytest
+from streams import new_offset, new_stream
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model import Source
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.jobs import entry_point
 
 pytestmark = [
@@ -139,3 +146,53 @@ def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_r
     assert begun is not None
     assert outcome["consumption_id"] == begun.consumption_id
     assert outcome["statements"][0]["result"] == "already_applied"
+
+
+def test_stream_that_nobody_consumes_is_told_of_three_times(airflow_standalone):
+    """A warning, a miss and, when it is consumed after all, a recovery: each once."""
+    server, tables = airflow_standalone.server, airflow_standalone.tables
+    catalog = StreamCatalog(str(airflow_standalone.state))
+    watched = watched_stream(airflow_standalone.state, tables / "watched")
+    file = tables / "told"
+
+    def told() -> list[str]:
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [line for line in lines if line.startswith(f"{watched} ")]
+
+    server.wait_dag("cdc_monitor")
+    server.api("PATCH", "/dags/cdc_monitor", {"is_paused": False})
+    try:
+        wait_for(lambda: len(told()) == 2)
+        catalog.advance(watched)
+        wait_for(lambda: len(told()) == 3)
+        runs = server.api("GET", "/dags/cdc_monitor/dagRuns")["total_entries"]
+        # Looks that found nothing new come between and after.
+        wait_for(lambda: server.api("GET", "/dags/cdc_monitor/dagRuns")["total_entries"] > runs + 2)
+    finally:
+        server.api("PATCH", "/dags/cdc_monitor", {"is_paused": True})
+
+    print("\n".join(told()))
+    kinds = [line.partition(":")[0] for line in told()]
+    assert kinds == [f"{watched} staleness {kind}" for kind in ("warning", "miss", "recovery")]
+
+
+def watched_stream(state: Path, table: Path) -> str:
+    """A stream with a change, on a table that keeps what it needs for a minute."""
+    minute = {"delta.deletedFileRetentionDuration": "interval 60 seconds"}
+    metadata = {"id": "t", "configuration": minute | {"delta.enableRowTracking": "true"}}
+    (table / "_delta_log").mkdir(parents=True)
+    info = {"timestamp": time.time_ns() // 1_000_000}
+    file = {"path": "f", "size": 1, "baseRowId": 0, "defaultRowCommitVersion": 1}
+    (table / "_delta_log" / f"{1:020d}.json").write_text(
+        "\n".join(map(json.dumps, ({"commitInfo": info}, {"add": file})))
+    )
+    stream = new_stream(
+        "watched",
+        source=Source("watched", str(table), "t"),
+        offset=new_offset(0, json.dumps(metadata)),
+        created_at=datetime.now(UTC),
+        max_data_extension=timedelta(0),
+    )
+    registry = Registry(str(state))
+    registry.transact(registry.snapshot(), [Change(stream, Transition.CREATED)], actor="tests")
+    return stream.name

@@ -1,0 +1,1 @@
+"""DAGs that look after streams, made for a connection."""

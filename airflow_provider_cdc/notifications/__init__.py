@@ -1,0 +1,1 @@
+"""Notifiers that tell of streams."""

@@ -1,0 +1,34 @@
+"""A notifier that writes to the log of the task, for those who collect logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseNotifier
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+MESSAGE = (
+    "{{ alert.promise }} {{ alert.kind }}: stream {{ stream }} on {{ source }}, {{ reason }};"
+    " {{ lag_commits }} commits, {{ lag_bytes }} bytes and {{ lag_seconds | int }} seconds behind,"
+    " stale after {{ stale_after }}, last consumed by {{ last_consumer }}"
+)
+
+
+class LogNotifier(BaseNotifier):
+    """Writes an alert to the log of the task that tells it, as a warning.
+
+    :param message: what to write (templated, see :class:`~..operators.monitor.CheckStreams`)
+    """
+
+    template_fields: Sequence[str] = ("message",)
+
+    def __init__(self, message: str = MESSAGE, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.message = message
+
+    def notify(self, context: Context) -> None:
+        """Write the message."""
+        self.log.warning("%s", self.message)

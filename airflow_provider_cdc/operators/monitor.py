@@ -1,0 +1,86 @@
+"""The operator that tells of streams that lag or go stale."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.engine.core.alerts import Alert
+from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
+
+from .stream import StreamOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseNotifier, Context
+
+
+class CheckStreams(StreamOperator):
+    """Look at all streams of a connection, and tell of each change of their standing once.
+
+    A warning comes ``margin`` before ``stale_after``, or when the source no longer promises to keep
+    what a stream needs; a miss when ``stale_after`` has passed, when the stream cannot be read, or
+    when its oldest change is older than its ``max_lag``; a recovery when that is over. No JVM is
+    started.
+
+    The templates of a notifier see ``alert`` (with ``kind``, ``promise`` and all else), and by
+    themselves ``stream``, ``source``, ``reason``, ``lag_commits``, ``lag_bytes``, ``lag_seconds``,
+    ``stale_after`` and ``last_consumer``.
+
+    Returns (XCom) the alerts that were told.
+
+    :param notifiers: whom to tell, any of Airflow's notifiers; one that fails is called again by a
+        later run, and then the others as well
+    :param margin: how long before ``stale_after`` a warning is due
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("conn_id",)
+
+    def __init__(
+        self,
+        *,
+        notifiers: Sequence[BaseNotifier],
+        margin: timedelta = timedelta(days=2),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.notifiers = notifiers
+        self.margin = margin
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Tell what there is to tell.
+
+        :raises CdcJobFailed: a notifier failed; what it was to tell is told by a later run
+        """
+
+        def tell(alert: Alert) -> None:
+            self.log.info("%s", alert)
+            for notifier in self.notifiers:
+                # Rendering its templates changes it.
+                copy.copy(notifier)(_context(context, alert))
+
+        try:
+            told = StaleStreamHook(self.conn_id).monitor().run(tell, margin=self.margin)
+        except ExceptionGroup as failures:
+            raise CdcJobFailed(
+                f"streams of {self.conn_id}: alerts could not be told. Cause:"
+                f" {'; '.join(map(repr, failures.exceptions))}. Fix: correct the notifier; a run"
+                " more than ten minutes later tells them."
+            ) from failures
+        return [_plain(alert) for alert in told]
+
+
+def _context(context: Context, alert: Alert) -> Any:
+    fields = asdict(alert)
+    return {**context, **fields, "alert": alert}
+
+
+def _plain(alert: Alert) -> dict[str, Any]:
+    """As XCom keeps it."""
+    moments = {"stale_after": alert.stale_after.isoformat(), "at": alert.at.isoformat()}
+    words = {"kind": alert.kind.value, "promise": alert.promise.value}
+    return asdict(alert) | moments | words

@@ -1,0 +1,14 @@
+"""Watch the streams of ``cdc_default`` and keep them from going stale.
+
+Every five minutes each stream that is about to go stale, has gone stale, lags beyond its
+``max_lag``, or has recovered, is told once, here to the task's log: give the notifiers of Slack,
+PagerDuty or mail instead. Once a day the retention of sources is extended where streams need it.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
+from airflow_provider_cdc.notifications.log import LogNotifier
+
+monitor = stale_stream_monitor([LogNotifier()])
+maintenance = stream_maintenance()

@@ -1,0 +1,113 @@
+"""The operator and the DAG that tell of streams, with notifiers that are Airflow's own."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from airflow.sdk import BaseNotifier
+from streams import new_offset, new_stream
+
+from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
+from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model import Source
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import Change
+from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.notifications.log import LogNotifier
+from airflow_provider_cdc.operators.monitor import CheckStreams
+
+METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
+
+
+class Recorder(BaseNotifier):
+    """Keeps what it is told; each call renders the template anew."""
+
+    template_fields = ("message",)
+
+    def __init__(self, message, told, **kwargs):
+        super().__init__(**kwargs)
+        self.message = message
+        self.told = told
+
+    def notify(self, context):
+        if context["stream"] == "unlucky":
+            raise ConnectionError("no route to the pager")
+        self.told.append(self.message)
+
+
+@pytest.fixture
+def streams(tmp_path, define_connection):
+    """A connection whose streams lag: ``s`` by thirteen days, ``t`` by fifteen."""
+
+    def make(*names):
+        registry = Registry(str(tmp_path / "state"))
+        for name, days in names:
+            root = tmp_path / name
+            (root / "_delta_log").mkdir(parents=True)
+            then = datetime.now(UTC) - timedelta(days=days)
+            info = {"timestamp": int(then.timestamp() * 1000)}
+            file = {"path": "f", "size": 1, "baseRowId": 0, "defaultRowCommitVersion": 1}
+            (root / "_delta_log" / f"{1:020d}.json").write_text(
+                "\n".join(map(json.dumps, ({"commitInfo": info}, {"add": file})))
+            )
+            stream = new_stream(
+                name,
+                source=Source(f"lake.{name}", str(root), "a-table-id"),
+                offset=new_offset(0, json.dumps(METADATA)),
+                created_at=then,
+            )
+            registry.transact(
+                registry.snapshot(), [Change(stream, Transition.CREATED)], actor="tests"
+            )
+        define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
+
+    return make
+
+
+def test_each_alert_is_told_once_to_every_notifier_with_its_own_values(streams):
+    streams(("s", 13), ("t", 15))
+    told, others = [], []
+    check = CheckStreams(
+        task_id="check",
+        notifiers=[
+            Recorder("{{ stream }} {{ alert.kind }} {{ lag_commits }} {{ source }}", told),
+            Recorder("{{ reason }} {{ last_consumer }}", others),
+        ],
+    )
+    found = check.execute({})
+    assert told == ["s warning 1 lake.s", "t miss 1 lake.t"]
+    assert others[0].startswith("it goes stale after")
+    assert others[1].startswith("stale_after has passed")
+    assert [alert["kind"] for alert in found] == ["warning", "miss"]
+    assert json.loads(json.dumps(found)) == found
+    assert check.execute({}) == []
+    assert len(told) == len(others) == 2
+
+
+def test_notifier_that_fails_keeps_no_other_alert_back_and_fails_the_task(streams):
+    streams(("s", 13), ("unlucky", 15))
+    told = []
+    check = CheckStreams(task_id="check", notifiers=[Recorder("{{ stream }}", told)])
+    with pytest.raises(CdcJobFailed, match="no route to the pager"):
+        check.execute({})
+    assert told == ["s"]
+
+
+def test_log_notifier_writes_all_that_an_operator_needs(streams, capsys):
+    streams(("t", 15))
+    CheckStreams(task_id="check", notifiers=[LogNotifier()]).execute({})
+    printed = capsys.readouterr().out
+    assert "staleness miss: stream t on lake.t, stale_after has passed" in printed
+    assert "1 commits, 1 bytes and 129" in printed
+
+
+def test_factories_make_dags_that_run_one_at_a_time_on_a_timer():
+    monitor = stale_stream_monitor([LogNotifier()], conn_id="other", every=timedelta(minutes=1))
+    maintenance = stream_maintenance(every=timedelta(hours=6))
+    assert (monitor.dag_id, maintenance.dag_id) == ("stale_stream_monitor", "stream_maintenance")
+    for dag in (monitor, maintenance):
+        assert (dag.max_active_runs, dag.catchup) == (1, False)
+    assert monitor.get_task("check_streams").conn_id == "other"
+    assert maintenance.get_task("maintain_streams").ahead == timedelta(hours=12)
