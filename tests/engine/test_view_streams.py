@@ -304,3 +304,36 @@ def test_column_added_to_a_table_leaves_a_view_of_all_columns_as_it_was(lab: Str
         "ALTER TABLE {orders} ADD COLUMN note STRING", "INSERT INTO {orders} VALUES (2, 'b', 'n')"
     )
     assert lab.seen("s") == [(2, "b", "INSERT", False)]
+
+
+def test_columns_of_a_table_in_another_order_leave_a_view_of_all_columns_as_it_was(
+    lab: StreamLab,
+) -> None:
+    view(lab, "SELECT * FROM {orders}", "inner_view", "(k, n)")
+    stream(lab, "SELECT * FROM inner_view JOIN {orders} ON k = id")
+    lab.sql(
+        "ALTER TABLE {orders} ALTER COLUMN order_name FIRST",
+        "INSERT INTO {orders} (id, order_name) VALUES (2, 'b')",
+    )
+    assert lab.seen("s") == [(2, "b", 2, "b", "INSERT", False)]
+    lab.engine.create_stream("initial", on_view="v", show_initial_rows=True)
+    assert lab.seen("initial") == [
+        (i, n, i, n, "INSERT", False) for i, n in ((1, "order1"), (2, "b"))
+    ]
+
+
+def test_view_whose_columns_follow_its_query_gets_those_that_a_table_gets(lab: StreamLab) -> None:
+    lab.sql("CREATE VIEW v WITH SCHEMA EVOLUTION AS SELECT * FROM {orders}")
+    lab.engine.create_stream("s", on_view="v")
+    lab.sql(
+        "ALTER TABLE {orders} ADD COLUMN note STRING",
+        "INSERT INTO {orders} VALUES (2, 'b', 'n')",
+        "UPDATE {orders} SET order_name = 'c' WHERE id = 1",
+    )
+    expected = [
+        (1, "c", None, "INSERT", True),
+        (1, "order1", None, "DELETE", True),
+        (2, "b", "n", "INSERT", False),
+    ]
+    assert lab.seen("s") == expected
+    assert lab.seen("s") == expected

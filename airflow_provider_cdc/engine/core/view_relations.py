@@ -19,7 +19,7 @@ class ViewDefinition:
 
     ``parts`` is its qualified name, ``text`` its query, ``namespace`` the catalog and the schema
     that shorter names in ``text`` are relative to, such as ``("spark_catalog", "default")``, and
-    ``columns`` the names of its output columns.
+    ``columns`` the names of its output columns, none where they are always those of the query.
     """
 
     parts: tuple[str, ...]

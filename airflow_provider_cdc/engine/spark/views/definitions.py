@@ -25,6 +25,8 @@ _FOLLOWED = frozenset(
 )
 _FOLLOWED_JOINS = ("Join Inner", "Join Cross")
 _DETAIL = "# Detailed Table Information"
+# Such a view has the columns of its query; Spark writes them into the catalog when it sees them.
+_EVOLVING = "EVOLUTION"
 _NODE = re.compile(r"[\s:+\-]*(?P<node>\w[\w ]*)")
 
 
@@ -33,9 +35,10 @@ class ViewQuery:
     """A view taken apart.
 
     ``relation`` is its query over tables; ``outputs`` the columns that the query of each view in it
-    had when that view was made, by the view's qualified name; ``namespaces`` those that names in
-    the texts are relative to; ``tables`` those that it reads, each once, in the order in which it
-    names them; ``leaves`` the place in ``tables`` of each table reference, by the number of that.
+    had when that view was made, by the view's qualified name, none where it has those that its
+    query has now; ``namespaces`` those that names in the texts are relative to; ``tables`` those
+    that it reads, each once, in the order in which it names them; ``leaves`` the place in
+    ``tables`` of each table reference, by the number of that.
     """
 
     name: TableName
@@ -54,7 +57,9 @@ class ViewQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A view's definition, and the columns that its query had when the view was made."""
+    """A view's definition, and the columns that its query had when the view was made; neither has
+    columns where these are always the query's own.
+    """
 
     definition: ViewDefinition
     outputs: tuple[str, ...]
@@ -144,13 +149,15 @@ class ViewDefinitions:
         detail = {row[0]: row[1] for row in rows[begin:]}
         if detail.get("Type") != "VIEW":
             return None
+        is_evolving = detail.get("View Schema Mode") == _EVOLVING
         definition = ViewDefinition(
             parts=(detail["Catalog"], detail["Database"], detail["Table"]),
             text=detail["View Text"],
             namespace=split_name(detail["View Catalog and Namespace"]),
-            columns=tuple(columns[: columns.index("")]),
+            columns=() if is_evolving else tuple(columns[: columns.index("")]),
         )
-        return _Found(definition, _listed(detail["View Query Output Columns"]))
+        outputs = () if is_evolving else _listed(detail["View Query Output Columns"])
+        return _Found(definition, outputs)
 
     def _tables_of(
         self, view: ViewDefinition, relation: Renamed

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...core.names import quote
 from ...core.view_relations import (
     Branch,
     Leaf,
@@ -32,14 +31,16 @@ class Rows:
     frame: DataFrame
     hidden: tuple[str, ...]
 
-    def renamed(self, schema: StructType) -> Rows:
-        """The same rows with the columns of ``schema`` by position, the hidden ones after them."""
-        shown = self._shown()
+    def renamed(self, schema: StructType, places: Sequence[int] | None = None) -> Rows:
+        """The same rows with the columns of ``schema`` by position, the hidden ones after them.
+
+        :param places: where those columns stand in ``frame``; ``None``: all shown ones, in order
+        """
         names = [f"__cdc_{index}" for index in range(len(self.frame.columns))]
         frame = self.frame.toDF(*names)
         columns = [
             F.col(names[place]).cast(field.dataType).alias(field.name)
-            for place, field in zip(shown, schema.fields, strict=True)
+            for place, field in zip(places or self._shown(), schema.fields, strict=True)
         ]
         columns += [
             F.col(names[place]).alias(name)
@@ -48,14 +49,23 @@ class Rows:
         ]
         return Rows(frame.select(*columns), self.hidden)
 
-    def having(self, names: Sequence[str]) -> Rows:
-        """The same rows with the shown columns called ``names`` alone, where there are such."""
-        columns = [self.frame.columns[place] for place in self._shown()]
-        keys = [column.casefold() for column in columns]
-        if len(columns) == len(names) or any(keys.count(name.casefold()) != 1 for name in names):
-            return self
-        kept = [quote(name) for name in (*names, *self.hidden)]
-        return Rows(self.frame.select(*kept), self.hidden)
+    def places(self, names: Sequence[str]) -> list[int]:
+        """Where the shown columns called ``names`` stand, each time a name comes the next one.
+
+        Spark finds the columns of a view by name too, whatever else its query returns by now, and
+        in whatever order.
+        """
+        found: list[int] = []
+        for name in names:
+            found.append(
+                next(
+                    place
+                    for place in self._shown()
+                    if place not in found
+                    and self.frame.columns[place].casefold() == name.casefold()
+                )
+            )
+        return found
 
     def _shown(self) -> list[int]:
         return [i for i, name in enumerate(self.frame.columns) if name not in self.hidden]
@@ -67,7 +77,8 @@ class Evaluation:
     :param tables: for each table reference, by its number, the rows that stand for the table where
         nothing but columns and their types is asked for
     :param schema_of: the columns of a view as the catalog has them, by its qualified name
-    :param outputs: the columns that the query of each view had when the view was made
+    :param outputs: the columns that the query of each view had when the view was made; none where
+        a view has those that its query has now
     """
 
     def __init__(
@@ -92,8 +103,8 @@ class Evaluation:
             case Leaf(number=number):
                 return tables[number]
             case Renamed(parts=view):
-                rows = self.rows(relation.relation, tables).having(self._outputs[view])
-                return rows.renamed(self._schema_of(view))
+                rows = self.rows(relation.relation, tables)
+                return rows.renamed(self._schema_of(view), rows.places(self._outputs[view]))
             case Branch(of=union):
                 return self.rows(relation.relation, tables).renamed(self._schema(union))
             case UnionAll(branches=branches):
