@@ -41,6 +41,14 @@ def lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
     spark.sql("DROP SCHEMA views_lab CASCADE")
 
 
+@pytest.fixture
+def own_settings(spark: SparkSession) -> Iterator[None]:
+    """Takes back what the test sets."""
+    yield
+    for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled"):
+        spark.conf.unset(name)
+
+
 def view(lab: StreamLab, text: str, name: str = "v", columns: str = "") -> None:
     lab.sql(f"CREATE OR REPLACE VIEW {name} {columns} AS {text}")
 
@@ -337,3 +345,40 @@ def test_view_whose_columns_follow_its_query_gets_those_that_a_table_gets(lab: S
     ]
     assert lab.seen("s") == expected
     assert lab.seen("s") == expected
+
+
+def test_view_is_read_under_the_settings_that_it_was_made_under(
+    lab: StreamLab, own_settings: None
+) -> None:
+    lab.make("t", "id INT, at TIMESTAMP, n STRING", properties=TRACKED)
+    lab.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    view(lab, "SELECT id, CAST(at AS DATE) AS day, n FROM {t}", "days")
+    lab.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    lab.spark.conf.set("spark.sql.ansi.enabled", "false")
+    stream(
+        lab,
+        "SELECT d.id, day(d.day) AS day, hour(t.at) AS hour, CAST(d.n AS INT) AS n"
+        " FROM days AS d JOIN {t} AS t ON d.id = t.id",
+    )
+    lab.spark.conf.set("spark.sql.session.timeZone", "UTC")
+    lab.spark.conf.set("spark.sql.ansi.enabled", "true")
+    lab.sql("INSERT INTO {t} VALUES (1, TIMESTAMP '2024-01-01T20:00:00Z', 'x')")
+    assert lab.seen("s") == [(1, 2, 15, None, "INSERT", False)]
+    assert tuple(lab.spark.table("v").collect()[0]) == (1, 2, 15, None)
+    assert lab.spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_view_that_is_created_anew_under_other_settings_makes_its_stream_stale(
+    lab: StreamLab, own_settings: None
+) -> None:
+    stream(lab, JOIN)
+    lab.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    view(lab, JOIN)
+    with pytest.raises(StreamStale, match="created anew"):
+        lab.changes("s")
+
+
+def test_view_of_a_default_collation_is_refused(lab: StreamLab) -> None:
+    lab.sql("CREATE VIEW v DEFAULT COLLATION UTF8_LCASE AS SELECT * FROM {orders}")
+    with pytest.raises(UnsupportedView, match="UTF8_LCASE"):
+        lab.engine.create_stream("s", on_view="v")

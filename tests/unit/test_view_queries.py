@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -804,3 +805,12 @@ def test_variants_are_counted_right_have_no_union_and_together_read_every_leaf(t
     read = {leaf for tree in trees for leaf in leaves(tree)}
     assert read == set(leaves(found))
     assert [leaf.number for leaf in leaves(found)] == list(range(len(leaves(found))))
+
+
+@pytest.mark.parametrize(
+    "name", ["spark.sql.caseSensitive", "spark.sql.parser.quotedRegexColumnNames"]
+)
+def test_view_made_under_settings_that_change_what_names_mean_is_refused(name: str) -> None:
+    definition = replace(view("SELECT a FROM t"), settings=((name, "TRUE"),))
+    with pytest.raises(UnsupportedView, match=name):
+        expand(definition, among({}))

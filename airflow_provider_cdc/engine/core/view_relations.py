@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from .names import quote
 
+BINARY = "UTF8_BINARY"
+
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
@@ -20,12 +22,16 @@ class ViewDefinition:
     ``parts`` is its qualified name, ``text`` its query, ``namespace`` the catalog and the schema
     that shorter names in ``text`` are relative to, such as ``("spark_catalog", "default")``, and
     ``columns`` the names of its output columns, none where they are always those of the query.
+    ``settings`` are the session settings that Spark reads ``text`` under, by name; ``collation`` is
+    that of texts in it.
     """
 
     parts: tuple[str, ...]
     text: str
     namespace: tuple[str, ...]
     columns: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...] = ()
+    collation: str = BINARY
 
     @property
     def name(self) -> str:

@@ -146,6 +146,7 @@ class ViewReader:
             # Each term asks for the columns of each nested view.
             cache(lambda parts: self._spark.table(".".join(map(quote, parts))).schema),
             query.outputs,
+            query.settings,
         )
 
     def _none(self, schema: StructType) -> DataFrame:

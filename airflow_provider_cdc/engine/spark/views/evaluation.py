@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from ...core.errors import InvalidRequest
 from ...core.view_relations import (
     Branch,
     Leaf,
@@ -20,8 +23,10 @@ from ...core.view_relations import (
     select_text,
     union_text,
 )
+from ..session_settings import settings
 
 _RELATION = "__cdc_relation_"
+_REMOTE = "pyspark.sql.connect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ class Evaluation:
     :param schema_of: the columns of a view as the catalog has them, by its qualified name
     :param outputs: the columns that the query of each view had when the view was made; none where
         a view has those that its query has now
+    :param settings_of: the session settings that the text of each view is read under
     """
 
     def __init__(
@@ -87,11 +93,13 @@ class Evaluation:
         tables: Mapping[int, DataFrame],
         schema_of: Callable[[tuple[str, ...]], StructType],
         outputs: Mapping[tuple[str, ...], Sequence[str]],
+        settings_of: Mapping[tuple[str, ...], Mapping[str, str]],
     ) -> None:
         self._spark = spark
         self._tables = {number: Rows(frame, ()) for number, frame in tables.items()}
         self._schema_of = schema_of
         self._outputs = outputs
+        self._settings_of = settings_of
         self._unions: dict[UnionAll, StructType] = {}
 
     def rows(self, relation: Relation, tables: Mapping[int, Rows]) -> Rows:
@@ -103,8 +111,9 @@ class Evaluation:
             case Leaf(number=number):
                 return tables[number]
             case Renamed(parts=view):
-                rows = self.rows(relation.relation, tables)
-                return rows.renamed(self._schema_of(view), rows.places(self._outputs[view]))
+                with self._under(view):
+                    rows = self.rows(relation.relation, tables)
+                    return rows.renamed(self._schema_of(view), rows.places(self._outputs[view]))
             case Branch(of=union):
                 return self.rows(relation.relation, tables).renamed(self._schema(union))
             case UnionAll(branches=branches):
@@ -122,6 +131,34 @@ class Evaluation:
         if union not in self._unions:
             self._unions[union] = self.rows(union, self._tables).frame.schema
         return self._unions[union]
+
+    def _under(self, view: tuple[str, ...]) -> AbstractContextManager[None]:
+        """The settings that Spark reads a view's text under, whatever the session's are.
+
+        :raises InvalidRequest: the session is a remote one of other settings: it reads a text only
+            when rows are asked for
+        """
+        different = {
+            name: value
+            for name, value in self._settings_of[view].items()
+            if self._setting(name) != value
+        }
+        if different and type(self._spark).__module__.startswith(_REMOTE):
+            name, value = next(iter(different.items()))
+            raise InvalidRequest(
+                f"view {'.'.join(view)}",
+                "cannot be read in this session",
+                cause=f"expected {name} {value!r}, which it was made under, found"
+                f" {self._setting(name)!r}",
+                fix="give the session the same setting, or create the view again in one like it",
+            )
+        return settings(self._spark, different)
+
+    def _setting(self, name: str) -> str | None:
+        try:
+            return self._spark.conf.get(name)
+        except PySparkException:
+            return None  # Spark does not know it, and it is not set
 
     def _run(self, text: str, parts: Sequence[Rows]) -> DataFrame:
         """The result of ``text``, in which the parts go by numbered names."""
