@@ -216,6 +216,8 @@ def test_a_glob_that_is_none_is_refused(glob: str) -> None:
         (" /data//in/ ", "/data/in"),
         ("file:///data/in", "/data/in"),
         ("file:/data/./in", "/data/in"),
+        ("/.data/in", "/.data/in"),
+        ("/../data/in", "/data/in"),
         ("s3a://bucket/in/", "s3a://bucket/in"),
     ],
 )

@@ -70,7 +70,7 @@ def folder_uri(text: str) -> str:
     """
     found = text.strip()
     if _LOCAL.match(found):
-        path = "/" + posixpath.normpath(found.removeprefix("file:")).lstrip("/.")
+        path = "/" + posixpath.normpath(found.removeprefix("file:")).lstrip("/")
         if found.removeprefix("file:").startswith("/") and not _ROOT.fullmatch(path):
             return path
     else:
