@@ -25,8 +25,8 @@ def is_hidden(name: str) -> bool:
     """Whether a file or folder of that name does not count, by Spark's rules: writers put there
     what is not finished.
     """
-    if name.startswith("_"):
-        return "=" not in name
+    if name.startswith("_") and "=" not in name:
+        return True
     return name.startswith(".") or name.endswith(_BEING_COPIED)
 
 
