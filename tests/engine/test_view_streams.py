@@ -382,3 +382,20 @@ def test_view_of_a_default_collation_is_refused(lab: StreamLab) -> None:
     lab.sql("CREATE VIEW v DEFAULT COLLATION UTF8_LCASE AS SELECT * FROM {orders}")
     with pytest.raises(UnsupportedView, match="UTF8_LCASE"):
         lab.engine.create_stream("s", on_view="v")
+
+
+def test_columns_that_give_a_view_another_meaning_make_its_stream_stale(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.sql("ALTER TABLE {orders} ADD COLUMN note STRING")
+    with pytest.raises(StreamStale, match="NATURAL JOIN"):
+        lab.changes("s")
+    lab.engine.advance("s")
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order2', 'n')")
+    assert lab.seen("s") == [(1, "order2", "customer1", "INSERT", False)]
+    view(lab, "SELECT id + 1 AS next, next * 2 AS twice FROM {customers}", "lateral")
+    lab.engine.create_stream("l", on_view="lateral")
+    lab.sql("ALTER TABLE {customers} ADD COLUMN other INT")
+    assert lab.seen("l") == []
+    lab.sql("ALTER TABLE {customers} ADD COLUMN next INT")
+    with pytest.raises(StreamStale, match="next, which is an alias or a column"):
+        lab.changes("l")
