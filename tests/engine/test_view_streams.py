@@ -12,6 +12,7 @@ from stream_lab import StreamLab
 
 from airflow_provider_cdc.engine import (
     ChangeTrackingDisabled,
+    InvalidRange,
     InvalidRequest,
     OffsetOf,
     StreamStale,
@@ -399,3 +400,22 @@ def test_columns_that_give_a_view_another_meaning_make_its_stream_stale(lab: Str
     lab.sql("ALTER TABLE {customers} ADD COLUMN next INT")
     with pytest.raises(StreamStale, match="next, which is an alias or a column"):
         lab.changes("l")
+
+
+NOTES = ["SELECT * FROM {orders}", "SELECT upper(note) AS n FROM {orders}"]
+
+
+@pytest.mark.parametrize("text", NOTES)
+def test_initial_rows_from_before_a_column_that_the_view_needs_are_refused(
+    lab: StreamLab, text: str
+) -> None:
+    before = Timestamp(lab.committed_at("orders", 1))
+    lab.sql(
+        "ALTER TABLE {orders} ADD COLUMN note STRING",
+        "INSERT INTO {orders} VALUES (2, 'b', 'n')",
+    )
+    view(lab, text)
+    with pytest.raises(InvalidRange, match=r"(no column|name) `?note"):
+        lab.engine.create_stream("s", on_view="v", at=before, show_initial_rows=True)
+    lab.engine.create_stream("s", on_view="v", at=before)
+    assert [change.values[-1].upper() for change in lab.changes("s")] == ["N"]

@@ -166,7 +166,10 @@ class Creation:
 
     def _check_readable(self, draft: Stream) -> None:
         """Refuse an offset whose change set cannot be read any more; nothing of it is read."""
-        changes = self.reader.read(self.logs.span_from(draft))
+        span = self.logs.span_from(draft)
+        if draft.shows_initial_rows:
+            span = self.logs.span(draft)
+        changes = self.reader.read(span)
         for root in changes.scratch:
             self.scratch.remove(root)
 

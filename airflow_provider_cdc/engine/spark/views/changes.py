@@ -109,7 +109,10 @@ class ViewReader:
         )
 
     def rows_at_offset(self, span: StreamSpan) -> ViewChanges:
-        """All rows of the stream's view at its offset, each as one insert."""
+        """All rows of the stream's view at its offset, each as one insert.
+
+        :raises InvalidRange: its tables lacked columns then that it needs
+        """
         query, schema = self._query(span.stream)
         tables = [_TableRows(_all_rows(self._spark, base), None) for base in span.tables]
         evaluation = self._evaluation(query, tables)

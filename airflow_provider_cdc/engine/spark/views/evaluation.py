@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...core.errors import InvalidRequest
+from ...core.errors import InvalidRange, InvalidRequest
 from ...core.view_relations import (
     Branch,
     Leaf,
@@ -59,17 +59,19 @@ class Rows:
 
         Spark finds the columns of a view by name too, whatever else its query returns by now, and
         in whatever order.
+
+        :raises LookupError: there is no such column
         """
         found: list[int] = []
         for name in names:
-            found.append(
-                next(
-                    place
-                    for place in self._shown()
-                    if place not in found
-                    and self.frame.columns[place].casefold() == name.casefold()
-                )
-            )
+            places = [
+                place
+                for place in self._shown()
+                if place not in found and self.frame.columns[place].casefold() == name.casefold()
+            ]
+            if not places:
+                raise LookupError(f"there is no column {name}")
+            found.append(places[0])
         return found
 
     def _shown(self) -> list[int]:
@@ -106,14 +108,21 @@ class Evaluation:
         """The rows of ``relation`` over ``tables``, by the number of the table reference.
 
         The hidden columns of all tables that it reads come through; no two may share a name.
+
+        :raises InvalidRange: these tables lack columns that a view needs
         """
         match relation:
             case Leaf(number=number):
                 return tables[number]
             case Renamed(parts=view):
+                schema = self._schema_of(view)
                 with self._under(view):
-                    rows = self.rows(relation.relation, tables)
-                    return rows.renamed(self._schema_of(view), rows.places(self._outputs[view]))
+                    try:
+                        rows = self.rows(relation.relation, tables)
+                        places = rows.places(self._outputs[view] or schema.names)
+                    except (AnalysisException, LookupError) as error:
+                        raise _unreadable(view, error) from None
+                    return rows.renamed(schema, places)
             case Branch(of=union):
                 return self.rows(relation.relation, tables).renamed(self._schema(union))
             case UnionAll(branches=branches):
@@ -168,3 +177,12 @@ class Evaluation:
             text = text.replace(f"{_RELATION}{index}`", f"{{r{index}}}`")
             frames[f"r{index}"] = part.frame
         return self._spark.sql(text, **frames)
+
+
+def _unreadable(view: tuple[str, ...], error: Exception) -> InvalidRange:
+    return InvalidRange(
+        f"view {'.'.join(view)}",
+        "cannot be read with its tables as they were",
+        cause=str(error).partition("\n")[0].rstrip("."),
+        fix="name a point since when its tables have the columns that it needs",
+    )
