@@ -402,6 +402,23 @@ def test_columns_that_give_a_view_another_meaning_make_its_stream_stale(lab: Str
         lab.changes("l")
 
 
+def test_columns_of_fixed_length_are_compared_as_the_view_compares_them(lab: StreamLab) -> None:
+    lab.make("short", "id INT, c CHAR(3)", properties=TRACKED)
+    lab.make("long", "id INT, c CHAR(5)", properties=TRACKED)
+    view(lab, "SELECT id AS k, c AS l FROM {long}", "named")
+    stream(
+        lab,
+        "SELECT x.id, k FROM (SELECT * FROM {short} WHERE c = 'a' UNION ALL TABLE {short}) AS x"
+        " JOIN named ON x.c = l",
+    )
+    lab.sql("INSERT INTO {short} VALUES (1, 'a')", "INSERT INTO {long} VALUES (2, 'a')")
+    assert lab.seen("s") == [(1, 2, "INSERT", False)] * 2
+    assert lab.spark.table("v").count() == 2
+    lab.engine.advance("s")
+    lab.sql("DELETE FROM {short}")
+    assert lab.seen("s") == [(1, 2, "DELETE", False)] * 2
+
+
 NOTES = ["SELECT * FROM {orders}", "SELECT upper(note) AS n FROM {orders}"]
 
 

@@ -27,6 +27,7 @@ _FOLLOWED = frozenset(
 _FOLLOWED_JOINS = ("Join Inner", "Join Cross")
 # Such a view has the columns of its query; Spark writes them into the catalog when it sees them.
 _EVOLVING = "EVOLUTION"
+_SETTINGS = "view_creation_spark_configuration"
 _NODE = re.compile(r"[\s:+\-]*(?P<node>\w[\w ]*)")
 
 
@@ -157,10 +158,11 @@ class ViewDefinitions:
             text=detail["view_text"],
             namespace=split_name(detail["view_catalog_and_namespace"]),
             columns=columns,
-            settings=tuple(view_settings(detail["view_creation_spark_configuration"]).items()),
+            settings=tuple(view_settings(detail.get(_SETTINGS, {})).items()),
             collation=detail.get("collation", BINARY),
         )
-        return _Found(definition, () if is_evolving else tuple(detail["view_query_output_columns"]))
+        outputs = () if is_evolving else tuple(detail.get("view_query_output_columns", ()))
+        return _Found(definition, outputs)
 
     def _tables_of(
         self, view: ViewDefinition, relation: Renamed

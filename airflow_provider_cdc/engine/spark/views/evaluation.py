@@ -44,7 +44,8 @@ class Rows:
         names = [f"__cdc_{index}" for index in range(len(self.frame.columns))]
         frame = self.frame.toDF(*names)
         columns = [
-            F.col(names[place]).cast(field.dataType).alias(field.name)
+            # What Spark knows of a CHAR(n) is there: it pads what it compares such a column with.
+            F.col(names[place]).cast(field.dataType).alias(field.name, metadata=field.metadata)
             for place, field in zip(places or self._shown(), schema.fields, strict=True)
         ]
         columns += [
