@@ -11,6 +11,7 @@ from stream_lab import Change, Crash, CrashAt, StreamLab, row_ids
 
 from airflow_provider_cdc.engine import (
     AppendSemantics,
+    InvalidRequest,
     InvalidStatement,
     Progress,
     ProtocolPoint,
@@ -275,3 +276,18 @@ def test_stream_on_a_view_is_consumed_after_its_initial_rows(lab: StreamLab) -> 
     lab.consume("INSERT INTO {log} SELECT o, c FROM s WHERE METADATA$ACTION = 'INSERT'")
     assert lab.rows("log") == [("orders", "customers"), ("orders", "renamed"), ("orders", "{}")]
     lab.sql("DROP VIEW joined")
+
+
+def test_view_made_under_other_settings_than_the_sessions_is_refused(lab: StreamLab) -> None:
+    lab.make("t", "at TIMESTAMP", properties="'delta.enableRowTracking' = 'true'")
+    lab.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        lab.sql("CREATE OR REPLACE VIEW days AS SELECT CAST(at AS DATE) AS day FROM {t}")
+        lab.engine.create_stream("s", on_view="days")
+        assert lab.seen("s") == []
+    finally:
+        lab.spark.conf.unset("spark.sql.session.timeZone")
+    lab.sql("INSERT INTO {t} VALUES (TIMESTAMP '2024-01-01T20:00:00Z')")
+    with pytest.raises(InvalidRequest, match=r"timeZone 'Asia/Tokyo'"):
+        lab.seen("s")
+    lab.sql("DROP VIEW days")

@@ -22,6 +22,7 @@ from airflow_provider_cdc.engine import (
     InvalidRequest,
     OffsetOf,
     ProtocolPoint,
+    StatementFailed,
     Stream,
     StreamCatalog,
     StreamUnusable,
@@ -510,6 +511,10 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
             on(**files, file_options={"modifiedAfter": "2026-01-01"}),
             "the option modifiedAfter",
         ),
+        "an option that hides rows": (
+            on(**files, file_options={"ignoreCorruptFiles": True}),
+            "the option ignoreCorruptFiles",
+        ),
         "a glob that is none": (
             on(**files, file_options={"pathGlobFilter": "{a"}),
             "is no pattern of file names",
@@ -554,3 +559,22 @@ def test_a_glob_takes_files_of_one_kind_out_of_a_mixed_folder(inbox: Inbox) -> N
     inbox.put("a.json", '{"id": 1}')
     inbox.put("b.csv", "2,b")
     assert inbox.ids() == [2]
+
+
+def test_a_broken_file_is_an_error_whatever_the_session_says(target: Inbox) -> None:
+    target.put_as("parquet", "sub/a.parquet", [(1, "a")])
+    broken = target.folder / "sub/b.parquet"
+    broken.write_bytes((target.folder / "sub/a.parquet").read_bytes()[:-9] + b"PAR1")
+    target.stream(
+        "p", file_format="parquet", file_options={"pathGlobFilter": "*.parquet"}, at=Version(0)
+    )
+    target.spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    try:
+        with pytest.raises(StatementFailed, match="could not be read; nothing was applied"):
+            target.consume("INSERT INTO {t} SELECT id, v FROM p")
+    finally:
+        target.spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+    assert target.taken() == []
+    broken.unlink()
+    target.consume("INSERT INTO {t} SELECT id, v FROM p")
+    assert target.taken() == [1]

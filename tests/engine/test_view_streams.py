@@ -12,6 +12,7 @@ from stream_lab import StreamLab
 
 from airflow_provider_cdc.engine import (
     ChangeTrackingDisabled,
+    InvalidRange,
     InvalidRequest,
     NotADeltaTable,
     OffsetOf,
@@ -40,6 +41,14 @@ def lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
     yield lab
     spark.sql("USE default")
     spark.sql("DROP SCHEMA views_lab CASCADE")
+
+
+@pytest.fixture
+def own_settings(spark: SparkSession) -> Iterator[None]:
+    """Takes back what the test sets."""
+    yield
+    for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled"):
+        spark.conf.unset(name)
 
 
 def view(lab: StreamLab, text: str, name: str = "v", columns: str = "") -> None:
@@ -447,3 +456,126 @@ def test_show_tells_the_offset_of_each_table_of_a_view(lab: StreamLab) -> None:
     (row,) = lab.engine.streams().collect()
     assert (row.offset, row.offsets) == (None, "2, 1")
     assert row.base_tables == f"{lab.name('orders')}, {lab.name('customers')}"
+
+
+def test_columns_of_a_table_in_another_order_leave_a_view_of_all_columns_as_it_was(
+    lab: StreamLab,
+) -> None:
+    view(lab, "SELECT * FROM {orders}", "inner_view", "(k, n)")
+    stream(lab, "SELECT * FROM inner_view JOIN {orders} ON k = id")
+    lab.sql(
+        "ALTER TABLE {orders} ALTER COLUMN order_name FIRST",
+        "INSERT INTO {orders} (id, order_name) VALUES (2, 'b')",
+    )
+    assert lab.seen("s") == [(2, "b", 2, "b", "INSERT", False)]
+    lab.engine.create_stream("initial", on_view="v", show_initial_rows=True)
+    assert lab.seen("initial") == [
+        (i, n, i, n, "INSERT", False) for i, n in ((1, "order1"), (2, "b"))
+    ]
+
+
+def test_view_whose_columns_follow_its_query_gets_those_that_a_table_gets(lab: StreamLab) -> None:
+    lab.sql("CREATE VIEW v WITH SCHEMA EVOLUTION AS SELECT * FROM {orders}")
+    lab.engine.create_stream("s", on_view="v")
+    lab.sql(
+        "ALTER TABLE {orders} ADD COLUMN note STRING",
+        "INSERT INTO {orders} VALUES (2, 'b', 'n')",
+        "UPDATE {orders} SET order_name = 'c' WHERE id = 1",
+    )
+    expected = [
+        (1, "c", None, "INSERT", True),
+        (1, "order1", None, "DELETE", True),
+        (2, "b", "n", "INSERT", False),
+    ]
+    assert lab.seen("s") == expected
+    assert lab.seen("s") == expected
+
+
+def test_view_is_read_under_the_settings_that_it_was_made_under(
+    lab: StreamLab, own_settings: None
+) -> None:
+    lab.make("t", "id INT, at TIMESTAMP, n STRING", properties=TRACKED)
+    lab.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    view(lab, "SELECT id, CAST(at AS DATE) AS day, n FROM {t}", "days")
+    lab.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    lab.spark.conf.set("spark.sql.ansi.enabled", "false")
+    stream(
+        lab,
+        "SELECT d.id, day(d.day) AS day, hour(t.at) AS hour, CAST(d.n AS INT) AS n"
+        " FROM days AS d JOIN {t} AS t ON d.id = t.id",
+    )
+    lab.spark.conf.set("spark.sql.session.timeZone", "UTC")
+    lab.spark.conf.set("spark.sql.ansi.enabled", "true")
+    lab.sql("INSERT INTO {t} VALUES (1, TIMESTAMP '2024-01-01T20:00:00Z', 'x')")
+    assert lab.seen("s") == [(1, 2, 15, None, "INSERT", False)]
+    assert tuple(lab.spark.table("v").collect()[0]) == (1, 2, 15, None)
+    assert lab.spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_view_that_is_created_anew_under_other_settings_makes_its_stream_stale(
+    lab: StreamLab, own_settings: None
+) -> None:
+    stream(lab, JOIN)
+    lab.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    view(lab, JOIN)
+    with pytest.raises(StreamStale, match="created anew"):
+        lab.changes("s")
+
+
+def test_view_of_a_default_collation_is_refused(lab: StreamLab) -> None:
+    lab.sql("CREATE VIEW v DEFAULT COLLATION UTF8_LCASE AS SELECT * FROM {orders}")
+    with pytest.raises(UnsupportedView, match="UTF8_LCASE"):
+        lab.engine.create_stream("s", on_view="v")
+
+
+def test_columns_that_give_a_view_another_meaning_make_its_stream_stale(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.sql("ALTER TABLE {orders} ADD COLUMN note STRING")
+    with pytest.raises(StreamStale, match="NATURAL JOIN"):
+        lab.changes("s")
+    lab.engine.advance("s")
+    lab.sql("INSERT INTO {orders} VALUES (1, 'order2', 'n')")
+    assert lab.seen("s") == [(1, "order2", "customer1", "INSERT", False)]
+    view(lab, "SELECT id + 1 AS next, next * 2 AS twice FROM {customers}", "lateral")
+    lab.engine.create_stream("l", on_view="lateral")
+    lab.sql("ALTER TABLE {customers} ADD COLUMN other INT")
+    assert lab.seen("l") == []
+    lab.sql("ALTER TABLE {customers} ADD COLUMN next INT")
+    with pytest.raises(StreamStale, match="next, which is an alias or a column"):
+        lab.changes("l")
+
+
+def test_columns_of_fixed_length_are_compared_as_the_view_compares_them(lab: StreamLab) -> None:
+    lab.make("short", "id INT, c CHAR(3)", properties=TRACKED)
+    lab.make("long", "id INT, c CHAR(5)", properties=TRACKED)
+    view(lab, "SELECT id AS k, c AS l FROM {long}", "named")
+    stream(
+        lab,
+        "SELECT x.id, k FROM (SELECT * FROM {short} WHERE c = 'a' UNION ALL TABLE {short}) AS x"
+        " JOIN named ON x.c = l",
+    )
+    lab.sql("INSERT INTO {short} VALUES (1, 'a')", "INSERT INTO {long} VALUES (2, 'a')")
+    assert lab.seen("s") == [(1, 2, "INSERT", False)] * 2
+    assert lab.spark.table("v").count() == 2
+    lab.engine.advance("s")
+    lab.sql("DELETE FROM {short}")
+    assert lab.seen("s") == [(1, 2, "DELETE", False)] * 2
+
+
+NOTES = ["SELECT * FROM {orders}", "SELECT upper(note) AS n FROM {orders}"]
+
+
+@pytest.mark.parametrize("text", NOTES)
+def test_initial_rows_from_before_a_column_that_the_view_needs_are_refused(
+    lab: StreamLab, text: str
+) -> None:
+    before = Timestamp(lab.committed_at("orders", 1))
+    lab.sql(
+        "ALTER TABLE {orders} ADD COLUMN note STRING",
+        "INSERT INTO {orders} VALUES (2, 'b', 'n')",
+    )
+    view(lab, text)
+    with pytest.raises(InvalidRange, match=r"(no column|name) `?note"):
+        lab.engine.create_stream("s", on_view="v", at=before, show_initial_rows=True)
+    lab.engine.create_stream("s", on_view="v", at=before)
+    assert [change.values[-1].upper() for change in lab.changes("s")] == ["N"]

@@ -176,6 +176,7 @@ def test_the_metadata_is_repeated_so_that_few_commits_tell_it() -> None:
         ("_k=1", False),
         (".a.csv.crc", True),
         ("a.csv._COPYING_", True),
+        ("_k=1._COPYING_", True),
     ],
 )
 def test_hidden_names_are_those_that_spark_does_not_read(name: str, hidden: bool) -> None:
@@ -216,6 +217,8 @@ def test_a_glob_that_is_none_is_refused(glob: str) -> None:
         (" /data//in/ ", "/data/in"),
         ("file:///data/in", "/data/in"),
         ("file:/data/./in", "/data/in"),
+        ("/.data/in", "/.data/in"),
+        ("/../data/in", "/data/in"),
         ("s3a://bucket/in/", "s3a://bucket/in"),
     ],
 )

@@ -165,6 +165,7 @@ def test_links_are_followed_but_not_in_circles(inbox: Inbox, tmp_path: Path) -> 
     Path(inbox.uri, "link").symlink_to(outside)
     (outside / "circle").symlink_to(inbox.uri)
     Path(inbox.uri, "broken.csv").symlink_to(outside / "nothing")
+    Path(inbox.uri, "itself.csv").symlink_to(inbox.uri + "/itself.csv")
     assert inbox.logged() == {"old.csv", "link/a.csv"}
 
 
@@ -177,6 +178,36 @@ def test_a_folder_that_is_gone_is_no_empty_one(inbox: Inbox, tmp_path: Path) -> 
     away.rename(inbox.uri)
     assert inbox.unread(stream) == []
     assert inbox.version == 1
+
+
+def test_a_folder_that_is_exchanged_while_it_is_listed_is_listed_again(
+    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = inbox.new_stream()
+    scan = os.scandir
+
+    def exchanged(path: str) -> Any:
+        monkeypatch.undo()
+        entries = scan(path)
+        Path(inbox.uri).rename(tmp_path / "away")
+        Path(inbox.uri).mkdir()
+        (tmp_path / "away" / "old.csv").rename(f"{inbox.uri}/old.csv")
+        return entries
+
+    monkeypatch.setattr(os, "scandir", exchanged)
+    assert inbox.unread(stream) == []
+    assert inbox.version == 1
+
+
+def test_a_name_that_is_no_text_is_refused_and_nothing_is_left_out(inbox: Inbox) -> None:
+    stream = inbox.new_stream()
+    name = os.fsencode(inbox.uri) + b"/\xff.csv"
+    with open(name, "wb") as file:
+        file.write(b"1")
+    with pytest.raises(StreamUnusable, match="1 names are no UTF-8"):
+        inbox.unread(stream)
+    os.unlink(name)
+    assert inbox.unread(stream) == []
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:

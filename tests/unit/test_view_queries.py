@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from airflow_provider_cdc.engine.core.view_relations import (
     Select,
     UnionAll,
     ViewDefinition,
+    changed_meaning,
     count_of_variants,
     functions,
     leaves,
@@ -804,3 +806,36 @@ def test_variants_are_counted_right_have_no_union_and_together_read_every_leaf(t
     read = {leaf for tree in trees for leaf in leaves(tree)}
     assert read == set(leaves(found))
     assert [leaf.number for leaf in leaves(found)] == list(range(len(leaves(found))))
+
+
+@pytest.mark.parametrize(
+    "name", ["spark.sql.caseSensitive", "spark.sql.parser.quotedRegexColumnNames"]
+)
+def test_view_made_under_settings_that_change_what_names_mean_is_refused(name: str) -> None:
+    definition = replace(view("SELECT a FROM t"), settings=((name, "TRUE"),))
+    with pytest.raises(UnsupportedView, match=name):
+        expand(definition, among({}))
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "found"),
+    [
+        ("SELECT a + 1 AS c, c * 2 AS d FROM t", ["a", "b", "C"], "c, which is"),
+        ("SELECT a + 1 c, upper(C.x) AS d FROM t", ["a", "b", "c"], "c, which is"),
+        ("SELECT a + 1 AS c, t.c FROM t", ["a", "b", "c"], None),
+        ("SELECT upper(c) AS c FROM t", ["a", "b", "c"], None),
+        ("SELECT * FROM (SELECT * FROM t NATURAL JOIN u)", ["a", "b", "c"], "NATURAL JOIN"),
+        ("SELECT * FROM t NATURAL JOIN u", ["A", "b"], None),
+        ("SELECT * FROM t NATURAL JOIN u", ["b"], "NATURAL JOIN"),
+        ("SELECT * FROM t JOIN u USING (a)", ["a", "b", "c"], None),
+        ("SELECT * FROM t UNION ALL TABLE u", ["b", "a"], "UNION ALL of a star"),
+        ("SELECT * FROM t UNION ALL TABLE u", ["a", "b", "c"], None),
+        ("SELECT a, b FROM t UNION ALL SELECT a, b FROM u", ["b", "a"], None),
+        ("SELECT * FROM t", ["b", "a"], None),
+    ],
+)
+def test_other_columns_of_a_table_may_give_a_view_another_meaning(
+    text: str, now: list[str], found: str | None
+) -> None:
+    meaning = changed_meaning(query(text), ["a", "b"], now)
+    assert found in meaning if found and meaning else meaning is found

@@ -13,7 +13,8 @@ _GLOB = "pathglobfilter"
 _NO_PARTITIONS = "recursivefilelookup"
 # They would leave files or rows out without a word, or name other files.
 _REFUSED = frozenset(
-    {"path", "paths", "basepath", "ignoremissingfiles", "modifiedafter", "modifiedbefore"}
+    {"path", "paths", "basepath", "ignoremissingfiles", "ignorecorruptfiles"}
+    | {"modifiedafter", "modifiedbefore"}
 )
 
 

@@ -25,8 +25,8 @@ def is_hidden(name: str) -> bool:
     """Whether a file or folder of that name does not count, by Spark's rules: writers put there
     what is not finished.
     """
-    if name.startswith("_"):
-        return "=" not in name
+    if name.startswith("_") and "=" not in name:
+        return True
     return name.startswith(".") or name.endswith(_BEING_COPIED)
 
 
@@ -70,7 +70,7 @@ def folder_uri(text: str) -> str:
     """
     found = text.strip()
     if _LOCAL.match(found):
-        path = "/" + posixpath.normpath(found.removeprefix("file:")).lstrip("/.")
+        path = "/" + posixpath.normpath(found.removeprefix("file:")).lstrip("/")
         if found.removeprefix("file:").startswith("/") and not _ROOT.fullmatch(path):
             return path
     else:

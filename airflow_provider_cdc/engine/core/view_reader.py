@@ -63,6 +63,7 @@ class _Scope:
     names: list[tuple[str, ...]] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
+    is_natural: bool = False
 
 
 class _Reader:
@@ -168,6 +169,8 @@ class _Reader:
             self._end(end_of_list) - scope.start,
             tuple(self._dropped(scope)),
             frozenset(scope.functions),
+            self._aliases(scope),
+            scope.is_natural,
         )
 
     def _expression(self, scope: _Scope, *, stars: bool = False, one: bool = False) -> None:
@@ -194,6 +197,7 @@ class _Reader:
         self._primary(scope)
         while True:
             is_natural = self._take("NATURAL")
+            scope.is_natural |= is_natural
             is_named = self._take("INNER") or self._take("CROSS")
             if not self._take("JOIN"):
                 if is_natural or is_named:
@@ -309,6 +313,20 @@ class _Reader:
                         raise self._refusal(f"a second star for the columns of {item.label}", index)
                     items[number] = replace(item, in_star=True)
         return tuple(items)
+
+    def _aliases(self, scope: _Scope) -> frozenset[str]:
+        """The names that the select list gives and that later expressions in it begin with."""
+        source = self._source
+        given: set[str] = set()
+        used: set[str] = set()
+        for index in range(*scope.spans[0]):
+            if source.is_name(index) and source.word(index - 1) != ".":
+                name = source.tokens[index].text.casefold()
+                if not source.expects_operand(index):
+                    given.add(name)
+                elif name in given:
+                    used.add(name)
+        return frozenset(used)
 
     def _chain_before(self, index: int) -> tuple[str, ...]:
         """The names with dots between them that qualify the star at ``index``."""

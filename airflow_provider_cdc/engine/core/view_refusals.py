@@ -14,7 +14,8 @@ from sqlglot import Token, TokenType, exp
 
 from .errors import InvalidStatement, UnsupportedView
 from .stream_references import parse, tokenise, word
-from .view_relations import ViewDefinition
+from .view_relations import BINARY, ViewDefinition
+from .view_settings import CASE_SENSITIVE, NAMES_AS_PATTERNS
 
 
 def _words(text: str) -> frozenset[str]:
@@ -109,6 +110,7 @@ _AFTER_CALL = {
 _STAR_EXCEPT = ("EXCEPT", "(")
 _SUBQUERIES = ("FROM", "TABLE", "VALUES", "WITH")
 _NO_ALIAS_OF_THEIR_OWN = ("FROM", "SELECT", "WHERE")
+_REFUSED_SETTINGS = ((CASE_SENSITIVE, "true"), (NAMES_AS_PATTERNS, "true"))
 _MARKERS = (TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.SESSION_PARAMETER)
 _LITERALS = (
     *(TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER, TokenType.HEX_STRING),
@@ -232,9 +234,10 @@ class ViewText:
 def view_text(view: ViewDefinition, read_by: ViewDefinition | None) -> ViewText:
     """The text of ``view`` in tokens.
 
-    :raises UnsupportedView: it is not SQL
+    :raises UnsupportedView: it is not SQL, or was made under settings that read it otherwise
     """
     bare = ViewText(view, read_by, ())
+    _check_settings(bare)
     try:
         return ViewText(view, read_by, tokenise(view.text))
     except InvalidStatement as error:
@@ -284,6 +287,20 @@ def check_second_reading(source: ViewText, tables: Iterable[Sequence[str]], sele
     found = Counter(tuple(part.casefold() for part in parts) for parts in tables)
     if parsed != found or sum(1 for _ in tree.find_all(exp.Select)) != selects:
         raise source.refusal(0, "a query that can be read in two ways")
+
+
+def _check_settings(source: ViewText) -> None:
+    view = source.view
+    found = [name for name, value in view.settings if (name, value.lower()) in _REFUSED_SETTINGS]
+    if view.collation != BINARY:
+        found.append(f"the default collation {view.collation}")
+    if found:
+        raise UnsupportedView(
+            source.subject,
+            f"was made under {found[0]}",
+            cause="names or texts in it would mean something else to a stream",
+            fix="create the view again without it",
+        )
 
 
 def _check_token(source: ViewText, index: int) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from .names import quote
 
+BINARY = "UTF8_BINARY"
+
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
@@ -19,13 +21,17 @@ class ViewDefinition:
 
     ``parts`` is its qualified name, ``text`` its query, ``namespace`` the catalog and the schema
     that shorter names in ``text`` are relative to, such as ``("spark_catalog", "default")``, and
-    ``columns`` the names of its output columns.
+    ``columns`` the names of its output columns, none where they are always those of the query.
+    ``settings`` are the session settings that Spark reads ``text`` under, by name; ``collation`` is
+    that of texts in it.
     """
 
     parts: tuple[str, ...]
     text: str
     namespace: tuple[str, ...]
     columns: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...] = ()
+    collation: str = BINARY
 
     @property
     def name(self) -> str:
@@ -71,7 +77,8 @@ class Select:
     All positions are in ``text``. ``items`` stand in the order of the text. The select list ends
     at ``hidden_at``. ``dropped`` are the starts and ends of qualifiers such as the ``s.`` of
     ``s.orders.id``, which a relation that took the place of ``s.orders`` does not answer to.
-    ``functions`` are the names, in lower case, of the functions that it calls itself.
+    ``functions`` are the names, in lower case, of the functions that it calls itself, ``aliases``
+    those, without case, that its select list gives and uses. ``is_natural``: it has a NATURAL JOIN.
     """
 
     text: str
@@ -79,6 +86,8 @@ class Select:
     hidden_at: int
     dropped: tuple[tuple[int, int], ...]
     functions: frozenset[str]
+    aliases: frozenset[str] = frozenset()
+    is_natural: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +145,29 @@ def functions(relation: Relation) -> frozenset[str]:
     """
     selects = (node for node in _nodes(relation) if isinstance(node, Select))
     return frozenset(itertools.chain.from_iterable(node.functions for node in selects))
+
+
+def changed_meaning(relation: Relation, before: Sequence[str], now: Sequence[str]) -> str | None:
+    """What in ``relation`` may mean something else since a table that it reads has other columns;
+    ``None``: it means what it meant, or Spark itself refuses it.
+
+    :param before: the names of the table's columns as they were, in order
+    :param now: the same as they are
+    """
+    then, today = ([name.casefold() for name in names] for names in (before, now))
+    changed = frozenset(then) ^ frozenset(today)
+    nodes = list(_nodes(relation))
+    selects = [node for node in nodes if isinstance(node, Select)]
+    if changed and any(select.is_natural for select in selects):
+        return "a NATURAL JOIN, which joins by the columns that there are"
+    for select in selects:
+        if used := sorted(select.aliases & changed):
+            return f"{used[0]}, which is an alias or a column, whichever there is"
+    has_star = any(item.in_star for select in selects for item in select.items)
+    is_union = any(isinstance(node, UnionAll) for node in nodes)
+    if has_star and is_union and today[: len(then)] != then:
+        return "a UNION ALL of a star, whose columns go by their order"
+    return None
 
 
 def count_of_variants(relation: Relation) -> int:

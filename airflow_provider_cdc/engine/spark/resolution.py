@@ -90,20 +90,30 @@ class Resolution:
         # Whoever resumed it did so before this move: epoch and number of attempts are final now.
         consumption = self._consumptions.move(consumption, mark, actor)
         fence = fence or consumption.attempts > 1
-        states = self._states(consumption, keep)
+        # Whoever began to end it before may have dropped what it created.
+        dropped = set() if phase is Phase.APPLYING else self._targets.dropped(consumption)
+        states = self._states(consumption, keep, dropped)
         if fence:
             states = self._fence(consumption, states)
         if roll_forward and _all_applied(states):
             self._consumptions.move(consumption, Transition.COMMITTED, actor)
             return True
-        self._undo(consumption, states, actor, keep=keep, drop_created=not fence)
+        left = {*keep, *dropped}
+        self._undo(consumption, states, actor, keep=left, drop_created=not fence)
         self._consumptions.move(consumption, Transition.ABORTED, actor)
         return False
 
-    def _states(self, consumption: Consumption, keep: Collection[str]) -> list[StatementState]:
-        """What became of every statement; a target to keep may tell nothing any more."""
+    def _states(
+        self, consumption: Consumption, keep: Collection[str], dropped: Collection[str] = ()
+    ) -> list[StatementState]:
+        """What became of every statement; a target to keep may tell nothing any more, and one that
+        was ``dropped`` holds nothing of it.
+        """
         states = []
         for planned in consumption.statements:
+            if planned.target in dropped:
+                states.append(StatementState(planned.index, None, fenced=True))
+                continue
             try:
                 states.append(self._targets.log.state(consumption, planned))
             except (ConsumptionOpen, OutcomeUnknown):

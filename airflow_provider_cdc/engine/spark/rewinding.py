@@ -31,7 +31,10 @@ class Readability:
 
         :raises StreamUnusable: saying what is missing
         """
-        changes = self.reader.read(self.logs.span_from(draft))
+        span = self.logs.span_from(draft)
+        if draft.shows_initial_rows:
+            span = self.logs.span(draft)
+        changes = self.reader.read(span)
         for root in changes.scratch:
             self.scratch.remove(root)
 

@@ -167,6 +167,12 @@ class Targets:
             self._spark.sql(f"DROP TABLE IF EXISTS {target}")
         self._files.remove(location)
 
+    def dropped(self, consumption: Consumption) -> set[str]:
+        """The targets that the consumption created itself and that are there no more."""
+        created = {planned.location for planned in consumption.statements if _is_new(planned)}
+        gone = {location for location in created if self.log.newest_version(location) < 0}
+        return {planned.target for planned in consumption.statements if planned.location in gone}
+
     def drop_unused(self, consumption: Consumption, planned: PlannedStatement) -> None:
         """Remove a target that the consumption created and did not fill, unless others wrote to
         it.

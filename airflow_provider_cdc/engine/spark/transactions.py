@@ -223,7 +223,8 @@ class Transaction:
                 span = self._pins.span(self._now(snapshot, name), self._limit)
                 opened = self._open_views.enter_context(self._attempt.views([span]))
                 self._views[name] = opened
-                self._names |= opened.names
+                # It may have got another name since.
+                self._names[name] = opened.names[span.stream.name]
 
     def _take(
         self,

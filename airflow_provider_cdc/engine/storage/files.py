@@ -126,7 +126,7 @@ class Files:
         """
         filesystem, path = self._open(folder)
         if isinstance(filesystem, LocalFileSystem):
-            return list(local_files_below(path))
+            return local_files_below(path)
         return files_below(filesystem, path)
 
     def remove(self, uri: str) -> None:

@@ -117,6 +117,14 @@ class FolderLogs:
                 cause="expected a folder, found none",
                 fix="bring the folder back, or drop the stream; nothing was taken for removed",
             ) from None
+        unreadable = [file.path for file in found if not _is_text(file.path)]
+        if unreadable:
+            raise StreamUnusable(
+                subject,
+                f"cannot read all of {folder.uri}",
+                cause=f"{len(unreadable)} names are no UTF-8, the first is {unreadable[0]!r}",
+                fix="rename the file, or its folder; nothing was left out",
+            )
         return {
             file.path: file
             for file in found
@@ -162,6 +170,11 @@ class FolderLogs:
         except FileNotFoundError:
             return []
         return [name for name in names if name.endswith(".json")]
+
+
+def _is_text(path: str) -> bool:
+    """Whether ``path`` has no bytes in it that are no characters, as local disks allow."""
+    return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def _commit_of(location: str, version: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -17,13 +18,18 @@ _MARKS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def local_files_below(root: str) -> Iterator[FolderFile]:
+def local_files_below(root: str) -> list[FolderFile]:
     """The files below a local folder. A folder that cannot be read is an error, not an empty one;
     what goes while it is listed is gone. Links are followed, but not in circles.
 
     :raises FileNotFoundError: there is no such folder
     """
-    return _scanned(root, "", frozenset())
+    while True:
+        before = _identity(root)
+        found = list(_scanned(root, "", frozenset()))
+        # Of a folder that was exchanged for another one, files that are in both would seem gone.
+        if _identity(root) == before:
+            return found
 
 
 def files_below(filesystem: Any, root: str) -> list[FolderFile]:
@@ -39,8 +45,7 @@ def files_below(filesystem: Any, root: str) -> list[FolderFile]:
 
 
 def _scanned(folder: str, prefix: str, above: frozenset[tuple[int, int]]) -> Iterator[FolderFile]:
-    own = os.stat(folder)
-    identity = (own.st_dev, own.st_ino)
+    identity = _identity(folder)
     if identity in above:
         return
     with os.scandir(folder) as entries:
@@ -56,6 +61,14 @@ def _scanned(folder: str, prefix: str, above: frozenset[tuple[int, int]]) -> Ite
                     yield from _scanned(entry.path, f"{prefix}{entry.name}/", above | {identity})
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                if error.errno != errno.ELOOP:  # a link to itself leads nowhere
+                    raise
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    own = os.stat(folder)
+    return own.st_dev, own.st_ino
 
 
 def _nanoseconds(info: Mapping[str, Any]) -> int:

@@ -112,6 +112,22 @@ def test_create_table_as_beside_a_failing_statement_leaves_no_table(three: Strea
     assert len(three.rows("made")) == 3
 
 
+def test_create_table_as_is_undone_by_the_next_attempt_where_a_crash_came_between(
+    three: StreamLab,
+) -> None:
+    create = "CREATE TABLE {made} USING delta AS SELECT id, v FROM s"
+    engine = three.new_engine(CrashAt(ProtocolPoint.AFTER_UNDO, 1))
+    with pytest.raises(Crash):
+        three.consume(LOG, create, NUMBERS, engine=engine)
+    assert not Path(three.path("made")).exists()
+
+    three.consume(create)
+
+    assert len(three.rows("made")) == 3
+    assert three.rows("log") == [(0, "kept", "x")]
+    assert transitions(three)[-3:] == ["aborted", "begun", "committed"]
+
+
 def test_create_table_as_that_fails_leaves_no_table(three: StreamLab) -> None:
     with pytest.raises(StatementFailed):
         three.consume(LOG, "CREATE TABLE {made} USING delta AS SELECT CAST(v AS INT) AS n FROM s")

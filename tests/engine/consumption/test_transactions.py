@@ -206,6 +206,18 @@ def test_two_transactions_of_the_document_see_a_change_one_after_the_other(lab: 
         ]
 
 
+def test_stream_that_is_renamed_meanwhile_keeps_the_name_that_the_block_knows(
+    lab: StreamLab,
+) -> None:
+    with begun(lab) as tx:
+        lab.engine.rename_stream("s", "another")
+        assert tx.stream("s").count() == 2
+        tx.sql(lab.text(LOG))
+
+    assert lab.rows("log") == FIRST
+    assert offset(lab, "another") == 1
+
+
 def test_exception_in_the_block_undoes_all_statements_and_consumes_nothing(lab: StreamLab) -> None:
     with pytest.raises(ZeroDivisionError), begun(lab) as tx:
         tx.sql(lab.text(LOG))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -225,3 +226,20 @@ def test_transaction_that_begins_before_another_commits_sees_its_own_range(lab: 
 
     assert (lab.rows("log"), lab.rows("other")) == ([], FIRST)
     assert second.outcome.streams[0].rows == {"inserted": 0, "updated": 0, "deleted": 0}
+
+
+def test_create_table_as_of_a_transaction_that_crashed_in_its_undo_is_no_hindrance(
+    lab: StreamLab,
+) -> None:
+    create = lab.text("CREATE TABLE {made} USING delta AS SELECT id, v FROM s")
+    engine = lab.new_engine(CrashAt(ProtocolPoint.AFTER_UNDO))
+    with pytest.raises(Crash), begun(lab, engine=engine) as tx:
+        tx.sql(create)
+        tx.sql(lab.text("INSERT INTO {made} SELECT id + 10, v FROM s"))
+        _ = 1 / 0
+    assert not Path(lab.path("made")).exists()
+
+    with begun(lab) as tx:
+        tx.sql(create)
+
+    assert [row[0] for row in lab.rows("made")] == [1, 2]

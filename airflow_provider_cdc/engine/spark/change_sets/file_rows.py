@@ -100,7 +100,9 @@ class FileRows:
             self._spark.read.format(folder.file_format.value)
             .options(**folder.options)
             # No path is a pattern, and no column is taken from the name of a folder.
-            .options(recursiveFileLookup="true", __globPaths__="false", ignoreMissingFiles="false")
+            .options(recursiveFileLookup="true", __globPaths__="false")
+            # Whatever the session says: what is left out would count as consumed.
+            .options(ignoreMissingFiles="false", ignoreCorruptFiles="false")
             .schema(StructType(data))
             .load(paths)
         )

@@ -10,6 +10,7 @@ and no combination of still rows at all.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
@@ -23,7 +24,8 @@ from ...core.errors import StreamStale
 from ...core.model import METADATA_COLUMNS, ColumnStyle, Stream, StreamMode
 from ...core.names import quote
 from ...core.read_plan import ReadPlan, Strategy, plan_initial_rows
-from ...core.view_relations import Relation, leaves, variants
+from ...core.table_schema import Layout
+from ...core.view_relations import Relation, changed_meaning, leaves, variants
 from ...storage.source_log import SourceRange, StreamSpan
 from ..change_sets.naming import check_names, number_of
 from ..change_sets.netting import INSERT, NEW, OLD, all_changes, changes_of, same_values
@@ -92,6 +94,7 @@ class ViewReader:
         :raises StreamStale: the view or one of its tables is another one now
         """
         query, schema = self._query(span.stream)
+        _check_meaning(query, span)
         reading = _Reading(self._spark, self._reader, span)
         tables = [reading.table(table) for table in span.tables]
         evaluation = self._evaluation(query, tables)
@@ -106,7 +109,10 @@ class ViewReader:
         )
 
     def rows_at_offset(self, span: StreamSpan) -> ViewChanges:
-        """All rows of the stream's view at its offset, each as one insert."""
+        """All rows of the stream's view at its offset, each as one insert.
+
+        :raises InvalidRange: its tables lacked columns then that it needs
+        """
         query, schema = self._query(span.stream)
         tables = [_TableRows(_all_rows(self._spark, base), None) for base in span.tables]
         evaluation = self._evaluation(query, tables)
@@ -146,11 +152,33 @@ class ViewReader:
             # Each term asks for the columns of each nested view.
             cache(lambda parts: self._spark.table(".".join(map(quote, parts))).schema),
             query.outputs,
+            query.settings,
         )
 
     def _none(self, schema: StructType) -> DataFrame:
         row = self._spark.createDataFrame([], schema).select(F.struct("*").alias(ROW))
         return all_changes(row.selectExpr(f"'' AS {ROW_ID}", ROW), INSERT)
+
+
+def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
+    """Refuse a range in which other columns of a table gave the view another meaning: then its rows
+    can differ though no row of a table does.
+
+    :raises StreamStale: naming what means something else
+    """
+    for table in span.tables:
+        before, now = (
+            Layout.of(json.loads(end.metadata)).column_names for end in (table.start, table.end)
+        )
+        found = changed_meaning(query.relation, before, now)
+        if found is not None:
+            raise StreamStale(
+                f"stream {span.stream.name}",
+                f"is stale, its view {query.name.sql} may mean something else since"
+                f" {table.stream.source.name} has other columns",
+                cause=f"it has {found}",
+                fix="call engine.advance(), or create the stream again, and load the view anew",
+            )
 
 
 class _Reading:

@@ -15,7 +15,8 @@ from ...core.errors import NotADeltaTable, StreamStale, TableNotFound, Unsupport
 from ...core.model import View
 from ...core.names import TableName, qualified_name, quote, split_name
 from ...core.view_queries import expand
-from ...core.view_relations import Renamed, ViewDefinition, functions, leaves
+from ...core.view_relations import BINARY, Renamed, ViewDefinition, functions, leaves
+from ...core.view_settings import view_settings
 from ..tables import Table, Tables
 
 # What Spark's analysis makes of projections, filters, inner joins, UNION ALL and hints.
@@ -24,7 +25,9 @@ _FOLLOWED = frozenset(
     | {"WithCTE", "CTERelationDef", "CTERelationRef"}
 )
 _FOLLOWED_JOINS = ("Join Inner", "Join Cross")
-_DETAIL = "# Detailed Table Information"
+# Such a view has the columns of its query; Spark writes them into the catalog when it sees them.
+_EVOLVING = "EVOLUTION"
+_SETTINGS = "view_creation_spark_configuration"
 _NODE = re.compile(r"[\s:+\-]*(?P<node>\w[\w ]*)")
 
 
@@ -33,14 +36,17 @@ class ViewQuery:
     """A view taken apart.
 
     ``relation`` is its query over tables; ``outputs`` the columns that the query of each view in it
-    had when that view was made, by the view's qualified name; ``namespaces`` those that names in
-    the texts are relative to; ``tables`` those that it reads, each once, in the order in which it
-    names them; ``leaves`` the place in ``tables`` of each table reference, by the number of that.
+    had when that view was made, by the view's qualified name, none where it has those that its
+    query has now; ``settings`` those that its text is read under; ``namespaces`` those that names
+    in the texts are relative to; ``tables`` those that it reads, each once, in the order in which
+    it names them; ``leaves`` the place in ``tables`` of each table reference, by the number of
+    that.
     """
 
     name: TableName
     relation: Renamed
     outputs: dict[tuple[str, ...], tuple[str, ...]]
+    settings: dict[tuple[str, ...], dict[str, str]]
     namespaces: frozenset[tuple[str, ...]]
     tables: tuple[Table, ...]
     leaves: tuple[int, ...]
@@ -54,7 +60,9 @@ class ViewQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A view's definition, and the columns that its query had when the view was made."""
+    """A view's definition, and the columns that its query had when the view was made; neither has
+    columns where these are always the query's own.
+    """
 
     definition: ViewDefinition
     outputs: tuple[str, ...]
@@ -108,6 +116,7 @@ class ViewDefinitions:
             name=qualified_name(root.definition.parts),
             relation=relation,
             outputs={parts: item.outputs for parts, item in found.items()},
+            settings={parts: dict(item.definition.settings) for parts, item in found.items()},
             namespaces=frozenset(item.definition.namespace for item in found.values()),
             tables=tables,
             leaves=numbers,
@@ -136,21 +145,24 @@ class ViewDefinitions:
         """The view that ``parts`` name; ``None``: a table, a temporary view, or nothing."""
         try:
             name = qualified_name(parts).sql
-            rows = self._spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+            (row,) = self._spark.sql(f"DESCRIBE TABLE EXTENDED {name} AS JSON").collect()
         except AnalysisException:
             return None
-        columns = [row[0] for row in rows]
-        begin = columns.index(_DETAIL) if _DETAIL in columns else len(rows)
-        detail = {row[0]: row[1] for row in rows[begin:]}
-        if detail.get("Type") != "VIEW":
+        detail = json.loads(row[0])
+        if detail["type"] != "VIEW":
             return None
+        is_evolving = detail.get("view_schema_mode") == _EVOLVING
+        columns = () if is_evolving else tuple(column["name"] for column in detail["columns"])
         definition = ViewDefinition(
-            parts=(detail["Catalog"], detail["Database"], detail["Table"]),
-            text=detail["View Text"],
-            namespace=split_name(detail["View Catalog and Namespace"]),
-            columns=tuple(columns[: columns.index("")]),
+            parts=(detail["catalog_name"], *detail["namespace"], detail["table_name"]),
+            text=detail["view_text"],
+            namespace=split_name(detail["view_catalog_and_namespace"]),
+            columns=columns,
+            settings=tuple(view_settings(detail.get(_SETTINGS, {})).items()),
+            collation=detail.get("collation", BINARY),
         )
-        return _Found(definition, _listed(detail["View Query Output Columns"]))
+        outputs = () if is_evolving else tuple(detail.get("view_query_output_columns", ()))
+        return _Found(definition, outputs)
 
     def _tables_of(
         self, view: ViewDefinition, relation: Renamed
@@ -219,11 +231,6 @@ class ViewDefinitions:
                     cause=f"Spark understands a part of it as {' '.join(words[:2])}",
                     fix="define it by projections, filters, inner joins and UNION ALL alone",
                 )
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    """The names in Spark's ``[`a`, `b`]``."""
-    return tuple(name.replace("``", "`") for name in re.findall(r"`((?:[^`]|``)*)`", text))
 
 
 def _fingerprint(found: Sequence[_Found]) -> str:

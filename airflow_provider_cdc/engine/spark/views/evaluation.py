@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...core.names import quote
+from ...core.errors import InvalidRange, InvalidRequest
 from ...core.view_relations import (
     Branch,
     Leaf,
@@ -21,8 +23,10 @@ from ...core.view_relations import (
     select_text,
     union_text,
 )
+from ..session_settings import settings
 
 _RELATION = "__cdc_relation_"
+_REMOTE = "pyspark.sql.connect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +36,17 @@ class Rows:
     frame: DataFrame
     hidden: tuple[str, ...]
 
-    def renamed(self, schema: StructType) -> Rows:
-        """The same rows with the columns of ``schema`` by position, the hidden ones after them."""
-        shown = self._shown()
+    def renamed(self, schema: StructType, places: Sequence[int] | None = None) -> Rows:
+        """The same rows with the columns of ``schema`` by position, the hidden ones after them.
+
+        :param places: where those columns stand in ``frame``; ``None``: all shown ones, in order
+        """
         names = [f"__cdc_{index}" for index in range(len(self.frame.columns))]
         frame = self.frame.toDF(*names)
         columns = [
-            F.col(names[place]).cast(field.dataType).alias(field.name)
-            for place, field in zip(shown, schema.fields, strict=True)
+            # What Spark knows of a CHAR(n) is there: it pads what it compares such a column with.
+            F.col(names[place]).cast(field.dataType).alias(field.name, metadata=field.metadata)
+            for place, field in zip(places or self._shown(), schema.fields, strict=True)
         ]
         columns += [
             F.col(names[place]).alias(name)
@@ -48,14 +55,25 @@ class Rows:
         ]
         return Rows(frame.select(*columns), self.hidden)
 
-    def having(self, names: Sequence[str]) -> Rows:
-        """The same rows with the shown columns called ``names`` alone, where there are such."""
-        columns = [self.frame.columns[place] for place in self._shown()]
-        keys = [column.casefold() for column in columns]
-        if len(columns) == len(names) or any(keys.count(name.casefold()) != 1 for name in names):
-            return self
-        kept = [quote(name) for name in (*names, *self.hidden)]
-        return Rows(self.frame.select(*kept), self.hidden)
+    def places(self, names: Sequence[str]) -> list[int]:
+        """Where the shown columns called ``names`` stand, each time a name comes the next one.
+
+        Spark finds the columns of a view by name too, whatever else its query returns by now, and
+        in whatever order.
+
+        :raises LookupError: there is no such column
+        """
+        found: list[int] = []
+        for name in names:
+            places = [
+                place
+                for place in self._shown()
+                if place not in found and self.frame.columns[place].casefold() == name.casefold()
+            ]
+            if not places:
+                raise LookupError(f"there is no column {name}")
+            found.append(places[0])
+        return found
 
     def _shown(self) -> list[int]:
         return [i for i, name in enumerate(self.frame.columns) if name not in self.hidden]
@@ -67,7 +85,9 @@ class Evaluation:
     :param tables: for each table reference, by its number, the rows that stand for the table where
         nothing but columns and their types is asked for
     :param schema_of: the columns of a view as the catalog has them, by its qualified name
-    :param outputs: the columns that the query of each view had when the view was made
+    :param outputs: the columns that the query of each view had when the view was made; none where
+        a view has those that its query has now
+    :param settings_of: the session settings that the text of each view is read under
     """
 
     def __init__(
@@ -76,24 +96,34 @@ class Evaluation:
         tables: Mapping[int, DataFrame],
         schema_of: Callable[[tuple[str, ...]], StructType],
         outputs: Mapping[tuple[str, ...], Sequence[str]],
+        settings_of: Mapping[tuple[str, ...], Mapping[str, str]],
     ) -> None:
         self._spark = spark
         self._tables = {number: Rows(frame, ()) for number, frame in tables.items()}
         self._schema_of = schema_of
         self._outputs = outputs
+        self._settings_of = settings_of
         self._unions: dict[UnionAll, StructType] = {}
 
     def rows(self, relation: Relation, tables: Mapping[int, Rows]) -> Rows:
         """The rows of ``relation`` over ``tables``, by the number of the table reference.
 
         The hidden columns of all tables that it reads come through; no two may share a name.
+
+        :raises InvalidRange: these tables lack columns that a view needs
         """
         match relation:
             case Leaf(number=number):
                 return tables[number]
             case Renamed(parts=view):
-                rows = self.rows(relation.relation, tables).having(self._outputs[view])
-                return rows.renamed(self._schema_of(view))
+                schema = self._schema_of(view)
+                with self._under(view):
+                    try:
+                        rows = self.rows(relation.relation, tables)
+                        places = rows.places(self._outputs[view] or schema.names)
+                    except (AnalysisException, LookupError) as error:
+                        raise _unreadable(view, error) from None
+                    return rows.renamed(schema, places)
             case Branch(of=union):
                 return self.rows(relation.relation, tables).renamed(self._schema(union))
             case UnionAll(branches=branches):
@@ -112,6 +142,34 @@ class Evaluation:
             self._unions[union] = self.rows(union, self._tables).frame.schema
         return self._unions[union]
 
+    def _under(self, view: tuple[str, ...]) -> AbstractContextManager[None]:
+        """The settings that Spark reads a view's text under, whatever the session's are.
+
+        :raises InvalidRequest: the session is a remote one of other settings: it reads a text only
+            when rows are asked for
+        """
+        different = {
+            name: value
+            for name, value in self._settings_of[view].items()
+            if self._setting(name) != value
+        }
+        if different and type(self._spark).__module__.startswith(_REMOTE):
+            name, value = next(iter(different.items()))
+            raise InvalidRequest(
+                f"view {'.'.join(view)}",
+                "cannot be read in this session",
+                cause=f"expected {name} {value!r}, which it was made under, found"
+                f" {self._setting(name)!r}",
+                fix="give the session the same setting, or create the view again in one like it",
+            )
+        return settings(self._spark, different)
+
+    def _setting(self, name: str) -> str | None:
+        try:
+            return self._spark.conf.get(name)
+        except PySparkException:
+            return None  # Spark does not know it, and it is not set
+
     def _run(self, text: str, parts: Sequence[Rows]) -> DataFrame:
         """The result of ``text``, in which the parts go by numbered names."""
         text = text.replace("{", "{{").replace("}", "}}")
@@ -120,3 +178,12 @@ class Evaluation:
             text = text.replace(f"{_RELATION}{index}`", f"{{r{index}}}`")
             frames[f"r{index}"] = part.frame
         return self._spark.sql(text, **frames)
+
+
+def _unreadable(view: tuple[str, ...], error: Exception) -> InvalidRange:
+    return InvalidRange(
+        f"view {'.'.join(view)}",
+        "cannot be read with its tables as they were",
+        cause=str(error).partition("\n")[0].rstrip("."),
+        fix="name a point since when its tables have the columns that it needs",
+    )

@@ -1,0 +1,41 @@
+"""The session settings that decide what the text of a view means.
+
+Spark keeps with a view the settings that it was made under, and reads its text under these in every
+session. What it keeps nothing of has its default then, whatever the session says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TIME_ZONE = "spark.sql.session.timeZone"
+CASE_SENSITIVE = "spark.sql.caseSensitive"
+NAMES_AS_PATTERNS = "spark.sql.parser.quotedRegexColumnNames"
+
+# With the defaults of Spark 4.2. The time zone has none: it is kept with every view.
+_DEFAULTS = {
+    CASE_SENSITIVE: "false",
+    NAMES_AS_PATTERNS: "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.relationPrecedence": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.function.concatBinaryAsString": "false",
+    "spark.sql.function.eltOutputAsString": "false",
+    "spark.sql.jsonGenerator.ignoreNullFields": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+_FAMILIES = ("spark.sql.ansi.", "spark.sql.function.", "spark.sql.legacy.", "spark.sql.parser.")
+
+
+def view_settings(kept: Mapping[str, str]) -> dict[str, str]:
+    """What the text of a view is to be read under, of ``kept``, which Spark keeps with the view."""
+    decisive = {
+        name: value
+        for name, value in kept.items()
+        if name == TIME_ZONE or name in _DEFAULTS or name.startswith(_FAMILIES)
+    }
+    return dict(sorted((_DEFAULTS | decisive).items()))
