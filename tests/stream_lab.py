@@ -15,6 +15,16 @@ from airflow_provider_cdc.engine.core.model import METADATA_COLUMNS
 
 _METADATA = {astuple(names) for names in METADATA_COLUMNS.values()}
 
+# Brings a table ``copy`` of (id, v) up to date with what the stream ``s`` holds.
+MERGE_INTO_COPY = """
+    MERGE INTO {copy} t USING (
+        SELECT * FROM s WHERE METADATA$ACTION = 'INSERT' OR NOT METADATA$ISUPDATE
+    ) c ON t.id = c.id
+    WHEN MATCHED AND c.METADATA$ACTION = 'DELETE' THEN DELETE
+    WHEN MATCHED THEN UPDATE SET v = c.v
+    WHEN NOT MATCHED AND c.METADATA$ACTION = 'INSERT' THEN INSERT (id, v) VALUES (c.id, c.v)
+"""
+
 
 class Crash(BaseException):
     """Ends a driver where it stands: the engine must not be able to clean up after itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -81,17 +81,18 @@ def findings(status: StreamStatus, now: datetime, margin: timedelta) -> list[Fin
 
 
 def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> Finding:
-    standing, reason = Standing.KEPT, f"it is kept until {status.stale_after:%Y-%m-%d %H:%M} UTC"
+    standing, reason = Standing.KEPT, f"it is kept until {_moment(status.stale_after)}"
     if status.invalid_reason is not None:
         standing, reason = Standing.BROKEN, status.invalid_reason
     elif status.stale:
-        standing, reason = Standing.BROKEN, f"stale_after has passed: {status.stale_after}"
+        standing, reason = Standing.BROKEN, f"stale_after has passed: {_moment(status.stale_after)}"
     elif now >= status.stale_after - margin:
-        standing, reason = Standing.NEAR, f"it goes stale after {status.stale_after}"
+        standing, reason = Standing.NEAR, f"it goes stale after {_moment(status.stale_after)}"
     elif status.may_have_data and now >= status.kept_until:
         standing = Standing.NEAR
         reason = (
-            f"its source keeps what it needs until {status.kept_until} alone: run MaintainStreams"
+            f"its source promises to keep what it needs until {_moment(status.kept_until)} alone:"
+            " run MaintainStreams"
         )
     return Finding(Promise.STALENESS, standing, reason)
 
@@ -123,3 +124,7 @@ def _alert(status: StreamStatus, finding: Finding, now: datetime, kind: AlertKin
         last_consumer=status.last_consumer,
         at=now,
     )
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

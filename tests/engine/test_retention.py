@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from stream_lab import StreamLab
+from stream_lab import MERGE_INTO_COPY, StreamLab
 
 from airflow_provider_cdc.engine import (
     Engine,
@@ -24,14 +24,6 @@ from airflow_provider_cdc.engine import (
 from airflow_provider_cdc.engine.core.retention import FILES, LOG
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
-MERGE = """
-    MERGE INTO {copy} t USING (
-        SELECT * FROM s WHERE METADATA$ACTION = 'INSERT' OR NOT METADATA$ISUPDATE
-    ) c ON t.id = c.id
-    WHEN MATCHED AND c.METADATA$ACTION = 'DELETE' THEN DELETE
-    WHEN MATCHED THEN UPDATE SET v = c.v
-    WHEN NOT MATCHED AND c.METADATA$ACTION = 'INSERT' THEN INSERT (id, v) VALUES (c.id, c.v)
-"""
 
 
 @pytest.fixture
@@ -82,7 +74,7 @@ def test_retention_is_extended_while_changes_wait_and_goes_back_when_they_are_co
     assert (again.has_changed, again.extension) == (False, source.extension)
     assert lab.version("src") == version
 
-    lab.consume(MERGE)
+    lab.consume(MERGE_INTO_COPY)
     (source,) = lab.engine.maintain().sources
     assert (source.has_changed, source.extension, source.streams) == (True, None, ())
     assert properties(lab) == before
@@ -100,7 +92,7 @@ def test_extension_holds_vacuum_back_and_reports_what_it_keeps(lab: StreamLab) -
     assert data_files(lab) == before
     assert report.bytes_kept > 0
     assert len(lab.seen("s")) == 4
-    lab.consume(MERGE)
+    lab.consume(MERGE_INTO_COPY)
     assert lab.engine.maintain().bytes_kept == 0
     lab.sql("VACUUM {src}")
     assert data_files(lab) < before
@@ -118,7 +110,7 @@ def test_stream_whose_files_were_vacuumed_raises_and_needs_nothing_kept(lab: Str
     with pytest.raises(StreamStale):
         lab.engine.has_data("s")
     with pytest.raises(StreamStale):
-        lab.consume(MERGE)
+        lab.consume(MERGE_INTO_COPY)
     assert lab.rows("copy") == []
 
 
@@ -236,16 +228,16 @@ def test_stream_is_rewound_and_replaying_into_a_merge_leaves_the_target_as_it_wa
         lab.sql(f"INSERT INTO {{src}} VALUES ({number + 10}, 'new')")
         if number % 5 == 0:
             lab.sql(f"UPDATE {{src}} SET v = 'v{number}' WHERE id IN (1, {number + 10})")
-            lab.consume(MERGE)
+            lab.consume(MERGE_INTO_COPY)
             versions.append(lab.engine.describe_stream("s").offset_version)
     lab.sql("DELETE FROM {src} WHERE id = 12")
-    lab.consume(MERGE)
+    lab.consume(MERGE_INTO_COPY)
     wanted = lab.rows("copy")
     assert wanted == lab.rows("src")
 
     rewound = lab.engine.rewind("s", to=Version(0))
     assert rewound.offset.version == 0
-    lab.consume(MERGE)
+    lab.consume(MERGE_INTO_COPY)
     assert lab.rows("copy") == wanted
 
     history = lab.engine.history("s")
@@ -276,7 +268,7 @@ def test_rewinding_to_where_files_are_gone_is_refused_and_moves_nothing(lab: Str
     lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 1 seconds')")
     start = lab.engine.describe_stream("s").offset_version
     lab.sql("DELETE FROM {src} WHERE id > 0")
-    lab.consume(MERGE)
+    lab.consume(MERGE_INTO_COPY)
     time.sleep(1.1)
     lab.sql("VACUUM {src}")
     with pytest.raises(StreamStale, match="gone"):

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note
+from profiles import examples
 from pyspark.sql import SparkSession
 from random_views import NESTED, TABLES, VIEWS, WRITES
 from stream_lab import StreamLab
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
-
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("MACHINE_EXAMPLES", "100")) if THOROUGH else 3,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-    phases=list(Phase) if THOROUGH else [Phase.explicit, Phase.reuse, Phase.generate],
-)
 
 
 @pytest.fixture
@@ -43,7 +34,7 @@ def rows_of(lab: StreamLab, view: str) -> Counter[Any]:
     return Counter(tuple(row) for row in lab.spark.table(view).collect())
 
 
-@EXAMPLES
+@examples(3)
 @given(text=VIEWS, nested=NESTED, writes=WRITES)
 def test_change_set_of_a_random_view_leads_from_the_old_rows_to_the_new_ones(
     lab: StreamLab, text: str, nested: str, writes: list[str]

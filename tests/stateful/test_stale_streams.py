@@ -5,37 +5,21 @@ mistake; and what maintenance has extended, VACUUM leaves there.
 from __future__ import annotations
 
 import itertools
-import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, event, given, note, settings
+from hypothesis import event, given, note
 from hypothesis import strategies as st
+from profiles import examples
 from pyspark.sql import SparkSession
-from stream_lab import StreamLab
+from stream_lab import MERGE_INTO_COPY, StreamLab
 
 from airflow_provider_cdc.engine import Engine, StreamStale
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-EXAMPLES = settings(
-    max_examples=int(os.environ.get("MACHINE_EXAMPLES", "100")) if THOROUGH else 4,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-    phases=list(Phase) if THOROUGH else [Phase.explicit, Phase.reuse, Phase.generate],
-)
-MERGE = """
-    MERGE INTO {copy} t USING (
-        SELECT * FROM s WHERE METADATA$ACTION = 'INSERT' OR NOT METADATA$ISUPDATE
-    ) c ON t.id = c.id
-    WHEN MATCHED AND c.METADATA$ACTION = 'DELETE' THEN DELETE
-    WHEN MATCHED THEN UPDATE SET v = c.v
-    WHEN NOT MATCHED AND c.METADATA$ACTION = 'INSERT' THEN INSERT (id, v) VALUES (c.id, c.v)
-"""
 WRITES = ("insert", "update", "delete", "optimize")
 EVENTS = (
     *("vacuum", "vacuum", "vacuum everything", "clean up the log", "shrink the retention"),
@@ -129,7 +113,7 @@ class World:
 
     def _consume(self, _: int) -> None:
         try:
-            self.lab.consume(MERGE, engine=self.engine)
+            self.lab.consume(MERGE_INTO_COPY, engine=self.engine)
         except StreamStale:
             assert not self.is_kept
             event("stale")
@@ -166,7 +150,7 @@ class World:
         self.lab.sql(*statements)
 
 
-@EXAMPLES
+@examples(2)
 @given(steps=STEPS, has_vectors=st.booleans())
 def test_stream_is_exact_or_stale_whatever_is_lost(
     spark: SparkSession,
