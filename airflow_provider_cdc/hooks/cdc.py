@@ -21,6 +21,7 @@ from airflow_provider_cdc.jobs.model import (
     HasData,
     JobKind,
     Maintain,
+    Recover,
     Request,
     Task,
 )
@@ -160,3 +161,5 @@ def request_for(settings: CdcConnection, task: Task) -> Request:
             return Request(**common, kind=JobKind.EXPORT_CHANGES, export_changes=task)
         case Maintain():
             return Request(**common, kind=JobKind.MAINTAIN, maintain=task)
+        case Recover():
+            return Request(**common, kind=JobKind.RECOVER, recover=task)

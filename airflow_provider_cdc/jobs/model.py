@@ -125,7 +125,17 @@ class Maintain:
     ahead: timedelta
 
 
-Task = CreateStream | Consume | HasData | ExportChanges | Maintain
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Bring ``target`` back after ``stream`` went stale; see ``Engine.recover``."""
+
+    stream: str
+    target: str
+    key: tuple[str, ...]
+    consumer: str
+
+
+Task = CreateStream | Consume | HasData | ExportChanges | Maintain | Recover
 
 
 class JobKind(StrEnum):
@@ -136,6 +146,7 @@ class JobKind(StrEnum):
     HAS_DATA = "has_data"
     EXPORT_CHANGES = "export_changes"
     MAINTAIN = "maintain"
+    RECOVER = "recover"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +167,7 @@ class Request:
     has_data: HasData | None = None
     export_changes: ExportChanges | None = None
     maintain: Maintain | None = None
+    recover: Recover | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from .model import (
     HasData,
     JobError,
     Maintain,
+    Recover,
     Request,
 )
 
@@ -121,6 +122,9 @@ def _answer(
             for source in found.sources:
                 log.info("%s", source)
             return Answer(request.request_id, maintenance=found)
+        case Request(recover=Recover() as task):
+            outcome = engine.recover(task.stream, task.target, task.key, consumer=task.consumer)
+            return Answer(request.request_id, outcome=outcome)
     raise InvalidRequest(
         f"request {request.request_id}",
         "carries no task",

@@ -1,4 +1,4 @@
-"""The operator that keeps streams from going stale."""
+"""The operators that keep streams from going stale, and bring targets back where one did."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from airflow_provider_cdc.engine.core.model import to_json
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.jobs import model as jobs
 
-from .stream import StreamOperator
+from .outcome import outcome_result
+from .stream import StreamOperator, default_consumer
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -54,3 +55,36 @@ class MaintainStreams(StreamOperator):
             )
         found: dict[str, Any] = json.loads(to_json(answer.maintenance))
         return found
+
+
+class RecoverStream(StreamOperator):
+    """Make a target equal to the source of a stream that went stale, and let the stream go on from
+    there: only rows that differ are written, in one consumption.
+
+    Returns (XCom) the outcome, as ``ConsumeStream`` does.
+
+    :param stream: the name of the stream (templated)
+    :param target: name or path of the table to bring back (templated)
+    :param key: the column or the columns that tell its rows apart (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("stream", "target", "key", "conn_id")
+
+    def __init__(
+        self, *, stream: str, target: str, key: str | Sequence[str], **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.target = target
+        self.key = key
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Recover; a retry finishes what an attempt began.
+
+        :raises AirflowFailException: an argument is wrong
+        :raises CdcJobFailed: a retry may help
+        """
+        key = (self.key,) if isinstance(self.key, str) else tuple(self.key)
+        task = jobs.Recover(self.stream, self.target, key, default_consumer(context))
+        return outcome_result(self.hook.submit(task, context=context).outcome)

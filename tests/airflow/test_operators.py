@@ -19,7 +19,7 @@ from airflow_provider_cdc.engine.core.outcomes import (
 from airflow_provider_cdc.engine.core.points import OffsetOf, Version
 from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
 from airflow_provider_cdc.operators.changes import ExportChanges
-from airflow_provider_cdc.operators.maintenance import MaintainStreams
+from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
 from airflow_provider_cdc.operators.outcome import outcome_result
 from airflow_provider_cdc.operators.stream import (
     AdvanceStream,
@@ -41,6 +41,7 @@ def operators():
         DropStream(task_id="drop", stream="s", if_exists=True),
         ExportChanges(task_id="export", source="t", target="u", at=Version(1)),
         MaintainStreams(task_id="maintain"),
+        RecoverStream(task_id="recover", stream="s", target="t", key=["id"]),
     ]
 
 
@@ -66,6 +67,7 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "drop",
         "export",
         "maintain",
+        "recover",
     }
 
 

@@ -579,3 +579,16 @@ def test_initial_rows_from_before_a_column_that_the_view_needs_are_refused(
         lab.engine.create_stream("s", on_view="v", at=before, show_initial_rows=True)
     lab.engine.create_stream("s", on_view="v", at=before)
     assert [change.values[-1].upper() for change in lab.changes("s")] == ["N"]
+
+
+def test_condition_that_fails_for_rows_of_different_ends_is_not_asked_for_them(
+    lab: StreamLab,
+) -> None:
+    """Neither end of the view divides by zero; a new order beside an old customer would."""
+    stream(
+        lab,
+        "SELECT o.id, c.id AS other FROM {orders} o JOIN {customers} c"
+        " ON length(o.order_name) > 0 WHERE 10 / (o.id - c.id - 1) < 100",
+    )
+    lab.sql("UPDATE {orders} SET id = 2", "UPDATE {customers} SET id = 3")
+    assert lab.seen("s") == [(1, 1, "DELETE", True), (2, 3, "INSERT", True)]

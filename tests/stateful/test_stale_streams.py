@@ -94,8 +94,10 @@ class World:
     def _maintain(self, _: int) -> None:
         found = self.engine.maintain()
         assert not any(source.problem for source in found.sources)
-        # From now on, if nothing was lost before, which reading it tells.
-        self.is_kept = self._is_readable()
+        # From now on, where a change waits that the retention is extended for, and nothing was lost
+        # before, which reading it tells.
+        is_extended = any(source.extension for source in found.sources)
+        self.is_kept = is_extended and self._is_readable()
 
     def _look(self, _: int) -> None:
         try:

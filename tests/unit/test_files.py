@@ -50,3 +50,32 @@ def test_nothing_asked_is_nothing_told() -> None:
 def test_a_path_is_written_as_hadoop_writes_it(location: str, uri: str) -> None:
     assert hadoop_uri(encoded_uri(location)) == uri
     assert hadoop_uri(uri) == uri
+
+
+def test_table_that_is_removed_in_part_is_the_table_as_it_once_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "t" / "_delta_log"
+    log.mkdir(parents=True)
+    for version in range(3):
+        (log / f"{version:020d}.json").write_text("{}")
+    (tmp_path / "t" / "data.parquet").write_text("x")
+    files = Files()
+    removed: list[str] = []
+
+    def cut_off(uri: str) -> None:
+        if len(removed) == 2:
+            raise InterruptedError
+        removed.append(uri)
+        Path(uri).unlink()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "remove", cut_off)
+        with pytest.raises(InterruptedError):
+            files.remove_table(str(tmp_path / "t"))
+    assert [file.name for file in log.iterdir()] == [f"{0:020d}.json"]
+    assert (tmp_path / "t" / "data.parquet").exists()
+
+    files.remove_table(str(tmp_path / "t"))
+    assert not (tmp_path / "t").exists()
+    files.remove_table(str(tmp_path / "t"))

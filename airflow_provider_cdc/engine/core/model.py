@@ -194,12 +194,14 @@ class TableRange:
     including ``through.version``.
 
     Of a folder it leaves out the files that were found overwritten or gone later than that, by
-    version ``seen_through`` of its listing.
+    version ``seen_through`` of its listing. ``source`` is the table that the stream reads from then
+    on, where it stood on another one before.
     """
 
     after_version: int
     through: Offset
     seen_through: int | None = None
+    source: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ class Strategy(StrEnum):
     """The ways to read a change set, as plans and outcomes tell them.
     ``file_difference`` reads the files in which the two ends of the range differ, ``change_files``
     what each commit wrote into the change data feed, ``inserted_files`` the files that were added,
-    ``initial_rows`` all rows at the offset.
+    ``initial_rows`` all rows at the offset, ``comparison`` those of source and target, to bring a
+    target back.
     """
 
     NOTHING = "nothing"
@@ -26,6 +27,7 @@ class Strategy(StrEnum):
     CHANGE_FILES = "change_files"
     INSERTED_FILES = "inserted_files"
     INITIAL_ROWS = "initial_rows"
+    COMPARISON = "comparison"
 
 
 # Those that lead to the same net difference.

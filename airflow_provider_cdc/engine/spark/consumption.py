@@ -61,7 +61,7 @@ class Consumer:
             consumption = self._parts.consumptions.begin(
                 snapshot, streams, [range_of(span) for span in spans], planned, consumer
             )
-            return self._run(consumption, statements, views)
+            return run_consumption(self._parts, self._attempt, consumption, statements, views)
 
     def _finish(
         self, found: Consumption, streams: Sequence[Stream], statements: Sequence[Statement]
@@ -81,7 +81,7 @@ class Consumer:
                 if not self._parts.resolution.fail(consumption, consumer, has_ended=True):
                     raise
                 return self._attempt.rolled_forward(consumption)
-            return self._run(consumption, statements, views)
+            return run_consumption(self._parts, self._attempt, consumption, statements, views)
 
     def _pinned(self, stream: Stream, pinned: StreamRange) -> StreamSpan:
         ends = [table.through for table in pinned.tables]
@@ -98,28 +98,6 @@ class Consumer:
                     fix="call engine.abort(stream), then create the stream again",
                 )
         return span
-
-    def _run(
-        self, consumption: Consumption, statements: Sequence[Statement], views: StreamViews
-    ) -> Outcome:
-        attempt, resolution = self._attempt, self._parts.resolution
-        attempt.tell(ProtocolPoint.AFTER_BEGIN, consumption)
-        try:
-            streams = attempt.counted(consumption, views)
-        except CdcError:
-            resolution.fail(consumption, attempt.consumer, has_ended=True)
-            raise
-        applied: list[StatementOutcome] = []
-        try:
-            for planned, statement in zip(consumption.statements, statements, strict=True):
-                applied.append(attempt.apply(consumption, planned, statement, views.names))
-        except CdcError:
-            raise
-        except Exception as error:
-            if not resolution.fail(consumption, attempt.consumer, has_ended=has_ended(error)):
-                raise statement_failed(consumption.statements[len(applied)], error) from error
-            return attempt.rolled_forward(consumption)
-        return attempt.commit(consumption, streams, applied)
 
     def _own_consumption(
         self, streams: Sequence[Stream], statements: Sequence[Statement]
@@ -142,6 +120,35 @@ class Consumer:
             self._parts.resolution.take_over(found, self._attempt.consumer)
             return None
         return None
+
+
+def run_consumption(
+    parts: Parts,
+    attempt: Attempt,
+    consumption: Consumption,
+    statements: Sequence[Statement],
+    views: StreamViews,
+) -> Outcome:
+    """Apply the statements of a consumption that has begun, over ``views``, and commit it."""
+    resolution = parts.resolution
+    attempt.tell(ProtocolPoint.AFTER_BEGIN, consumption)
+    try:
+        streams = attempt.counted(consumption, views)
+    except CdcError:
+        if not resolution.fail(consumption, attempt.consumer, has_ended=True):
+            raise
+        return attempt.rolled_forward(consumption)
+    applied: list[StatementOutcome] = []
+    try:
+        for planned, statement in zip(consumption.statements, statements, strict=True):
+            applied.append(attempt.apply(consumption, planned, statement, views.names))
+    except CdcError:
+        raise
+    except Exception as error:
+        if not resolution.fail(consumption, attempt.consumer, has_ended=has_ended(error)):
+            raise statement_failed(consumption.statements[len(applied)], error) from error
+        return attempt.rolled_forward(consumption)
+    return attempt.commit(consumption, streams, applied)
 
 
 def _analysed(

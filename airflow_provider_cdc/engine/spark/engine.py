@@ -43,6 +43,7 @@ from .file_sources import FileSources
 from .maintenance import Maintainer
 from .planning import Planner
 from .reading import StreamReading
+from .recovery import Recovery
 from .resolution import Resolution
 from .results import ConsumingQuery
 from .rewinding import Readability, Rewinding
@@ -239,6 +240,29 @@ class Engine(StreamAdministration, StreamReading):
             max_lag=max_lag,
         )
         return self._creation.create(wanted)
+
+    def recover(
+        self, name: str, target: str, key: str | Collection[str], *, consumer: str
+    ) -> Outcome:
+        """Make a target equal to the source of a stream that went stale, and the stream stand where
+        the source is now, in one consumption.
+
+        Rows are compared by ``key``, in all columns of the target; only those that differ are
+        written. The stream may be stale for whatever reason, its source recreated too. Whatever
+        ends the driver, the same call finishes it.
+
+        :param target: the name or path of a Delta table whose columns are all in the source
+        :param key: the column or the columns that tell its rows apart
+        :param consumer: who consumes, such as ``dag_id.task_id``
+        :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not consume it
+        :raises InvalidRequest: the key does not tell rows apart, the source lacks a column, or the
+            stream is on a view or on files
+        :raises ChangeTrackingDisabled: the source does not track its rows now
+        :raises StatementFailed: the target could not be changed; nothing of it remains
+        :raises StreamConflict: another consumer was first
+        """
+        return Recovery(self._parts, self._tables, consumer).recover(name, target, key)
 
     def rewind(self, name: str, *, to: Point) -> Stream:
         """Move a stream back to an earlier point: it returns again what it returned since.

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +16,14 @@ from ..core.names import quote
 from ..core.outcomes import StreamOutcome, TableOutcome
 from ..storage.scratch import Scratch
 from ..storage.source_log import StreamSpan
-from .stream_reader import StreamChanges, StreamReader
+from .stream_reader import StreamChanges
+
+
+class ReadsChanges(Protocol):
+    """What gives the change set of a stream."""
+
+    def read(self, span: StreamSpan) -> StreamChanges:
+        """The change set of ``span``, not yet computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class StreamViews:
 
 @contextmanager
 def stream_views(
-    spark: SparkSession, reader: StreamReader, scratch: Scratch, spans: Sequence[StreamSpan]
+    spark: SparkSession, reader: ReadsChanges, scratch: Scratch, spans: Sequence[StreamSpan]
 ) -> Iterator[StreamViews]:
     """Temporary views over the change sets of ``spans``, gone with their crafted tables afterwards.
 

@@ -165,7 +165,7 @@ class Targets:
         """Remove a target that a consumption created itself."""
         if not target.startswith("delta.`"):
             self._spark.sql(f"DROP TABLE IF EXISTS {target}")
-        self._files.remove(location)
+        self._files.remove_table(location)
 
     def dropped(self, consumption: Consumption) -> set[str]:
         """The targets that the consumption created itself and that are there no more."""

@@ -10,7 +10,7 @@ from itertools import count
 
 from ..core.errors import StreamConflict
 from ..core.lifecycle import Transition, next_phase
-from ..core.model import Consumption, Phase, PlannedStatement, Stream, StreamRange
+from ..core.model import Base, Consumption, Phase, PlannedStatement, Stream, StreamRange
 from ..core.outcomes import Outcome
 from .registry import Registry
 from .registry_snapshot import Change, RegistrySnapshot
@@ -160,8 +160,12 @@ class Consumptions:
     ) -> Change:
         if transition is Transition.COMMITTED:
             own = next(item for item in consumption.streams if item.stream_id == stream.stream_id)
+            bases = zip(stream.bases, own.tables, strict=True)
             stream = replace(
-                stream.standing(*(table.through for table in own.tables)),
+                stream,
+                bases=tuple(
+                    Base(table.source or base.source, table.through) for base, table in bases
+                ),
                 shows_initial_rows=False,
                 last_consumption_id=consumption.consumption_id,
                 last_consumer=consumption.consumer,

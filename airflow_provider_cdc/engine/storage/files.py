@@ -135,6 +135,17 @@ class Files:
         if filesystem.exists(path):
             filesystem.rm(path, recursive=True)
 
+    def remove_table(self, root: str) -> None:
+        """Remove a Delta table, its newest commit first: where that is cut off, what is left is the
+        table as it once was, or nothing that is a table.
+        """
+        log = join(root, "_delta_log")
+        names = self.names(log) if self.exists(log) else []
+        for name in sorted(names, reverse=True):
+            if name.endswith(".json"):
+                self.remove(join(log, name))
+        self.remove(root)
+
     def _size(self, uri: str) -> int | None:
         filesystem, path = self._open(uri)
         try:

@@ -58,7 +58,7 @@ class Results:
                 # The table first: without its mark it would be handed out again. Where another
                 # process is at it, the mark is left to that one.
                 with suppress(FileNotFoundError):
-                    self._files.remove(join(self._folder, name.removesuffix(_HANDED_OUT)))
+                    self._files.remove_table(join(self._folder, name.removesuffix(_HANDED_OUT)))
                     self._files.remove(join(self._folder, name))
 
     def _names(self) -> list[str]:

@@ -5,11 +5,13 @@ ends of the range, and those that ``moved``, as they were (tag -1) and as they a
 row was there, or is there, where it joins rows of its end alone; it can have changed only where one
 of them moved. So for each reference in turn its moved rows are joined with the still rows of the
 references before it and with all rows of those after it: every changed combination comes up once,
-and no combination of still rows at all.
+and no combination of still rows at all. Where rows of several references moved, each end is joined
+by itself: a condition that fails for rows of different ends must not be asked for them.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -64,11 +66,14 @@ class _TableRows:
     still: DataFrame
     moved: DataFrame | None
 
-    def part(self, number: int, *, still: bool, moved: bool) -> Rows:
-        """The rows for the table reference ``number``, its hidden columns named after it."""
+    def part(self, number: int, *, still: bool, moved: bool, sign: int | None = None) -> Rows:
+        """The rows for the table reference ``number``, its hidden columns named after it.
+
+        :param sign: the end whose moved rows are meant; ``None``: those of both
+        """
         frames = [self.still] if still else []
         if moved and self.moved is not None:
-            frames.append(self.moved)
+            frames.append(self.moved if sign is None else self.moved.where(f"{_TAG} = {sign}"))
         rows = union(frames)
         hidden = (f"{_ID}_{number}", f"{_TAG}_{number}")
         return Rows(rows.withColumnsRenamed({_ID: hidden[0], _TAG: hidden[1]}), hidden)
@@ -98,10 +103,11 @@ class ViewReader:
         reading = _Reading(self._spark, self._reader, span)
         tables = [reading.table(table) for table in span.tables]
         evaluation = self._evaluation(query, tables)
+        ends = (-1, 1) if span.stream.mode is StreamMode.STANDARD else (1,)
         parts = [
             term
             for number, variant in enumerate(variants(query.relation))
-            for term in _terms(evaluation, number, variant, query.leaves, tables)
+            for term in _terms(evaluation, number, variant, query.leaves, tables, ends)
         ]
         rows = _netted(union(parts), span.stream.mode, schema) if parts else self._none(schema)
         return ViewChanges(
@@ -229,15 +235,22 @@ def _terms(
     variant: Relation,
     bases: Sequence[int],
     tables: Sequence[_TableRows],
+    ends: tuple[int, ...],
 ) -> list[DataFrame]:
-    """The changed rows of a variant, once for each table reference that may have moved first."""
+    """The changed rows of a variant, once for each table reference that may have moved first.
+
+    :param ends: the tags of the moved rows that there are
+    """
     numbers = [leaf.number for leaf in leaves(variant)]
+    moving = [place for place, leaf in enumerate(numbers) if tables[bases[leaf]].moved is not None]
+    signs = (None,) if len(moving) == 1 else ends
     terms = []
-    for place, moved in enumerate(numbers):
-        if tables[bases[moved]].moved is None:
-            continue
+    for place, sign in itertools.product(moving, signs):
+        moved = numbers[place]
         given = {
-            leaf: tables[bases[leaf]].part(leaf, still=other != place, moved=other >= place)
+            leaf: tables[bases[leaf]].part(
+                leaf, still=other != place, moved=other >= place, sign=sign
+            )
             for other, leaf in enumerate(numbers)
         }
         found = evaluation.rows(variant, given)

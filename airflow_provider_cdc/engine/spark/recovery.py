@@ -1,0 +1,246 @@
+"""Bringing a target back after its stream went stale: only what differs is written.
+
+The rows of the source as it is are compared with those of the target by a key. The difference is a
+change set like any other, merged into the target by a consumption that ends where the source is
+now: the same protocol, so a driver that is killed is finished or undone, and nothing is applied
+twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from ..core.access import Right, check_access
+from ..core.errors import ChangeTrackingDisabled, InvalidRequest
+from ..core.lifecycle import Transition
+from ..core.model import (
+    METADATA_COLUMNS,
+    Consumption,
+    Offset,
+    Phase,
+    Source,
+    Stream,
+    StreamRange,
+    TableRange,
+)
+from ..core.names import quote, stream_name, table_name
+from ..core.outcomes import Outcome
+from ..core.progress import ProtocolPoint
+from ..core.read_plan import ReadPlan, Strategy
+from ..core.statements import Statement, analyse
+from ..core.tracking import ENABLED, is_tracked
+from ..storage.registry_snapshot import RegistrySnapshot
+from ..storage.source_log import SourceRange, StreamSpan
+from .attempts import BEGIN_TRIES, Attempt, Parts
+from .change_sets.naming import named
+from .change_sets.netting import NEW, OLD, changes_of, same_values
+from .change_sets.rows import ROW, ROW_ID
+from .change_sets.snapshots import all_rows
+from .consumption import run_consumption
+from .stream_reader import StreamChanges
+from .stream_views import StreamViews, stream_views
+from .tables import Table, Tables, table_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The table to bring back, its columns, and which of them tell its rows apart."""
+
+    table: Table
+    schema: StructType
+    key: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return list(self.schema.names)
+
+
+class Recovery:
+    """One attempt of one consumer to bring a target back."""
+
+    def __init__(self, parts: Parts, tables: Tables, consumer: str) -> None:
+        self._parts = parts
+        self._tables = tables
+        self._attempt = Attempt(parts, consumer)
+
+    def recover(self, name: str, target: str, key: str | Collection[str]) -> Outcome:
+        """Merge the difference into the target; see ``Engine.recover``."""
+        found = self._target(target, key)
+        for _ in range(BEGIN_TRIES):
+            snapshot = self._parts.registry.snapshot()
+            stream = snapshot.get(stream_name(name))
+            check_access(stream, self._parts.principal, Right.CONSUME)
+            self._check_source(stream)
+            statement = analyse(_merge(stream, found), [stream.name])
+            open_one = stream.consumption
+            if open_one is None:
+                return self._start(snapshot, stream, statement, found)
+            if self._is_own(stream, open_one, statement):
+                return self._finish(stream, open_one, statement, found)
+            self._parts.resolution.take_over(open_one, self._attempt.consumer)
+        raise self._attempt.could_not_begin()
+
+    def _start(
+        self, snapshot: RegistrySnapshot, stream: Stream, statement: Statement, target: _Target
+    ) -> Outcome:
+        self._attempt.tell(ProtocolPoint.BEFORE_BEGIN)
+        end = self._parts.sources.newest_offset(stream.source.location)
+        if not is_tracked(json.loads(end.metadata)):
+            raise ChangeTrackingDisabled(
+                f"stream {stream.name}",
+                f"cannot stand behind what {stream.source.name} holds now",
+                cause="row tracking of it is off",
+                fix=f"ALTER TABLE {stream.source.name} SET TBLPROPERTIES ('{ENABLED}' = 'true')",
+            )
+        source = replace(stream.source, table_id=table_id(end))
+        taken = TableRange(stream.offset.version, end, source=source)
+        wanted = [StreamRange(stream.stream_id, stream.name, (taken,))]
+        consumer = self._attempt.consumer
+        with self._views(stream, source, end, target) as views:
+            planned = self._parts.planner.plan([statement], views.names, consumer)
+            consumption = self._parts.consumptions.begin(
+                snapshot, [stream], wanted, planned, consumer
+            )
+            return run_consumption(self._parts, self._attempt, consumption, [statement], views)
+
+    def _finish(
+        self, stream: Stream, found: Consumption, statement: Statement, target: _Target
+    ) -> Outcome:
+        """Finish what an earlier attempt of this consumer left open, at the version it began at."""
+        consumption = self._parts.consumptions.move(
+            found, Transition.RESUMED, self._attempt.consumer
+        )
+        ((taken,),) = (item.tables for item in consumption.streams)
+        source = taken.source or stream.source
+        with self._views(stream, source, taken.through, target) as views:
+            return run_consumption(self._parts, self._attempt, consumption, [statement], views)
+
+    def _is_own(self, stream: Stream, found: Consumption, statement: Statement) -> bool:
+        return (
+            stream.phase is Phase.APPLYING
+            and found.consumer == self._attempt.consumer
+            and not found.is_open_ended
+            and [item.fingerprint for item in found.statements] == [statement.fingerprint]
+        )
+
+    def _views(
+        self, stream: Stream, source: Source, end: Offset, target: _Target
+    ) -> AbstractContextManager[StreamViews]:
+        """A view under the stream's name that holds the difference."""
+        (base,) = stream.bases
+        now = replace(stream, bases=(replace(base, source=source, offset=end),))
+        span = StreamSpan(now, (SourceRange(now, end, end, ()),))
+        difference = _Difference(self._parts.spark, target)
+        return stream_views(self._parts.spark, difference, self._parts.scratch, [span])
+
+    def _check_source(self, stream: Stream) -> None:
+        if stream.view is not None or stream.folder is not None:
+            raise InvalidRequest(
+                f"stream {stream.name}",
+                "cannot be recovered",
+                cause=f"it is on {stream.table_on}, which is no table",
+                fix="create the stream again with or_replace and show_initial_rows, and load its"
+                " targets anew",
+            )
+
+    def _target(self, name: str, key: str | Collection[str]) -> _Target:
+        found = self._tables.get(table_name(name))
+        schema = self._parts.spark.read.format("delta").load(found.location).schema
+        known = {column.casefold(): column for column in schema.names}
+        names = (key,) if isinstance(key, str) else tuple(key)
+        if not names or any(name.casefold() not in known for name in names):
+            raise InvalidRequest(
+                f"target {name}",
+                "cannot be recovered by this key",
+                cause=f"expected some of the columns {', '.join(schema.names)}, found {key!r}",
+                fix="name the columns that tell its rows apart, such as key=['id']",
+            )
+        return _Target(found, schema, tuple(known[name.casefold()] for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """Reads the rows in which a target differs from the end of a source."""
+
+    spark: SparkSession
+    target: _Target
+
+    def read(self, span: StreamSpan) -> StreamChanges:
+        """The change set that makes the target equal to the source.
+
+        :raises InvalidRequest: the source lacks a column of the target, or rows share a key
+        """
+        (table,) = span.tables
+        source, target = table.stream.source, self.target
+        now = all_rows(self.spark, table)
+        names = {name.casefold(): name for name in now.schema[ROW].dataType.names}  # type: ignore[attr-defined]
+        missing = [name for name in target.columns if name.casefold() not in names]
+        if missing:
+            raise InvalidRequest(
+                f"target {target.table.name}",
+                f"cannot be brought back from {source.name}",
+                cause=f"the source has no column {missing[0]}",
+                fix="load the target anew by the statements that fill it",
+            )
+        values = [
+            F.col(f"{ROW}.{quote(names[field.name.casefold()])}")
+            .cast(field.dataType)
+            .alias(field.name)
+            for field in target.schema.fields
+        ]
+        new = now.select(ROW_ID, F.struct(*values).alias(NEW))
+        old = self.spark.read.format("delta").load(target.table.location)
+        old = old.select(F.struct(*map(quote, target.columns)).alias(OLD))
+        self._check_unique(new, NEW, source.name)
+        self._check_unique(old, OLD, target.table.name)
+        pairs = new.join(old, self._same_key(), "full_outer")
+        changes = changes_of(
+            pairs, f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL", same_values(target.schema)
+        )
+        rows = named(changes, target.columns, span.stream.column_style)
+        reason = "the stream is stale: rows of the source and of the target are compared"
+        return StreamChanges(rows, (ReadPlan(Strategy.COMPARISON, 0, 0, 0, reason),), (), ())
+
+    def _same_key(self) -> Column:
+        pairs = (
+            F.col(f"{NEW}.{name}").eqNullSafe(F.col(f"{OLD}.{name}"))
+            for name in map(quote, self.target.key)
+        )
+        return reduce(lambda left, right: left & right, pairs)
+
+    def _check_unique(self, rows: DataFrame, side: str, name: str) -> None:
+        key = [F.col(f"{side}.{quote(column)}").alias(column) for column in self.target.key]
+        found = rows.select(*key).groupBy(*map(quote, self.target.key)).count()
+        twice = found.where("count > 1").first()
+        if twice is not None:
+            raise InvalidRequest(
+                f"target {self.target.table.name}",
+                f"cannot be recovered by the key {', '.join(self.target.key)}",
+                cause=f"{twice['count']} rows of {name} have the key {tuple(twice)[:-1]}",
+                fix="name a key that tells all rows apart",
+            )
+
+
+def _merge(stream: Stream, target: _Target) -> str:
+    """The MERGE of the difference that the stream's name stands for."""
+    names = METADATA_COLUMNS[stream.column_style]
+    action, is_update = quote(names.action), quote(names.is_update)
+    columns = [quote(name) for name in target.columns]
+    same_key = " AND ".join(f"t.{name} <=> c.{name}" for name in map(quote, target.key))
+    return (
+        f"MERGE INTO {target.table.sql} AS t USING (SELECT * FROM {quote(stream.name)}"
+        f" WHERE {action} = 'INSERT' OR NOT {is_update}) AS c ON {same_key}"
+        f" WHEN MATCHED AND c.{action} = 'DELETE' THEN DELETE"
+        f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = c.{name}' for name in columns)}"
+        f" WHEN NOT MATCHED THEN INSERT ({', '.join(columns)})"
+        f" VALUES ({', '.join(f'c.{name}' for name in columns)})"
+    )

@@ -1,0 +1,207 @@
+"""A target is brought back after its stream went stale, by what differs and nothing else."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from stream_lab import MERGE_INTO_COPY, Crash, CrashAt, StreamLab
+
+from airflow_provider_cdc.engine import (
+    Engine,
+    InvalidRequest,
+    ProtocolPoint,
+    StatementFailed,
+    StreamAccessDenied,
+    StreamStale,
+    TableNotFound,
+)
+
+TRACKED = "'delta.enableRowTracking' = 'true'"
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
+    """A stream whose files were vacuumed, and a copy that lacks what was changed since."""
+    lab = StreamLab(spark, tmp_path)
+    lab.make("src", "id INT, v STRING", properties=TRACKED)
+    lab.sql("INSERT INTO {src} VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')")
+    lab.make("copy", "id INT, v STRING")
+    lab.sql("INSERT INTO {copy} SELECT * FROM {src}")
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    lab.sql(
+        "UPDATE {src} SET v = 'B' WHERE id = 2",
+        "DELETE FROM {src} WHERE id = 3",
+        "INSERT INTO {src} VALUES (5, NULL)",
+        "DELETE FROM {src} WHERE id = 4",
+        "INSERT INTO {src} VALUES (4, 'd')",  # another row of the same values
+    )
+    return lab
+
+
+def lose(lab: StreamLab) -> None:
+    """Let the stream go stale."""
+    log = Path(lab.path("src"), "_delta_log")
+    (log / f"{lab.engine.describe_stream('s').offset_version + 1:020d}.json").unlink()
+    with pytest.raises(StreamStale):
+        lab.engine.read_stream("s")
+
+
+def recover(lab: StreamLab, engine: Engine | None = None, consumer: str = "c", **key: Any) -> Any:
+    target = lab.path("copy")
+    return (engine or lab.engine).recover("s", target, key.get("key", ["id"]), consumer=consumer)
+
+
+def checked(lab: StreamLab) -> None:
+    """Assert that copy and stream are as they should be, and go on so."""
+    assert lab.rows("copy") == lab.rows("src")
+    status = lab.engine.describe_stream("s")
+    assert (status.invalid_reason, status.phase.value) == (None, "idle")
+    assert lab.changes("s") == []
+    lab.sql("UPDATE {src} SET v = 'later' WHERE id = 1")
+    lab.consume(MERGE_INTO_COPY)
+    assert lab.rows("copy") == lab.rows("src")
+
+
+def test_target_of_a_stale_stream_gets_what_differs_and_nothing_else(lab: StreamLab) -> None:
+    lose(lab)
+    outcome = recover(lab)
+    assert outcome.streams[0].rows == {"inserted": 1, "updated": 1, "deleted": 1}
+    assert outcome.streams[0].strategy == "comparison"
+    metrics = outcome.statements[0].metrics
+    written = [metrics[f"numTargetRows{kind}"] for kind in ("Inserted", "Updated", "Deleted")]
+    assert written == [1, 1, 1]
+    assert lab.engine.history("s")[-1].transition == "committed"
+    checked(lab)
+
+
+def test_target_of_a_source_that_was_recreated_is_brought_back(lab: StreamLab) -> None:
+    lab.sql(
+        f"CREATE OR REPLACE TABLE {{src}} USING delta TBLPROPERTIES ({TRACKED}) AS"
+        " SELECT id, v, 'more' AS extra FROM VALUES (1, 'a'), (9, 'new') AS t(id, v)"
+    )
+    with pytest.raises(StreamStale, match="was replaced"):
+        lab.changes("s")
+    outcome = recover(lab)
+    assert outcome.streams[0].rows == {"inserted": 1, "updated": 0, "deleted": 3}
+    assert lab.rows("copy") == [(1, "a"), (9, "new")]
+    assert lab.engine.describe_stream("s").invalid_reason is None
+    lab.sql("INSERT INTO {src} VALUES (10, 'x', 'y')")
+    lab.consume("INSERT INTO {copy} SELECT id, v FROM s")
+    assert lab.rows("copy")[0] == (1, "a")
+    assert (10, "x") in lab.rows("copy")
+
+
+def test_target_that_equals_the_source_is_not_written(lab: StreamLab) -> None:
+    lose(lab)
+    lab.sql("DELETE FROM {copy}", "INSERT INTO {copy} SELECT * FROM {src}")
+    files = set(Path(lab.path("copy")).glob("*.parquet"))
+    outcome = recover(lab)
+    assert outcome.streams[0].rows == {"inserted": 0, "updated": 0, "deleted": 0}
+    assert set(Path(lab.path("copy")).glob("*.parquet")) == files
+    checked(lab)
+
+
+def test_stream_that_is_not_stale_can_be_recovered_too(lab: StreamLab) -> None:
+    recover(lab)
+    checked(lab)
+
+
+def test_target_is_brought_back_after_vacuum(lab: StreamLab) -> None:
+    lab.sql(
+        "ALTER TABLE {src} SET TBLPROPERTIES"
+        " ('delta.deletedFileRetentionDuration' = 'interval 1 seconds')",
+        "DELETE FROM {src} WHERE id > 0",
+        "INSERT INTO {src} VALUES (7, 'seven')",
+    )
+    time.sleep(1.1)
+    lab.sql("VACUUM {src}")
+    with pytest.raises(StreamStale, match="gone"):
+        lab.consume(MERGE_INTO_COPY)
+    recover(lab)
+    assert lab.rows("copy") == [(7, "seven")]
+    assert lab.changes("s") == []
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        ProtocolPoint.AFTER_BEGIN,
+        ProtocolPoint.BEFORE_STATEMENT,
+        ProtocolPoint.AFTER_STATEMENT,
+        ProtocolPoint.BEFORE_COMMIT,
+    ],
+)
+@pytest.mark.parametrize("who", ["c", "another"])
+def test_recovery_that_is_killed_is_finished_or_begun_anew(
+    lab: StreamLab, point: ProtocolPoint, who: str
+) -> None:
+    lose(lab)
+    with pytest.raises(Crash):
+        recover(lab, lab.new_engine(CrashAt(point)))
+    lab.sql("INSERT INTO {src} VALUES (6, 'meanwhile')")
+    recover(lab, consumer=who)
+    if who == "c":
+        # It ends where the first attempt began.
+        assert lab.seen("s") == [(6, "meanwhile", "INSERT", False)]
+        lab.consume(MERGE_INTO_COPY)
+    checked(lab)
+
+
+def test_recovery_that_fails_leaves_target_and_stream_as_they_were(lab: StreamLab) -> None:
+    lose(lab)
+    lab.sql("ALTER TABLE {copy} ADD CONSTRAINT known CHECK (v IS NOT NULL)")
+    before = lab.rows("copy")
+    with pytest.raises(StatementFailed):
+        recover(lab)
+    assert lab.rows("copy") == before
+    assert lab.engine.describe_stream("s").invalid_reason is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ([], "found"),
+        (["nothing"], "expected some of the columns id, v"),
+        (["v"], "rows of .*copy.* have the key"),
+    ],
+)
+def test_key_that_tells_no_rows_apart_is_refused(lab: StreamLab, key: Any, message: str) -> None:
+    lab.sql("INSERT INTO {copy} VALUES (6, 'a')")
+    before = lab.rows("copy")
+    with pytest.raises(InvalidRequest, match=message):
+        recover(lab, key=key)
+    assert lab.rows("copy") == before
+    assert lab.engine.history("s")[-1].transition == "created"
+
+
+def test_recovery_is_refused_where_it_cannot_be(lab: StreamLab) -> None:
+    lab.make("wider", "id INT, v STRING, own INT")
+    with pytest.raises(InvalidRequest, match="no column own"):
+        lab.engine.recover("s", lab.path("wider"), ["id"], consumer="c")
+    with pytest.raises(TableNotFound):
+        lab.engine.recover("s", lab.path("nothing"), ["id"], consumer="c")
+    lab.engine.alter_stream("s", consumers=["carla"])
+    emil = Engine(lab.spark, str(lab.root / "state"), principal="emil")
+    with pytest.raises(StreamAccessDenied):
+        recover(lab, emil)
+
+
+def test_composite_key_with_nulls_and_other_types_is_compared_as_merge_does(
+    lab: StreamLab,
+) -> None:
+    lab.make("wide", "a INT, b STRING, n INT, m MAP<STRING, INT>", properties=TRACKED)
+    lab.sql(
+        "INSERT INTO {wide} VALUES (1, NULL, 1, map('x', 1, 'y', 2)), (1, 'b', 2, NULL),"
+        " (NULL, NULL, 3, map())"
+    )
+    lab.make("old", "b STRING, a BIGINT, n BIGINT, m MAP<STRING, INT>")
+    lab.sql("INSERT INTO {old} VALUES (NULL, 1, 1, map('y', 2, 'x', 1)), ('b', 1, 9, NULL)")
+    lab.engine.create_stream("w", on_table=lab.path("wide"))
+    outcome = lab.engine.recover("w", lab.path("old"), ["a", "B"], consumer="c")
+    assert outcome.streams[0].rows == {"inserted": 1, "updated": 1, "deleted": 0}
+    found = [row[:3] for row in lab.rows("old")]
+    assert found == [("b", 1, 2), (None, 1, 1), (None, None, 3)]
