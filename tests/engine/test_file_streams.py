@@ -272,6 +272,23 @@ def test_a_file_overwritten_while_it_is_read_applies_nothing(target: Inbox) -> N
     assert target.taken() == [2]
 
 
+def test_rows_that_an_executor_took_along_are_not_read_again(target: Inbox) -> None:
+    """The file may be another one by then, whose rows the next consumption takes."""
+    target.put("a.csv", "1,a")
+
+    def lose(progress: Any) -> None:
+        if progress.point is ProtocolPoint.BEFORE_STATEMENT:
+            target.put("a.csv", "2,b")
+            for kept in target.spark.sparkContext._jsc.getPersistentRDDs().values():
+                kept.unpersist(True)
+
+    with pytest.raises(StatementFailed, match=r"(?i)checkpoint"):
+        target.take(engine=target.new_engine(lose))
+    assert target.taken() == []
+    target.take()
+    assert target.taken() == [2]
+
+
 def test_a_file_removed_while_it_is_read_applies_nothing(target: Inbox) -> None:
     file = target.put("a.csv", "1,a")
 

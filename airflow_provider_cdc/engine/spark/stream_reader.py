@@ -26,7 +26,8 @@ class StreamChanges:
     ``rows`` holds the source's columns, then action (``INSERT``, ``DELETE``), is-update and row id.
     ``plans`` say how each base table is read. ``reused`` are frames that ``rows`` reads more than
     once; ``scratch`` names the crafted tables that must stay while ``rows`` is in use. Whoever has
-    read ``rows`` calls ``check``, which raises where what was read cannot be relied on.
+    read ``rows`` calls ``check``, which raises where what was read cannot be relied on. Where they
+    are not ``is_repeatable``, reading them again may give others.
     """
 
     rows: DataFrame
@@ -34,6 +35,7 @@ class StreamChanges:
     reused: tuple[DataFrame, ...]
     scratch: tuple[str, ...]
     check: Callable[[], None] = lambda: None
+    is_repeatable: bool = True
 
 
 class StreamReader:
@@ -63,7 +65,10 @@ class StreamReader:
         (table,) = span.tables
         if stream.folder is not None:
             of_files = self._files.read(table)
-            return StreamChanges(of_files.rows, (of_files.plan,), (), (), of_files.check)
+            check = of_files.check
+            return StreamChanges(
+                of_files.rows, (of_files.plan,), (), (), check, is_repeatable=False
+            )
         if stream.shows_initial_rows:
             rows = all_rows(self._spark, table)
             columns = rows.select(f"{ROW}.*").columns

@@ -84,9 +84,9 @@ def stream_views(
             change_set = reader.read(span)
             roots.extend(change_set.scratch)
             change_sets.append(change_set)
-            for frame in (*change_set.reused, change_set.rows):
-                kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
-            rows = kept[-1]
+            kept.extend(frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in change_set.reused)
+            rows = _kept(change_set)
+            kept.append(rows)
             view = f"cdc_{uuid.uuid4().hex}"
             rows.createOrReplaceTempView(view)
             made.append(view)
@@ -99,6 +99,15 @@ def stream_views(
             rows.unpersist()
         for root in roots:
             scratch.remove(root)
+
+
+def _kept(change_set: StreamChanges) -> DataFrame:
+    """The rows, computed once. Where an executor takes its share of them along, Spark reads it
+    again; of rows that are not repeatable it must fail instead.
+    """
+    if change_set.is_repeatable:
+        return change_set.rows.persist(StorageLevel.MEMORY_AND_DISK)
+    return change_set.rows.localCheckpoint(eager=False)
 
 
 def _outcome(span: StreamSpan, change_set: StreamChanges, rows: dict[str, int]) -> StreamOutcome:
