@@ -27,6 +27,8 @@ _FOLLOWED = frozenset(
 _FOLLOWED_JOINS = ("Join Inner", "Join Cross")
 # Such a view has the columns of its query; Spark writes them into the catalog when it sees them.
 _EVOLVING = "EVOLUTION"
+# The catalog of temporary views.
+_OF_THE_SESSION = "system"
 _SETTINGS = "view_creation_spark_configuration"
 _NODE = re.compile(r"[\s:+\-]*(?P<node>\w[\w ]*)")
 
@@ -149,7 +151,7 @@ class ViewDefinitions:
         except AnalysisException:
             return None
         detail = json.loads(row[0])
-        if detail["type"] != "VIEW":
+        if detail["type"] != "VIEW" or detail["catalog_name"] == _OF_THE_SESSION:
             return None
         is_evolving = detail.get("view_schema_mode") == _EVOLVING
         columns = () if is_evolving else tuple(column["name"] for column in detail["columns"])
