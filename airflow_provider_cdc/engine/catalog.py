@@ -22,7 +22,7 @@ from .storage.registry_snapshot import Change, Record, RegistrySnapshot
 from .storage.source_log import SourceLog, StreamLook, StreamSpan, holds_nothing
 from .stream_status import StreamStatus, status_of
 
-_REFRESHED_AFTER = timedelta(days=1)
+_SKIPPED_AFTER = timedelta(days=1)
 
 
 class StreamCatalog:
@@ -196,7 +196,7 @@ class StreamCatalog:
         (advanced,) = self._registry.transact(snapshot, changes, actor=self.principal)
         return advanced
 
-    def refresh(self, name: str) -> bool:
+    def skip(self, name: str) -> bool:
         """Move a stream's offset over commits that hold no change for it, so that they need not be
         kept; gives whether it moved. One whose offset is less than a day old is left alone.
 
@@ -206,34 +206,34 @@ class StreamCatalog:
         :raises StreamUnusable: its change set can no longer be read
         """
         stream = self.describe(name)
-        if not self._is_refreshable(stream):
+        if not self._is_skippable(stream):
             return False
         span = self._sources.span(stream)
-        return all(map(holds_nothing, span.tables)) and self.refresh_over(span)
+        return all(map(holds_nothing, span.tables)) and self.skip_range(span)
 
-    def refresh_over(self, span: StreamSpan) -> bool:
-        """As :meth:`refresh`, over a range that was read and found to be empty."""
+    def skip_range(self, span: StreamSpan) -> bool:
+        """As :meth:`skip`, over a range that was read and found to be empty."""
         snapshot = self._registry.snapshot()
         stream, ends = span.stream, [table.end for table in span.tables]
         is_there = stream.stream_id in snapshot and snapshot.by_id(stream.stream_id) == stream
         is_moving = ends != [base.offset for base in stream.bases]
-        if not (is_there and is_moving and self._is_refreshable(stream)):
+        if not (is_there and is_moving and self._is_skippable(stream)):
             return False
-        changes = [Change(stream.standing(*ends), Transition.REFRESHED)]
+        changes = [Change(stream.standing(*ends), Transition.SKIPPED)]
         # Whoever moves it at this moment does it for a better reason.
         with suppress(StreamConflict):
             self._registry.transact(snapshot, changes, actor=self.principal)
             return True
         return False
 
-    def _is_refreshable(self, stream: Stream) -> bool:
+    def _is_skippable(self, stream: Stream) -> bool:
         """Whether its offset may move without a consumption, and lies far enough behind."""
         oldest = min(base.offset.timestamp for base in stream.bases)
         return (
             stream.phase is Phase.IDLE
             and stream.folder is None
             and not stream.shows_initial_rows
-            and oldest <= self._clock() - _REFRESHED_AFTER
+            and oldest <= self._clock() - _SKIPPED_AFTER
         )
 
     def look(self, name: str) -> StreamLook:
@@ -241,7 +241,7 @@ class StreamCatalog:
         has none. Cheaper than :meth:`status` where the offset lies far behind.
 
         Seed 000, SYSTEM$STREAM_HAS_DATA: it may be true without a change, never false with one; an
-        empty stream is kept fresh (:meth:`refresh`).
+        empty stream is kept fresh (:meth:`skip`).
 
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not read it
@@ -249,7 +249,7 @@ class StreamCatalog:
         """
         found = self._sources.look(self.permitted(name, Right.READ))
         if not found.may_have_data and found.latest_version > found.offset_version:
-            self.refresh(name)
+            self.skip(name)
         return found
 
     def status(self, name: str) -> StreamStatus:

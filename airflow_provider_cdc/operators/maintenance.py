@@ -24,7 +24,7 @@ class MaintainStreams(StreamOperator):
 
     To be run on a timer, once a day or more often; an additional run does nothing.
 
-    Returns (XCom) ``refreshed`` and ``sources``, each with what was found and done at one table.
+    Returns (XCom) ``skipped`` and ``sources``, each with what was found and done at one table.
 
     :param ahead: how much later the next run ends at the latest; twice the DAG's interval is good
     :param conn_id: a connection of type ``cdc`` (templated)

@@ -27,7 +27,7 @@ class Transition(StrEnum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     ADVANCED = "advanced"
-    REFRESHED = "refreshed"
+    SKIPPED = "skipped"
     REWOUND = "rewound"
     ALTERED = "altered"
     RENAMED = "renamed"
@@ -57,7 +57,7 @@ TRANSITIONS = MappingProxyType(
         (Phase.ABORTING, Transition.ABORTED): Phase.IDLE,
         (Phase.IDLE, Transition.ADVANCED): Phase.IDLE,
         # It was found to be empty: its offset moves over commits without a change.
-        (Phase.IDLE, Transition.REFRESHED): Phase.IDLE,
+        (Phase.IDLE, Transition.SKIPPED): Phase.IDLE,
         (Phase.IDLE, Transition.REWOUND): Phase.IDLE,
         (Phase.IDLE, Transition.ALTERED): Phase.IDLE,
         (Phase.IDLE, Transition.RENAMED): Phase.IDLE,

@@ -49,9 +49,9 @@ class SourceRetention:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What maintenance did: ``refreshed`` names the empty streams whose offsets moved."""
+    """What maintenance did: ``skipped`` names the empty streams whose offsets moved."""
 
-    refreshed: tuple[str, ...]
+    skipped: tuple[str, ...]
     sources: tuple[SourceRetention, ...]
 
     @property

@@ -63,14 +63,14 @@ class Maintainer:
         self._clock = clock
 
     def run(self, ahead: timedelta) -> Maintenance:
-        """Refresh empty streams, extend what is needed, take back what is not.
+        """Move empty streams on, extend what is needed, take back what is not.
 
         A table that cannot be looked at or changed does not keep the others from it.
 
         :param ahead: how much later this runs again, at the latest
         """
         streams = [stream for stream in self._catalog.show() if stream.folder is None]
-        refreshed = tuple(stream.name for stream in streams if self._refresh(stream))
+        skipped = tuple(stream.name for stream in streams if self._skip(stream))
         holder = self._registry.identity()
         needs: dict[str, list[_Need]] = defaultdict(list)
         for location in self._extended.locations():
@@ -81,11 +81,11 @@ class Maintainer:
         sources = [
             self._maintain(location, str(holder), found) for location, found in needs.items()
         ]
-        return Maintenance(refreshed, tuple(sources))
+        return Maintenance(skipped, tuple(sources))
 
-    def _refresh(self, stream: Stream) -> bool:
+    def _skip(self, stream: Stream) -> bool:
         try:
-            return self._catalog.refresh(stream.name)
+            return self._catalog.skip(stream.name)
         except CdcError:
             # Gone, or not to be read any more: its status says so.
             return False

@@ -56,7 +56,7 @@ class StreamReading:
             for root in change_set.scratch:
                 self._scratch.remove(root)
         if is_empty and (span.stream.view is None or span.stream.mode is StreamMode.STANDARD):
-            self._catalog.refresh_over(span)
+            self._catalog.skip_range(span)
         return not is_empty
 
     def read_stream(self, name: str) -> DataFrame:
