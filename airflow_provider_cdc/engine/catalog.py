@@ -11,7 +11,7 @@ from typing import Any
 
 from .clock import utc_now
 from .core.access import KEPT, Kept, Right, check_access, principals
-from .core.errors import StreamConflict, StreamNotFound
+from .core.errors import CdcError, StreamNotFound
 from .core.lifecycle import Transition, next_phase
 from .core.model import Phase, Stream, new_stream
 from .core.names import consumer_name, stream_name
@@ -220,8 +220,8 @@ class StreamCatalog:
         if not (is_there and is_moving and self._is_skippable(stream)):
             return False
         changes = [Change(stream.standing(*ends), Transition.SKIPPED)]
-        # Whoever moves it at this moment does it for a better reason.
-        with suppress(StreamConflict):
+        # A favour: another process may move it at this moment, and who only reads may not write.
+        with suppress(CdcError):
             self._registry.transact(snapshot, changes, actor=self.principal)
             return True
         return False

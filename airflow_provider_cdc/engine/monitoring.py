@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from .catalog import StreamCatalog
 from .clock import utc_now
 from .core.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
+from .core.errors import StreamNotFound
 from .storage.files import Files
 from .storage.told_alerts import ToldAlerts
 from .stream_status import StreamStatus
@@ -34,18 +35,39 @@ class StreamMonitor:
         self._told = ToldAlerts(state, Files(storage_options), clock)
         self._clock = clock
 
-    def run(self, tell: Callable[[Alert], object], *, margin: timedelta) -> list[Alert]:
+    def run(
+        self,
+        tell: Callable[[Alert], object],
+        *,
+        margin: timedelta,
+        see: Callable[[StreamStatus], object] = lambda _: None,
+    ) -> list[Alert]:
         """Look at every stream, and call ``tell`` for each alert that was not told yet.
 
         An alert counts as told when ``tell`` returns; one for which it raises is told by a run that
         comes ten minutes later or more, and the others are told nevertheless.
 
         :param margin: how long before ``stale_after`` a warning is due
+        :param see: is called with the status of every stream before anything is told
         :returns: what was told
-        :raises ExceptionGroup: what ``tell`` raised, after all was tried
+        :raises ExceptionGroup: what ``tell`` raised, or looking at a stream, after all was tried
         """
-        found, failures = [], []
-        for alert, confirm in self._due(margin):
+        streams = self._catalog.show()
+        self._told.forget_all_but({stream.stream_id for stream in streams})
+        found: list[Alert] = []
+        failures: list[Exception] = []
+        statuses = []
+        for stream in streams:
+            try:
+                statuses.append(self._catalog.status(stream.name))
+            except StreamNotFound:
+                continue  # it was dropped at this moment
+            except Exception as error:
+                error.add_note(f"stream {stream.name}")
+                failures.append(error)
+        for status in statuses:
+            see(status)
+        for alert, confirm in self._due(statuses, margin):
             try:
                 tell(alert)
             except Exception as error:
@@ -54,12 +76,12 @@ class StreamMonitor:
                 confirm()
                 found.append(alert)
         if failures:
-            raise ExceptionGroup("alerts could not be told", failures)
+            raise ExceptionGroup("not all alerts could be told", failures)
         return found
 
-    def _due(self, margin: timedelta) -> Iterator[tuple[Alert, Callable[[], None]]]:
-        statuses = self._catalog.statuses()
-        self._told.forget_all_but({status.stream_id for status in statuses})
+    def _due(
+        self, statuses: Sequence[StreamStatus], margin: timedelta
+    ) -> Iterator[tuple[Alert, Callable[[], None]]]:
         now = self._clock()
         for status in statuses:
             for finding in findings(status, now, margin):
@@ -80,6 +102,11 @@ def findings(status: StreamStatus, now: datetime, margin: timedelta) -> list[Fin
     return [_staleness(status, now, margin), _lag(status, now)]
 
 
+def lag_of(status: StreamStatus, now: datetime) -> timedelta:
+    """How long the oldest change that is not consumed has waited; zero where there is none."""
+    return now - (status.behind_since or now)
+
+
 def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> Finding:
     standing, reason = Standing.KEPT, f"it is kept until {_moment(status.stale_after)}"
     if status.invalid_reason is not None:
@@ -98,7 +125,7 @@ def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> Findin
 
 
 def _lag(status: StreamStatus, now: datetime) -> Finding:
-    lag = now - (status.behind_since or now)
+    lag = lag_of(status, now)
     if status.max_lag is None:
         return Finding(Promise.LAG, Standing.KEPT, "it has no max_lag")
     is_broken = lag > status.max_lag
@@ -119,7 +146,7 @@ def _alert(status: StreamStatus, finding: Finding, now: datetime, kind: AlertKin
         source=status.table_on,
         lag_commits=status.commits_behind,
         lag_bytes=status.bytes_behind,
-        lag_seconds=(now - (status.behind_since or now)).total_seconds(),
+        lag_seconds=lag_of(status, now).total_seconds(),
         stale_after=status.stale_after,
         last_consumer=status.last_consumer,
         at=now,

@@ -8,7 +8,12 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.observability import stats
+
+from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.alerts import Alert
+from airflow_provider_cdc.engine.monitoring import lag_of
+from airflow_provider_cdc.engine.stream_status import StreamStatus
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 
@@ -29,6 +34,10 @@ class CheckStreams(StreamOperator):
     The templates of a notifier see ``alert`` (with ``kind``, ``promise`` and all else), and by
     themselves ``stream``, ``source``, ``reason``, ``lag_commits``, ``lag_bytes``, ``lag_seconds``,
     ``stale_after`` and ``last_consumer``.
+
+    Every look also sets Airflow's metrics ``cdc.stream.<conn_id>.<stream>.`` with ``lag_seconds``,
+    ``lag_commits``, ``has_data`` (0 or 1) and ``stale_in_seconds`` (negative: it is stale), which
+    go where Airflow's own go (StatsD, OpenTelemetry).
 
     Returns (XCom) the alerts that were told.
 
@@ -54,7 +63,8 @@ class CheckStreams(StreamOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Tell what there is to tell.
 
-        :raises CdcJobFailed: a notifier failed; what it was to tell is told by a later run
+        :raises CdcJobFailed: a notifier failed, and what it was to tell is told by a later run; or
+            a stream could not be looked at
         """
 
         def tell(alert: Alert) -> None:
@@ -64,14 +74,29 @@ class CheckStreams(StreamOperator):
                 copy.copy(notifier)(_context(context, alert))
 
         try:
-            told = StaleStreamHook(self.conn_id).monitor().run(tell, margin=self.margin)
+            monitor = StaleStreamHook(self.conn_id).monitor()
+            told = monitor.run(tell, margin=self.margin, see=self._measure)
         except ExceptionGroup as failures:
             raise CdcJobFailed(
-                f"streams of {self.conn_id}: alerts could not be told. Cause:"
-                f" {'; '.join(map(repr, failures.exceptions))}. Fix: correct the notifier; a run"
-                " more than ten minutes later tells them."
+                f"streams of {self.conn_id}: {failures.message}. Cause:"
+                f" {'; '.join(map(repr, failures.exceptions))}. Fix: correct the notifier or the"
+                " access to the source; what was not told is told by a run more than ten minutes"
+                " later."
             ) from failures
         return [_plain(alert) for alert in told]
+
+    def _measure(self, status: StreamStatus) -> None:
+        now = utc_now()
+        name = stats.normalize_name_for_stats(f"{self.conn_id}.{status.name}", log_warning=False)
+        figures = {
+            "lag_seconds": lag_of(status, now).total_seconds(),
+            "has_data": float(status.may_have_data),
+            "stale_in_seconds": (status.stale_after - now).total_seconds(),
+        }
+        if status.commits_behind is not None:
+            figures["lag_commits"] = status.commits_behind
+        for figure, value in figures.items():
+            stats.gauge(f"cdc.stream.{name}.{figure}", value)
 
 
 def _context(context: Context, alert: Alert) -> Any:

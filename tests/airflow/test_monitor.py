@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.sdk import BaseNotifier
+from airflow.sdk.observability import stats
 from streams import new_offset, new_stream
 
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
@@ -93,6 +94,19 @@ def test_notifier_that_fails_keeps_no_other_alert_back_and_fails_the_task(stream
     with pytest.raises(CdcJobFailed, match="no route to the pager"):
         check.execute({})
     assert told == ["s"]
+
+
+def test_each_look_sets_the_metrics_of_every_stream(streams, monkeypatch):
+    streams(("s", 13), ("ünï", 15))
+    gauges = {}
+    monkeypatch.setattr(stats, "gauge", gauges.__setitem__)
+    CheckStreams(task_id="check", notifiers=[]).execute({})
+    day = 86_400
+    found = {name.removeprefix("cdc.stream.cdc_default."): value for name, value in gauges.items()}
+    assert found["s.lag_seconds"] == pytest.approx(13 * day, abs=60)
+    assert found["s.stale_in_seconds"] == pytest.approx(day, abs=60)
+    assert found["_n_.stale_in_seconds"] == pytest.approx(-day, abs=60)
+    assert (found["s.has_data"], found["s.lag_commits"]) == (1, 1)
 
 
 def test_log_notifier_writes_all_that_an_operator_needs(streams, capsys):

@@ -13,6 +13,7 @@ from stream_lab import MERGE_INTO_COPY, StreamLab
 from airflow_provider_cdc.engine import (
     Engine,
     InvalidRange,
+    InvalidRequest,
     OffsetOf,
     StreamAccessDenied,
     StreamCatalog,
@@ -22,6 +23,7 @@ from airflow_provider_cdc.engine import (
     Version,
 )
 from airflow_provider_cdc.engine.core.retention import FILES, LOG
+from airflow_provider_cdc.engine.storage.registry import Registry
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
 
@@ -217,6 +219,19 @@ def test_sensor_without_a_jvm_keeps_an_empty_stream_fresh(lab: StreamLab) -> Non
     )
     assert catalog.look("s").may_have_data is False
     assert catalog.describe("s").offset.version == lab.version("src")
+
+
+def test_look_of_who_may_not_write_the_state_folder_answers_all_the_same(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('a' = 'b')")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise InvalidRequest("state folder", "cannot be written")
+
+    monkeypatch.setattr(Registry, "transact", refuse)
+    assert in_days(lab, 2).has_data("s", exact=False) is False
 
 
 def test_stream_is_rewound_and_replaying_into_a_merge_leaves_the_target_as_it_was(

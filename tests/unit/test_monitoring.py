@@ -22,6 +22,7 @@ from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.told_alerts import ToldAlerts
+from airflow_provider_cdc.engine.stream_status import StreamStatus
 
 MARGIN = timedelta(days=2)
 METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
@@ -139,7 +140,7 @@ def test_alert_that_could_not_be_told_is_told_by_a_later_run(site: Site) -> None
     def fail(_: Alert) -> None:
         raise ConnectionError("no route to the pager")
 
-    with pytest.raises(ExceptionGroup, match="could not be told"):
+    with pytest.raises(ExceptionGroup, match="not all alerts could be told"):
         site.told(fail)
     assert site.told() == []  # it may be on its way
     claimed = datetime.fromtimestamp(
@@ -150,6 +151,26 @@ def test_alert_that_could_not_be_told_is_told_by_a_later_run(site: Site) -> None
     site.told(found.append)
     assert [alert.stream for alert in found] == ["s"]
     assert site.told() == []
+
+
+def test_stream_that_cannot_be_looked_at_keeps_no_alert_of_others_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.commit()
+    site.catalog.clone("t", "s")
+    site.now += timedelta(days=13)
+    status = StreamCatalog.status
+
+    def refuse(catalog: StreamCatalog, name: str) -> StreamStatus:
+        if name == "s":
+            raise PermissionError("the store says no")
+        return status(catalog, name)
+
+    monkeypatch.setattr(StreamCatalog, "status", refuse)
+    found: list[Alert] = []
+    with pytest.raises(ExceptionGroup, match="not all alerts"):
+        site.told(found.append)
+    assert [alert.stream for alert in found] == ["t"]
 
 
 def test_alerts_of_a_dropped_stream_are_forgotten(site: Site) -> None:
