@@ -196,28 +196,29 @@ class StreamCatalog:
         (advanced,) = self._registry.transact(snapshot, changes, actor=self.principal)
         return advanced
 
-    def skip(self, name: str) -> bool:
+    def skip(self, name: str, *, younger: bool = False) -> bool:
         """Move a stream's offset over commits that hold no change for it, so that they need not be
-        kept; gives whether it moved. One whose offset is less than a day old is left alone.
+        kept; gives whether it moved.
 
         Seed 000: looking whether an empty stream has data keeps it from going stale.
 
+        :param younger: do so even if the offset is less than a day old
         :raises StreamNotFound: there is no such stream
         :raises StreamUnusable: its change set can no longer be read
         """
         stream = self.describe(name)
-        if not self._is_skippable(stream):
+        if not self._is_skippable(stream, younger=younger):
             return False
         span = self._sources.span(stream)
-        return all(map(holds_nothing, span.tables)) and self.skip_range(span)
+        return all(map(holds_nothing, span.tables)) and self.skip_range(span, younger=younger)
 
-    def skip_range(self, span: StreamSpan) -> bool:
+    def skip_range(self, span: StreamSpan, *, younger: bool = False) -> bool:
         """As :meth:`skip`, over a range that was read and found to be empty."""
         snapshot = self._registry.snapshot()
         stream, ends = span.stream, [table.end for table in span.tables]
         is_there = stream.stream_id in snapshot and snapshot.by_id(stream.stream_id) == stream
         is_moving = ends != [base.offset for base in stream.bases]
-        if not (is_there and is_moving and self._is_skippable(stream)):
+        if not (is_there and is_moving and self._is_skippable(stream, younger=younger)):
             return False
         changes = [Change(stream.standing(*ends), Transition.SKIPPED)]
         # A favour: another process may move it at this moment, and who only reads may not write.
@@ -226,14 +227,14 @@ class StreamCatalog:
             return True
         return False
 
-    def _is_skippable(self, stream: Stream) -> bool:
+    def _is_skippable(self, stream: Stream, *, younger: bool) -> bool:
         """Whether its offset may move without a consumption, and lies far enough behind."""
         oldest = min(base.offset.timestamp for base in stream.bases)
         return (
             stream.phase is Phase.IDLE
             and stream.folder is None
             and not stream.shows_initial_rows
-            and oldest <= self._clock() - _SKIPPED_AFTER
+            and (younger or oldest <= self._clock() - _SKIPPED_AFTER)
         )
 
     def look(self, name: str) -> StreamLook:

@@ -85,7 +85,7 @@ class Maintainer:
 
     def _skip(self, stream: Stream) -> bool:
         try:
-            return self._catalog.skip(stream.name)
+            return self._catalog.skip(stream.name, younger=True)
         except CdcError:
             # Gone, or not to be read any more: its status says so.
             return False
