@@ -1,7 +1,4 @@
-"""What the query of a view may not hold: clauses, functions, sub-queries, by name and position.
-
-The lists of functions are those of Spark 4.2: all that are no plain function of one row's values.
-"""
+"""What the query of a view may not hold: clauses, functions, sub-queries, by name and position."""
 
 from __future__ import annotations
 
@@ -14,13 +11,9 @@ from sqlglot import Token, TokenType, exp
 
 from .errors import InvalidStatement, UnsupportedView
 from .stream_references import parse, tokenise, word
+from .view_functions import REFUSED_FUNCTIONS, WITHOUT_PARENTHESES, words
 from .view_relations import BINARY, ViewDefinition
 from .view_settings import CASE_SENSITIVE, NAMES_AS_PATTERNS
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
 
 # The words that can follow a complete expression or relation, and so can be no alias without AS.
 CLAUSES = {
@@ -51,53 +44,11 @@ CLAUSES = {
 }
 TIME_TRAVEL = ("VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME")
 
-_AGGREGATES = _words(
-    """any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
-    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
-    bitmap_or_agg bloom_filter_agg bool_and bool_or collect_list collect_set collect_top_k corr
-    count count_if count_min_sketch covar_pop covar_samp every first first_value grouping
-    grouping_id histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint
-    kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint kll_sketch_agg_double
-    kll_sketch_agg_float kurtosis last last_value listagg max max_by mean measure median min min_by
-    mode pandas_covar pandas_kurt pandas_mode pandas_product pandas_skew pandas_stddev pandas_var
-    percentile percentile_approx percentile_cont percentile_disc product regr_avgx regr_avgy
-    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg
-    skewness some std stddev stddev_pop stddev_samp string_agg sum theta_intersection_agg
-    theta_sketch_agg theta_union_agg try_avg try_sum tuple_intersection_agg_double
-    tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer
-    tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance vector_avg
-    vector_sum"""
-)
-_WINDOW_FUNCTIONS = _words(
-    """cume_dist dense_rank ewm lag lead nth_value ntile null_index percent_rank rank row_number
-    session_window window window_time"""
-)
-_GENERATORS = _words(
-    """collations explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer
-    range sql_keywords stack variant_explode variant_explode_outer"""
-)
-_CHANGING = _words(
-    """aes_encrypt curdate current_catalog current_database current_date current_path current_schema
-    current_time current_timestamp current_timezone current_user distributed_id
-    distributed_sequence_id getdate input_file_block_length input_file_block_start input_file_name
-    java_method localtimestamp monotonically_increasing_id now rand randn random randstr reflect
-    session_user shuffle spark_partition_id try_reflect uniform user uuid version"""
-)
-_FUNCTIONS = {
-    **dict.fromkeys(_AGGREGATES, "the aggregate"),
-    **dict.fromkeys(_WINDOW_FUNCTIONS, "the window function"),
-    **dict.fromkeys(_GENERATORS, "the generator"),
-    **dict.fromkeys(_CHANGING, "the non-deterministic function"),
-}
-_WITHOUT_PARENTHESES = _words(
-    """current_catalog current_database current_date current_path current_schema current_time
-    current_timestamp current_user grouping__id localtimestamp session_user user"""
-)
-_BEFORE_OPERANDS = _words(
+_BEFORE_OPERANDS = words(
     """ALL AND BETWEEN CASE DIV ELSE ILIKE IN LIKE NOT ON OR REGEXP RLIKE SELECT THEN WHEN
     WHERE"""
 )
-_NO_FUNCTIONS = _BEFORE_OPERANDS | _words(
+_NO_FUNCTIONS = _BEFORE_OPERANDS | words(
     """AS BOTH ESCAPE EXCEPT FOR FROM INTERVAL LEADING PLACING TRAILING USING"""
 )
 _AFTER_CALL = {
@@ -264,6 +215,20 @@ def check_expressions(source: ViewText, first: int, last: int, *, stars: bool) -
     return frozenset(called)
 
 
+def refusal_of_call(
+    views: Iterable[ViewDefinition], function: str, why: str, fix: str
+) -> UnsupportedView:
+    """The error that says where one of ``views`` calls ``function``, a name in lower case."""
+    texts = [view_text(view, None) for view in views]
+    what = f"a call of the user-defined function {function}"
+    for text in texts:
+        for index in range(len(text.tokens)):
+            if text.word(index).casefold() == function and text.word(index + 1) == "(":
+                return text.refusal(index, what, why, fix)
+    # Its name is quoted there.
+    return texts[0].refusal(0, what, why, fix)
+
+
 def check_second_reading(source: ViewText, tables: Iterable[Sequence[str]], selects: int) -> None:
     """Have the parser read the view too, and refuse what it sees otherwise.
 
@@ -358,7 +323,7 @@ def _function(source: ViewText, index: int) -> str:
     name = source.tokens[index].text.lower()
     before, after = source.word(index - 1), source.word(index + 1)
     if after != "(":
-        if name in _WITHOUT_PARENTHESES and before not in (".", "AS") and after != ".":
+        if name in WITHOUT_PARENTHESES and before not in (".", "AS") and after != ".":
             raise source.refusal(
                 index,
                 f"the non-deterministic function {name}",
@@ -378,8 +343,8 @@ def _function(source: ViewText, index: int) -> str:
         return ""
     if name == "identifier":
         raise source.refusal(index, "an IDENTIFIER clause", fix="write the name itself")
-    if name in _FUNCTIONS:
-        raise source.refusal(index, f"{_FUNCTIONS[name]} {name}")
+    if name in REFUSED_FUNCTIONS:
+        raise source.refusal(index, f"{REFUSED_FUNCTIONS[name]} {name}")
     if name == "unix_timestamp" and source.word(index + 2) == ")":
         raise source.refusal(index, f"the non-deterministic function {name}")
     return name

@@ -15,6 +15,7 @@ from ...core.errors import NotADeltaTable, StreamStale, TableNotFound, Unsupport
 from ...core.model import View
 from ...core.names import TableName, qualified_name, quote, split_name
 from ...core.view_queries import expand
+from ...core.view_refusals import refusal_of_call
 from ...core.view_relations import BINARY, Renamed, ViewDefinition, functions, leaves
 from ...core.view_settings import view_settings
 from ..tables import Table, Tables
@@ -39,17 +40,16 @@ class ViewQuery:
 
     ``relation`` is its query over tables; ``outputs`` the columns that the query of each view in it
     had when that view was made, by the view's qualified name, none where it has those that its
-    query has now; ``settings`` those that its text is read under; ``namespaces`` those that names
-    in the texts are relative to; ``tables`` those that it reads, each once, in the order in which
-    it names them; ``leaves`` the place in ``tables`` of each table reference, by the number of
-    that.
+    query has now; ``settings`` those that its text is read under; ``definitions`` the view itself
+    and those in it; ``tables`` those that it reads, each once, in the order in which it names them;
+    ``leaves`` the place in ``tables`` of each table reference, by the number of that.
     """
 
     name: TableName
     relation: Renamed
     outputs: dict[tuple[str, ...], tuple[str, ...]]
     settings: dict[tuple[str, ...], dict[str, str]]
-    namespaces: frozenset[tuple[str, ...]]
+    definitions: tuple[ViewDefinition, ...]
     tables: tuple[Table, ...]
     leaves: tuple[int, ...]
     fingerprint: str
@@ -119,7 +119,7 @@ class ViewDefinitions:
             relation=relation,
             outputs={parts: item.outputs for parts, item in found.items()},
             settings={parts: dict(item.definition.settings) for parts, item in found.items()},
-            namespaces=frozenset(item.definition.namespace for item in found.values()),
+            definitions=tuple(item.definition for item in found.values()),
             tables=tables,
             leaves=numbers,
             fingerprint=_fingerprint([found[parts] for parts in sorted(found)]),
@@ -196,17 +196,17 @@ class ViewDefinitions:
     def _check_functions(self, query: ViewQuery) -> None:
         called = functions(query.relation)
         own: set[str] = set()
-        for namespace in query.namespaces:
+        for namespace in {view.namespace for view in query.definitions}:
             place = ".".join(map(quote, namespace))
             for row in self._spark.sql(f"SHOW USER FUNCTIONS IN {place}").collect():
                 own.add(split_name(row[0])[-1].casefold())
         used = sorted(called & own) and sorted(called & (own - self._system_functions()))
         if used:
-            raise UnsupportedView(
-                f"view {'.'.join(query.name.parts)}",
-                f"calls the user-defined function {used[0]}",
-                cause="whether it returns the same for the same row cannot be told",
-                fix="write it with functions of Spark's own, or put its result into a column",
+            raise refusal_of_call(
+                query.definitions,
+                used[0],
+                "whether it returns the same for the same row cannot be told",
+                "write it with functions of Spark's own, or put its result into a column",
             )
 
     def _system_functions(self) -> set[str]:

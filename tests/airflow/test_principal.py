@@ -1,0 +1,28 @@
+"""A job asks in the name of the principal of its Airflow connection."""
+
+from __future__ import annotations
+
+import pytest
+from streams import new_stream
+
+from airflow_provider_cdc.engine import StreamAccessDenied
+from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import Change
+from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
+from airflow_provider_cdc.jobs.model import HasData
+
+
+def test_job_and_catalog_act_as_the_principal_of_the_connection(tmp_path, define_connection):
+    registry = Registry(str(tmp_path / "state"))
+    stream = new_stream("s", owner="olga", readers=("ralf",), consumers=())
+    registry.transact(registry.snapshot(), [Change(stream, Transition.CREATED)], actor="tests")
+    for principal in ("ralf", "emil"):
+        define_connection(principal, "cdc", state=str(tmp_path / "state"), principal=principal)
+        hook = CdcHook(principal)
+        assert request_for(hook.settings, HasData("s")).principal == principal
+        assert hook.catalog().principal == principal
+        with pytest.raises(StreamAccessDenied, match=f"{principal} may not change or drop"):
+            hook.catalog().drop("s")
+    with pytest.raises(StreamAccessDenied, match="emil may not read"):
+        CdcHook("emil").catalog().look("s")
