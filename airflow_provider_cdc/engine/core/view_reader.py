@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import TokenType
 
-from .errors import InvalidName, UnsupportedView
+from .errors import InvalidName
 from .names import qualified_name
 from .view_refusals import (
     CLAUSES,
@@ -23,16 +23,11 @@ from .view_refusals import (
     view_text,
 )
 from .view_relations import FromItem, Leaf, Relation, Select, UnionAll, ViewDefinition
+from .view_tokens import TokenReader
 
-_QUERY_WORDS = ("SELECT", "WITH", "TABLE", "FROM", "VALUES")
-_AFTER_QUERY = (
-    *("UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT"),
-    *("OFFSET", "WINDOW", "|>", ")"),
-)
 _TIME_TRAVEL_IN_NAME = re.compile(r".*@([vV]\d+|\d{17})", re.DOTALL)
 _GENERATED_ALIAS = "__cdc_item_"
 _COLUMN_NAMES = ("column names after an alias", None, "", "name the columns in the sub-query")
-_LEAVE_OUT = "leave it out of the view, and do it to what the stream returns"
 
 
 def read_view(view: ViewDefinition, read_by: ViewDefinition | None) -> Relation:
@@ -66,13 +61,11 @@ class _Scope:
     is_natural: bool = False
 
 
-class _Reader:
+class _Reader(TokenReader):
     """Reads the one query of a text, front to back; leaves have no number yet."""
 
     def __init__(self, source: ViewText) -> None:
-        self._source = source
-        self._closings = _closings(source)
-        self._at = 0
+        super().__init__(source)
         self._ctes: Mapping[str, Relation] = {}
         self._tables: list[tuple[str, ...]] = []
         self._selects = 0
@@ -363,62 +356,6 @@ class _Reader:
     def _text(self, scope: _Scope) -> str:
         return self._source.view.text[scope.start : self._end(self._at)]
 
-    def _end(self, index: int) -> int:
-        """Where the token before ``index`` ends, exclusive."""
-        return self._source.tokens[index - 1].end + 1
-
-    def _word(self, offset: int = 0) -> str:
-        return self._source.word(self._at + offset)
-
-    def _take(self, wanted: str) -> bool:
-        found = self._word() == wanted
-        self._at += found
-        return found
-
-    def _close(self) -> None:
-        if not self._take(")"):
-            raise self._unexpected()
-
-    def _name(self) -> str:
-        if not self._source.is_name(self._at):
-            raise self._unexpected()
-        self._at += 1
-        return self._source.tokens[self._at - 1].text
-
-    def _opens_query(self, index: int) -> bool:
-        """Whether the parenthesis that opens at ``index`` holds a query, and no relation."""
-        source = self._source
-        if source.word(index + 1) != "(":
-            return source.word(index + 1) in _QUERY_WORDS and source.word(index + 2) != "."
-        closing = self._closings.get(index + 1, len(source.tokens))
-        return source.word(closing + 1) in _AFTER_QUERY and self._opens_query(index + 1)
-
-    def _refusal(
-        self, what: str, index: int | None = None, why: str = "", fix: str = ""
-    ) -> UnsupportedView:
-        return self._source.refusal(self._at if index is None else index, what, why, fix)
-
-    def _unexpected(self) -> UnsupportedView:
-        found = self._word()
-        if found not in CLAUSES:
-            return self._refusal("something that is not understood")
-        what = CLAUSES[found] or f"{found} where none is expected"
-        return self._refusal(
-            what, None, "", f"{_LEAVE_OUT}, or put it in backticks if it is a name"
-        )
-
 
 def _ends_with(name: tuple[str, ...], chain: tuple[str, ...]) -> bool:
     return name[-len(chain) :] == chain
-
-
-def _closings(source: ViewText) -> Mapping[int, int]:
-    """Where each parenthesis that opens at a token is closed."""
-    closings = {}
-    opened = []
-    for index in range(len(source.tokens)):
-        if source.word(index) == "(":
-            opened.append(index)
-        elif source.word(index) == ")" and opened:
-            closings[opened.pop()] = index
-    return closings
