@@ -54,7 +54,7 @@ def main(
     is_partial = bool(only or reader or part) and not resume
     out = out or (HERE.parent / ".state/bench" if is_partial or not is_full else RESULTS)
     patience = Patience(repeats or (3 if is_full else 1), limit or (600 if is_full else 60))
-    counts = tuple(map(int, commits.split(","))) if commits else COMMITS if is_full else (10,)
+    counts = tuple(map(int, commits.split(","))) if commits else COMMITS if is_full else (5,)
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         spark = session.new_session(Path(name))
         workshop = Workshop(spark, Path(name))
