@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from airflow_provider_cdc.engine.core.lifecycle import Transition
 from airflow_provider_cdc.engine.core.log_actions import Commit
 from airflow_provider_cdc.engine.core.model import (
     AppendSemantics,
@@ -16,6 +19,8 @@ from airflow_provider_cdc.engine.core.model import (
     Stream,
     StreamMode,
 )
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -41,6 +46,32 @@ def new_stream(name: str = "s", **fields: Any) -> Stream:
     given = values | fields
     bases = (Base(given.pop("source"), given.pop("offset")),)
     return Stream(name=name, **{"bases": bases} | given)
+
+
+def register(state: Path, stream: Stream) -> Stream:
+    """Put ``stream`` into the registry of a state folder."""
+    registry = Registry(str(state))
+    changes = [Change(stream, Transition.CREATED)]
+    (registered,) = registry.transact(registry.snapshot(), changes, actor="tests")
+    return registered
+
+
+def add_file(
+    table: Path, version: int, moment: datetime, size: int = 1, *, data_change: bool = True
+) -> None:
+    """Commit to the log of a table, begun where there is none, a file that nobody has to read."""
+    file = {
+        "path": f"f{version}",
+        "size": size,
+        "dataChange": data_change,
+        "baseRowId": 0,
+        "defaultRowCommitVersion": version,
+    }
+    info = {"timestamp": int(moment.timestamp() * 1000)}
+    log = table / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    lines = map(json.dumps, ({"commitInfo": info}, {"add": file}))
+    (log / f"{version:020d}.json").write_text("\n".join(lines), encoding="utf-8")
 
 
 def new_commit(version: int, operation: str = "WRITE", **fields: Any) -> Commit:

@@ -19,7 +19,7 @@ from .core.staleness import checked_length
 from .storage.files import Files
 from .storage.registry import Registry
 from .storage.registry_snapshot import Change, Record, RegistrySnapshot
-from .storage.source_log import SourceLog, StreamLook, StreamSpan, holds_nothing
+from .storage.source_log import SourceLog, StreamLook, StreamSpan
 from .stream_status import StreamStatus, status_of
 
 _SKIPPED_AFTER = timedelta(days=1)
@@ -104,12 +104,14 @@ class StreamCatalog:
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: the principal may not
         """
-        given: dict[str, Any] = {"comment": comment}
-        given |= {"readers": principals(readers), "consumers": principals(consumers)}
-        for field, length in (("max_data_extension", max_data_extension), ("max_lag", max_lag)):
-            given[field] = length
-            if isinstance(length, timedelta):
-                given[field] = checked_length(f"stream {name}", field, length)
+        subject, extension = f"stream {name}", max_data_extension
+        given: dict[str, Any] = {
+            "comment": comment,
+            "readers": principals(readers),
+            "consumers": principals(consumers),
+            "max_data_extension": checked_length(subject, "max_data_extension", extension),
+            "max_lag": checked_length(subject, "max_lag", max_lag),
+        }
         snapshot = self._registry.snapshot()
         stream = snapshot.get(stream_name(name))
         changed = {field: value for field, value in given.items() if value is not KEPT}
@@ -196,24 +198,14 @@ class StreamCatalog:
         (advanced,) = self._registry.transact(snapshot, changes, actor=self.principal)
         return advanced
 
-    def skip(self, name: str, *, younger: bool = False) -> bool:
-        """Move a stream's offset over commits that hold no change for it, so that they need not be
-        kept; gives whether it moved.
+    def skip_range(self, span: StreamSpan, *, younger: bool = False) -> bool:
+        """Move a stream's offset over a range that holds no change for it, so that its commits need
+        not be kept; gives whether it moved.
 
         Seed 000: looking whether an empty stream has data keeps it from going stale.
 
         :param younger: do so even if the offset is less than a day old
-        :raises StreamNotFound: there is no such stream
-        :raises StreamUnusable: its change set can no longer be read
         """
-        stream = self.describe(name)
-        if not self._is_skippable(stream, younger=younger):
-            return False
-        span = self._sources.span(stream)
-        return all(map(holds_nothing, span.tables)) and self.skip_range(span, younger=younger)
-
-    def skip_range(self, span: StreamSpan, *, younger: bool = False) -> bool:
-        """As :meth:`skip`, over a range that was read and found to be empty."""
         snapshot = self._registry.snapshot()
         stream, ends = span.stream, [table.end for table in span.tables]
         is_there = stream.stream_id in snapshot and snapshot.by_id(stream.stream_id) == stream
@@ -242,24 +234,32 @@ class StreamCatalog:
         has none. Cheaper than :meth:`status` where the offset lies far behind.
 
         Seed 000, SYSTEM$STREAM_HAS_DATA: it may be true without a change, never false with one; an
-        empty stream is kept fresh (:meth:`skip`).
+        empty stream is kept fresh (:meth:`skip_range`).
 
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
         """
-        found = self._sources.look(self.permitted(name, Right.READ))
-        if not found.may_have_data and found.latest_version > found.offset_version:
-            self.skip(name)
+        stream = self.permitted(name, Right.READ)
+        found = self._sources.look(stream)
+        is_behind = not found.may_have_data and found.latest_version > found.offset_version
+        if is_behind and self._is_skippable(stream, younger=False):
+            span = self._sources.span(stream)
+            if span.holds_nothing:
+                self.skip_range(span)
         return found
 
     def status(self, name: str) -> StreamStatus:
         """How one stream stands; raises ``StreamNotFound``."""
-        return status_of(self.describe(name), self._sources, self._clock())
+        return self.status_of(self.describe(name))
 
     def statuses(self) -> list[StreamStatus]:
         """How every stream stands, by name."""
-        return [status_of(stream, self._sources, self._clock()) for stream in self.show()]
+        return [self.status_of(stream) for stream in self.show()]
+
+    def status_of(self, stream: Stream) -> StreamStatus:
+        """How a stream that was found stands; the registry is not read again."""
+        return status_of(stream, self._sources, self._clock())
 
     def _moved(
         self,

@@ -10,7 +10,6 @@ from typing import Any
 from .catalog import StreamCatalog
 from .clock import utc_now
 from .core.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
-from .core.errors import StreamNotFound
 from .storage.files import Files
 from .storage.told_alerts import ToldAlerts
 from .stream_status import StreamStatus
@@ -59,9 +58,7 @@ class StreamMonitor:
         statuses = []
         for stream in streams:
             try:
-                statuses.append(self._catalog.status(stream.name))
-            except StreamNotFound:
-                continue  # it was dropped at this moment
+                statuses.append(self._catalog.status_of(stream))
             except Exception as error:
                 error.add_note(f"stream {stream.name}")
                 failures.append(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -130,7 +129,7 @@ def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatu
         reason = str(error)
     end = stream.offset if span is None else span.end
     found = None if span is None else candidates(span)
-    properties = json.loads(end.metadata).get("configuration") or {}
+    properties = end.properties
     since = stream.last_consumed_at or stream.created_at
     behind_since = None
     if span is not None and span.commits:

@@ -168,7 +168,7 @@ class CreateStream(StreamOperator):
         return stream_result(answer.stream)
 
     def _task(self) -> jobs.CreateStream:
-        subject, lag = f"stream {self.stream}", self.max_lag
+        subject, extension = f"stream {self.stream}", self.max_data_extension
         try:
             return jobs.CreateStream(
                 name=self.stream,
@@ -190,10 +190,8 @@ class CreateStream(StreamOperator):
                 show_initial_rows=self.show_initial_rows,
                 readers=principals(self.readers),
                 consumers=principals(self.consumers),
-                max_data_extension=checked_length(
-                    subject, "max_data_extension", self.max_data_extension
-                ),
-                max_lag=None if lag is None else checked_length(subject, "max_lag", lag),
+                max_data_extension=checked_length(subject, "max_data_extension", extension),
+                max_lag=checked_length(subject, "max_lag", self.max_lag),
             )
         except (ValueError, InvalidRequest) as error:
             raise AirflowFailException(

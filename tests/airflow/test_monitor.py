@@ -8,13 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.observability import stats
-from streams import new_offset, new_stream
+from streams import add_file, new_offset, new_stream, register
 
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
-from airflow_provider_cdc.engine.core.lifecycle import Transition
 from airflow_provider_cdc.engine.core.model import Source
-from airflow_provider_cdc.engine.storage.registry import Registry
-from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.notifications.log import LogNotifier
 from airflow_provider_cdc.operators.monitor import CheckStreams
@@ -43,25 +40,17 @@ def streams(tmp_path, define_connection):
     """A connection whose streams lag: ``s`` by thirteen days, ``t`` by fifteen."""
 
     def make(*names):
-        registry = Registry(str(tmp_path / "state"))
         for name, days in names:
             root = tmp_path / name
-            (root / "_delta_log").mkdir(parents=True)
             then = datetime.now(UTC) - timedelta(days=days)
-            info = {"timestamp": int(then.timestamp() * 1000)}
-            file = {"path": "f", "size": 1, "baseRowId": 0, "defaultRowCommitVersion": 1}
-            (root / "_delta_log" / f"{1:020d}.json").write_text(
-                "\n".join(map(json.dumps, ({"commitInfo": info}, {"add": file})))
-            )
+            add_file(root, 1, then)
             stream = new_stream(
                 name,
                 source=Source(f"lake.{name}", str(root), "a-table-id"),
                 offset=new_offset(0, json.dumps(METADATA)),
                 created_at=then,
             )
-            registry.transact(
-                registry.snapshot(), [Change(stream, Transition.CREATED)], actor="tests"
-            )
+            register(tmp_path / "state", stream)
         define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
 
     return make

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from streams import new_stream
+from streams import new_stream, register
 
 from airflow_provider_cdc.engine import StreamAccessDenied
-from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.engine.storage.registry import Registry
-from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.jobs.model import HasData
 
 
 def test_job_and_catalog_act_as_the_principal_of_the_connection(tmp_path, define_connection):
-    registry = Registry(str(tmp_path / "state"))
     stream = new_stream("s", owner="olga", readers=("ralf",), consumers=())
-    registry.transact(registry.snapshot(), [Change(stream, Transition.CREATED)], actor="tests")
+    register(tmp_path / "state", stream)
     for principal in ("ralf", "emil"):
         define_connection(principal, "cdc", state=str(tmp_path / "state"), principal=principal)
         hook = CdcHook(principal)

@@ -10,13 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from streams import new_offset, new_stream
+from streams import add_file, new_offset, new_stream, register
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.lifecycle import Transition
 from airflow_provider_cdc.engine.core.model import Source
-from airflow_provider_cdc.engine.storage.registry import Registry
-from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.jobs import entry_point
 
 pytestmark = [
@@ -180,12 +177,7 @@ def watched_stream(state: Path, table: Path) -> str:
     """A stream with a change, on a table that keeps what it needs for a minute."""
     minute = {"delta.deletedFileRetentionDuration": "interval 60 seconds"}
     metadata = {"id": "t", "configuration": minute | {"delta.enableRowTracking": "true"}}
-    (table / "_delta_log").mkdir(parents=True)
-    info = {"timestamp": time.time_ns() // 1_000_000}
-    file = {"path": "f", "size": 1, "baseRowId": 0, "defaultRowCommitVersion": 1}
-    (table / "_delta_log" / f"{1:020d}.json").write_text(
-        "\n".join(map(json.dumps, ({"commitInfo": info}, {"add": file})))
-    )
+    add_file(table, 1, datetime.now(UTC))
     stream = new_stream(
         "watched",
         source=Source("watched", str(table), "t"),
@@ -193,6 +185,4 @@ def watched_stream(state: Path, table: Path) -> str:
         created_at=datetime.now(UTC),
         max_data_extension=timedelta(0),
     )
-    registry = Registry(str(state))
-    registry.transact(registry.snapshot(), [Change(stream, Transition.CREATED)], actor="tests")
-    return stream.name
+    return register(state, stream).name

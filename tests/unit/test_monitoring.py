@@ -11,16 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import NOON, new_offset, new_stream
+from streams import NOON, add_file, new_offset, new_stream, register
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.alerts import Alert, Promise, Standing
-from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model import Source
+from airflow_provider_cdc.engine.core.model import Source, Stream
 from airflow_provider_cdc.engine.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.registry import Registry
-from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.told_alerts import ToldAlerts
 from airflow_provider_cdc.engine.stream_status import StreamStatus
 
@@ -34,13 +31,11 @@ class Site:
     def __init__(self, root: Path, **fields: Any) -> None:
         self.root = root
         self.now = NOON
-        (root / "_delta_log").mkdir()
         self.catalog = StreamCatalog(str(root / "state"), clock=self.clock)
         offset = new_offset(0, json.dumps(METADATA))
         source = Source("orders", str(root), "a-table-id")
         stream = new_stream("s", source=source, offset=offset, **fields)
-        registry = Registry(str(root / "state"), clock=self.clock)
-        registry.transact(registry.snapshot(), [Change(stream, Transition.CREATED)], actor="tests")
+        register(root / "state", stream)
         self.commits = 0
         self.commit(data_change=False)
 
@@ -49,16 +44,7 @@ class Site:
 
     def commit(self, *, data_change: bool = True) -> None:
         self.commits += 1
-        file = {
-            "path": f"f{self.commits}",
-            "size": 10,
-            "dataChange": data_change,
-            "baseRowId": 0,
-            "defaultRowCommitVersion": self.commits,
-        }
-        info = {"timestamp": int(self.now.timestamp() * 1000)}
-        path = self.root / "_delta_log" / f"{self.commits:020d}.json"
-        path.write_text("\n".join(map(json.dumps, ({"commitInfo": info}, {"add": file}))))
+        add_file(self.root, self.commits, self.now, 10, data_change=data_change)
 
     def told(self, tell: Callable[[Alert], object] = lambda _: None) -> list[tuple[str, str]]:
         monitor = StreamMonitor(str(self.root / "state"), clock=self.clock)
@@ -159,14 +145,14 @@ def test_stream_that_cannot_be_looked_at_keeps_no_alert_of_others_back(
     site.commit()
     site.catalog.clone("t", "s")
     site.now += timedelta(days=13)
-    status = StreamCatalog.status
+    status_of = StreamCatalog.status_of
 
-    def refuse(catalog: StreamCatalog, name: str) -> StreamStatus:
-        if name == "s":
+    def refuse(catalog: StreamCatalog, stream: Stream) -> StreamStatus:
+        if stream.name == "s":
             raise PermissionError("the store says no")
-        return status(catalog, name)
+        return status_of(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "status", refuse)
+    monkeypatch.setattr(StreamCatalog, "status_of", refuse)
     found: list[Alert] = []
     with pytest.raises(ExceptionGroup, match="not all alerts"):
         site.told(found.append)

@@ -5,6 +5,7 @@ All of them are frozen and travel as JSON (see :func:`to_json` and :func:`from_j
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -107,6 +108,11 @@ class Offset:
     metadata: str
     protocol: str
     row_id_high_water_mark: int
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table properties in force there."""
+        return json.loads(self.metadata).get("configuration") or {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import TypeVar, cast
 
 from .errors import InvalidRequest
 from .retention import own_retention
 
 MAX_DATA_EXTENSION = timedelta(days=14)
 """How far the retention of a source is extended for a stream that does not say (seed 000)."""
+
+Given = TypeVar("Given")
 
 
 def stale_after(
@@ -26,13 +29,15 @@ def stale_after(
     return since + max(own_retention(properties), max_data_extension)
 
 
-def checked_length(subject: str, name: str, length: timedelta) -> timedelta:
-    """``length`` as a stream keeps it.
+def checked_length(subject: str, name: str, length: Given) -> Given:
+    """``length`` as a stream keeps it; what stands for none, or for the one there is, stays.
 
     :param subject: what asks, for messages
     :param name: the argument that it is
     :raises InvalidRequest: it is negative
     """
+    if not isinstance(length, timedelta):
+        return length
     if length < timedelta(0):
         raise InvalidRequest(
             subject,
@@ -40,4 +45,5 @@ def checked_length(subject: str, name: str, length: timedelta) -> timedelta:
             cause=f"expected a length of time, found {length}",
             fix="name one such as timedelta(days=14)",
         )
-    return timedelta(microseconds=length // timedelta(microseconds=1))
+    # Not one of its subclasses, which JSON does not know.
+    return cast(Given, timedelta(microseconds=length // timedelta(microseconds=1)))

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from ..core.errors import CdcError, FilesChanged, StatementFailed, StreamConflict, StreamStale
 from ..core.lifecycle import Transition
-from ..core.model import Consumption, PlannedStatement, StreamRange, TableRange
+from ..core.model import Consumption, Phase, PlannedStatement, Stream, StreamRange, TableRange
 from ..core.names import consumer_name
 from ..core.outcomes import Outcome, StatementOutcome, StatementResult, StreamOutcome
 from ..core.progress import Listener, Progress, ProtocolPoint
@@ -58,6 +58,20 @@ class Attempt:
         self.parts = parts
         self.consumer = consumer_name(consumer)
         self._started = time.monotonic()
+
+    def owns(self, stream: Stream, statements: Sequence[Statement]) -> bool:
+        """Whether this attempt may finish what ``stream`` is open in: it is the same consumer's, of
+        the same statements, and nobody has begun to end it.
+        """
+        found = stream.consumption
+        return (
+            found is not None
+            and stream.phase is Phase.APPLYING
+            and found.consumer == self.consumer
+            and not found.is_open_ended
+            and [item.fingerprint for item in found.statements]
+            == [statement.fingerprint for statement in statements]
+        )
 
     def views(self, spans: Sequence[StreamSpan]) -> AbstractContextManager[StreamViews]:
         """Temporary views over the change sets of ``spans``."""

@@ -9,7 +9,7 @@ from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
 from ..core.errors import CdcError, FilesChanged, StreamStale
 from ..core.lifecycle import Transition
-from ..core.model import Consumption, Phase, Stream, StreamRange
+from ..core.model import Consumption, Stream, StreamRange
 from ..core.outcomes import Outcome, StatementOutcome
 from ..core.progress import ProtocolPoint
 from ..core.statements import Statement, analyse, plan_streams
@@ -103,19 +103,12 @@ class Consumer:
         self, streams: Sequence[Stream], statements: Sequence[Statement]
     ) -> Consumption | None:
         """The open consumption that this attempt may finish; any other one is ended first."""
-        fingerprints = [statement.fingerprint for statement in statements]
         ids = {stream.stream_id for stream in streams}
         for stream in streams:
             found = stream.consumption
             if found is None:
                 continue
-            if (
-                stream.phase is Phase.APPLYING
-                and found.consumer == self._attempt.consumer
-                and not found.is_open_ended
-                and set(found.stream_ids) == ids
-                and [item.fingerprint for item in found.statements] == fingerprints
-            ):
+            if self._attempt.owns(stream, statements) and set(found.stream_ids) == ids:
                 return found
             self._parts.resolution.take_over(found, self._attempt.consumer)
             return None

@@ -149,7 +149,7 @@ class Creation:
         switched_on = not is_tracked(json.loads(draft.offset.metadata))
         try:
             if switched_on:
-                self.tables.set_property(table, ENABLED, "true")
+                self.tables.set_properties(table.sql, {ENABLED: "true"})
             offset = self.tables.newest_offset(table)
             return self._register(snapshot, replaced, draft.standing(offset))
         except BaseException:
@@ -164,7 +164,7 @@ class Creation:
         return self.registry.transact(snapshot, changes, actor=draft.owner)[-1]
 
     def _draft(self, wanted: NewStream, found: FoundSource) -> Stream:
-        extension, lag = wanted.max_data_extension, wanted.max_lag
+        subject, extension = wanted.subject, wanted.max_data_extension
         return new_stream(
             wanted.name,
             found.bases,
@@ -179,8 +179,8 @@ class Creation:
             shows_initial_rows=wanted.show_initial_rows,
             readers=wanted.readers,
             consumers=wanted.consumers,
-            max_data_extension=checked_length(wanted.subject, "max_data_extension", extension),
-            max_lag=None if lag is None else checked_length(wanted.subject, "max_lag", lag),
+            max_data_extension=checked_length(subject, "max_data_extension", extension),
+            max_lag=checked_length(subject, "max_lag", wanted.max_lag),
         )
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:
@@ -189,8 +189,7 @@ class Creation:
         streams = self.registry.snapshot().streams()
         if any(base.source.table_id == identity for stream in streams for base in stream.bases):
             return
-        configuration = json.loads(before.metadata).get("configuration") or {}
-        self.tables.set_property(table, ENABLED, configuration.get(ENABLED))
+        self.tables.set_properties(table.sql, {ENABLED: before.properties.get(ENABLED)})
 
     def _replaced(self, existing: Stream | None, wanted: NewStream) -> list[Change]:
         """What becomes of the stream that bears the name already."""

@@ -6,15 +6,15 @@ goes back to what it was when the stream is consumed.
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ..catalog import StreamCatalog
-from ..core.errors import CdcError, NotADeltaTable, StreamUnusable, TableNotFound
+from ..core.errors import NotADeltaTable, StreamUnusable, TableNotFound
 from ..core.model import Stream
+from ..core.names import quote
 from ..core.retention import (
     Maintenance,
     SourceRetention,
@@ -27,7 +27,7 @@ from ..storage.delta_log import DeltaLog
 from ..storage.extended_sources import ExtendedSources
 from ..storage.files import Files
 from ..storage.registry import Registry
-from ..storage.source_log import SourceLog, SourceRange
+from ..storage.source_log import SourceLog, SourceRange, StreamSpan
 from .tables import Tables
 
 
@@ -69,40 +69,39 @@ class Maintainer:
 
         :param ahead: how much later this runs again, at the latest
         """
-        streams = [stream for stream in self._catalog.show() if stream.folder is None]
-        skipped = tuple(stream.name for stream in streams if self._skip(stream))
-        holder = self._registry.identity()
-        needs: dict[str, list[_Need]] = defaultdict(list)
-        for location in self._extended.locations():
-            needs[location] = []
+        holder = str(self._registry.identity())
+        skipped = []
+        needs: dict[str, list[_Need]] = {location: [] for location in self._extended.locations()}
         for stream in self._catalog.show():
-            for each in stream.by_base() if stream.folder is None else ():
-                needs[each.source.location] += self._needs(each, ahead)
-        sources = [
-            self._maintain(location, str(holder), found) for location, found in needs.items()
-        ]
-        return Maintenance(skipped, tuple(sources))
+            if stream.folder is not None:
+                continue
+            span = StreamSpan(stream, tuple(self._readable(stream)))
+            is_whole = len(span.tables) == len(stream.bases)
+            if is_whole and span.holds_nothing and self._catalog.skip_range(span, younger=True):
+                skipped.append(stream.name)
+                span = StreamSpan(stream, ())
+            for base in stream.bases:
+                needs.setdefault(base.source.location, [])
+            for table in span.tables:
+                needs[table.stream.source.location] += self._needs(table, ahead)
+        sources = [self._maintain(location, holder, found) for location, found in needs.items()]
+        return Maintenance(tuple(skipped), tuple(sources))
 
-    def _skip(self, stream: Stream) -> bool:
-        try:
-            return self._catalog.skip(stream.name, younger=True)
-        except CdcError:
-            # Gone, or not to be read any more: its status says so.
-            return False
+    def _readable(self, stream: Stream) -> Iterator[SourceRange]:
+        """What happened to each base table since the offset, also where the initial rows wait. One
+        that cannot be read any more is left out; the stream's status says why.
+        """
+        for each in stream.by_base():
+            with suppress(StreamUnusable):
+                yield self._sources.range(each)
 
-    def _needs(self, stream: Stream, ahead: timedelta) -> list[_Need]:
-        """What ``stream`` needs of its only base table: nothing, or an extension."""
-        try:
-            span = self._sources.range(stream)
-        except StreamUnusable:
-            return []
+    def _needs(self, span: SourceRange, ahead: timedelta) -> list[_Need]:
+        """What the stream of ``span`` needs of its table: nothing, or an extension."""
         if not span.commits:
             return []
-        own = own_retention(_properties(span))
-        now = self._clock()
-        length = needed_extension(
-            span.commits[0].timestamp, now, own=own, limit=stream.max_data_extension, ahead=ahead
-        )
+        own, now = own_retention(span.end.properties), self._clock()
+        oldest, limit = span.commits[0].timestamp, span.stream.max_data_extension
+        length = needed_extension(oldest, now, own=own, limit=limit, ahead=ahead)
         if length is None:
             return []
         kept = sum(
@@ -111,7 +110,7 @@ class Maintainer:
             if commit.timestamp + own < now
             for file in commit.removes
         )
-        return [_Need(stream.name, length, kept)]
+        return [_Need(span.stream.name, length, kept)]
 
     def _maintain(self, location: str, holder: str, needs: list[_Need]) -> SourceRetention:
         streams = tuple(sorted(need.stream for need in needs))
@@ -125,7 +124,7 @@ class Maintainer:
             if changes:
                 if length is not None:
                     self._extended.note(location)
-                self._tables.set_properties(location, changes)
+                self._tables.set_properties(f"delta.{quote(location)}", changes)
                 properties = self._properties_of(location)
         except (NotADeltaTable, TableNotFound):
             # Nothing is kept where there is no table.
@@ -151,7 +150,3 @@ class Maintainer:
     def _properties_of(self, location: str) -> Mapping[str, str]:
         log = DeltaLog(location, self._files)
         return log.state_at(log.latest_version()).configuration
-
-
-def _properties(span: SourceRange) -> Mapping[str, str]:
-    return json.loads(span.end.metadata).get("configuration") or {}

@@ -25,7 +25,6 @@ from ..core.model import (
     METADATA_COLUMNS,
     Consumption,
     Offset,
-    Phase,
     Source,
     Stream,
     StreamRange,
@@ -84,7 +83,7 @@ class Recovery:
             open_one = stream.consumption
             if open_one is None:
                 return self._start(snapshot, stream, statement, found)
-            if self._is_own(stream, open_one, statement):
+            if self._attempt.owns(stream, [statement]):
                 return self._finish(stream, open_one, statement, found)
             self._parts.resolution.take_over(open_one, self._attempt.consumer)
         raise self._attempt.could_not_begin()
@@ -123,14 +122,6 @@ class Recovery:
         source = taken.source or stream.source
         with self._views(stream, source, taken.through, target) as views:
             return run_consumption(self._parts, self._attempt, consumption, [statement], views)
-
-    def _is_own(self, stream: Stream, found: Consumption, statement: Statement) -> bool:
-        return (
-            stream.phase is Phase.APPLYING
-            and found.consumer == self._attempt.consumer
-            and not found.is_open_ended
-            and [item.fingerprint for item in found.statements] == [statement.fingerprint]
-        )
 
     def _views(
         self, stream: Stream, source: Source, end: Offset, target: _Target

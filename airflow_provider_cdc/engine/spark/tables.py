@@ -82,16 +82,11 @@ class Tables:
                 fix="choose another name, or another current schema",
             )
 
-    def set_property(self, table: Table, name: str, value: str | None) -> None:
-        """Set a table property of the engine's own choosing, or unset it with ``None``."""
-        if value is None:
-            self._spark.sql(f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES IF EXISTS ('{name}')")
-        else:
-            self._spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{name}' = '{value}')")
+    def set_properties(self, table: str, properties: Mapping[str, str | None]) -> None:
+        """Set table properties of the engine's own choosing, and unset those that are ``None``.
 
-    def set_properties(self, location: str, properties: Mapping[str, str | None]) -> None:
-        """Set table properties of the engine's own choosing, and unset those that are ``None``."""
-        table = f"delta.{quote(location)}"
+        :param table: its name as SQL
+        """
         given = [f"'{name}' = '{value}'" for name, value in properties.items() if value is not None]
         if given:
             self._spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({', '.join(given)})")

@@ -36,8 +36,7 @@ class ExtendedSources:
 
     def strike_off(self, location: str) -> None:
         """Forget a table that is as its owner wants it."""
-        if self._files.exists(self._file(location)):
-            self._files.remove(self._file(location))
+        self._files.remove(self._file(location))
 
     def _file(self, location: str) -> str:
         return join(self._folder, sha256(location.encode()).hexdigest())

@@ -53,6 +53,16 @@ class StreamSpan:
     stream: Stream
     tables: tuple[SourceRange, ...]
 
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether it certainly holds no change of the stream's mode.
+
+        Of a view any change of a table counts, because what others are joined with has changed.
+        """
+        if self.stream.view is not None:
+            return all(net_difference(table.commits).is_empty for table in self.tables)
+        return not any(candidates(table).are_there for table in self.tables)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -291,16 +301,6 @@ def candidates(span: SourceRange) -> Candidates:
     else:
         plan = plan_survivors(span.commits).plan
     return Candidates(plan.strategy is not Strategy.NOTHING, plan.size_bytes)
-
-
-def holds_nothing(span: SourceRange) -> bool:
-    """Whether ``span`` certainly holds no change of the stream's mode.
-
-    Of a view any change of a table counts, because what others are joined with has changed.
-    """
-    if span.stream.view is not None:
-        return net_difference(span.commits).is_empty
-    return not candidates(span).are_there
 
 
 def _incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:
