@@ -32,7 +32,14 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "sensors": [_modules(f"{package}.sensors.stream")],
         "hooks": [_modules(f"{package}.hooks.cdc", f"{package}.hooks.stale_stream")],
-        "triggers": [_modules(f"{package}.triggers.stream")],
+        "triggers": [_modules(f"{package}.triggers.stream", f"{package}.triggers.watcher")],
+        "asset-uris": [
+            {
+                "schemes": ["cdc"],
+                "handler": f"{package}.assets.uri.sanitize_uri",
+                "factory": f"{package}.assets.stream.create_asset",
+            }
+        ],
         "notifications": [f"{package}.notifications.log.LogNotifier"],
         "cli": [f"{package}.cli.airflow_commands.get_commands"],
         "connection-types": [

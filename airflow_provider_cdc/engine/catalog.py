@@ -240,7 +240,11 @@ class StreamCatalog:
         :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
         """
-        stream = self.permitted(name, Right.READ)
+        return self.look_at(self.describe(name))
+
+    def look_at(self, stream: Stream) -> StreamLook:
+        """As :meth:`look`, at a stream that was found; the registry is not read again."""
+        check_access(stream, self.principal, Right.READ)
         found = self._sources.look(stream)
         is_behind = not found.may_have_data and found.latest_version > found.offset_version
         if is_behind and self._is_skippable(stream, younger=False):

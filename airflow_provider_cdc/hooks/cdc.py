@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
-from airflow.sdk.log import mask_secret
+from airflow.sdk.log import amask_secret, mask_secret
 
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.monitoring import StreamMonitor
@@ -72,6 +72,15 @@ class CdcHook(BaseHook):
     def catalog(self) -> StreamCatalog:
         """The stream registry of the state folder, read and written without a JVM."""
         return self.settings.catalog()
+
+    @classmethod
+    async def acatalog(cls, conn_id: str) -> StreamCatalog:
+        """What :meth:`catalog` gives, for the event loop of a triggerer; raises as it does."""
+        connection = await cls.aget_connection(conn_id)
+        settings = CdcConnection.from_extra(conn_id, await connection.aextra_dejson())
+        for secret in settings.secrets:
+            await amask_secret(secret)
+        return settings.catalog()
 
     def monitor(self) -> StreamMonitor:
         """What tells of the streams of the state folder, without a JVM."""

@@ -11,8 +11,7 @@ from airflow_provider_cdc.engine.core.model import to_json
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.jobs import model as jobs
 
-from .outcome import outcome_result
-from .stream import StreamOperator, default_consumer
+from .stream import ConsumingOperator, StreamOperator, default_consumer
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -57,7 +56,7 @@ class MaintainStreams(StreamOperator):
         return found
 
 
-class RecoverStream(StreamOperator):
+class RecoverStream(ConsumingOperator):
     """Make a target equal to the source of a stream that went stale, and let the stream go on from
     there: only rows that differ are written, in one consumption.
 
@@ -87,4 +86,4 @@ class RecoverStream(StreamOperator):
         """
         key = (self.key,) if isinstance(self.key, str) else tuple(self.key)
         task = jobs.Recover(self.stream, self.target, key, default_consumer(context))
-        return outcome_result(self.hook.submit(task, context=context).outcome)
+        return self.announced(self.hook.submit(task, context=context).outcome, context)

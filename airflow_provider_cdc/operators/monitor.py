@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.observability import stats
 
+from airflow_provider_cdc.deadlines.mirror import write_stale_after
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.alerts import Alert
 from airflow_provider_cdc.engine.monitoring import lag_of
@@ -39,6 +40,9 @@ class CheckStreams(StreamOperator):
     ``lag_commits``, ``has_data`` (0 or 1) and ``stale_in_seconds`` (negative: it is stale), which
     go where Airflow's own go (StatsD, OpenTelemetry).
 
+    It also keeps ``stale_after`` of every stream in the Variable ``cdc_stale_after.<conn_id>``,
+    from which :class:`~airflow_provider_cdc.deadlines.stale.StreamStaleDeadline` has it.
+
     Returns (XCom) the alerts that were told.
 
     :param notifiers: whom to tell, any of Airflow's notifiers; one that fails is called again by a
@@ -66,6 +70,7 @@ class CheckStreams(StreamOperator):
         :raises CdcJobFailed: a notifier failed, and what it was to tell is told by a later run; or
             a stream could not be looked at
         """
+        moments: dict[str, datetime] = {}
 
         def tell(alert: Alert) -> None:
             self.log.info("%s", alert)
@@ -73,10 +78,16 @@ class CheckStreams(StreamOperator):
                 # Rendering its templates changes it.
                 copy.copy(notifier)(_context(context, alert))
 
+        def see(status: StreamStatus) -> None:
+            moments[status.name] = status.stale_after
+            self._measure(status)
+
         try:
             monitor = StaleStreamHook(self.conn_id).monitor()
-            told = monitor.run(tell, margin=self.margin, see=self._measure)
+            told = monitor.run(tell, margin=self.margin, see=see)
+            write_stale_after(self.conn_id, moments, is_whole=True)
         except ExceptionGroup as failures:
+            write_stale_after(self.conn_id, moments, is_whole=False)
             raise CdcJobFailed(
                 f"streams of {self.conn_id}: {failures.message}. Cause:"
                 f" {'; '.join(map(repr, failures.exceptions))}. Fix: correct the notifier or the"

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_cdc.assets.stream import CONSUMPTIONS, announce
 from airflow_provider_cdc.engine.core.access import principals
 from airflow_provider_cdc.engine.core.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from airflow_provider_cdc.engine.core.names import CONSUMER_NAME_MAX_CHARACTERS
+from airflow_provider_cdc.engine.core.outcomes import Outcome
 from airflow_provider_cdc.engine.core.points import Point, as_mapping, point_of
 from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION, checked_length
 from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
@@ -48,6 +50,28 @@ class StreamOperator(BaseOperator):
     def on_kill(self) -> None:
         """Stop the Spark application that the task waits for."""
         self.hook.kill()
+
+
+class ConsumingOperator(StreamOperator):
+    """What the operators that consume share: each consumption becomes an asset event.
+
+    Of every stream, as of :func:`~airflow_provider_cdc.assets.stream.consumption_asset`; the events
+    of the task's own ``outlets`` have what was consumed as ``consumed`` in their extra.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_outlets([CONSUMPTIONS])
+
+    def announced(self, outcome: Outcome | None, context: Context) -> dict[str, Any]:
+        """The outcome for XCom, after its asset events were emitted.
+
+        :raises CdcJobFailed: the job answered without an outcome
+        """
+        result = outcome_result(outcome)
+        if outcome is not None:
+            announce(context, self.conn_id, outcome, self.outlets)
+        return result
 
 
 class CreateStream(StreamOperator):
@@ -207,7 +231,7 @@ class CreateStream(StreamOperator):
                 return None
 
 
-class ConsumeStream(StreamOperator):
+class ConsumeStream(ConsumingOperator):
     """Consume streams by DML or a function, exactly once: a retry goes on, or begins anew.
 
     All statements see the same changes, those between the streams' offsets and the versions that
@@ -274,7 +298,7 @@ class ConsumeStream(StreamOperator):
             task = self._task(context)
             self._check(task)
         answer = self.hook.submit(task, context=context)
-        return outcome_result(answer.outcome)
+        return self.announced(answer.outcome, context)
 
     def _task(self, context: Context) -> jobs.Consume:
         task = jobs.Consume(

@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.log import amask_secret
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.hooks.connection import CdcConnection
 from airflow_provider_cdc.hooks.readiness import readiness
 
 if TYPE_CHECKING:
@@ -64,20 +62,13 @@ class StreamHasDataTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the logs every ``poll_interval`` seconds, in a thread, until there is news."""
         try:
-            catalog = await self._catalog()
+            catalog = await CdcHook.acatalog(self.conn_id)
             while (event := await asyncio.to_thread(self._look, catalog)) is None:
                 await asyncio.sleep(self.poll_interval)
         except CdcError as error:
             event = {"status": "failed", "message": str(error), "retryable": error.retryable}
         event = {**event, "stream": self.stream, "waiting_since": self.waiting_since}
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # Airflow's own
-
-    async def _catalog(self) -> StreamCatalog:
-        connection = await CdcHook.aget_connection(self.conn_id)
-        settings = CdcConnection.from_extra(self.conn_id, await connection.aextra_dejson())
-        for secret in settings.secrets:
-            await amask_secret(secret)
-        return settings.catalog()
 
     def _look(self, catalog: StreamCatalog) -> dict[str, Any] | None:
         status = readiness(catalog, self.stream, after_version=self.after_version)

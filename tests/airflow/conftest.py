@@ -39,6 +39,26 @@ def define_connection(monkeypatch):
     return define
 
 
+@pytest.fixture
+def variables(monkeypatch) -> dict[str, str]:
+    """Airflow's Variables where no supervisor of a task hands them on."""
+    kept: dict[str, str] = {}
+
+    class Variables:
+        @staticmethod
+        def get(key, default=None, *, deserialize_json=False):
+            assert deserialize_json
+            return json.loads(kept[key]) if key in kept else default
+
+        @staticmethod
+        def set(key, value, *, serialize_json=False):
+            assert serialize_json
+            kept[key] = json.dumps(value)
+
+    monkeypatch.setattr("airflow_provider_cdc.deadlines.mirror.Variable", Variables)
+    return kept
+
+
 @dataclass(frozen=True)
 class Standalone:
     """A running Airflow, with the state folder and the tables that its connections name."""

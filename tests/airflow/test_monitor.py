@@ -36,7 +36,7 @@ class Recorder(BaseNotifier):
 
 
 @pytest.fixture
-def streams(tmp_path, define_connection):
+def streams(tmp_path, define_connection, variables):
     """A connection whose streams lag: ``s`` by thirteen days, ``t`` by fifteen."""
 
     def make(*names):

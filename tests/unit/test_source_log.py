@@ -85,6 +85,34 @@ def test_a_look_at_commits_that_rearranged_files_finds_no_data(log: Log) -> None
     assert (found.latest_version, found.may_have_data) == (49, False)
 
 
+def test_the_data_version_of_a_look_stays_where_files_are_rearranged(log: Log) -> None:
+    log.insert(1)
+    before = SourceLog(Files()).look(log.stream)
+    log.rearrange(2)
+    after = SourceLog(Files()).look(log.stream)
+    log.insert(3)
+
+    assert (before.data_version, before.latest_version) == (1, 1)
+    assert (after.data_version, after.latest_version) == (1, 2)
+    assert SourceLog(Files()).look(log.stream).data_version == 3
+
+
+def test_the_data_version_of_a_look_at_a_long_log_is_found_behind_what_rearranged_files(
+    log: Log,
+) -> None:
+    log.insert(1)
+    for version in range(2, 50):
+        log.rearrange(version)
+
+    assert SourceLog(Files()).look(log.stream).data_version == 1
+
+
+def test_the_data_version_of_a_look_without_data_is_the_offset(log: Log) -> None:
+    log.rearrange(1)
+
+    assert SourceLog(Files()).look(log.stream).data_version == 0
+
+
 def test_a_look_at_nothing_new_finds_no_data(log: Log) -> None:
     found = SourceLog(Files()).look(log.stream)
 

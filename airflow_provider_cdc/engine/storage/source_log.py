@@ -77,11 +77,15 @@ class StreamLook:
     """The range of a stream that is not consumed yet: the versions of its source after
     ``offset_version`` up to ``latest_version``, and whether they may hold a change. Of a view these
     are the sums over its base tables: they grow where any of them does.
+
+    ``data_version`` is the newest version that says it changed data, or the offset's. Unlike the
+    latest version it stays where only files are rearranged.
     """
 
     offset_version: int
     latest_version: int
     may_have_data: bool
+    data_version: int
 
 
 class SourceLog:
@@ -222,6 +226,7 @@ class SourceLog:
             sum(found.offset_version for found in looks),
             sum(found.latest_version for found in looks),
             stream.shows_initial_rows or any(found.may_have_data for found in looks),
+            sum(found.data_version for found in looks),
         )
 
     def _look(self, stream: Stream) -> StreamLook:
@@ -230,18 +235,23 @@ class SourceLog:
         listing = self._listing(stream, log)
         newest, offset = listing.latest_version, stream.offset.version
         self._check_same_log(stream, log)
-        recent = NewestFirst(stream)
+        recent, changed = NewestFirst(stream), offset
         # A listing may miss a file that is there; the range is read by name and tells for sure.
         with suppress(LogIncomplete):
             listing.check(after=offset)
             for version in range(newest, max(offset, newest - _RECENT_COMMITS), -1):
-                finding = recent.take(log.commit(version))
+                commit = log.commit(version)
+                if commit.changes_data:
+                    changed = max(changed, version)
+                finding = recent.take(commit)
                 if finding is Finding.DATA:
-                    return StreamLook(offset, newest, True)
+                    return StreamLook(offset, newest, True, changed)
                 if finding is Finding.UNCLEAR:
                     break
-        found = candidates(self._range(stream, log, newest, newest))
-        return StreamLook(offset, newest, found.are_there)
+        span = self._range(stream, log, newest, newest)
+        changes = [commit.version for commit in span.commits if commit.changes_data]
+        changed = max(changes, default=offset)
+        return StreamLook(offset, newest, candidates(span).are_there, changed)
 
     def _range(
         self, stream: Stream, log: DeltaLog, last: int, seen: int, limit: BatchLimit = _ALL

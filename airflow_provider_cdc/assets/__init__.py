@@ -1,0 +1,1 @@
+"""Streams and their consumptions as Airflow's assets."""

@@ -1,0 +1,1 @@
+"""Deadlines of DAGs that consume streams."""

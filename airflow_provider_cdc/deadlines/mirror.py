@@ -1,0 +1,42 @@
+"""What a monitor saw of ``stale_after``, kept where Airflow's scheduler can read it.
+
+The scheduler must not reach for a store or for a connection while it makes a run; so the monitor
+writes the moments to an Airflow Variable, one for each connection. It is a mirror: nothing but
+deadlines reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from airflow.sdk import Variable
+
+from airflow_provider_cdc.engine.core.names import stream_key
+
+
+def variable_key(conn_id: str) -> str:
+    """The Variable that holds the moments of the streams of ``conn_id``."""
+    return f"cdc_stale_after.{conn_id}"
+
+
+def write_stale_after(conn_id: str, moments: Mapping[str, datetime], *, is_whole: bool) -> None:
+    """Keep when the streams of ``conn_id`` go stale.
+
+    :param moments: ``stale_after`` by the name of the stream
+    :param is_whole: whether a stream that is missing is gone, and not only out of reach
+    """
+    key = variable_key(conn_id)
+    known: dict[str, Any] = Variable.get(key, default={}, deserialize_json=True)
+    found = {stream_key(name): moment.isoformat() for name, moment in moments.items()}
+    kept = found if is_whole else known | found
+    if kept != known:
+        Variable.set(key, kept, serialize_json=True)
+
+
+def read_stale_after(value: str | None, stream: str) -> datetime | None:
+    """When a stream goes stale, by the text of the Variable; None where nobody has looked yet."""
+    moment = json.loads(value or "{}").get(stream_key(stream))
+    return None if moment is None else datetime.fromisoformat(moment)

@@ -1,0 +1,61 @@
+"""A deadline reference: the moment at which a stream goes stale."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.definitions.deadline import BaseDeadlineReference
+
+from airflow_provider_cdc.hooks.cdc import CdcHook
+
+from .mirror import read_stale_after, variable_key
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+_log = logging.getLogger(__name__)
+
+
+class StreamStaleDeadline(BaseDeadlineReference):
+    """``stale_after`` of a stream, for a ``DeadlineAlert`` of a DAG that consumes it.
+
+    With a negative interval the alert's callback is called where a run has not ended so long before
+    the stream goes stale; where that moment has passed already, it is called at once. The moment is
+    the one that ``CheckStreams`` of the connection saw last before the run was made: a run made
+    before any look has no deadline. Where no run is made at all no deadline helps; that is what
+    ``stale_stream_monitor`` is for.
+
+    :param stream: the name of the stream
+    :param conn_id: a connection of type ``cdc``
+    """
+
+    def __init__(self, stream: str, conn_id: str = CdcHook.default_conn_name) -> None:
+        self.stream = stream
+        self.conn_id = conn_id
+
+    def serialize_reference(self) -> dict[str, Any]:
+        """The reference as a serialised DAG holds it."""
+        fields = {"stream": self.stream, "conn_id": self.conn_id}
+        return {**super().serialize_reference(), **fields}
+
+    @classmethod
+    def deserialize_reference(cls, reference_data: dict[str, Any]) -> StreamStaleDeadline:
+        """The reference of a serialised DAG."""
+        return cls(reference_data["stream"], reference_data["conn_id"])
+
+    def _evaluate_with(self, *, session: Session, **_: Any) -> datetime | None:
+        # An exception here would stop the scheduler; without a moment there is no deadline.
+        try:
+            from airflow.models.variable import Variable  # noqa: PLC0415 - the scheduler's own
+            from sqlalchemy import select  # noqa: PLC0415 - a worker needs none
+
+            key = variable_key(self.conn_id)
+            found = session.scalar(select(Variable).where(Variable.key == key))
+            return read_stale_after(None if found is None else found.get_val(), self.stream)
+        except Exception:
+            _log.warning(
+                "no deadline for stream %s of %s", self.stream, self.conn_id, exc_info=True
+            )
+            return None

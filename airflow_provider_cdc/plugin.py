@@ -1,0 +1,16 @@
+"""What Airflow loads as a plugin, because provider metadata has no place for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from .deadlines.stale import StreamStaleDeadline
+
+
+class CdcPlugin(AirflowPlugin):
+    """The deadline references of the provider."""
+
+    name = "cdc"
+    deadline_references: list[Any] = [StreamStaleDeadline]  # noqa: RUF012 - as Airflow declares it

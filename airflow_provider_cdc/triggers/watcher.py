@@ -1,0 +1,247 @@
+"""The trigger of an asset that is a stream: wakes DAGs when there is new data.
+
+All watchers of one connection share a poll. What was fired is remembered in Airflow's asset state
+store once the event is in Airflow's database and not before: a triggerer that is restarted repeats
+nothing that arrived, and loses nothing that did not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
+
+from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.errors import StreamUnusable
+from airflow_provider_cdc.engine.core.names import stream_key
+from airflow_provider_cdc.hooks.cdc import CdcHook
+
+if TYPE_CHECKING:
+    from airflow.sdk.execution_time.context import AssetStateStoreAccessor
+
+    from airflow_provider_cdc.engine.catalog import StreamCatalog
+    from airflow_provider_cdc.engine.core.model import Stream
+
+_KEY = "cdc.fired"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Why a DAG is woken: a stream has data after ``offset_version`` (exclusive) up to
+    ``data_version`` (inclusive), or it cannot be read, which ``problem`` explains.
+    """
+
+    stream: str
+    stream_id: str
+    offset_version: int
+    data_version: int | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """The last wake of a watcher, and when it was."""
+
+    wake: Wake
+    at: datetime
+
+    def covers(self, wake: Wake, now: datetime, repeat_after: timedelta) -> bool:
+        """Whether ``wake`` is nothing new, and not yet to be repeated."""
+        return self.wake == wake and now - self.at < repeat_after
+
+
+class Memory:
+    """What a watcher fired last, kept in the state store of its asset. Where the store fails, it
+    forgets: then a wake comes once more.
+
+    :param store: of the asset; without one a watcher forgets with its triggerer
+    """
+
+    def __init__(self, store: AssetStateStoreAccessor | None) -> None:
+        self._store = store
+
+    async def recall(self) -> Fired | None:
+        """What was kept, if that is what this version of the provider keeps."""
+        if self._store is None:
+            return None
+        try:
+            found: Any = await self._store.aget(_KEY, {})
+            return _fired_of(found)
+        except Exception:
+            _log.warning("could not recall what was fired", exc_info=True)
+            return None
+
+    async def keep(self, fired: Fired) -> None:
+        """Keep ``fired`` in place of what was kept."""
+        if self._store is None:
+            return
+        value: dict[str, Any] = {"wake": asdict(fired.wake), "at": fired.at.isoformat()}
+        try:
+            await self._store.aset(_KEY, value)
+        except Exception:
+            _log.warning("could not remember %s", fired, exc_info=True)
+
+
+def _fired_of(kept: Mapping[str, Any]) -> Fired | None:
+    try:
+        return Fired(Wake(**kept["wake"]), datetime.fromisoformat(kept["at"]))
+    except (TypeError, KeyError, ValueError):
+        return None
+
+
+class StreamPoll:
+    """One poll of a connection: its streams as they are now, looked at when a watcher asks.
+
+    :param streams: all streams of ``catalog``
+    """
+
+    def __init__(self, catalog: StreamCatalog, streams: Sequence[Stream]) -> None:
+        self._catalog = catalog
+        self._streams = {stream_key(stream.name): stream for stream in streams}
+        self._looks: dict[str, asyncio.Task[Wake | None]] = {}
+        self.fired: list[tuple[Memory, Fired]] = []
+
+    async def look(self, stream: str) -> Wake | None:
+        """Why to wake whoever waits for ``stream``, if there is a reason. One look serves all."""
+        key = stream_key(stream)
+        if key not in self._looks:
+            self._looks[key] = asyncio.create_task(asyncio.to_thread(self._look, key))
+        # One watcher that is cancelled must not take the look away from another.
+        return await asyncio.shield(self._looks[key])
+
+    async def settled(self) -> None:
+        """Wait for the looks that were begun."""
+        await asyncio.gather(*self._looks.values(), return_exceptions=True)
+
+    def _look(self, key: str) -> Wake | None:
+        stream = self._streams.get(key)
+        if stream is None:
+            return None
+        try:
+            found = self._catalog.look_at(stream)
+        except StreamUnusable as error:
+            return Wake(stream.name, stream.stream_id, stream.offset.version, None, str(error))
+        except Exception:
+            _log.warning("could not look at stream %s", stream.name, exc_info=True)
+            return None
+        if not found.may_have_data:
+            return None
+        return Wake(stream.name, stream.stream_id, found.offset_version, found.data_version)
+
+
+class StreamPolls(SharedStreamProducer):
+    """Polls a connection for all watchers of its streams, for ever.
+
+    :param conn_id: a connection of type ``cdc``
+    :param poll_interval: seconds between two polls
+    """
+
+    def __init__(self, conn_id: str, poll_interval: float) -> None:
+        self._conn_id = conn_id
+        self._poll_interval = poll_interval
+
+    async def open_stream(self) -> AsyncIterator[tuple[StreamPoll, StreamPoll]]:
+        """A poll every ``poll_interval`` seconds; one that fails is logged, not raised, because it
+        would end every watcher of the connection.
+        """
+        catalog = None
+        while True:
+            try:
+                catalog = catalog or await CdcHook.acatalog(self._conn_id)
+                poll = StreamPoll(catalog, await asyncio.to_thread(catalog.show))
+            except Exception:
+                _log.warning("could not poll streams of %s", self._conn_id, exc_info=True)
+                # The connection may be what has to be corrected.
+                catalog = None
+            else:
+                yield poll, poll
+                await asyncio.sleep(0)
+                await poll.settled()
+            await asyncio.sleep(self._poll_interval)
+
+    async def advance(self, batch: Sequence[AdvanceItem]) -> None:
+        """Remember what was fired in polls whose events are in Airflow's database."""
+        for poll, outcome in batch:
+            for memory, fired in poll.fired if outcome.is_clean else ():
+                await memory.keep(fired)
+
+
+class StreamWatcherTrigger(BaseEventTrigger):
+    """Fires whenever a stream has new data for whoever watches it as an asset, and once when it can
+    no longer be read.
+
+    The event is a dict: ``stream``, ``stream_id``, ``offset_version`` (exclusive),
+    ``data_version`` (inclusive) and ``problem``, each as of the look.
+
+    :param stream: the name of the stream; one that does not exist yet has no data
+    :param conn_id: a connection of type ``cdc``
+    :param asset: the name of the asset, in whose state store the last event is remembered
+    :param poll_interval: seconds between two polls of the connection
+    :param repeat_after: seconds after which data that still waits fires again
+    """
+
+    def __init__(
+        self, *, stream: str, conn_id: str, asset: str, poll_interval: float, repeat_after: float
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own
+        self.stream = stream
+        self.conn_id = conn_id
+        self.asset = asset
+        self.poll_interval = poll_interval
+        self.repeat_after = repeat_after
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments, from which another triggerer goes on."""
+        return (
+            "airflow_provider_cdc.triggers.watcher.StreamWatcherTrigger",
+            {
+                "stream": self.stream,
+                "conn_id": self.conn_id,
+                "asset": self.asset,
+                "poll_interval": self.poll_interval,
+                "repeat_after": self.repeat_after,
+            },
+        )
+
+    def shared_stream_key(self) -> Hashable:
+        """Watchers of one connection with one interval share a poll."""
+        return ("cdc", self.conn_id, self.poll_interval)
+
+    @classmethod
+    def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> StreamPolls:
+        """The poll that the watchers share."""
+        return StreamPolls(kwargs["conn_id"], kwargs["poll_interval"])
+
+    async def filter_shared_stream(
+        self, shared_stream: AsyncIterator[StreamPoll]
+    ) -> AsyncIterator[TriggerEvent]:
+        """Fire for what is new of this watcher's own stream."""
+        memory = self._memory()
+        fired = await memory.recall()
+        repeat_after = timedelta(seconds=self.repeat_after)
+        async for poll in shared_stream:
+            wake, now = await poll.look(self.stream), utc_now()
+            if wake is None or (fired and fired.covers(wake, now, repeat_after)):
+                continue
+            fired = Fired(wake, now)
+            yield TriggerEvent(asdict(wake))  # type: ignore[no-untyped-call]  # Airflow's own
+            poll.fired.append((memory, fired))
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """The same by a poll of its own, where no triggerer shares one."""
+        polls = StreamPolls(self.conn_id, self.poll_interval).open_stream()
+        async for event in self.filter_shared_stream(poll async for poll, _ in polls):
+            yield event
+
+    def _memory(self) -> Memory:
+        if self.asset_state_store is None:
+            return Memory(None)
+        return Memory(self.asset_state_store[Asset.ref(name=self.asset)])

@@ -1,0 +1,138 @@
+"""Streams and consumptions as assets: their URIs, and the events of what was consumed."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import DAG, Asset
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from airflow_provider_cdc.assets.stream import (
+    CONSUMPTIONS,
+    announce,
+    consumption_asset,
+    create_asset,
+    stream_asset,
+)
+from airflow_provider_cdc.engine.core.errors import InvalidName
+from airflow_provider_cdc.engine.core.outcomes import Outcome, StreamOutcome
+from airflow_provider_cdc.operators.maintenance import RecoverStream
+from airflow_provider_cdc.operators.stream import ConsumeStream
+
+
+def outcome(**rows: int) -> Outcome:
+    """A consumption of a stream for each argument, of so many inserted rows."""
+    streams = tuple(
+        StreamOutcome(f"id of {name}", name, 3, 7, "file difference", {"inserted": count})
+        for name, count in rows.items()
+    )
+    return Outcome("c", "dag.task", streams, (), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("stream", "conn_id", "uri"),
+    [
+        ("orders", "cdc_default", "cdc://cdc_default/orders"),
+        ("Orders", "team.a", "cdc://team.a/orders"),
+        ("Bestellungen_für_München", "a/b", "cdc://a%2Fb/bestellungen_f%C3%BCr_m%C3%BCnchen"),
+    ],
+)
+def test_two_spellings_of_a_stream_are_one_asset(stream, conn_id, uri):
+    asset = stream_asset(stream, conn_id=conn_id)
+
+    assert (asset.name, asset.uri) == (uri, uri)
+    assert Asset(name="x", uri=uri).uri == uri
+    assert consumption_asset(stream, conn_id=conn_id).uri == f"{uri}/consumptions"
+    assert create_asset(stream=stream, conn_id=conn_id).uri == uri
+
+
+def test_uri_written_by_hand_is_that_of_the_stream():
+    assert Asset("cdc://cdc_default/Orders/").uri == stream_asset("orders").uri
+    assert Asset("cdc://cdc_default/ORDERS/consumptions").uri == consumption_asset("orders").uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "cdc://cdc_default",
+        "cdc:///orders",
+        "cdc://cdc_default/1st",
+        "cdc://cdc_default/orders/history",
+        "cdc://cdc_default/orders/consumptions/1",
+        "cdc://cdc_default/orders?at=3",
+    ],
+)
+def test_uri_that_names_no_stream_is_refused(uri):
+    with pytest.raises(ValueError, match="expected cdc://connection/stream"):
+        Asset(uri)
+
+
+def test_asset_of_what_cannot_be_a_stream_is_refused():
+    with pytest.raises(InvalidName):
+        stream_asset("1st")
+
+
+def test_watchers_of_one_stream_in_two_dags_are_one():
+    first, second = stream_asset("orders"), stream_asset("ORDERS")
+
+    assert first == second
+    assert first.watchers[0].trigger.shared_stream_key() == (
+        stream_asset("others").watchers[0].trigger.shared_stream_key()
+    )
+
+
+def test_consumption_is_an_event_of_each_stream_of_which_rows_were_consumed():
+    events = OutletEventAccessors()
+    announce({"outlet_events": events}, "lake", outcome(orders=2, refunds=0), [CONSUMPTIONS])
+
+    (event,) = events[CONSUMPTIONS].asset_alias_events
+    assert event.dest_asset_key.uri == "cdc://lake/orders/consumptions"
+    assert event.extra == {
+        "consumption_id": "c",
+        "consumer": "dag.task",
+        "after_version": 3,
+        "through_version": 7,
+        "rows": {"inserted": 2},
+    }
+    assert json.loads(json.dumps(event.extra)) == event.extra
+
+
+def test_outlets_of_the_task_say_what_was_consumed():
+    events, target = OutletEventAccessors(), Asset("x-delta://lake/target")
+    announce({"outlet_events": events}, "lake", outcome(orders=2), [target, CONSUMPTIONS])
+
+    (consumed,) = events[target].extra["consumed"]
+    assert (consumed["stream"], consumed["through_version"]) == ("orders", 7)
+
+
+def test_consumption_outside_of_a_task_announces_nothing():
+    announce({}, "lake", outcome(orders=2), [CONSUMPTIONS])
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        (ConsumeStream, {"sql": "INSERT INTO t SELECT * FROM orders"}),
+        (RecoverStream, {"target": "t", "key": "id"}),
+    ],
+)
+def test_task_that_consumes_emits_the_events_of_its_job(operator, arguments, define_connection):
+    target, events = Asset("x-delta://lake/target"), OutletEventAccessors()
+    with DAG("d", schedule=None):
+        task = operator(task_id="t", stream="orders", outlets=[target], **arguments)
+    assert list(task.outlets) == [target, CONSUMPTIONS]
+
+    hook = SimpleNamespace(submit=lambda *_, **__: SimpleNamespace(outcome=outcome(orders=2)))
+    task.__dict__["hook"] = hook
+    task.__dict__["_check"] = lambda _: None
+    context = {
+        "ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1),
+        "outlet_events": events,
+    }
+    result = task.execute(context)
+
+    assert result["consumption_id"] == "c"
+    assert len(events[CONSUMPTIONS].asset_alias_events) == 1
+    assert events[target].extra["consumed"][0]["stream"] == "orders"

@@ -1,0 +1,389 @@
+"""The watcher of streams, driven by the shared streams of a real triggerer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from airflow.triggers.shared_stream import SharedStreamManager
+from streams import add_file, new_offset, new_stream, register
+
+from airflow_provider_cdc.assets.stream import stream_asset
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model import Source
+from airflow_provider_cdc.engine.storage.delta_log import DeltaLog
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import Change
+from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.triggers import watcher
+from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger
+
+METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
+NOW = datetime.now(UTC)
+
+
+class Store(dict):
+    """The state stores of assets, as a triggerer hands them to a trigger."""
+
+    def __getitem__(self, asset):
+        async def aget(key, default=None):
+            return json.loads(self.get((asset.name, key), json.dumps(default)))
+
+        async def aset(key, value):
+            super(Store, self).__setitem__((asset.name, key), json.dumps(value))
+
+        return SimpleNamespace(aget=aget, aset=aset)
+
+
+class Triggerer:
+    """Runs watchers as the triggerer does; an event is in Airflow's database after ``persist``."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.events: list[dict] = []
+        self._unconfirmed: list[int] = []
+        self._manager = SharedStreamManager()
+        self._tasks: list[asyncio.Task] = []
+        self._arrived = asyncio.Event()
+
+    def watch(self, stream: str, **fields) -> None:
+        trigger = trigger_on(stream, **fields)
+        trigger.asset_state_store = self.store
+        self._tasks.append(asyncio.create_task(self._run(len(self._tasks), trigger)))
+
+    async def _run(self, trigger_id: int, trigger: StreamWatcherTrigger) -> None:
+        key = trigger.shared_stream_key()
+        polls = self._manager.subscribe(trigger_id=trigger_id, trigger=trigger, key=key)
+        async for event in trigger.filter_shared_stream(polls):
+            self._unconfirmed.append(
+                self._manager.bind_pending_event(trigger_id=trigger_id, key=key)
+            )
+            self.events.append(event.payload)
+            self._arrived.set()
+
+    def persist(self) -> None:
+        self._manager.confirm_persisted(self._unconfirmed)
+        self._unconfirmed.clear()
+
+    async def wait(self, count: int) -> list[dict]:
+        """The events, once there are as many."""
+        async with asyncio.timeout(20):
+            while len(self.events) < count:
+                self._arrived.clear()
+                for task in self._tasks:
+                    if task.done():
+                        task.result()
+                await asyncio.sleep(0.01)
+        return self.events
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._manager.stop_all()
+
+
+def trigger_on(stream: str, *, repeat_after: timedelta = timedelta(hours=1)):
+    asset = stream_asset(stream, poll_interval=timedelta(seconds=0.02), repeat_after=repeat_after)
+    return asset.watchers[0].trigger
+
+
+@asynccontextmanager
+async def triggerer(store: Store):
+    running = Triggerer(store)
+    try:
+        yield running
+    finally:
+        await running.stop()
+
+
+@pytest.fixture
+def folder(tmp_path, define_connection):
+    """A connection with two streams without data: ``s``, and the ``witness`` whose wake shows that
+    all watchers have had a poll since its commit.
+    """
+    define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
+    for name in ("s", "witness"):
+        add_stream(tmp_path, name)
+    return tmp_path
+
+
+def add_stream(folder, name):
+    add_file(folder / name, 0, NOW, data_change=False)
+    source = Source(f"lake.{name}", str(folder / name), "a-table-id")
+    stream = new_stream(name, source=source, offset=offset_at(folder / name, 0), created_at=NOW)
+    return register(folder / "state", stream)
+
+
+def offset_at(table, version):
+    commit = DeltaLog(str(table), Files()).commit(version)
+    return replace(new_offset(version, json.dumps(METADATA)), fingerprint=commit.fingerprint)
+
+
+def test_new_data_wakes_once_and_rearranged_files_do_not(folder):
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("s")
+            running.watch("witness")
+            add_file(folder / "s", 1, NOW)
+            await running.wait(1)
+            add_file(folder / "s", 2, NOW, data_change=False)
+            add_file(folder / "witness", 1, NOW)
+            await running.wait(2)
+            add_file(folder / "s", 3, NOW)
+            return await running.wait(3)
+
+    events = asyncio.run(scenario())
+    assert [(event["stream"], event["data_version"]) for event in events] == [
+        ("s", 1),
+        ("witness", 1),
+        ("s", 3),
+    ]
+
+
+def test_rest_of_a_batch_wakes_again(folder):
+    add_file(folder / "s", 1, NOW)
+    add_file(folder / "s", 2, NOW)
+
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("s")
+            await running.wait(1)
+            consume(folder, through=1)
+            return await running.wait(2)
+
+    events = asyncio.run(scenario())
+    assert [event["offset_version"] for event in events] == [0, 1]
+    assert [event["data_version"] for event in events] == [2, 2]
+
+
+def consume(folder, *, through):
+    """Move the offset of ``s`` as a consumption in batches does."""
+    registry = Registry(str(folder / "state"))
+    snapshot = registry.snapshot()
+    stream = snapshot.get("s")
+    base = replace(stream.bases[0], offset=offset_at(folder / "s", through))
+    changes = [Change(replace(stream, bases=(base,)), Transition.ADVANCED)]
+    registry.transact(snapshot, changes, actor="tests")
+
+
+def test_restarted_triggerer_repeats_nothing_that_arrived(folder):
+    store = Store()
+    add_file(folder / "s", 1, NOW)
+
+    async def scenario():
+        async with triggerer(store) as running:
+            running.watch("s")
+            await running.wait(1)
+            running.persist()
+            async with asyncio.timeout(20):
+                while not store:
+                    await asyncio.sleep(0.01)
+        async with triggerer(store) as running:
+            running.watch("s")
+            running.watch("witness")
+            add_file(folder / "witness", 1, NOW)
+            return await running.wait(1)
+
+    events = asyncio.run(scenario())
+    assert [event["stream"] for event in events] == ["witness"]
+
+
+def test_triggerer_that_dies_before_its_event_arrived_fires_it_again(folder):
+    store = Store()
+    add_file(folder / "s", 1, NOW)
+
+    async def scenario():
+        async with triggerer(store) as running:
+            running.watch("s")
+            running.watch("witness")
+            await running.wait(1)
+            # A later poll of all watchers: only the database was not heard of.
+            add_file(folder / "witness", 1, NOW)
+            await running.wait(2)
+        assert store == {}
+        async with triggerer(store) as running:
+            running.watch("s")
+            return await running.wait(1)
+
+    (event,) = asyncio.run(scenario())
+    assert (event["stream"], event["data_version"]) == ("s", 1)
+
+
+def test_data_committed_while_no_triggerer_ran_wakes(folder):
+    store = Store()
+    add_file(folder / "s", 1, NOW)
+
+    async def scenario():
+        async with triggerer(store) as running:
+            running.watch("s")
+            await running.wait(1)
+            running.persist()
+        add_file(folder / "s", 2, NOW)
+        async with triggerer(store) as running:
+            running.watch("s")
+            return await running.wait(1)
+
+    (event,) = asyncio.run(scenario())
+    assert event["data_version"] == 2
+
+
+def test_data_that_waits_longer_than_repeat_after_wakes_again(folder, monkeypatch):
+    times = iter(NOW + timedelta(minutes=40 * step) for step in range(1_000_000))
+    monkeypatch.setattr(watcher, "utc_now", lambda: next(times))
+    add_file(folder / "s", 1, NOW)
+
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("s", repeat_after=timedelta(hours=1))
+            return await running.wait(2)
+
+    first, second = asyncio.run(scenario())[:2]
+    assert first == second
+
+
+def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
+    add_file(folder / "s", 2, NOW)  # version 1 is missing
+
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("s")
+            running.watch("witness")
+            await running.wait(1)
+            add_file(folder / "witness", 1, NOW)
+            return await running.wait(2)
+
+    first, second = asyncio.run(scenario())
+    assert (first["stream"], second["stream"]) == ("s", "witness")
+    assert "version 1 is gone" in first["problem"]
+    assert second["problem"] is None
+
+
+def test_stream_that_is_created_later_wakes(folder):
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("Late")
+            running.watch("witness")
+            add_file(folder / "witness", 1, NOW)
+            await running.wait(1)
+            add_stream(folder, "late")
+            add_file(folder / "late", 1, NOW)
+            return await running.wait(2)
+
+    assert [event["stream"] for event in asyncio.run(scenario())] == ["witness", "late"]
+
+
+def test_sibling_that_comes_late_is_woken_by_what_is_there(folder):
+    add_file(folder / "s", 1, NOW)
+    add_file(folder / "witness", 1, NOW)
+
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("s")
+            await running.wait(1)
+            running.watch("witness")
+            return await running.wait(2)
+
+    assert [event["stream"] for event in asyncio.run(scenario())] == ["s", "witness"]
+
+
+def test_one_poll_and_one_look_serve_all_watchers_of_a_stream(folder, monkeypatch):
+    add_file(folder / "s", 1, NOW)
+    polls, looks = [], []
+    show, look_at = StreamCatalog.show, StreamCatalog.look_at
+
+    def counted_show(catalog):
+        polls.append(catalog)
+        return show(catalog)
+
+    def counted_look(catalog, stream):
+        looks.append(len(polls))
+        return look_at(catalog, stream)
+
+    monkeypatch.setattr(StreamCatalog, "show", counted_show)
+    monkeypatch.setattr(StreamCatalog, "look_at", counted_look)
+
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("s")
+            running.watch("s", repeat_after=timedelta(hours=2))
+            await running.wait(2)
+
+    asyncio.run(scenario())
+    assert len(looks) == len(set(looks))
+    assert len(set(map(id, polls))) == 1
+
+
+def test_poll_that_fails_is_tried_again_with_the_connection_as_it_is_then(folder, monkeypatch):
+    add_file(folder / "s", 1, NOW)
+    failures = iter([OSError("the store is away"), OSError("still away")])
+    acatalog = CdcHook.acatalog
+
+    async def unreliable(conn_id):
+        for failure in failures:
+            raise failure
+        return await acatalog(conn_id)
+
+    monkeypatch.setattr(CdcHook, "acatalog", unreliable)
+
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("s")
+            return await running.wait(1)
+
+    (event,) = asyncio.run(scenario())
+    assert event["stream"] == "s"
+
+
+def test_watcher_without_a_shared_poll_fires_too(folder):
+    add_file(folder / "s", 1, NOW)
+
+    async def first():
+        events = trigger_on("s").run()
+        try:
+            return (await anext(events)).payload
+        finally:
+            await events.aclose()
+
+    assert asyncio.run(first()) == {
+        "stream": "s",
+        "stream_id": "id of s",
+        "offset_version": 0,
+        "data_version": 1,
+        "problem": None,
+    }
+
+
+def test_what_an_older_version_remembered_in_another_form_is_forgotten(folder):
+    store = Store()
+    add_file(folder / "s", 1, NOW)
+
+    async def scenario():
+        for kept in ("text", ["a"], {"wake": {"x": 1}, "at": "2026-01-01T00:00:00+00:00"}, {}):
+            await store[SimpleNamespace(name="cdc://cdc_default/s")].aset("cdc.fired", kept)
+            async with triggerer(store) as running:
+                running.watch("s")
+                await running.wait(1)
+
+    asyncio.run(scenario())
+
+
+def test_trigger_serialised_is_pinned():
+    path, arguments = trigger_on("S").serialize()
+
+    assert path == "airflow_provider_cdc.triggers.watcher.StreamWatcherTrigger"
+    assert arguments == {
+        "stream": "S",
+        "conn_id": "cdc_default",
+        "asset": "cdc://cdc_default/s",
+        "poll_interval": 0.02,
+        "repeat_after": 3600.0,
+    }
+    assert StreamWatcherTrigger(**arguments).serialize() == (path, arguments)
