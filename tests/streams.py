@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from airflow_provider_cdc.engine.core.model import (
     Stream,
     StreamMode,
 )
+from airflow_provider_cdc.engine.storage.delta_log import DeltaLog
+from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 
@@ -54,6 +57,22 @@ def register(state: Path, stream: Stream) -> Stream:
     changes = [Change(stream, Transition.CREATED)]
     (registered,) = registry.transact(registry.snapshot(), changes, actor="tests")
     return registered
+
+
+def quiet_stream(state: Path, table: Path, name: str, moment: datetime = NOON) -> Stream:
+    """Register a stream behind the only commit of a table; :func:`add_file` gives it data."""
+    add_file(table, 0, moment, data_change=False)
+    source = Source(f"lake.{name}", str(table), "a-table-id")
+    return register(
+        state, new_stream(name, source=source, offset=offset_at(table, 0), created_at=moment)
+    )
+
+
+def offset_at(table: Path, version: int) -> Offset:
+    """The offset right behind a commit that :func:`add_file` made."""
+    metadata = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
+    commit = DeltaLog(str(table), Files()).commit(version)
+    return replace(new_offset(version, json.dumps(metadata)), fingerprint=commit.fingerprint)
 
 
 def add_file(

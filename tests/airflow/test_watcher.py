@@ -11,21 +11,17 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.triggers.shared_stream import SharedStreamManager
-from streams import add_file, new_offset, new_stream, register
+from streams import add_file, offset_at, quiet_stream
 
 from airflow_provider_cdc.assets.stream import stream_asset
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model import Source
-from airflow_provider_cdc.engine.storage.delta_log import DeltaLog
-from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.triggers import watcher
 from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger
 
-METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
 NOW = datetime.now(UTC)
 
 
@@ -116,15 +112,7 @@ def folder(tmp_path, define_connection):
 
 
 def add_stream(folder, name):
-    add_file(folder / name, 0, NOW, data_change=False)
-    source = Source(f"lake.{name}", str(folder / name), "a-table-id")
-    stream = new_stream(name, source=source, offset=offset_at(folder / name, 0), created_at=NOW)
-    return register(folder / "state", stream)
-
-
-def offset_at(table, version):
-    commit = DeltaLog(str(table), Files()).commit(version)
-    return replace(new_offset(version, json.dumps(METADATA)), fingerprint=commit.fingerprint)
+    return quiet_stream(folder / "state", folder / name, name, NOW)
 
 
 def test_new_data_wakes_once_and_rearranged_files_do_not(folder):
