@@ -58,4 +58,6 @@ def new_session(folder: Path) -> SparkSession:
     place = {"spark.sql.warehouse.dir": (folder / "warehouse").as_uri()}
     session = configure_spark_with_delta_pip(builder(DELTA | place)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    # A peer that is stopped must not work on, beside the next one.
+    session.sparkContext.setInterruptOnCancel(True)
     return session
