@@ -28,6 +28,7 @@ def get_provider_info() -> dict[str, Any]:
                 f"{package}.operators.changes",
                 f"{package}.operators.maintenance",
                 f"{package}.operators.monitor",
+                f"{package}.operators.upserts",
             )
         ],
         "sensors": [_modules(f"{package}.sensors.stream")],

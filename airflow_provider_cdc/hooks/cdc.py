@@ -15,6 +15,7 @@ from airflow_provider_cdc.engine.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.model import (
     Answer,
+    ApplyUpserts,
     Consume,
     CreateStream,
     ExportChanges,
@@ -24,6 +25,7 @@ from airflow_provider_cdc.jobs.model import (
     Recover,
     Request,
     Task,
+    WriteChanges,
 )
 
 from .connection import CdcConnection
@@ -172,3 +174,7 @@ def request_for(settings: CdcConnection, task: Task) -> Request:
             return Request(**common, kind=JobKind.MAINTAIN, maintain=task)
         case Recover():
             return Request(**common, kind=JobKind.RECOVER, recover=task)
+        case WriteChanges():
+            return Request(**common, kind=JobKind.WRITE_CHANGES, write_changes=task)
+        case ApplyUpserts():
+            return Request(**common, kind=JobKind.APPLY_UPSERTS, apply_upserts=task)

@@ -135,7 +135,34 @@ class Recover:
     consumer: str
 
 
-Task = CreateStream | Consume | HasData | ExportChanges | Maintain | Recover
+@dataclass(frozen=True, slots=True)
+class WriteChanges:
+    """Write what ``query`` returns as changes of the upsert table ``table``; see
+    ``Engine.write_changes``. The same ``write_id`` again writes nothing.
+    """
+
+    table: str
+    query: str
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyUpserts:
+    """Apply the changes that wait for the upsert table ``table``; see ``Engine.apply_upserts``."""
+
+    table: str
+
+
+Task = (
+    CreateStream
+    | Consume
+    | HasData
+    | ExportChanges
+    | Maintain
+    | Recover
+    | WriteChanges
+    | ApplyUpserts
+)
 
 
 class JobKind(StrEnum):
@@ -147,6 +174,8 @@ class JobKind(StrEnum):
     EXPORT_CHANGES = "export_changes"
     MAINTAIN = "maintain"
     RECOVER = "recover"
+    WRITE_CHANGES = "write_changes"
+    APPLY_UPSERTS = "apply_upserts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +197,8 @@ class Request:
     export_changes: ExportChanges | None = None
     maintain: Maintain | None = None
     recover: Recover | None = None
+    write_changes: WriteChanges | None = None
+    apply_upserts: ApplyUpserts | None = None
 
 
 @dataclass(frozen=True, slots=True)

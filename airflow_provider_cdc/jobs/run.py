@@ -20,6 +20,7 @@ from .export import export_changes
 from .functions import check_consume, consume_by_function
 from .model import (
     Answer,
+    ApplyUpserts,
     Consume,
     CreateStream,
     ExportChanges,
@@ -28,6 +29,7 @@ from .model import (
     Maintain,
     Recover,
     Request,
+    WriteChanges,
 )
 
 if TYPE_CHECKING:
@@ -125,6 +127,11 @@ def _answer(
         case Request(recover=Recover() as task):
             outcome = engine.recover(task.stream, task.target, task.key, consumer=task.consumer)
             return Answer(request.request_id, outcome=outcome)
+        case Request(write_changes=WriteChanges() as task):
+            engine.write_changes(task.table, spark.sql(task.query), write_id=task.write_id)
+            return Answer(request.request_id)
+        case Request(apply_upserts=ApplyUpserts() as task):
+            return Answer(request.request_id, outcome=engine.apply_upserts(task.table))
     raise InvalidRequest(
         f"request {request.request_id}",
         "carries no task",

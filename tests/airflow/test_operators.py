@@ -28,6 +28,7 @@ from airflow_provider_cdc.operators.stream import (
     DropStream,
     default_consumer,
 )
+from airflow_provider_cdc.operators.upserts import ApplyUpserts, WriteChanges
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
@@ -42,13 +43,20 @@ def operators():
         ExportChanges(task_id="export", source="t", target="u", at=Version(1)),
         MaintainStreams(task_id="maintain"),
         RecoverStream(task_id="recover", stream="s", target="t", key=["id"]),
+        WriteChanges(task_id="write", table="t", query="SELECT 1 AS id, 'DELETE' AS _CHANGE_TYPE"),
+        ApplyUpserts(task_id="apply", table="t"),
     ]
 
 
 @pytest.mark.parametrize("operator", operators(), ids=lambda item: type(item).__name__)
 def test_operator_template_fields_are_attributes(operator):
     assert all(hasattr(operator, name) for name in operator.template_fields)
-    subjects = {ExportChanges: {"source"}, MaintainStreams: set()}
+    subjects = {
+        ExportChanges: {"source"},
+        MaintainStreams: set(),
+        WriteChanges: {"table"},
+        ApplyUpserts: {"table"},
+    }
     subject = subjects.get(type(operator), {"stream"})
     assert subject | {"conn_id"} <= set(operator.template_fields)
 
@@ -68,6 +76,8 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "export",
         "maintain",
         "recover",
+        "write",
+        "apply",
     }
 
 
@@ -263,3 +273,34 @@ def test_trigger_serialised_is_pinned():
         "after_version": 7,
     }
     assert StreamHasDataTrigger(**arguments).serialize() == (path, arguments)
+
+
+class Submitted:
+    """A hook that keeps what it was to submit."""
+
+    def __init__(self, answer=None):
+        self.tasks = []
+        self.answer = answer or SimpleNamespace(outcome=None)
+
+    def submit(self, task, *, context=None):
+        self.tasks.append(task)
+        return self.answer
+
+
+def test_changes_of_one_run_have_one_id_in_every_attempt_and_another_in_the_next_run():
+    operator = WriteChanges(task_id="write", table="t", query="SELECT 1")
+    operator.__dict__["hook"] = hook = Submitted()
+    for run_id in ("first", "first", "second"):
+        ti = SimpleNamespace(dag_id="d", task_id="write", map_index=-1, run_id=run_id)
+        operator.execute({"ti": ti})
+
+    first, retried, second = (task.write_id for task in hook.tasks)
+    assert first == retried != second
+
+
+def test_apply_without_waiting_changes_returns_nothing_and_announces_nothing():
+    operator = ApplyUpserts(task_id="apply", table="t")
+    operator.__dict__["hook"] = hook = Submitted()
+
+    assert operator.execute({}) is None
+    assert [task.table for task in hook.tasks] == ["t"]

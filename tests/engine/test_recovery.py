@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,72 @@ def test_composite_key_with_nulls_and_other_types_is_compared_as_merge_does(
     assert outcome.streams[0].rows == {"inserted": 1, "updated": 1, "deleted": 0}
     found = [row[:3] for row in lab.rows("old")]
     assert found == [("b", 1, 2), (None, 1, 1), (None, None, 3)]
+
+
+@pytest.fixture
+def view_lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
+    """A stream on a join whose left table was cleaned up, and a copy of what the join held."""
+    spark.sql("CREATE SCHEMA IF NOT EXISTS recovery_lab")
+    spark.sql("USE recovery_lab")
+    lab = StreamLab(spark, tmp_path)
+    settings = f"{TRACKED}, 'delta.checkpointInterval' = '2'"
+    lab.make("src", "id INT, customer INT", properties=settings)
+    lab.make("customers", "customer INT, name STRING", properties=TRACKED)
+    lab.sql(
+        "INSERT INTO {src} VALUES (1, 1), (2, 1), (3, 2)",
+        "INSERT INTO {customers} VALUES (1, 'Ada'), (2, 'Bo')",
+        "CREATE VIEW v AS SELECT id, name FROM {src} JOIN {customers} USING (customer)",
+    )
+    lab.make("copy", "id INT, name STRING")
+    lab.sql("INSERT INTO {copy} SELECT * FROM v")
+    lab.engine.create_stream("s", on_view="v")
+    lab.sql(
+        "DELETE FROM {src} WHERE id = 1",
+        "INSERT INTO {src} VALUES (4, 2)",
+        "UPDATE {customers} SET name = 'Bob' WHERE customer = 2",
+        "INSERT INTO {src} VALUES (5, 1)",
+        "INSERT INTO {src} VALUES (6, 1)",
+    )
+    yield lab
+    spark.sql("USE default")
+    spark.sql("DROP SCHEMA recovery_lab CASCADE")
+
+
+def test_target_of_a_view_is_brought_back_by_what_differs(view_lab: StreamLab) -> None:
+    lab = view_lab
+    lose(lab)
+
+    outcome = recover(lab)
+
+    assert lab.rows("copy") == sorted(map(tuple, lab.spark.table("v").collect()))
+    assert outcome.streams[0].rows == {"inserted": 3, "updated": 1, "deleted": 1}
+    metrics = outcome.statements[0].metrics
+    assert (metrics["numTargetRowsInserted"], metrics["numTargetRowsDeleted"]) == (3, 1)
+    assert lab.changes("s") == []
+    lab.sql("UPDATE {customers} SET name = 'Eve' WHERE customer = 1")
+    assert {row[:2] for row in lab.seen("s")} == {
+        (number, name) for number in (2, 5, 6) for name in ("Ada", "Eve")
+    }
+
+
+def test_recovery_of_a_view_that_is_killed_is_finished(view_lab: StreamLab) -> None:
+    lab = view_lab
+    lose(lab)
+    crashing = lab.new_engine(CrashAt(ProtocolPoint.AFTER_BEGIN))
+    with pytest.raises(Crash):
+        recover(lab, crashing)
+    lab.sql("INSERT INTO {src} VALUES (7, 2)")
+
+    recover(lab)
+
+    assert [row[0] for row in lab.rows("copy")] == [2, 3, 4, 5, 6]
+    assert [row[0] for row in lab.seen("s")] == [7]
+
+
+def test_stream_whose_view_is_another_one_now_is_not_recovered(view_lab: StreamLab) -> None:
+    before = view_lab.rows("copy")
+    view_lab.sql("CREATE OR REPLACE VIEW v AS SELECT id, 'x' AS name FROM {src}")
+
+    with pytest.raises(StreamStale):
+        recover(view_lab)
+    assert view_lab.rows("copy") == before

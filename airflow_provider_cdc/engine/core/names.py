@@ -25,6 +25,12 @@ def quote(identifier: str) -> str:
     return "`" + identifier.replace("`", "``") + "`"
 
 
+def literal(text: str) -> str:
+    """``text`` as a literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def stream_name(text: str) -> str:
     """``text`` as the name of a stream: one identifier of at most 255 characters.
 

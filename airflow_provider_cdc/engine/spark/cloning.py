@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from ..core.clones import check_apart, check_clonable, cloned_log
 from ..core.errors import InvalidRequest, NotADeltaTable, TableExists, TableNotFound
-from ..core.names import TableName, quote, table_name
+from ..core.names import TableName, literal, quote, table_name
 from ..core.table_snapshot import TableSnapshot
 from ..storage.delta_log import DeltaLog, LogIncomplete
 from ..storage.files import Files, encoded_uri, join
@@ -43,7 +43,7 @@ class Cloning:
         if not self.files.create(join(root, _LOG, f"{0:020d}.json"), log):
             raise _taken(wanted, f"a table was created at {root} just now")
         if not wanted.is_path:
-            self.spark.sql(f"CREATE TABLE {wanted.sql} USING delta LOCATION {_literal(root)}")
+            self.spark.sql(f"CREATE TABLE {wanted.sql} USING delta LOCATION {literal(root)}")
         return snapshot.version
 
     def _snapshot(self, table: Table) -> TableSnapshot:
@@ -114,8 +114,3 @@ def _taken(wanted: TableName, cause: str) -> TableExists:
         cause=cause,
         fix="choose another name and another path, or drop what is there first",
     )
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

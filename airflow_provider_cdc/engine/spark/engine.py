@@ -18,10 +18,11 @@ from ..core.errors import StreamConflict
 from ..core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.names import table_name
 from ..core.outcomes import Outcome
-from ..core.points import Point, bound_of
+from ..core.points import Point, Version, bound_of
 from ..core.progress import Listener
 from ..core.read_plan import Strategy
 from ..core.staleness import MAX_DATA_EXTENSION
+from ..core.upserts.definition import UpsertTable
 from ..storage.consumptions import Consumptions
 from ..storage.extended_sources import ExtendedSources
 from ..storage.files import Files
@@ -52,11 +53,13 @@ from .stream_reader import StreamReader
 from .tables import Tables
 from .targets import Targets
 from .transactions import Transaction, transaction
+from .upserting import Upserting
+from .upserts.tables import UpsertTables
 from .views.changes import ViewReader
 from .views.definitions import ViewDefinitions
 
 
-class Engine(StreamAdministration, StreamReading):
+class Engine(StreamAdministration, StreamReading, Upserting):
     """Streams over Delta tables: create, read, consume.
 
     :param spark: a session with Delta, classic or over Spark Connect
@@ -139,9 +142,22 @@ class Engine(StreamAdministration, StreamReading):
             listener=listener,
             principal=catalog.principal,
         )
+        upsert_tables = UpsertTables(spark, self._tables, files, self._stand_behind)
+        Upserting.__init__(self, spark, catalog, upsert_tables, self._parts, clock)
         self._results = Results(state, files, clock)
         self._scratch.sweep()
         self._results.sweep()
+
+    def _stand_behind(self, table: UpsertTable) -> None:
+        """The stream on the changes of an upsert table, from its first one on."""
+        self.create_stream(
+            table.stream,
+            on_table=table.changes,
+            mode=StreamMode.APPEND_ONLY,
+            at=Version(0),
+            comment=f"changes of {table.name} that are not applied",
+            if_not_exists=True,
+        )
 
     def create_stream(
         self,

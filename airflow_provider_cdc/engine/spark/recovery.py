@@ -9,7 +9,7 @@ twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -23,9 +23,8 @@ from ..core.errors import ChangeTrackingDisabled, InvalidRequest
 from ..core.lifecycle import Transition
 from ..core.model import (
     METADATA_COLUMNS,
+    Base,
     Consumption,
-    Offset,
-    Source,
     Stream,
     StreamRange,
     TableRange,
@@ -39,12 +38,11 @@ from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.source_log import SourceRange, StreamSpan
 from .attempts import BEGIN_TRIES, Attempt, Parts
-from .change_sets.naming import named
+from .change_sets.naming import NUMBER_AS_TEXT, named
 from .change_sets.netting import NEW, OLD, changes_of, same_values
 from .change_sets.rows import ROW, ROW_ID
-from .change_sets.snapshots import all_rows
 from .consumption import run_consumption
-from .stream_reader import StreamChanges
+from .stream_reader import StreamChanges, StreamReader
 from .stream_views import StreamViews, stream_views
 from .tables import Table, Tables, table_id
 
@@ -92,6 +90,18 @@ class Recovery:
         self, snapshot: RegistrySnapshot, stream: Stream, statement: Statement, target: _Target
     ) -> Outcome:
         self._attempt.tell(ProtocolPoint.BEFORE_BEGIN)
+        taken = tuple(map(self._taken, stream.by_base()))
+        wanted = [StreamRange(stream.stream_id, stream.name, taken)]
+        consumer = self._attempt.consumer
+        with self._views(stream, taken, target) as views:
+            planned = self._parts.planner.plan([statement], views.names, consumer)
+            consumption = self._parts.consumptions.begin(
+                snapshot, [stream], wanted, planned, consumer
+            )
+            return run_consumption(self._parts, self._attempt, consumption, [statement], views)
+
+    def _taken(self, stream: Stream) -> TableRange:
+        """Everything of a base table, up to where it is now, though it is another table now."""
         end = self._parts.sources.newest_offset(stream.source.location)
         if not is_tracked(json.loads(end.metadata)):
             raise ChangeTrackingDisabled(
@@ -101,45 +111,40 @@ class Recovery:
                 fix=f"ALTER TABLE {stream.source.name} SET TBLPROPERTIES ('{ENABLED}' = 'true')",
             )
         source = replace(stream.source, table_id=table_id(end))
-        taken = TableRange(stream.offset.version, end, source=source)
-        wanted = [StreamRange(stream.stream_id, stream.name, (taken,))]
-        consumer = self._attempt.consumer
-        with self._views(stream, source, end, target) as views:
-            planned = self._parts.planner.plan([statement], views.names, consumer)
-            consumption = self._parts.consumptions.begin(
-                snapshot, [stream], wanted, planned, consumer
-            )
-            return run_consumption(self._parts, self._attempt, consumption, [statement], views)
+        return TableRange(stream.offset.version, end, source=source)
 
     def _finish(
         self, stream: Stream, found: Consumption, statement: Statement, target: _Target
     ) -> Outcome:
-        """Finish what an earlier attempt of this consumer left open, at the version it began at."""
+        """Finish what an earlier attempt left open, at the versions that it began at."""
         consumption = self._parts.consumptions.move(
             found, Transition.RESUMED, self._attempt.consumer
         )
-        ((taken,),) = (item.tables for item in consumption.streams)
-        source = taken.source or stream.source
-        with self._views(stream, source, taken.through, target) as views:
+        (taken,) = (item.tables for item in consumption.streams)
+        with self._views(stream, taken, target) as views:
             return run_consumption(self._parts, self._attempt, consumption, [statement], views)
 
     def _views(
-        self, stream: Stream, source: Source, end: Offset, target: _Target
+        self, stream: Stream, taken: Sequence[TableRange], target: _Target
     ) -> AbstractContextManager[StreamViews]:
         """A view under the stream's name that holds the difference."""
-        (base,) = stream.bases
-        now = replace(stream, bases=(replace(base, source=source, offset=end),))
-        span = StreamSpan(now, (SourceRange(now, end, end, ()),))
-        difference = _Difference(self._parts.spark, target)
+        bases = tuple(
+            Base(table.source or base.source, table.through)
+            for base, table in zip(stream.bases, taken, strict=True)
+        )
+        now = replace(stream, bases=bases)
+        ends = (SourceRange(each, each.offset, each.offset, ()) for each in now.by_base())
+        difference = _Difference(self._parts.spark, self._parts.reader, target)
+        span = StreamSpan(now, tuple(ends))
         return stream_views(self._parts.spark, difference, self._parts.scratch, [span])
 
     def _check_source(self, stream: Stream) -> None:
-        if stream.view is not None or stream.folder is not None:
+        if stream.folder is not None:
             raise InvalidRequest(
                 f"stream {stream.name}",
                 "cannot be recovered",
-                cause=f"it is on {stream.table_on}, which is no table",
-                fix="create the stream again with or_replace and show_initial_rows, and load its"
+                cause=f"it is on {stream.table_on}, a folder, whose files have no key",
+                fix="create the stream again with or_replace and at=Version(0), and load its"
                 " targets anew",
             )
 
@@ -163,6 +168,7 @@ class _Difference:
     """Reads the rows in which a target differs from the end of a source."""
 
     spark: SparkSession
+    reader: StreamReader
     target: _Target
 
     def read(self, span: StreamSpan) -> StreamChanges:
@@ -170,15 +176,14 @@ class _Difference:
 
         :raises InvalidRequest: the source lacks a column of the target, or rows share a key
         """
-        (table,) = span.tables
-        source, target = table.stream.source, self.target
-        now = all_rows(self.spark, table)
+        source, target = span.stream.table_on, self.target
+        now = self.reader.all_rows(span)
         names = {name.casefold(): name for name in now.schema[ROW].dataType.names}  # type: ignore[attr-defined]
         missing = [name for name in target.columns if name.casefold() not in names]
         if missing:
             raise InvalidRequest(
                 f"target {target.table.name}",
-                f"cannot be brought back from {source.name}",
+                f"cannot be brought back from {source}",
                 cause=f"the source has no column {missing[0]}",
                 fix="load the target anew by the statements that fill it",
             )
@@ -191,15 +196,18 @@ class _Difference:
         new = now.select(ROW_ID, F.struct(*values).alias(NEW))
         old = self.spark.read.format("delta").load(target.table.location)
         old = old.select(F.struct(*map(quote, target.columns)).alias(OLD))
-        self._check_unique(new, NEW, source.name)
+        self._check_unique(new, NEW, source)
         self._check_unique(old, OLD, target.table.name)
         pairs = new.join(old, self._same_key(), "full_outer")
         changes = changes_of(
             pairs, f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL", same_values(target.schema)
         )
-        rows = named(changes, target.columns, span.stream.column_style)
+        # Rows of views have text for an id.
+        row_id = NUMBER_AS_TEXT if span.stream.view is None else ROW_ID
+        rows = named(changes, target.columns, span.stream.column_style, row_id)
         reason = "the stream is stale: rows of the source and of the target are compared"
-        return StreamChanges(rows, (ReadPlan(Strategy.COMPARISON, 0, 0, 0, reason),), (), ())
+        plan = ReadPlan(Strategy.COMPARISON, 0, 0, 0, reason)
+        return StreamChanges(rows, (plan,) * len(span.tables), (), ())
 
     def _same_key(self) -> Column:
         pairs = (

@@ -70,12 +70,23 @@ class StreamReader:
                 of_files.rows, (of_files.plan,), (), (), check, is_repeatable=False
             )
         if stream.shows_initial_rows:
-            rows = all_rows(self._spark, table)
+            rows = self.all_rows(span)
             columns = rows.select(f"{ROW}.*").columns
             inserted = named(all_changes(rows, INSERT), columns, stream.column_style)
             return StreamChanges(inserted, (plan_initial_rows(),), (), ())
         changes = self._tables.read(table)
         return StreamChanges(changes.rows, (changes.plan,), (), changes.scratch)
+
+    def all_rows(self, span: StreamSpan) -> DataFrame:
+        """The rows of the stream's table or view at the end of ``span``: row id, and the columns in
+        one struct.
+
+        :raises StreamStale: its view is another one now, or cannot be read
+        """
+        if span.stream.view is not None:
+            return self._views.rows_at_offset(span).rows.select(ROW_ID, ROW)
+        (table,) = span.tables
+        return all_rows(self._spark, table)
 
     def plans(self, span: StreamSpan) -> tuple[ReadPlan, ...]:
         """How :meth:`read` would read each base table; looks at the logs alone."""

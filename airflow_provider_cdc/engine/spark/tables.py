@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from ..core.errors import InvalidName, NotADeltaTable, TableNotFound
 from ..core.model import Offset
-from ..core.names import TableName, quote, stream_name
+from ..core.names import TableName, literal, quote, stream_name
 from ..storage.files import Files
 from ..storage.source_log import SourceLog
 
@@ -87,10 +87,14 @@ class Tables:
 
         :param table: its name as SQL
         """
-        given = [f"'{name}' = '{value}'" for name, value in properties.items() if value is not None]
+        given = [
+            f"{literal(name)} = {literal(value)}"
+            for name, value in properties.items()
+            if value is not None
+        ]
         if given:
             self._spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({', '.join(given)})")
-        unset = [f"'{name}'" for name, value in properties.items() if value is None]
+        unset = [literal(name) for name, value in properties.items() if value is None]
         if unset:
             self._spark.sql(
                 f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"

@@ -1,0 +1,164 @@
+"""What an upsert table is: its columns, its key, and how stale it may be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from ..errors import InvalidRequest
+from ..names import TableName
+from .intervals import interval_iso, interval_of
+
+CHANGE_TYPE = "_CHANGE_TYPE"
+CHANGE_SEQUENCE_NUMBER = "_CHANGE_SEQUENCE_NUMBER"
+STATE = "_cdc"
+"""The column of a base table that holds, for each key, the sequence number of the last change and
+the time of its deletion; reserved, as every name that begins with it."""
+
+TOMBSTONE_HORIZON = timedelta(days=2)
+"""How long a delete is remembered for changes that come late (seed 004)."""
+
+MAX_KEY_COLUMNS = 16
+MAX_COLUMNS = 2_000
+
+_PREFIX = "airflow_provider_cdc.upsert."
+_PRIMARY_KEY = f"{_PREFIX}primary_key"
+MAX_STALENESS = f"{_PREFIX}max_staleness"
+_HORIZON = f"{_PREFIX}tombstone_horizon"
+_NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the data: its name, and its type as SQL writes it."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertTable:
+    """An upsert table. ``base`` is the Delta table that changes are applied to, ``changes`` the
+    folder of the Delta table beside it that they wait in; ``stream`` stands on the latter.
+    ``max_staleness`` is how far a read may lie behind what was written; ``None``: not at all.
+    """
+
+    name: str
+    base: TableName
+    location: str
+    table_id: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    max_staleness: timedelta | None = None
+    tombstone_horizon: timedelta = TOMBSTONE_HORIZON
+
+    @property
+    def changes(self) -> str:
+        """The root of the table that changes wait in, inside the base's folder, hidden."""
+        return f"{self.location}/_cdc/changes"
+
+    @property
+    def stream(self) -> str:
+        """The stream on the changes that are not applied."""
+        return f"upserts_{self.table_id.replace('-', '_')}"
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The names of the columns that are not in the key."""
+        return tuple(column.name for column in self.columns if column.name not in self.primary_key)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the base table that say all this, for any tool to see."""
+        given = {
+            _PRIMARY_KEY: json.dumps(self.primary_key),
+            _HORIZON: interval_iso(self.tombstone_horizon),
+        }
+        if self.max_staleness is not None:
+            given[MAX_STALENESS] = interval_iso(self.max_staleness)
+        return given
+
+
+def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> UpsertTable:
+    """``table`` as the properties of its base say.
+
+    :raises InvalidRequest: they are not those of an upsert table
+    """
+    key = properties.get(_PRIMARY_KEY)
+    if key is None:
+        raise InvalidRequest(
+            f"table {table.name}",
+            "is no upsert table",
+            cause=f"expected the table property {_PRIMARY_KEY}, found none",
+            fix="create it with create_upsert_table",
+        )
+    staleness = properties.get(MAX_STALENESS)
+    return replace(
+        table,
+        primary_key=tuple(json.loads(key)),
+        max_staleness=None if staleness is None else interval_of(staleness),
+        tombstone_horizon=interval_of(properties[_HORIZON]),
+    )
+
+
+def checked_columns(
+    name: str, columns: Sequence[Column], primary_key: Sequence[str]
+) -> tuple[str, ...]:
+    """The key, spelled as its columns are.
+
+    Seed 004: a primary key of at most 16 columns, at most 2,000 columns in all; the pseudo-columns
+    are no columns of the table.
+
+    :raises InvalidRequest: a rule is broken
+    """
+    known = {column.name.casefold(): column for column in columns}
+    key = [column.casefold() for column in primary_key]
+    reserved = [column.name for column in columns if is_reserved(column.name)]
+    if len(known) < len(columns):
+        raise _invalid(name, "names a column twice", f"found {_twice(columns)}")
+    if reserved:
+        raise _invalid(name, f"has a column {reserved[0]}", "that name is reserved for changes")
+    if not 1 <= len(columns) <= MAX_COLUMNS:
+        raise _invalid(
+            name,
+            f"has {len(columns)} columns",
+            f"expected 1 to {MAX_COLUMNS}",
+        )
+    if not 1 <= len(key) <= MAX_KEY_COLUMNS or len(set(key)) < len(key):
+        raise _invalid(
+            name,
+            f"has a primary key of {len(key)} columns",
+            f"expected 1 to {MAX_KEY_COLUMNS} different ones, found {', '.join(primary_key)}",
+        )
+    for column in key:
+        if column not in known:
+            raise _invalid(name, "has a key that it lacks", f"there is no column {column}")
+        if known[column].type.lower().startswith(_NO_KEY_TYPES):
+            raise _invalid(
+                name,
+                f"has the key column {known[column].name}",
+                f"values of type {known[column].type} cannot be compared as a key",
+            )
+    return tuple(known[column].name for column in key)
+
+
+def is_reserved(column: str) -> bool:
+    """Whether no column of the data may have this name."""
+    folded = column.casefold()
+    return folded.startswith(STATE) or folded in (
+        CHANGE_TYPE.casefold(),
+        CHANGE_SEQUENCE_NUMBER.casefold(),
+    )
+
+
+def _twice(columns: Sequence[Column]) -> str:
+    names = [column.name.casefold() for column in columns]
+    return next(name for name in names if names.count(name) > 1)
+
+
+def _invalid(name: str, problem: str, cause: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"upsert table {name}", problem, cause=cause, fix="correct the schema or the primary key"
+    )

@@ -1,0 +1,73 @@
+"""Lengths of time as the users of upsert tables write and read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pendulum
+import sqlglot
+from pendulum.parsing.exceptions import ParserError
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from ..errors import InvalidRequest
+
+_UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
+
+
+def interval_of(given: timedelta | str, name: str = "max_staleness") -> timedelta:
+    """The length that ``given`` names: ``INTERVAL 10 MINUTE``, ISO 8601 as ``PT10M``, a duration.
+
+    :param name: the option that it is, for messages
+    :raises InvalidRequest: it is none of these, is negative, or counts in months or years
+    """
+    length = _parsed(given) if isinstance(given, str) else _plain(given)
+    if length is None or length < timedelta(0):
+        raise InvalidRequest(
+            f"{name} {given!r}",
+            "is no length of time",
+            cause="expected INTERVAL with a number and SECOND, MINUTE, HOUR, DAY or WEEK, or an ISO"
+            " 8601 duration in weeks, days, hours, minutes and seconds, not negative",
+            fix="write INTERVAL 10 MINUTE, PT10M or timedelta(minutes=10)",
+        )
+    return length
+
+
+def interval_text(length: timedelta) -> str:
+    """``length`` as BigQuery shows an interval: ``0-0 0 0:10:0`` (seed 004)."""
+    minutes, seconds = divmod(length.seconds, 60)
+    fraction = f".{length.microseconds:06d}".rstrip("0") if length.microseconds else ""
+    return f"0-0 {length.days} {minutes // 60}:{minutes % 60}:{seconds}{fraction}"
+
+
+def interval_iso(length: timedelta) -> str:
+    """``length`` in ISO 8601, exactly, as a property keeps it."""
+    fraction = f".{length.microseconds:06d}" if length.microseconds else ""
+    return f"P{length.days}DT{length.seconds}{fraction}S"
+
+
+def _parsed(text: str) -> timedelta | None:
+    if re.fullmatch(r"P.*\d.*", text.strip(), re.IGNORECASE):
+        try:
+            return _plain(pendulum.parse(text.strip(), exact=True))
+        except (ParserError, ValueError):
+            return None
+    try:
+        parsed = sqlglot.parse_one(text, read="bigquery")
+    except SqlglotError:
+        return None
+    if not isinstance(parsed, exp.Interval) or not isinstance(parsed.this, exp.Literal):
+        return None
+    seconds = _UNITS.get(parsed.unit.name.upper() if isinstance(parsed.unit, exp.Var) else "")
+    try:
+        return None if seconds is None else int(parsed.this.name) * timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _plain(given: object) -> timedelta | None:
+    """A duration whose length does not depend on the calendar, as a plain one."""
+    if isinstance(given, pendulum.Duration):
+        return None if given.months or given.years else given.as_timedelta()
+    return given if isinstance(given, timedelta) else None

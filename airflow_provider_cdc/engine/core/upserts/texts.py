@@ -1,0 +1,128 @@
+"""The SQL of upsert tables: which change of a key wins, and what becomes of its row.
+
+A change beats another by its sequence number, and among equal ones by being ingested later. The
+number is compared section by section; padded, it is compared as text (:func:`padded_sequence`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..names import literal, quote
+from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, STATE, UpsertTable
+
+SEQUENCE = "_cdc_sequence"
+BATCH = "_cdc_batch"
+ORDER = "_cdc_order"
+INGESTED_AT = "_cdc_ingested_at"
+SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}\\z"
+_ROW_ID = "`METADATA$ROW_ID`"
+
+
+def padded_sequence(number: str = quote(CHANGE_SEQUENCE_NUMBER)) -> str:
+    """A sequence number as text that sorts as the numbers do; empty where there is none.
+
+    Seed 004: sections are unsigned numbers in hexadecimal digits, the first that differs decides. A
+    section that is missing sorts before any.
+    """
+    sections = f"transform(split(upper({number}), '/'), section -> lpad(section, 16, '0'))"
+    return f"coalesce(array_join({sections}, ''), '')"
+
+
+def winners(table: UpsertTable, pending: str | None = None) -> str:
+    """The query of the change that wins for each key, over the pending changes.
+
+    Ingested later is what was committed later, and within one write what came later in it. Delta's
+    row ids grow from commit to commit, so the smallest of a write tells it from the others.
+
+    :param pending: what stands for the changes in the text; by default the table's stream
+    """
+    key = ", ".join(map(quote, table.primary_key))
+    rest = [*table.values, CHANGE_TYPE, SEQUENCE, INGESTED_AT]
+    change = ", ".join(f"{literal(name)}, {quote(name)}" for name in rest)
+    order = f"struct({SEQUENCE}, _cdc_first, {ORDER})"
+    won = ", ".join(f"_cdc_won.{quote(name)}" for name in rest)
+    stream = pending or quote(table.stream)
+    return (
+        f"SELECT {key}, {won} FROM"
+        f" (SELECT {key}, max_by(named_struct({change}), {order}) AS _cdc_won"
+        f" FROM {stream} AS change JOIN"
+        f" (SELECT {BATCH}, min({_ROW_ID}) AS _cdc_first FROM {stream} GROUP BY {BATCH}) AS batch"
+        f" USING ({BATCH}) GROUP BY {key})"
+    )
+
+
+def apply_text(table: UpsertTable) -> str:
+    """The MERGE that applies the pending changes; it rewrites no row that stays as it is.
+
+    A delete with a sequence number leaves a tombstone, so that an older change which comes later
+    finds out that it lost (seed 004, deletes out of order); without one nothing can come late.
+    """
+    state, deleted = f"t.{quote(STATE)}", f"c.{CHANGE_TYPE} = 'DELETE'"
+    wins = f"c.{SEQUENCE} >= coalesce({state}.sequence, '')"
+    newer = f"c.{SEQUENCE} > coalesce({state}.sequence, '')"
+    is_tombstone = f"{state}.deleted_at IS NOT NULL"
+    same = [f"t.{name} <=> c.{name}" for name in map(quote, table.values)]
+    differs = f"NOT ({' AND '.join(same)})" if same else "false"
+    names = [column.name for column in table.columns]
+    columns = ", ".join(map(quote, [*names, STATE]))
+    values = ", ".join(f"c.{quote(name)}" for name in names)
+    tombstone = f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', c.{INGESTED_AT})"
+    alive = f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', CAST(NULL AS TIMESTAMP))"
+    keys = ", ".join(map(quote, table.primary_key))
+    of_change = ", ".join(f"c.{quote(name)}" for name in table.primary_key)
+    erased = _assigned([(name, "NULL") for name in table.values] + [(STATE, tombstone)])
+    updated = _assigned([(name, f"c.{quote(name)}") for name in table.values] + [(STATE, alive)])
+    return "\n".join(
+        (
+            f"MERGE INTO {table.base.sql} AS t USING ({winners(table)}) AS c",
+            f"ON {same_key('t', 'c', table.primary_key)}",
+            f"WHEN MATCHED AND {wins} AND {deleted} AND c.{SEQUENCE} = '' THEN DELETE",
+            f"WHEN MATCHED AND {deleted} AND ({newer} OR ({wins} AND NOT {is_tombstone}))"
+            f" THEN UPDATE SET {erased}",
+            f"WHEN MATCHED AND {wins} AND NOT ({deleted})"
+            f" AND ({newer} OR {is_tombstone} OR {differs}) THEN UPDATE SET {updated}",
+            f"WHEN NOT MATCHED AND {deleted} AND c.{SEQUENCE} <> ''"
+            f" THEN INSERT ({keys}, {quote(STATE)}) VALUES ({of_change}, {tombstone})",
+            f"WHEN NOT MATCHED AND NOT ({deleted}) THEN INSERT ({columns})"
+            f" VALUES ({values}, {alive})",
+        )
+    )
+
+
+def live_rows(table: UpsertTable) -> str:
+    """The query of what readers see: the data columns of the rows that were not deleted."""
+    columns = ", ".join(quote(column.name) for column in table.columns)
+    return f"SELECT {columns} FROM {table.base.sql} WHERE {quote(STATE)}.deleted_at IS NULL"
+
+
+def fresh_rows(table: UpsertTable, pending: str) -> str:
+    """The query of what readers would see if the pending changes were applied.
+
+    :param pending: the query of the winning changes
+    """
+    names = [quote(column.name) for column in table.columns]
+    same = same_key("t", "c", table.primary_key)
+    base, state = table.base.sql, f"t.{quote(STATE)}"
+    loses = f"c.{SEQUENCE} < coalesce({state}.sequence, '')"
+    kept = ", ".join(f"t.{name}" for name in names)
+    new = ", ".join(f"c.{name}" for name in names)
+    keys = ", ".join(f"c.{quote(name)}" for name in table.primary_key)
+    # Both joins with the base broadcast what is pending, and the second reads keys alone.
+    return (
+        f"WITH pending AS ({pending}),"
+        f" losing AS (SELECT {keys} FROM {base} AS t JOIN pending AS c ON {same} AND {loses})"
+        f" SELECT {kept} FROM {base} AS t LEFT ANTI JOIN pending AS c ON {same} AND NOT ({loses})"
+        f" WHERE {state}.deleted_at IS NULL"
+        f" UNION ALL SELECT {new} FROM pending AS c LEFT ANTI JOIN losing AS t ON {same}"
+        f" WHERE c.{CHANGE_TYPE} = 'UPSERT'"
+    )
+
+
+def same_key(left: str, right: str, key: Sequence[str]) -> str:
+    """The condition that rows of two tables have one key; no part of a key is NULL."""
+    return " AND ".join(f"{left}.{name} = {right}.{name}" for name in map(quote, key))
+
+
+def _assigned(pairs: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{quote(name)} = {value}" for name, value in pairs)

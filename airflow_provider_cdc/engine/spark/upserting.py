@@ -1,0 +1,204 @@
+"""The part of the engine for upsert tables: changes are written, applied, and read as applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from ..catalog import StreamCatalog
+from ..core.batches import BatchLimit
+from ..core.outcomes import Outcome
+from ..core.upserts.definition import TOMBSTONE_HORIZON, UpsertTable
+from ..core.upserts.intervals import interval_text
+from ..core.upserts.texts import apply_text, fresh_rows, live_rows, winners
+from ..stream_status import StreamStatus
+from .attempts import Parts
+from .consumption import Consumer
+from .upserts.tables import UpsertTables
+from .upserts.writing import change_sink, write_changes
+
+_PENDING = "\0pending\0"
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertTableStatus:
+    """How an upsert table stands (seed 004). Every change that was ingested at or before
+    ``upsert_stream_apply_watermark`` is applied, and it never goes back; ``max_staleness`` is as
+    BigQuery shows it, ``0-0 0 0:10:0``. ``pending_since`` is when the oldest change that waits was
+    ingested.
+    """
+
+    name: str
+    location: str
+    primary_key: tuple[str, ...]
+    max_staleness: str | None
+    upsert_stream_apply_watermark: datetime
+    pending_since: datetime | None
+    pending_commits: int
+    pending_bytes: int
+    stream: str
+
+
+class Upserting:
+    """Tables whose changes are written first and applied later, at reading time if need be."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalog: StreamCatalog,
+        tables: UpsertTables,
+        parts: Parts,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._spark = spark
+        self._catalog = catalog
+        self._upsert_tables = tables
+        self._parts = parts
+        self._clock = clock
+
+    def create_upsert_table(
+        self,
+        name: str,
+        schema: StructType | str,
+        primary_key: str | Sequence[str],
+        *,
+        max_staleness: timedelta | str | None = None,
+        tombstone_horizon: timedelta | str = TOMBSTONE_HORIZON,
+        cluster_by: Collection[str] | None = None,
+        if_not_exists: bool = False,
+    ) -> UpsertTable:
+        """Create a table that changes are upserted into by a primary key (seed 004).
+
+        The rows lie in a Delta table ``<name>__base``, whose properties say all this; ``name`` is a
+        view of it that shows the data columns of the rows that were not deleted. At a path the base
+        has the path itself, and :meth:`read_table` reads it. A call that was killed is finished
+        with ``if_not_exists``.
+
+        :param schema: the data columns, as DDL or a ``StructType``; at most 2,000
+        :param primary_key: 1 to 16 columns; that they tell rows apart is up to who writes changes
+        :param max_staleness: how far a read may lie behind what was written, as
+            ``INTERVAL 10 MINUTE``, ``PT10M`` or a ``timedelta``; ``None``: every read is fresh
+        :param tombstone_horizon: how long a delete is remembered for changes that come late
+        :param cluster_by: what the base is clustered by; by default the first 4 columns of the key
+        :raises InvalidRequest: the schema, the key or an interval is none
+        :raises TableExists: there is such a table
+        """
+        return self._upsert_tables.create(
+            name,
+            schema,
+            primary_key,
+            max_staleness=max_staleness,
+            tombstone_horizon=tombstone_horizon,
+            cluster_by=cluster_by,
+            if_not_exists=if_not_exists,
+        )
+
+    def alter_upsert_table(self, name: str, *, max_staleness: timedelta | str | None) -> None:
+        """Change how stale the reads of an upsert table may be; ``None``: not at all.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table, or the interval is none
+        """
+        self._upsert_tables.set_max_staleness(name, max_staleness)
+
+    def describe_upsert_table(self, name: str) -> UpsertTableStatus:
+        """How an upsert table stands.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table
+        """
+        table = self._upsert_tables.get(name)
+        status = self._catalog.status(table.stream)
+        staleness = table.max_staleness
+        return UpsertTableStatus(
+            name,
+            table.location,
+            table.primary_key,
+            None if staleness is None else interval_text(staleness),
+            self._watermark(table, status),
+            status.behind_since,
+            status.commits_behind or 0,
+            status.bytes_behind or 0,
+            table.stream,
+        )
+
+    def write_changes(self, name: str, rows: DataFrame, *, write_id: str | None = None) -> None:
+        """Write changes of an upsert table, which wait until they are applied (seed 004).
+
+        Each row has the columns of the primary key, ``_CHANGE_TYPE`` (UPSERT or DELETE) and, for an
+        UPSERT, all values: a column that is not given is NULL. ``_CHANGE_SEQUENCE_NUMBER`` is 1 to
+        4 sections of 1 to 16 hexadecimal digits, ``FFF/B``: of two changes of one key the greater
+        wins; among equal ones, and without a number, the later ingested. One without a number loses
+        to one that has it.
+
+        :param write_id: what the write is known by: the same id again writes nothing
+        :raises InvalidRequest: a column or a row does not fit; nothing was written
+        :raises TableNotFound: there is no such table
+        """
+        transaction = None if write_id is None else (f"write/{write_id}", 0)
+        write_changes(self._upsert_tables.get(name), rows, transaction=transaction)
+
+    def change_sink(self, name: str, *, query: str) -> Callable[[DataFrame, int], None]:
+        """What a Structured Streaming ``foreachBatch`` calls to write changes; a batch that comes
+        again writes nothing.
+
+        :param query: a name that the query keeps for good, of its own among all that write to the
+            table
+        :raises TableNotFound: there is no such table
+        """
+        return change_sink(self._upsert_tables.get(name), query)
+
+    def apply_upserts(self, name: str) -> Outcome | None:
+        """Apply the changes that wait, in one MERGE, exactly once; ``None`` where none waits.
+
+        Only rows that change are rewritten. A killed call is finished by the next one, whoever
+        makes it.
+
+        :raises TableNotFound: there is no such table
+        :raises StatementFailed: the MERGE failed; the table is as it was, the changes wait
+        """
+        table = self._upsert_tables.get(name)
+        stream = self._catalog.describe(table.stream)
+        if stream.consumption is None and not self._catalog.look_at(stream).may_have_data:
+            return None
+        consumer = Consumer(self._parts, f"apply.{table.stream}", BatchLimit())
+        return consumer.consume([apply_text(table)])
+
+    def read_table(self, name: str) -> DataFrame:
+        """The rows of an upsert table, as fresh as its ``max_staleness`` asks (seed 004).
+
+        Where the oldest change that waits is younger, these are the rows as they were applied last.
+        Otherwise, and without ``max_staleness``, the waiting changes are merged while it is read:
+        the result is what applying them would give, and nothing is written.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table
+        """
+        table = self._upsert_tables.get(name)
+        status = self._catalog.status(table.stream)
+        if self._is_fresh_enough(table, status):
+            return self._spark.sql(live_rows(table))
+        text = fresh_rows(table, winners(table, _PENDING))
+        # What is named in braces is a DataFrame; other braces stand for themselves.
+        text = text.replace("{", "{{").replace("}", "}}").replace(_PENDING, "{pending}")
+        return self._spark.sql(text, pending=self._pending(table))
+
+    def _pending(self, table: UpsertTable) -> DataFrame:
+        span = self._parts.sources.span(self._catalog.describe(table.stream))
+        return self._parts.reader.read(span).rows
+
+    def _is_fresh_enough(self, table: UpsertTable, status: StreamStatus) -> bool:
+        if status.behind_since is None:
+            return True
+        longest = table.max_staleness
+        return longest is not None and self._clock() - status.behind_since <= longest
+
+    def _watermark(self, table: UpsertTable, status: StreamStatus) -> datetime:
+        if status.behind_since is not None:
+            return status.behind_since - _MILLISECOND
+        return self._parts.sources.newest_offset(table.changes).timestamp

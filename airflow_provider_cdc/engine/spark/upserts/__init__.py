@@ -1,0 +1,1 @@
+"""Upsert tables on Spark: made, written to, applied and read."""

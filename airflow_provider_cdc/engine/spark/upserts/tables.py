@@ -1,0 +1,182 @@
+"""Making upsert tables, and finding them again by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from ...core.errors import InvalidRequest, TableExists
+from ...core.names import TableName, literal, quote, table_name
+from ...core.upserts.definition import (
+    CHANGE_SEQUENCE_NUMBER,
+    CHANGE_TYPE,
+    MAX_STALENESS,
+    STATE,
+    Column,
+    UpsertTable,
+    checked_columns,
+    is_reserved,
+    with_properties,
+)
+from ...core.upserts.intervals import interval_iso, interval_of
+from ...core.upserts.texts import BATCH, INGESTED_AT, ORDER, SEQUENCE, live_rows
+from ...storage.delta_log import DeltaLog
+from ...storage.files import Files
+from ..tables import Table, Tables
+
+_STATE_TYPE = "STRUCT<sequence: STRING, deleted_at: TIMESTAMP>"
+_MOST_CLUSTERED = 4
+_CHANGE_COLUMNS = (
+    f"{CHANGE_TYPE} STRING NOT NULL",
+    f"{CHANGE_SEQUENCE_NUMBER} STRING",
+    f"{SEQUENCE} STRING NOT NULL",
+    f"{BATCH} STRING NOT NULL",
+    f"{ORDER} BIGINT NOT NULL",
+    f"{INGESTED_AT} TIMESTAMP NOT NULL",
+)
+# Without vectors a MERGE rewrites every file in which it finds a key.
+_BASE_PROPERTIES = {"delta.enableDeletionVectors": "true"}
+# Its own commits tell when a change was ingested, in an order that no clock turns round.
+_CHANGE_PROPERTIES = {
+    "delta.enableRowTracking": "true",
+    "delta.enableInCommitTimestamps": "true",
+}
+
+
+class UpsertTables:
+    """Makes and finds upsert tables.
+
+    :param stand_behind: makes the stream on the changes of a table, where there is none
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        tables: Tables,
+        files: Files,
+        stand_behind: Callable[[UpsertTable], None],
+    ) -> None:
+        self._spark = spark
+        self._tables = tables
+        self._files = files
+        self._stand_behind = stand_behind
+
+    def create(
+        self,
+        name: str,
+        schema: StructType | str,
+        primary_key: Sequence[str],
+        *,
+        max_staleness: timedelta | str | None,
+        tombstone_horizon: timedelta | str,
+        cluster_by: Collection[str] | None,
+        if_not_exists: bool,
+    ) -> UpsertTable:
+        """Make an upsert table, or what a call that was killed left undone of it."""
+        columns = self._columns_of(name, schema)
+        named = [primary_key] if isinstance(primary_key, str) else primary_key
+        key = checked_columns(name, columns, named)
+        wanted = UpsertTable(
+            name,
+            base_name(name),
+            location="",
+            table_id="",
+            columns=columns,
+            primary_key=key,
+            max_staleness=None if max_staleness is None else interval_of(max_staleness),
+            tombstone_horizon=interval_of(tombstone_horizon, "tombstone_horizon"),
+        )
+        clustered = key[:_MOST_CLUSTERED] if cluster_by is None else tuple(cluster_by)
+        if self._tables.find(wanted.base) is None:
+            self._create_base(wanted, clustered)
+        elif not if_not_exists:
+            raise TableExists(
+                f"table {name}",
+                "exists already",
+                cause=f"expected no table {wanted.base.sql}, found one",
+                fix="choose another name, drop it, or say if_not_exists",
+            )
+        found = self.get(name)
+        self._complete(found)
+        return found
+
+    def get(self, name: str) -> UpsertTable:
+        """The upsert table of that name.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table
+        """
+        base = base_name(name)
+        return self._described(name, base, self._tables.get(base))
+
+    def set_max_staleness(self, name: str, max_staleness: timedelta | str | None) -> UpsertTable:
+        """Change how stale a table may be; ``None``: not at all."""
+        table = self.get(name)
+        value = None if max_staleness is None else interval_iso(interval_of(max_staleness))
+        self._tables.set_properties(table.base.sql, {MAX_STALENESS: value})
+        return self.get(name)
+
+    def _described(self, name: str, base: TableName, table: Table) -> UpsertTable:
+        log = DeltaLog(table.location, self._files)
+        state = log.state_at(log.latest_version())
+        schema = self._spark.read.format("delta").load(table.location).schema
+        data = StructType([field for field in schema.fields if not is_reserved(field.name)])
+        found = UpsertTable(name, base, table.location, state.table_id, _columns(data), ())
+        return with_properties(found, state.configuration)
+
+    def _columns_of(self, name: str, schema: StructType | str) -> tuple[Column, ...]:
+        try:
+            return _columns(self._spark.createDataFrame([], schema).schema)
+        except PySparkException as error:
+            raise InvalidRequest(
+                f"upsert table {name}",
+                "has a schema that Spark cannot read",
+                cause=str(error).splitlines()[0].rstrip("."),
+                fix="write it as id INT, name STRING",
+            ) from None
+
+    def _create_base(self, table: UpsertTable, clustered: Sequence[str]) -> None:
+        columns = [f"{quote(column.name)} {column.type}" for column in table.columns]
+        columns.append(f"{quote(STATE)} {_STATE_TYPE}")
+        cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
+        self._spark.sql(
+            f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"
+            f" TBLPROPERTIES ({_properties(_BASE_PROPERTIES | table.properties)})"
+        )
+
+    def _complete(self, table: UpsertTable) -> None:
+        """Make what a table needs beside its base, where it is not there yet."""
+        columns = [f"{quote(column.name)} {column.type}" for column in table.columns]
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS delta.{quote(table.changes)}"
+            f" ({', '.join([*columns, *_CHANGE_COLUMNS])}) USING delta"
+            f" TBLPROPERTIES ({_properties(_CHANGE_PROPERTIES)})"
+        )
+        self._stand_behind(table)
+        named = table_name(table.name)
+        if not named.is_path:
+            self._spark.sql(f"CREATE VIEW IF NOT EXISTS {named.sql} AS {live_rows(table)}")
+
+
+def base_name(name: str) -> TableName:
+    """The table that holds the rows of the upsert table ``name``: what has the name itself is a
+    view without the column of the engine's own. At a path there is no view.
+
+    :raises InvalidName: ``name`` names no table
+    """
+    found = table_name(name)
+    if found.is_path:
+        return found
+    return TableName((*found.parts[:-1], f"{found.parts[-1]}__base"))
+
+
+def _columns(schema: StructType) -> tuple[Column, ...]:
+    return tuple(Column(field.name, field.dataType.simpleString()) for field in schema.fields)
+
+
+def _properties(given: dict[str, str]) -> str:
+    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in given.items())

@@ -1,0 +1,428 @@
+"""Upsert tables (seed 004): what the page prints, what wins, and what is refused."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from stream_lab import Crash, CrashAt, StreamLab
+
+from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint, TableExists
+from airflow_provider_cdc.jobs.model import Answer, ApplyUpserts, JobKind, Request, WriteChanges
+from airflow_provider_cdc.jobs.run import run
+
+SALARIES = "ID INT, Name STRING, Salary INT"
+CHANGES = f"{SALARIES}, _CHANGE_TYPE STRING"
+NUMBERED = f"{CHANGES}, _CHANGE_SEQUENCE_NUMBER STRING"
+
+
+class UpsertLab(StreamLab):
+    """An upsert table ``t`` of ids, names and salaries."""
+
+    def table(self) -> str:
+        return self.path("t")
+
+    def changes(self) -> str:
+        return f"{self.table()}/_cdc/changes"
+
+    def write(self, *rows: tuple[Any, ...], engine: Engine | None = None) -> None:
+        (engine or self.engine).write_changes(self.table(), self.frame(rows))
+
+    def frame(self, rows: Any) -> DataFrame:
+        rows = list(rows)
+        schema = NUMBERED if rows and len(rows[0]) == 5 else CHANGES
+        return self.spark.createDataFrame(rows, schema)
+
+    def apply(self, engine: Engine | None = None) -> Any:
+        return (engine or self.engine).apply_upserts(self.table())
+
+    def read(self, engine: Engine | None = None) -> list[tuple[Any, ...]]:
+        rows = (engine or self.engine).read_table(self.table()).collect()
+        return sorted(map(tuple, rows), key=repr)
+
+    def applied(self) -> list[tuple[Any, ...]]:
+        """What the base alone holds for readers."""
+        base = self.spark.read.format("delta").load(self.table())
+        rows = base.where("_cdc.deleted_at IS NULL").drop("_cdc").collect()
+        return sorted(map(tuple, rows), key=repr)
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
+    lab = UpsertLab(spark, tmp_path)
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    return lab
+
+
+def test_changes_of_the_page_give_the_table_of_the_page(lab: UpsertLab) -> None:
+    lab.write(
+        (100, "Charlie", 2000, "UPSERT"), (101, "Tal", 3000, "UPSERT"), (102, "Lee", 5000, "UPSERT")
+    )
+    lab.apply()
+
+    lab.write(
+        (100, None, None, "DELETE"), (101, "Tal", 8000, "UPSERT"), (105, "Izumi", 6000, "UPSERT")
+    )
+    expected = [(101, "Tal", 8000), (102, "Lee", 5000), (105, "Izumi", 6000)]
+    assert lab.read() == expected
+    assert len(lab.applied()) == 3
+    assert [row[0] for row in lab.applied()] == [100, 101, 102]
+
+    outcome = lab.apply()
+
+    assert lab.applied() == lab.read() == expected
+    assert outcome.streams[0].rows["inserted"] == 3
+    assert lab.apply() is None
+
+
+# Of two changes of one key, ingested in this order, which wins; the first four are the page's.
+PAIRS = [
+    ("77", "7B", 2),
+    ("FFF/B", "FFF/ABC", 2),
+    ("BA/FFFFFFFF", "ABC", 2),
+    ("FFF/ABC", "ABC", 1),
+    ("fff/abc", "FFF/ABC", 2),
+    ("0/0/0/0", "FFFFFFFFFFFFFFFF/FFFFFFFFFFFFFFFF/FFFFFFFFFFFFFFFF/FFFFFFFFFFFFFFFF", 2),
+    ("FFF/0", "FFF", 1),
+    ("0", None, 1),
+    (None, "0", 2),
+    (None, None, 2),
+    ("00FF", "FF", 2),
+]
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["one apply", "two applies"])
+def test_greater_sequence_number_wins_and_the_later_among_equal_ones(
+    lab: UpsertLab, applied: bool
+) -> None:
+    lab.write(*((key, "first", 1, "UPSERT", pair[0]) for key, pair in enumerate(PAIRS)))
+    if applied:
+        lab.apply()
+    lab.write(*((key, "second", 2, "UPSERT", pair[1]) for key, pair in enumerate(PAIRS)))
+    expected = {key: pair[2] for key, pair in enumerate(PAIRS)}
+    assert {row[0]: row[2] for row in lab.read()} == expected
+    lab.apply()
+
+    assert {row[0]: row[2] for row in lab.applied()} == expected
+
+
+def test_later_row_of_one_write_wins_without_numbers(lab: UpsertLab) -> None:
+    rows = [(key, f"v{number}", number, "UPSERT") for number in range(50) for key in (1, 2)]
+    lab.write(*rows)
+    lab.apply()
+
+    assert lab.applied() == [(1, "v49", 49), (2, "v49", 49)]
+
+
+def test_delete_keeps_an_older_change_from_coming_back(lab: UpsertLab) -> None:
+    lab.write((1, "a", 1, "UPSERT", "5"))
+    lab.apply()
+    lab.write((1, None, None, "DELETE", "9"))
+    lab.apply()
+    lab.write((1, "late", 2, "UPSERT", "7"), (2, "b", 2, "UPSERT", "1"))
+    assert lab.read() == [(2, "b", 2)]
+    lab.apply()
+    assert lab.applied() == [(2, "b", 2)]
+
+    lab.write((1, "back", 3, "UPSERT", "A"))
+    lab.apply()
+    assert lab.applied() == [(1, "back", 3), (2, "b", 2)]
+
+
+def test_delete_that_comes_before_its_row_wins_all_the_same(lab: UpsertLab) -> None:
+    lab.write((1, None, None, "DELETE", "9"))
+    lab.apply()
+    lab.write((1, "late", 2, "UPSERT", "8"))
+
+    assert lab.read() == []
+    lab.apply()
+    assert lab.applied() == []
+
+
+def test_changes_that_change_nothing_write_no_data_file(lab: UpsertLab) -> None:
+    rows = [(1, "a", 1, "UPSERT", "5"), (2, None, None, "DELETE", "5"), (3, "c", 3, "UPSERT", "5")]
+    lab.write(*rows)
+    lab.apply()
+
+    lab.write(*rows)
+    outcome = lab.apply()
+
+    metrics = outcome.statements[0].metrics
+    assert metrics["numTargetFilesAdded"] == metrics["numTargetFilesRemoved"] == 0
+    assert lab.applied() == [(1, "a", 1), (3, "c", 3)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
+    lab: UpsertLab, seed: int
+) -> None:
+    chance = random.Random(seed)
+    changes = [
+        (
+            key,
+            f"v{step}" if kind == "UPSERT" else None,
+            step if kind == "UPSERT" else None,
+            kind,
+            f"{step:X}",
+        )
+        for step in range(60)
+        for key in [chance.randrange(8)]
+        for kind in [chance.choice(["UPSERT", "UPSERT", "DELETE"])]
+    ]
+    expected = {change[0]: change for change in changes}
+    sent = changes + chance.choices(changes, k=20)
+    chance.shuffle(sent)
+    while sent:
+        size = chance.randrange(1, 30)
+        batch, sent = sent[:size], sent[size:]
+        lab.write(*batch)
+        if chance.random() < 0.6:
+            pending = lab.read()
+            lab.apply()
+            assert lab.applied() == pending
+    lab.apply()
+
+    rows = [change[:3] for change in expected.values() if change[3] == "UPSERT"]
+    assert lab.applied() == lab.read() == sorted(rows, key=repr)
+
+
+@pytest.mark.parametrize("point", list(ProtocolPoint))
+def test_apply_that_is_killed_is_finished_by_whoever_comes_next(
+    lab: UpsertLab, point: ProtocolPoint
+) -> None:
+    lab.write((1, "a", 1, "UPSERT"), (2, "b", 2, "UPSERT"))
+    lab.apply()
+    lab.write((1, None, None, "DELETE"), (3, "c", 3, "UPSERT"))
+    crashing = lab.new_engine(CrashAt(point))
+    try:
+        lab.apply(crashing)
+    except Crash:
+        lab.write((2, "B", 2, "UPSERT"))
+        while lab.apply() is not None:
+            pass
+        assert lab.applied() == [(2, "B", 2), (3, "c", 3)]
+    else:
+        assert lab.applied() == [(2, "b", 2), (3, "c", 3)]
+    assert lab.engine.describe_upsert_table(lab.table()).pending_commits == 0
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
+    """The page's example: applied at T20, read at T25 and at T35, ten minutes allowed."""
+    clock = Clock()
+    engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
+    engine.alter_upsert_table(lab.table(), max_staleness="INTERVAL 10 MINUTE")
+    assert engine.describe_upsert_table(lab.table()).max_staleness == "0-0 0 0:10:0"
+    lab.write((1, "at T20", 20, "UPSERT"))
+    lab.apply(engine)
+    lab.write((1, "after T20", 21, "UPSERT"))
+    since = engine.describe_upsert_table(lab.table()).pending_since
+    assert since is not None
+
+    clock.now = since + timedelta(minutes=5)
+    assert lab.read(engine) == [(1, "at T20", 20)]
+    clock.now = since + timedelta(minutes=15)
+    assert lab.read(engine) == [(1, "after T20", 21)]
+    assert lab.applied() == [(1, "at T20", 20)]
+
+    engine.alter_upsert_table(lab.table(), max_staleness="INTERVAL 15 MINUTE")
+    assert lab.read(engine) == [(1, "at T20", 20)]
+    engine.alter_upsert_table(lab.table(), max_staleness=None)
+    clock.now = since
+    assert lab.read(engine) == [(1, "after T20", 21)]
+
+
+def test_watermark_never_goes_back_and_is_behind_what_waits(lab: UpsertLab) -> None:
+    def status() -> Any:
+        return lab.engine.describe_upsert_table(lab.table())
+
+    seen = [status().upsert_stream_apply_watermark]
+    for number in range(3):
+        lab.write((number, "a", 1, "UPSERT"))
+        seen.append(status().upsert_stream_apply_watermark)
+        assert seen[-1] < status().pending_since
+        lab.apply()
+        seen.append(status().upsert_stream_apply_watermark)
+        assert (status().pending_since, status().pending_commits) == (None, 0)
+    assert seen == sorted(seen)
+
+
+def test_batch_of_a_streaming_query_that_comes_again_is_written_once(lab: UpsertLab) -> None:
+    sink = lab.engine.change_sink(lab.table(), query="orders")
+    other = lab.engine.change_sink(lab.table(), query="refunds")
+    batch = lab.frame([(1, "a", 1, "UPSERT")])
+    for write, batch_id in ((sink, 0), (sink, 0), (sink, 1), (other, 0), (other, 0)):
+        write(batch, batch_id)
+
+    assert lab.spark.read.format("delta").load(lab.changes()).count() == 3
+
+
+def test_streaming_query_writes_changes(lab: UpsertLab) -> None:
+    lab.make("src", CHANGES)
+    lab.sql("INSERT INTO {src} VALUES (1, 'a', 1, 'UPSERT'), (2, 'b', 2, 'UPSERT')")
+    query = (
+        lab.spark.readStream.format("delta")
+        .load(lab.path("src"))
+        .writeStream.foreachBatch(lab.engine.change_sink(lab.table(), query="src"))
+        .option("checkpointLocation", lab.path("checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    lab.apply()
+
+    assert lab.applied() == [(1, "a", 1), (2, "b", 2)]
+
+
+@pytest.fixture(scope="module")
+def untouched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> UpsertLab:
+    """A table that refuses whatever is written to it."""
+    lab = UpsertLab(spark, tmp_path_factory.mktemp("untouched"))
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "message"),
+    [
+        (CHANGES, (1, "a", 1, "INSERT"), "not a valid CHANGE_TYPE"),
+        (CHANGES, (1, "a", 1, None), "not a valid CHANGE_TYPE"),
+        (CHANGES, (1, "a", 1, "upsert"), "not a valid CHANGE_TYPE"),
+        (CHANGES, (None, "a", 1, "DELETE"), "a column of the primary key is NULL"),
+        (SALARIES, (1, "a", 1), "lack the column _CHANGE_TYPE"),
+        ("Name STRING, _CHANGE_TYPE STRING", ("a", "UPSERT"), "lack the column ID"),
+        (f"{CHANGES}, id INT", (1, "a", 1, "UPSERT", 1), "hold a column twice"),
+        (f"{CHANGES}, extra INT", (1, "a", 1, "UPSERT", 1), "hold a column extra"),
+        (f"{CHANGES}, _cdc_order INT", (1, "a", 1, "UPSERT", 1), "the engine's own"),
+        ("ID STRING, _CHANGE_TYPE STRING", ("1", "DELETE"), "hold ID as string"),
+        ("ID BIGINT, _CHANGE_TYPE STRING", (1, "DELETE"), "hold ID as bigint"),
+        *[
+            (NUMBERED, (1, "a", 1, "UPSERT", number), "malformed sequence number")
+            for number in ("", "G", "1/", "/1", "1//2", "1/2/3/4/5", "1" * 17, " 1", "1\n", "-1")
+        ],
+    ],
+)
+def test_changes_that_do_not_fit_are_refused_and_nothing_is_written(
+    untouched: UpsertLab, schema: str, row: tuple[Any, ...], message: str
+) -> None:
+    good = untouched.frame([(9, "good", 9, "UPSERT")])
+    bad = untouched.spark.createDataFrame([row], schema)
+    if set(good.columns) == set(bad.columns):
+        bad = good.union(bad)
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        untouched.engine.write_changes(untouched.table(), bad)
+    assert "nothing was written" in str(caught.value)
+    assert untouched.spark.read.format("delta").load(untouched.changes()).count() == 0
+
+
+def test_refused_row_is_named(lab: UpsertLab) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        lab.write((1, "a", 1, "UPSERT", "1"), (42, "b", 2, "DELETE", "xyz"))
+    assert '"ID":42' in str(caught.value)
+    assert '"_CHANGE_SEQUENCE_NUMBER":"xyz"' in str(caught.value)
+
+
+def test_changes_may_have_fewer_and_narrower_columns(lab: UpsertLab) -> None:
+    rows = lab.spark.createDataFrame([(1, "UPSERT")], "id SMALLINT, _change_type STRING")
+    lab.engine.write_changes(lab.table(), rows)
+    lab.apply()
+
+    assert lab.applied() == [(1, None, None)]
+
+
+def test_table_that_is_there_is_not_made_again(lab: UpsertLab) -> None:
+    with pytest.raises(TableExists):
+        lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", if_not_exists=True)
+
+
+def test_table_that_is_no_upsert_table_is_refused(lab: UpsertLab) -> None:
+    lab.make("plain", "id INT")
+    for call in (lab.engine.apply_upserts, lab.engine.read_table, lab.engine.describe_upsert_table):
+        with pytest.raises(InvalidRequest, match="is no upsert table"):
+            call(lab.path("plain"))
+
+
+def test_composite_key_and_odd_names_are_applied(spark: SparkSession, tmp_path: Path) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    schema = "`Tag'e` DATE, `größe\\1` STRING, `a.b` STRUCT<x: INT, y: ARRAY<INT>>"
+    lab.engine.create_upsert_table(lab.table(), schema, ["tag'e", "größe\\1"])
+    day = datetime(2026, 1, 1).date()
+    given = f"{schema}, _CHANGE_TYPE STRING"
+    rows = [(day, "a", (1, [2]), "UPSERT"), (day, "b", (3, None), "UPSERT")]
+    lab.engine.write_changes(lab.table(), spark.createDataFrame(rows, given))
+
+    assert [tuple(row)[1] for row in lab.read()] == ["a", "b"]
+    lab.apply()
+    assert lab.read() == [(day, "a", (1, [2])), (day, "b", (3, None))]
+
+
+def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
+    """What the operators submit: a write that is repeated writes nothing."""
+
+    def answer(kind: JobKind, **task: Any) -> Answer:
+        state = str(lab.root / "state")
+        found = run(Request(uuid.uuid4().hex, state, kind, **task), lab.spark)
+        assert found.error is None, found.error
+        return found
+
+    query = "SELECT 1 AS ID, 'a' AS Name, 2 AS Salary, 'UPSERT' AS _CHANGE_TYPE"
+    write = WriteChanges(lab.table(), query, "a-run")
+    for _ in range(2):
+        answer(JobKind.WRITE_CHANGES, write_changes=write)
+    assert lab.spark.read.format("delta").load(lab.changes()).count() == 1
+    applied = answer(JobKind.APPLY_UPSERTS, apply_upserts=ApplyUpserts(lab.table()))
+    assert applied.outcome is not None
+    assert lab.applied() == [(1, "a", 2)]
+    assert answer(JobKind.APPLY_UPSERTS, apply_upserts=ApplyUpserts(lab.table())).outcome is None
+
+    bad = WriteChanges(lab.table(), "SELECT 1 AS ID, 'MOVE' AS _CHANGE_TYPE", "b")
+    request = Request(
+        uuid.uuid4().hex, str(lab.root / "state"), JobKind.WRITE_CHANGES, write_changes=bad
+    )
+    error = run(request, lab.spark).error
+    assert error is not None
+    assert not error.retryable
+
+
+@pytest.fixture
+def named(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
+    spark.sql("CREATE SCHEMA IF NOT EXISTS upserts_lab")
+    spark.sql("USE upserts_lab")
+    yield StreamLab(spark, tmp_path)
+    spark.sql("USE default")
+    spark.sql("DROP SCHEMA upserts_lab CASCADE")
+
+
+def test_table_of_the_catalog_shows_its_data_columns_alone(
+    named: StreamLab, spark: SparkSession
+) -> None:
+    engine = named.engine
+    engine.create_upsert_table(
+        "employees", "id INT, name STRING", "id", max_staleness="INTERVAL 10 MINUTE"
+    )
+    rows = [(1, "a", "UPSERT", "1"), (2, "b", "UPSERT", "1"), (3, None, "DELETE", "1")]
+    given = "id INT, name STRING, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING"
+    engine.write_changes("employees", spark.createDataFrame(rows, given))
+    engine.apply_upserts("employees")
+
+    assert spark.table("employees").columns == ["id", "name"]
+    assert sorted(map(tuple, spark.table("employees").collect())) == [(1, "a"), (2, "b")]
+    properties = spark.sql("SHOW TBLPROPERTIES employees__base").collect()
+    assert ("airflow_provider_cdc.upsert.max_staleness", "P0DT600S") in map(tuple, properties)
+    assert engine.describe_upsert_table("employees").primary_key == ("id",)

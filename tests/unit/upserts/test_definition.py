@@ -1,0 +1,79 @@
+"""The rules of seed 004 for keys and columns, and the properties that a table keeps."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.names import TableName
+from airflow_provider_cdc.engine.core.upserts.definition import (
+    Column,
+    UpsertTable,
+    checked_columns,
+    with_properties,
+)
+
+
+def columns(count: int) -> list[Column]:
+    return [Column(f"c{number}", "int") for number in range(count)]
+
+
+def names(count: int) -> list[str]:
+    return [column.name for column in columns(count)]
+
+
+def test_key_of_sixteen_columns_and_two_thousand_columns_are_accepted() -> None:
+    assert checked_columns("t", columns(2_000), names(16)) == tuple(names(16))
+
+
+def test_key_is_spelled_as_its_columns_are() -> None:
+    assert checked_columns("t", [Column("Id", "int")], ["ID"]) == ("Id",)
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "message"),
+    [
+        (columns(17), names(17), "primary key of 17 columns"),
+        (columns(2_001), ["c0"], "has 2001 columns"),
+        ([], [], "has 0 columns"),
+        (columns(2), [], "primary key of 0 columns"),
+        (columns(2), ["c0", "C0"], "primary key of 2 columns"),
+        (columns(2), ["id"], "there is no column id"),
+        ([Column("a", "int"), Column("A", "int")], ["a"], "names a column twice"),
+        ([Column("a", "int"), Column("_change_type", "string")], ["a"], "is reserved"),
+        ([Column("a", "int"), Column("_CDC_x", "string")], ["a"], "is reserved"),
+        ([Column("a", "array<int>")], ["a"], "cannot be compared as a key"),
+        ([Column("a", "double")], ["a"], "cannot be compared as a key"),
+    ],
+)
+def test_table_that_breaks_a_rule_is_refused(
+    given: list[Column], key: list[str], message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        checked_columns("t", given, key)
+
+
+@pytest.mark.parametrize("staleness", [None, timedelta(minutes=10)])
+def test_properties_say_all_that_a_table_is(staleness: timedelta | None) -> None:
+    table = UpsertTable(
+        "t",
+        TableName(("t__base",)),
+        "/data/t",
+        "an-id",
+        tuple(columns(3)),
+        ("c0", "c2"),
+        staleness,
+        timedelta(days=3),
+    )
+    bare = UpsertTable("t", table.base, table.location, table.table_id, table.columns, ())
+
+    assert with_properties(bare, table.properties) == table
+    assert table.values == ("c1",)
+
+
+def test_table_without_the_properties_is_no_upsert_table() -> None:
+    bare = UpsertTable("t", TableName(("t",)), "/data/t", "id", tuple(columns(1)), ())
+    with pytest.raises(InvalidRequest, match="is no upsert table"):
+        with_properties(bare, {"delta.appendOnly": "true"})

@@ -1,0 +1,82 @@
+"""How stale a table may be, as users write and read it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pendulum
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.upserts.intervals import (
+    interval_iso,
+    interval_of,
+    interval_text,
+)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "INTERVAL 10 MINUTE",
+        "interval '10' minute",
+        "INTERVAL 600 SECOND",
+        "PT10M",
+        "PT600S",
+        timedelta(minutes=10),
+        pendulum.duration(minutes=10),
+    ],
+)
+def test_ten_minutes_are_shown_as_bigquery_shows_them(written: timedelta | str) -> None:
+    assert interval_of(written) == timedelta(minutes=10)
+    assert interval_text(interval_of(written)) == "0-0 0 0:10:0"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("INTERVAL 15 MINUTE", "0-0 0 0:15:0"),
+        ("INTERVAL 1 DAY", "0-0 1 0:0:0"),
+        ("INTERVAL 2 WEEK", "0-0 14 0:0:0"),
+        ("P1DT2H3M4S", "0-0 1 2:3:4"),
+        ("PT0.5S", "0-0 0 0:0:0.5"),
+        ("PT0S", "0-0 0 0:0:0"),
+    ],
+)
+def test_other_lengths_are_shown_by_days_and_by_time(written: str, shown: str) -> None:
+    assert interval_text(interval_of(written)) == shown
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "10 minutes",
+        "INTERVAL 1 MONTH",
+        "INTERVAL 1 YEAR",
+        "INTERVAL -1 MINUTE",
+        "INTERVAL 1.5 HOUR",
+        "INTERVAL x MINUTE",
+        "INTERVAL 10",
+        "INTERVAL '1 2:3:4' DAY TO SECOND",
+        "INTERVAL 99999999999999999999 DAY",
+        "SELECT 1",
+        "P1M",
+        "P1Y",
+        "PT",
+        "P",
+        timedelta(seconds=-1),
+        pendulum.duration(months=1),
+        600,
+    ],
+)
+def test_what_is_no_length_of_time_is_refused(written: timedelta | str) -> None:
+    with pytest.raises(InvalidRequest, match="is no length of time"):
+        interval_of(written)
+
+
+@given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36_500)))
+def test_a_length_is_kept_to_the_microsecond(length: timedelta) -> None:
+    assert interval_of(interval_iso(length)) == length
