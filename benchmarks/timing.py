@@ -103,6 +103,8 @@ def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> tupl
         # A job that begins after it was told once would run to its end.
         while not done.wait(1):
             spark.interruptTag(tag)
+            # Some stages of an adaptive plan have been seen to run on all the same.
+            spark.sparkContext.cancelAllJobs()
 
     spark.addTag(tag)
     watch = threading.Thread(target=stop, daemon=True)
