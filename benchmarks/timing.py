@@ -7,8 +7,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -104,7 +106,8 @@ def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> tupl
         while not done.wait(1):
             spark.interruptTag(tag)
             # Some stages of an adaptive plan have been seen to run on all the same.
-            spark.sparkContext.cancelAllJobs()
+            with suppress(PySparkAttributeError):  # there is none over Spark Connect
+                spark.sparkContext.cancelAllJobs()
 
     spark.addTag(tag)
     watch = threading.Thread(target=stop, daemon=True)

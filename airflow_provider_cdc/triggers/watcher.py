@@ -161,11 +161,12 @@ class StreamPolls(SharedStreamProducer):
                 _log.warning("could not poll streams of %s", self._conn_id, exc_info=True)
                 # The connection may be what has to be corrected.
                 catalog = None
-            else:
-                yield poll, poll
-                await asyncio.sleep(0)
-                await poll.settled()
+                await asyncio.sleep(self._poll_interval)
+                continue
+            yield poll, poll
             await asyncio.sleep(self._poll_interval)
+            # Polls must not pile up before a watcher whose look takes longer than the interval.
+            await poll.settled()
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         """Remember what was fired in polls whose events are in Airflow's database."""

@@ -156,6 +156,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             mode=StreamMode.APPEND_ONLY,
             at=Version(0),
             comment=f"changes of {table.name} that are not applied",
+            # A promise that is missed is told as any lag is.
+            max_lag=table.max_staleness,
             if_not_exists=True,
         )
 

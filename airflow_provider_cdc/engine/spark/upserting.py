@@ -11,11 +11,14 @@ from pyspark.sql.types import StructType
 
 from ..catalog import StreamCatalog
 from ..core.batches import BatchLimit
+from ..core.errors import StreamStale
 from ..core.outcomes import Outcome
 from ..core.upserts.definition import TOMBSTONE_HORIZON, UpsertTable
-from ..core.upserts.intervals import interval_text
+from ..core.upserts.intervals import interval_of, interval_text
+from ..core.upserts.schedule import recommended_max_staleness
 from ..core.upserts.texts import apply_text, fresh_rows, live_rows, winners
 from ..stream_status import StreamStatus
+from ..upsert_jobs import apply_durations
 from .attempts import Parts
 from .consumption import Consumer
 from .upserts.tables import UpsertTables
@@ -23,6 +26,7 @@ from .upserts.writing import change_sink, write_changes
 
 _PENDING = "\0pending\0"
 _MILLISECOND = timedelta(milliseconds=1)
+_WEEK = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +105,26 @@ class Upserting:
     def alter_upsert_table(self, name: str, *, max_staleness: timedelta | str | None) -> None:
         """Change how stale the reads of an upsert table may be; ``None``: not at all.
 
+        The monitor of streams tells when a change has waited longer.
+
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is no upsert table, or the interval is none
+        :raises StreamConflict: changes are being applied; nothing was changed
         """
-        self._upsert_tables.set_max_staleness(name, max_staleness)
+        longest = None if max_staleness is None else interval_of(max_staleness)
+        table = self._upsert_tables.get(name)
+        self._catalog.alter(table.stream, max_lag=longest)
+        self._upsert_tables.set_max_staleness(table, longest)
 
     def describe_upsert_table(self, name: str) -> UpsertTableStatus:
         """How an upsert table stands.
 
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is no upsert table
+        :raises StreamStale: it can no longer be told which changes wait
         """
         table = self._upsert_tables.get(name)
-        status = self._catalog.status(table.stream)
+        status = self._status(table)
         staleness = table.max_staleness
         return UpsertTableStatus(
             name,
@@ -178,15 +189,40 @@ class Upserting:
 
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is no upsert table
+        :raises StreamStale: it can no longer be told which changes wait
         """
         table = self._upsert_tables.get(name)
-        status = self._catalog.status(table.stream)
+        status = self._status(table)
         if self._is_fresh_enough(table, status):
             return self._spark.sql(live_rows(table))
         text = fresh_rows(table, winners(table, _PENDING))
         # What is named in braces is a DataFrame; other braces stand for themselves.
         text = text.replace("{", "{{").replace("}", "}}").replace(_PENDING, "{pending}")
         return self._spark.sql(text, pending=self._pending(table))
+
+    def recommended_max_staleness(self, name: str) -> timedelta | None:
+        """The least ``max_staleness`` that applying can be expected to keep (seed 004): twice the
+        95th percentile of the last seven days, and seven minutes; ``None`` where nothing was
+        applied in them.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table
+        """
+        table = self._upsert_tables.get(name)
+        history = self._catalog.history(table.stream)
+        return recommended_max_staleness(apply_durations(history, self._clock() - _WEEK))
+
+    def _status(self, table: UpsertTable) -> StreamStatus:
+        status = self._catalog.status(table.stream)
+        if status.invalid_reason is not None:
+            raise StreamStale(
+                f"upsert table {table.name}",
+                "cannot tell which changes wait",
+                cause=status.invalid_reason,
+                fix="make the table anew from where its changes come from; what was applied is in"
+                " its base",
+            )
+        return status
 
     def _pending(self, table: UpsertTable) -> DataFrame:
         span = self._parts.sources.span(self._catalog.describe(table.stream))

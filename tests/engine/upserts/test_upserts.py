@@ -13,7 +13,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from stream_lab import Crash, CrashAt, StreamLab
 
-from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint, TableExists
+from airflow_provider_cdc.engine import (
+    Engine,
+    InvalidRequest,
+    ProtocolPoint,
+    StreamStale,
+    TableExists,
+)
 from airflow_provider_cdc.jobs.model import Answer, ApplyUpserts, JobKind, Request, WriteChanges
 from airflow_provider_cdc.jobs.run import run
 
@@ -79,6 +85,9 @@ def test_changes_of_the_page_give_the_table_of_the_page(lab: UpsertLab) -> None:
     assert lab.applied() == lab.read() == expected
     assert outcome.streams[0].rows["inserted"] == 3
     assert lab.apply() is None
+    recommended = lab.engine.recommended_max_staleness(lab.table())
+    assert recommended is not None
+    assert recommended >= timedelta(minutes=8)
 
 
 # Of two changes of one key, ingested in this order, which wins; the first four are the page's.
@@ -227,7 +236,10 @@ def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
     clock = Clock()
     engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
     engine.alter_upsert_table(lab.table(), max_staleness="INTERVAL 10 MINUTE")
-    assert engine.describe_upsert_table(lab.table()).max_staleness == "0-0 0 0:10:0"
+    status = engine.describe_upsert_table(lab.table())
+    assert status.max_staleness == "0-0 0 0:10:0"
+    # Whoever watches streams is told when the promise is missed.
+    assert engine.describe_stream(status.stream).max_lag == timedelta(minutes=10)
     lab.write((1, "at T20", 20, "UPSERT"))
     lab.apply(engine)
     lab.write((1, "after T20", 21, "UPSERT"))
@@ -260,6 +272,17 @@ def test_watermark_never_goes_back_and_is_behind_what_waits(lab: UpsertLab) -> N
         seen.append(status().upsert_stream_apply_watermark)
         assert (status().pending_since, status().pending_commits) == (None, 0)
     assert seen == sorted(seen)
+
+
+def test_table_whose_changes_are_gone_is_not_read_as_if_none_waited(lab: UpsertLab) -> None:
+    lab.engine.alter_upsert_table(lab.table(), max_staleness="INTERVAL 10 MINUTE")
+    lab.write((1, "a", 1, "UPSERT"))
+    lab.write((1, "b", 2, "UPSERT"))
+    Path(lab.changes(), "_delta_log", f"{1:020d}.json").unlink()
+
+    for call in (lab.engine.read_table, lab.engine.describe_upsert_table, lab.engine.apply_upserts):
+        with pytest.raises(StreamStale, match="version 1 is gone"):
+            call(lab.table())
 
 
 def test_batch_of_a_streaming_query_that_comes_again_is_written_once(lab: UpsertLab) -> None:
@@ -349,6 +372,24 @@ def test_table_that_is_there_is_not_made_again(lab: UpsertLab) -> None:
     with pytest.raises(TableExists):
         lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", if_not_exists=True)
+
+
+def test_key_without_statistics_is_a_key_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    schema = "flag BOOLEAN, code BINARY, v INT"
+    lab.engine.create_upsert_table(lab.table(), schema, ["flag", "code"])
+    rows = [(True, b"x", 1, "UPSERT"), (False, b"x", 2, "UPSERT"), (True, b"x", 3, "UPSERT")]
+    given = f"{schema}, _CHANGE_TYPE STRING"
+    lab.engine.write_changes(lab.table(), spark.createDataFrame(rows, given))
+    lab.apply()
+
+    assert [row[2] for row in lab.applied()] == [2, 3]
+
+
+def test_clustering_by_what_is_no_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    with pytest.raises(InvalidRequest, match="there is no column nothing"):
+        lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", cluster_by=["nothing"])
 
 
 def test_table_that_is_no_upsert_table_is_refused(lab: UpsertLab) -> None:

@@ -12,6 +12,7 @@ from airflow_provider_cdc.engine.core.upserts.definition import (
     Column,
     UpsertTable,
     checked_columns,
+    clustered_by,
     with_properties,
 )
 
@@ -53,6 +54,16 @@ def test_table_that_breaks_a_rule_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequest, match=message):
         checked_columns("t", given, key)
+
+
+def test_base_is_clustered_by_what_of_the_key_has_statistics() -> None:
+    given = [Column("flag", "boolean"), *columns(6), Column("text", "string")]
+    key = ["flag", "text", *names(6)]
+    assert clustered_by("t", given, key, None) == ("text", "c0", "c1", "c2")
+    assert clustered_by("t", given, key, ["C5"]) == ("c5",)
+    assert clustered_by("t", given, key, []) == ()
+    with pytest.raises(InvalidRequest, match="there is no column nothing"):
+        clustered_by("t", given, key, ["nothing"])
 
 
 @pytest.mark.parametrize("staleness", [None, timedelta(minutes=10)])

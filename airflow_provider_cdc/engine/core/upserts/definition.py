@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -27,6 +27,17 @@ _PREFIX = "airflow_provider_cdc.upsert."
 _PRIMARY_KEY = f"{_PREFIX}primary_key"
 MAX_STALENESS = f"{_PREFIX}max_staleness"
 _HORIZON = f"{_PREFIX}tombstone_horizon"
+_MAX_CLUSTERED = 4
+_WITH_STATISTICS = (
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "decimal",
+    "string",
+    "date",
+    "timestamp",
+)
 _NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
 
 
@@ -142,6 +153,28 @@ def checked_columns(
                 f"values of type {known[column].type} cannot be compared as a key",
             )
     return tuple(known[column].name for column in key)
+
+
+def clustered_by(
+    name: str,
+    columns: Sequence[Column],
+    primary_key: Sequence[str],
+    wanted: Collection[str] | None,
+) -> tuple[str, ...]:
+    """What the base is clustered by: the columns that are wanted, or the first four of the key that
+    Delta keeps statistics of.
+
+    :raises InvalidRequest: there is no such column
+    """
+    known = {column.name.casefold(): column for column in columns}
+    if wanted is None:
+        key = [known[column.casefold()] for column in primary_key]
+        kept = [column.name for column in key if column.type.startswith(_WITH_STATISTICS)]
+        return tuple(kept[:_MAX_CLUSTERED])
+    for column in wanted:
+        if column.casefold() not in known:
+            raise _invalid(name, "cannot be clustered so", f"there is no column {column}")
+    return tuple(known[column.casefold()].name for column in wanted)
 
 
 def is_reserved(column: str) -> bool:

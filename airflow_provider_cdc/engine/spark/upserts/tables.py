@@ -19,6 +19,7 @@ from ...core.upserts.definition import (
     Column,
     UpsertTable,
     checked_columns,
+    clustered_by,
     is_reserved,
     with_properties,
 )
@@ -29,7 +30,6 @@ from ...storage.files import Files
 from ..tables import Table, Tables
 
 _STATE_TYPE = "STRUCT<sequence: STRING, deleted_at: TIMESTAMP>"
-_MOST_CLUSTERED = 4
 _CHANGE_COLUMNS = (
     f"{CHANGE_TYPE} STRING NOT NULL",
     f"{CHANGE_SEQUENCE_NUMBER} STRING",
@@ -90,7 +90,7 @@ class UpsertTables:
             max_staleness=None if max_staleness is None else interval_of(max_staleness),
             tombstone_horizon=interval_of(tombstone_horizon, "tombstone_horizon"),
         )
-        clustered = key[:_MOST_CLUSTERED] if cluster_by is None else tuple(cluster_by)
+        clustered = clustered_by(name, columns, key, cluster_by)
         if self._tables.find(wanted.base) is None:
             self._create_base(wanted, clustered)
         elif not if_not_exists:
@@ -113,12 +113,10 @@ class UpsertTables:
         base = base_name(name)
         return self._described(name, base, self._tables.get(base))
 
-    def set_max_staleness(self, name: str, max_staleness: timedelta | str | None) -> UpsertTable:
+    def set_max_staleness(self, table: UpsertTable, longest: timedelta | None) -> None:
         """Change how stale a table may be; ``None``: not at all."""
-        table = self.get(name)
-        value = None if max_staleness is None else interval_iso(interval_of(max_staleness))
+        value = None if longest is None else interval_iso(longest)
         self._tables.set_properties(table.base.sql, {MAX_STALENESS: value})
-        return self.get(name)
 
     def _described(self, name: str, base: TableName, table: Table) -> UpsertTable:
         log = DeltaLog(table.location, self._files)
