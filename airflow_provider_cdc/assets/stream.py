@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
+from airflow_provider_cdc.engine.core.names import stream_key
 from airflow_provider_cdc.engine.core.outcomes import Outcome, StreamOutcome
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger
@@ -45,7 +46,7 @@ def stream_asset(
     """
     uri = stream_uri(stream, conn_id)
     trigger = StreamWatcherTrigger(
-        stream=stream,
+        stream=stream_key(stream),
         conn_id=conn_id,
         asset=uri,
         poll_interval=poll_interval.total_seconds(),

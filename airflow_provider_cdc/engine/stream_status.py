@@ -46,12 +46,12 @@ class StreamStatus:
     ``base_tables`` tells it of each table that the stream reads; the versions and what lies behind
     are sums over these, ``None`` where one of them cannot be read. ``may_have_data`` is false only
     when there is certainly no change for the stream's mode. ``behind_since`` is the time of the
-    first commit that is not consumed, where there may be a change. ``stale_after`` is a prediction
-    that counts on extended retentions; ``kept_until`` is what the sources' properties promise as
-    they are. ``stale`` says that ``stale_after`` has passed, or that the stream cannot be read
-    already. ``file_format`` is that of a stream on files, whose commits are the looks that found
-    its folder changed; ``view`` is that of a stream on a view, which only an engine with Spark can
-    compare with what it was.
+    first commit with data that is not consumed, where there may be a change. ``stale_after`` is a
+    prediction that counts on extended retentions; ``kept_until`` is what the sources' properties
+    promise as they are. ``stale`` says that ``stale_after`` has passed, or that the stream cannot
+    be read already. ``file_format`` is that of a stream on files, whose commits are the looks that
+    found its folder changed; ``view`` is that of a stream on a view, which only an engine with
+    Spark can compare with what it was.
     """
 
     name: str
@@ -135,7 +135,8 @@ def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatu
     if span is not None and span.commits:
         # What is not consumed is as old as its first commit, however young the stream is.
         since = min(since, span.commits[0].timestamp)
-        behind_since = span.commits[0].timestamp if found and found.are_there else None
+        changed = [commit.timestamp for commit in span.commits if commit.changes_data]
+        behind_since = min(changed, default=None) if found and found.are_there else None
     if found is not None and not found.are_there and not stream.shows_initial_rows:
         since = now
     return BaseStatus(

@@ -76,13 +76,13 @@ class CdcHook(BaseHook):
         return self.settings.catalog()
 
     @classmethod
-    async def acatalog(cls, conn_id: str) -> StreamCatalog:
-        """What :meth:`catalog` gives, for the event loop of a triggerer; raises as it does."""
+    async def asettings(cls, conn_id: str) -> CdcConnection:
+        """What :attr:`settings` holds, for the event loop of a triggerer; raises as it does."""
         connection = await cls.aget_connection(conn_id)
         settings = CdcConnection.from_extra(conn_id, await connection.aextra_dejson())
         for secret in settings.secrets:
             await amask_secret(secret)
-        return settings.catalog()
+        return settings
 
     def monitor(self) -> StreamMonitor:
         """What tells of the streams of the state folder, without a JVM."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.jobs import model as jobs
 
-from .stream import ConsumingOperator, StreamOperator, default_consumer
+from .stream import ConsumingOperator, StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,7 +19,8 @@ class WriteChanges(StreamOperator):
     """Write the rows of a query as changes of an upsert table, once for each run of the DAG.
 
     Each row has the key, ``_CHANGE_TYPE`` (UPSERT or DELETE), the values and, where there is an
-    order, ``_CHANGE_SEQUENCE_NUMBER``. A retry after the write writes nothing.
+    order, ``_CHANGE_SEQUENCE_NUMBER``. A retry after the write writes nothing; the same task of the
+    same run writes again where its query is another one.
 
     :param table: the upsert table (templated)
     :param query: the SELECT of the changes (templated; ``.sql`` files)
@@ -40,8 +42,10 @@ class WriteChanges(StreamOperator):
         :raises AirflowFailException: a column or a row does not fit; nothing was written
         :raises CdcJobFailed: a retry may help
         """
-        run = f"{default_consumer(context)}\n{context['ti'].run_id}"
-        write_id = sha256(run.encode()).hexdigest()
+        ti = context["ti"]
+        # With the query: a task that is cleared after its query was corrected writes again.
+        known_by = [ti.dag_id, ti.task_id, ti.map_index, ti.run_id, self.table, self.query]
+        write_id = sha256(json.dumps(known_by).encode()).hexdigest()
         self.hook.submit(jobs.WriteChanges(self.table, self.query, write_id), context=context)
 
 

@@ -62,7 +62,7 @@ class StreamHasDataTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look at the logs every ``poll_interval`` seconds, in a thread, until there is news."""
         try:
-            catalog = await CdcHook.acatalog(self.conn_id)
+            catalog = (await CdcHook.asettings(self.conn_id)).catalog()
             while (event := await asyncio.to_thread(self._look, catalog)) is None:
                 await asyncio.sleep(self.poll_interval)
         except CdcError as error:

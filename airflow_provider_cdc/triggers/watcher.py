@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.engine.core.model import Stream
 
 _KEY = "cdc.fired"
+_PATIENCE_SECONDS = 60
 _log = logging.getLogger(__name__)
 
 
@@ -43,7 +44,8 @@ class Wake:
     stream_id: str
     offset_version: int
     data_version: int | None
-    problem: str | None = None
+    # What it says may change with every commit; that is no other reason.
+    problem: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,11 @@ class StreamPoll:
         return await asyncio.shield(self._looks[key])
 
     async def settled(self) -> None:
-        """Wait for the looks that were begun."""
-        await asyncio.gather(*self._looks.values(), return_exceptions=True)
+        """Wait for the looks that were begun, but not for ever: one must not keep all waiting."""
+        if self._looks:
+            _, late = await asyncio.wait(self._looks.values(), timeout=_PATIENCE_SECONDS)
+            if late:
+                _log.warning("%s looks at streams have not ended", len(late))
 
     def _look(self, key: str) -> Wake | None:
         stream = self._streams.get(key)
@@ -152,15 +157,16 @@ class StreamPolls(SharedStreamProducer):
         """A poll every ``poll_interval`` seconds; one that fails is logged, not raised, because it
         would end every watcher of the connection.
         """
-        catalog = None
+        settings = catalog = None
         while True:
             try:
-                catalog = catalog or await CdcHook.acatalog(self._conn_id)
+                # The connection may have been edited; a catalog remembers what it read.
+                found = await CdcHook.asettings(self._conn_id)
+                if catalog is None or found != settings:
+                    settings, catalog = found, found.catalog()
                 poll = StreamPoll(catalog, await asyncio.to_thread(catalog.show))
             except Exception:
                 _log.warning("could not poll streams of %s", self._conn_id, exc_info=True)
-                # The connection may be what has to be corrected.
-                catalog = None
                 await asyncio.sleep(self._poll_interval)
                 continue
             yield poll, poll

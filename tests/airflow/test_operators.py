@@ -287,15 +287,25 @@ class Submitted:
         return self.answer
 
 
-def test_changes_of_one_run_have_one_id_in_every_attempt_and_another_in_the_next_run():
-    operator = WriteChanges(task_id="write", table="t", query="SELECT 1")
-    operator.__dict__["hook"] = hook = Submitted()
-    for run_id in ("first", "first", "second"):
-        ti = SimpleNamespace(dag_id="d", task_id="write", map_index=-1, run_id=run_id)
-        operator.execute({"ti": ti})
+def test_changes_of_one_run_have_one_id_in_every_attempt_and_no_other_write_has_it():
+    hook = Submitted()
 
-    first, retried, second = (task.write_id for task in hook.tasks)
-    assert first == retried != second
+    def write(dag_id, task_id, run_id="r", query="SELECT 1", map_index=-1):
+        operator = WriteChanges(task_id="write", table="t", query=query)
+        operator.__dict__["hook"] = hook
+        ti = SimpleNamespace(dag_id=dag_id, task_id=task_id, map_index=map_index, run_id=run_id)
+        operator.execute({"ti": ti})
+        return hook.tasks[-1].write_id
+
+    first = write("sales", "eu.w")
+    assert write("sales", "eu.w") == first
+    others = [
+        write("sales.eu", "w"),
+        write("sales", "eu.w", run_id="next"),
+        write("sales", "eu.w", query="SELECT 2"),
+        write("sales", "eu.w", map_index=0),
+    ]
+    assert len({first, *others}) == 5
 
 
 def test_apply_without_waiting_changes_returns_nothing_and_announces_nothing():

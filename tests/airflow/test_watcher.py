@@ -7,6 +7,7 @@ import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -245,6 +246,8 @@ def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
             running.watch("s")
             running.watch("witness")
             await running.wait(1)
+            # The message names the newest version.
+            add_file(folder / "s", 3, NOW)
             add_file(folder / "witness", 1, NOW)
             return await running.wait(2)
 
@@ -312,14 +315,14 @@ def test_one_poll_and_one_look_serve_all_watchers_of_a_stream(folder, monkeypatc
 def test_poll_that_fails_is_tried_again_with_the_connection_as_it_is_then(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
     failures = iter([OSError("the store is away"), OSError("still away")])
-    acatalog = CdcHook.acatalog
+    asettings = CdcHook.asettings
 
     async def unreliable(conn_id):
         for failure in failures:
             raise failure
-        return await acatalog(conn_id)
+        return await asettings(conn_id)
 
-    monkeypatch.setattr(CdcHook, "acatalog", unreliable)
+    monkeypatch.setattr(CdcHook, "asettings", unreliable)
 
     async def scenario():
         async with triggerer(Store()) as running:
@@ -328,6 +331,48 @@ def test_poll_that_fails_is_tried_again_with_the_connection_as_it_is_then(folder
 
     (event,) = asyncio.run(scenario())
     assert event["stream"] == "s"
+
+
+def test_connection_that_is_edited_is_watched_where_it_leads_now(folder, define_connection):
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("s")
+            running.watch("witness")
+            add_file(folder / "witness", 1, NOW)
+            await running.wait(1)
+            define_connection("cdc_default", "cdc", state=str(folder / "moved"))
+            quiet_stream(folder / "moved", folder / "another", "s", NOW)
+            add_file(folder / "another", 1, NOW)
+            return await running.wait(2)
+
+    assert [event["stream"] for event in asyncio.run(scenario())] == ["witness", "s"]
+
+
+def test_look_that_hangs_keeps_the_others_of_its_connection_waiting_for_a_while_only(
+    folder, monkeypatch
+):
+    monkeypatch.setattr(watcher, "_PATIENCE_SECONDS", 0.05)
+    hanging, look_at = Event(), StreamCatalog.look_at
+
+    def look(catalog, stream):
+        if stream.name == "s":
+            hanging.wait(20)
+        return look_at(catalog, stream)
+
+    monkeypatch.setattr(StreamCatalog, "look_at", look)
+
+    async def scenario():
+        async with triggerer(Store()) as running:
+            running.watch("s")
+            running.watch("witness")
+            add_file(folder / "witness", 1, NOW)
+            await running.wait(1)
+            add_file(folder / "witness", 2, NOW)
+            events = await running.wait(2)
+            hanging.set()
+            return events
+
+    assert [event["data_version"] for event in asyncio.run(scenario())] == [1, 2]
 
 
 def test_watcher_without_a_shared_poll_fires_too(folder):
@@ -368,7 +413,7 @@ def test_trigger_serialised_is_pinned():
 
     assert path == "airflow_provider_cdc.triggers.watcher.StreamWatcherTrigger"
     assert arguments == {
-        "stream": "S",
+        "stream": "s",
         "conn_id": "cdc_default",
         "asset": "cdc://cdc_default/s",
         "poll_interval": 0.02,

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from ..catalog import StreamCatalog
 from ..core.batches import BatchLimit
 from ..core.errors import StreamStale
+from ..core.model import Stream
 from ..core.outcomes import Outcome
 from ..core.upserts.definition import TOMBSTONE_HORIZON, UpsertTable
 from ..core.upserts.intervals import interval_of, interval_text
@@ -124,14 +125,15 @@ class Upserting:
         :raises StreamStale: it can no longer be told which changes wait
         """
         table = self._upsert_tables.get(name)
-        status = self._status(table)
+        stream = self._catalog.describe(table.stream)
+        status = self._status(table, stream)
         staleness = table.max_staleness
         return UpsertTableStatus(
             name,
             table.location,
             table.primary_key,
             None if staleness is None else interval_text(staleness),
-            self._watermark(table, status),
+            _watermark(stream, status),
             status.behind_since,
             status.commits_behind or 0,
             status.bytes_behind or 0,
@@ -158,11 +160,13 @@ class Upserting:
         """What a Structured Streaming ``foreachBatch`` calls to write changes; a batch that comes
         again writes nothing.
 
-        :param query: a name that the query keeps for good, of its own among all that write to the
-            table
+        :param query: a name that the query keeps as long as its checkpoint, of its own among all
+            that ever wrote to the table: with a new checkpoint batches begin at 0 again, and what
+            has the number of one that was written is left out
         :raises TableNotFound: there is no such table
         """
-        return change_sink(self._upsert_tables.get(name), query)
+        self._upsert_tables.get(name)
+        return change_sink(lambda: self._upsert_tables.get(name), query)
 
     def apply_upserts(self, name: str) -> Outcome | None:
         """Apply the changes that wait, in one MERGE, exactly once; ``None`` where none waits.
@@ -192,13 +196,17 @@ class Upserting:
         :raises StreamStale: it can no longer be told which changes wait
         """
         table = self._upsert_tables.get(name)
-        status = self._status(table)
-        if self._is_fresh_enough(table, status):
+        # In this order what is applied in between is in the base or is merged, or both, which is
+        # the same; and what is applied later is neither.
+        stream = self._catalog.describe(table.stream)
+        version = self._upsert_tables.version(table)
+        if self._is_fresh_enough(table, self._status(table, stream)):
             return self._spark.sql(live_rows(table))
-        text = fresh_rows(table, winners(table, _PENDING))
+        text = fresh_rows(table, winners(table, _PENDING), version)
         # What is named in braces is a DataFrame; other braces stand for themselves.
         text = text.replace("{", "{{").replace("}", "}}").replace(_PENDING, "{pending}")
-        return self._spark.sql(text, pending=self._pending(table))
+        pending = self._parts.reader.read(self._parts.sources.span(stream)).rows
+        return self._spark.sql(text, pending=pending)
 
     def recommended_max_staleness(self, name: str) -> timedelta | None:
         """The least ``max_staleness`` that applying can be expected to keep (seed 004): twice the
@@ -212,8 +220,8 @@ class Upserting:
         history = self._catalog.history(table.stream)
         return recommended_max_staleness(apply_durations(history, self._clock() - _WEEK))
 
-    def _status(self, table: UpsertTable) -> StreamStatus:
-        status = self._catalog.status(table.stream)
+    def _status(self, table: UpsertTable, stream: Stream) -> StreamStatus:
+        status = self._catalog.status_of(stream)
         if status.invalid_reason is not None:
             raise StreamStale(
                 f"upsert table {table.name}",
@@ -224,17 +232,14 @@ class Upserting:
             )
         return status
 
-    def _pending(self, table: UpsertTable) -> DataFrame:
-        span = self._parts.sources.span(self._catalog.describe(table.stream))
-        return self._parts.reader.read(span).rows
-
     def _is_fresh_enough(self, table: UpsertTable, status: StreamStatus) -> bool:
         if status.behind_since is None:
             return True
         longest = table.max_staleness
         return longest is not None and self._clock() - status.behind_since <= longest
 
-    def _watermark(self, table: UpsertTable, status: StreamStatus) -> datetime:
-        if status.behind_since is not None:
-            return status.behind_since - _MILLISECOND
-        return self._parts.sources.newest_offset(table.changes).timestamp
+
+def _watermark(stream: Stream, status: StreamStatus) -> datetime:
+    if status.behind_since is not None:
+        return status.behind_since - _MILLISECOND
+    return stream.offset.timestamp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -201,6 +202,40 @@ def test_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
     assert lab.applied() == lab.read() == sorted(rows, key=repr)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_changes_without_numbers_or_with_equal_ones_end_as_they_came(
+    lab: UpsertLab, seed: int
+) -> None:
+    chance = random.Random(seed)
+    held: dict[int, tuple[str, Any]] = {}
+    for _ in range(8):
+        batch = []
+        for step in range(chance.randrange(1, 15)):
+            key, kind = chance.randrange(5), chance.choice(["UPSERT", "DELETE"])
+            number = chance.choice([None, None, "5", "6"])
+            row = (key, f"v{step}", step) if kind == "UPSERT" else (key, None, None)
+            batch.append((*row, kind, number))
+            if (number or "") >= held.get(key, ("", None))[0]:
+                held[key] = (number or "", row if kind == "UPSERT" else None)
+        lab.write(*batch)
+        expected = sorted((row for _, row in held.values() if row), key=repr)
+        assert lab.read() == expected
+        if chance.random() < 0.5:
+            lab.apply()
+            assert lab.applied() == lab.read() == expected
+
+
+def test_rows_that_were_read_do_not_change_while_they_are_collected(lab: UpsertLab) -> None:
+    lab.write((1, "a", 1, "UPSERT"), (3, "c", 3, "UPSERT"))
+    rows = lab.engine.read_table(lab.table())
+    lab.apply()
+    lab.write((3, None, None, "DELETE"), (1, "b", 2, "UPSERT"))
+    lab.apply()
+
+    assert sorted(map(tuple, rows.collect())) == [(1, "a", 1), (3, "c", 3)]
+    assert lab.read() == [(1, "b", 2)]
+
+
 @pytest.mark.parametrize("point", list(ProtocolPoint))
 def test_apply_that_is_killed_is_finished_by_whoever_comes_next(
     lab: UpsertLab, point: ProtocolPoint
@@ -271,7 +306,21 @@ def test_watermark_never_goes_back_and_is_behind_what_waits(lab: UpsertLab) -> N
         lab.apply()
         seen.append(status().upsert_stream_apply_watermark)
         assert (status().pending_since, status().pending_commits) == (None, 0)
+        # A commit that holds no change, as maintenance makes them.
+        lab.sql(f"ALTER TABLE delta.`{lab.changes()}` SET TBLPROPERTIES ('number' = '{number}')")
+        seen.append(status().upsert_stream_apply_watermark)
     assert seen == sorted(seen)
+
+
+def test_change_waits_from_its_own_commit_on_and_not_from_one_without_data(lab: UpsertLab) -> None:
+    lab.sql(f"ALTER TABLE delta.`{lab.changes()}` SET TBLPROPERTIES ('a' = 'b')")
+    lab.write((1, "a", 1, "UPSERT"))
+
+    history = lab.spark.sql(f"DESCRIBE HISTORY delta.`{lab.changes()}`")
+    written = history.orderBy("version", ascending=False).first()
+    assert written is not None
+    status = lab.engine.describe_upsert_table(lab.table())
+    assert status.pending_since == written["timestamp"].astimezone(UTC)
 
 
 def test_table_whose_changes_are_gone_is_not_read_as_if_none_waited(lab: UpsertLab) -> None:
@@ -392,6 +441,27 @@ def test_clustering_by_what_is_no_column_is_refused(spark: SparkSession, tmp_pat
         lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", cluster_by=["nothing"])
 
 
+def test_table_whose_creation_was_not_finished_is_finished_and_not_written_before(
+    lab: UpsertLab,
+) -> None:
+    shutil.rmtree(lab.changes())
+    lab.engine.drop_stream(lab.engine.show_streams()[0].name)
+    for call in (
+        lambda: lab.write((1, "a", 1, "UPSERT")),
+        lambda: lab.engine.change_sink(lab.table(), query="q"),
+        lab.read,
+        lab.apply,
+    ):
+        with pytest.raises(InvalidRequest, match="is not whole"):
+            call()
+    assert not Path(lab.changes()).exists()
+
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", if_not_exists=True)
+    lab.write((1, "a", 1, "UPSERT"))
+    lab.apply()
+    assert lab.applied() == [(1, "a", 1)]
+
+
 def test_table_that_is_no_upsert_table_is_refused(lab: UpsertLab) -> None:
     lab.make("plain", "id INT")
     for call in (lab.engine.apply_upserts, lab.engine.read_table, lab.engine.describe_upsert_table):
@@ -401,7 +471,7 @@ def test_table_that_is_no_upsert_table_is_refused(lab: UpsertLab) -> None:
 
 def test_composite_key_and_odd_names_are_applied(spark: SparkSession, tmp_path: Path) -> None:
     lab = UpsertLab(spark, tmp_path)
-    schema = "`Tag'e` DATE, `größe\\1` STRING, `a.b` STRUCT<x: INT, y: ARRAY<INT>>"
+    schema = "`Tag'e` DATE, `größe\\1` STRING, `a.b` STRUCT<`my-field`: INT, y: ARRAY<INT>>"
     lab.engine.create_upsert_table(lab.table(), schema, ["tag'e", "größe\\1"])
     day = datetime(2026, 1, 1).date()
     given = f"{schema}, _CHANGE_TYPE STRING"
@@ -467,3 +537,16 @@ def test_table_of_the_catalog_shows_its_data_columns_alone(
     properties = spark.sql("SHOW TBLPROPERTIES employees__base").collect()
     assert ("airflow_provider_cdc.upsert.max_staleness", "P0DT600S") in map(tuple, properties)
     assert engine.describe_upsert_table("employees").primary_key == ("id",)
+
+
+@pytest.mark.parametrize(
+    "kind", ["TABLE taken (id INT) USING delta", "VIEW taken AS SELECT 1 AS id"]
+)
+def test_name_that_another_table_or_view_has_is_refused(
+    named: StreamLab, spark: SparkSession, kind: str
+) -> None:
+    spark.sql(f"CREATE {kind}")
+    for if_not_exists in (False, True):
+        with pytest.raises(TableExists, match="exists already"):
+            named.engine.create_upsert_table("taken", "id INT", "id", if_not_exists=if_not_exists)
+    assert not spark.catalog.tableExists("taken__base")

@@ -47,6 +47,10 @@ def test_key_is_spelled_as_its_columns_are() -> None:
         ([Column("a", "int"), Column("_CDC_x", "string")], ["a"], "is reserved"),
         ([Column("a", "array<int>")], ["a"], "cannot be compared as a key"),
         ([Column("a", "double")], ["a"], "cannot be compared as a key"),
+        ([Column("a", "int"), Column("m", "map<string,int>")], ["a"], "cannot be compared"),
+        ([Column("a", "int"), Column("v", "array<variant>")], ["a"], "cannot be compared"),
+        ([Column("a", "string collate UTF8_LCASE")], ["a"], "cannot be compared"),
+        ([Column("a", "int"), Column("metadata$Action", "int")], ["a"], "is reserved"),
     ],
 )
 def test_table_that_breaks_a_rule_is_refused(
@@ -62,6 +66,9 @@ def test_base_is_clustered_by_what_of_the_key_has_statistics() -> None:
     assert clustered_by("t", given, key, None) == ("text", "c0", "c1", "c2")
     assert clustered_by("t", given, key, ["C5"]) == ("c5",)
     assert clustered_by("t", given, key, []) == ()
+    assert clustered_by("t", given, key, "C5") == ("c5",)
+    many = [Column("s", "struct<`a`:int,`b`:int>"), *columns(40)]
+    assert clustered_by("t", many, ["c28", "c29", "c30"], None) == ("c28",)
     with pytest.raises(InvalidRequest, match="there is no column nothing"):
         clustered_by("t", given, key, ["nothing"])
 

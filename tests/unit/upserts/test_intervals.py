@@ -67,6 +67,7 @@ def test_other_lengths_are_shown_by_days_and_by_time(written: str, shown: str) -
         "P1Y",
         "PT",
         "P",
+        "P1D/2020-01-01",
         timedelta(seconds=-1),
         pendulum.duration(months=1),
         600,

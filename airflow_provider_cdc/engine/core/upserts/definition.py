@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -38,6 +39,9 @@ _WITH_STATISTICS = (
     "date",
     "timestamp",
 )
+# Neither MERGE nor the run-time merge could tell whether such values differ.
+_INCOMPARABLE = re.compile(r"\b(map|variant|collate)\b", re.IGNORECASE)
+_WITH_STATISTICS_COLUMNS = 32
 _NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
 
 
@@ -143,6 +147,13 @@ def checked_columns(
             f"has a primary key of {len(key)} columns",
             f"expected 1 to {MAX_KEY_COLUMNS} different ones, found {', '.join(primary_key)}",
         )
+    for column_ in columns:
+        if _INCOMPARABLE.search(column_.type):
+            raise _invalid(
+                name,
+                f"has the column {column_.name}",
+                f"values of type {column_.type} cannot be compared",
+            )
     for column in key:
         if column not in known:
             raise _invalid(name, "has a key that it lacks", f"there is no column {column}")
@@ -168,19 +179,25 @@ def clustered_by(
     """
     known = {column.name.casefold(): column for column in columns}
     if wanted is None:
-        key = [known[column.casefold()] for column in primary_key]
-        kept = [column.name for column in key if column.type.startswith(_WITH_STATISTICS)]
-        return tuple(kept[:_MAX_CLUSTERED])
-    for column in wanted:
-        if column.casefold() not in known:
-            raise _invalid(name, "cannot be clustered so", f"there is no column {column}")
-    return tuple(known[column.casefold()].name for column in wanted)
+        leaves, early = 0, set()
+        for column in columns:
+            # Fields of a struct count each; counting the structs too errs on the safe side.
+            leaves += 1 + column.type.count(":")
+            if leaves <= _WITH_STATISTICS_COLUMNS and column.type.startswith(_WITH_STATISTICS):
+                early.add(column.name)
+        key = [known[column.casefold()].name for column in primary_key]
+        return tuple([column for column in key if column in early][:_MAX_CLUSTERED])
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    for given in names:
+        if given.casefold() not in known:
+            raise _invalid(name, "cannot be clustered so", f"there is no column {given}")
+    return tuple(known[given.casefold()].name for given in names)
 
 
 def is_reserved(column: str) -> bool:
     """Whether no column of the data may have this name."""
     folded = column.casefold()
-    return folded.startswith(STATE) or folded in (
+    return folded.startswith((STATE, "metadata$")) or folded in (
         CHANGE_TYPE.casefold(),
         CHANGE_SEQUENCE_NUMBER.casefold(),
     )

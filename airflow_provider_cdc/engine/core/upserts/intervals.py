@@ -51,7 +51,7 @@ def _parsed(text: str) -> timedelta | None:
     if re.fullmatch(r"P.*\d.*", text.strip(), re.IGNORECASE):
         try:
             return _plain(pendulum.parse(text.strip(), exact=True))
-        except (ParserError, ValueError):
+        except (ParserError, ValueError, TypeError):
             return None
     try:
         parsed = sqlglot.parse_one(text, read="bigquery")

@@ -96,14 +96,16 @@ def live_rows(table: UpsertTable) -> str:
     return f"SELECT {columns} FROM {table.base.sql} WHERE {quote(STATE)}.deleted_at IS NULL"
 
 
-def fresh_rows(table: UpsertTable, pending: str) -> str:
+def fresh_rows(table: UpsertTable, pending: str, version: int) -> str:
     """The query of what readers would see if the pending changes were applied.
 
     :param pending: the query of the winning changes
+    :param version: of the base: one that holds what is not pending, and nothing that is applied
+        after the query was made
     """
     names = [quote(column.name) for column in table.columns]
     same = same_key("t", "c", table.primary_key)
-    base, state = table.base.sql, f"t.{quote(STATE)}"
+    base, state = f"{table.base.sql} VERSION AS OF {version}", f"t.{quote(STATE)}"
     loses = f"c.{SEQUENCE} < coalesce({state}.sequence, '')"
     kept = ", ".join(f"t.{name}" for name in names)
     new = ", ".join(f"c.{name}" for name in names)

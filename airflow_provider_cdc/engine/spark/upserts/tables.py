@@ -28,7 +28,9 @@ from ...core.upserts.texts import BATCH, INGESTED_AT, ORDER, SEQUENCE, live_rows
 from ...storage.delta_log import DeltaLog
 from ...storage.files import Files
 from ..tables import Table, Tables
+from .types import sql_type
 
+_VIEW_OF = "airflow_provider_cdc.upsert.view_of"
 _STATE_TYPE = "STRUCT<sequence: STRING, deleted_at: TIMESTAMP>"
 _CHANGE_COLUMNS = (
     f"{CHANGE_TYPE} STRING NOT NULL",
@@ -91,6 +93,7 @@ class UpsertTables:
             tombstone_horizon=interval_of(tombstone_horizon, "tombstone_horizon"),
         )
         clustered = clustered_by(name, columns, key, cluster_by)
+        self._check_view(wanted)
         if self._tables.find(wanted.base) is None:
             self._create_base(wanted, clustered)
         elif not if_not_exists:
@@ -100,16 +103,31 @@ class UpsertTables:
                 cause=f"expected no table {wanted.base.sql}, found one",
                 fix="choose another name, drop it, or say if_not_exists",
             )
-        found = self.get(name)
-        self._complete(found)
-        return found
+        self._complete(self._find(name))
+        return self.get(name)
 
     def get(self, name: str) -> UpsertTable:
         """The upsert table of that name.
 
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table
+        :raises InvalidRequest: it is no upsert table, or its creation was not finished
         """
+        found = self._find(name)
+        # A write would make a table there, and not the one that it has to be.
+        if not self._files.exists(f"{found.changes}/_delta_log"):
+            raise InvalidRequest(
+                f"upsert table {name}",
+                "is not whole",
+                cause=f"expected the table of its changes at {found.changes}, found none",
+                fix="call create_upsert_table again, with if_not_exists=True",
+            )
+        return found
+
+    def version(self, table: UpsertTable) -> int:
+        """The newest version of the base of ``table``."""
+        return DeltaLog(table.location, self._files).latest_version()
+
+    def _find(self, name: str) -> UpsertTable:
         base = base_name(name)
         return self._described(name, base, self._tables.get(base))
 
@@ -157,7 +175,24 @@ class UpsertTables:
         self._stand_behind(table)
         named = table_name(table.name)
         if not named.is_path:
-            self._spark.sql(f"CREATE VIEW IF NOT EXISTS {named.sql} AS {live_rows(table)}")
+            self._spark.sql(
+                f"CREATE VIEW IF NOT EXISTS {named.sql}"
+                f" TBLPROPERTIES ({_properties({_VIEW_OF: table.base.sql})}) AS {live_rows(table)}"
+            )
+
+    def _check_view(self, table: UpsertTable) -> None:
+        """Refuse a name that another table or view has."""
+        named = table_name(table.name)
+        if named.is_path or not self._spark.catalog.tableExists(named.sql):
+            return
+        found = self._spark.sql(f"SHOW TBLPROPERTIES {named.sql}").collect()
+        if (_VIEW_OF, table.base.sql) not in [tuple(row) for row in found]:
+            raise TableExists(
+                f"table {table.name}",
+                "exists already",
+                cause=f"expected no table and no view, but one of {table.base.sql}",
+                fix="choose another name, or drop it",
+            )
 
 
 def base_name(name: str) -> TableName:
@@ -173,7 +208,7 @@ def base_name(name: str) -> TableName:
 
 
 def _columns(schema: StructType) -> tuple[Column, ...]:
-    return tuple(Column(field.name, field.dataType.simpleString()) for field in schema.fields)
+    return tuple(Column(field.name, sql_type(field.dataType)) for field in schema.fields)
 
 
 def _properties(given: dict[str, str]) -> str:

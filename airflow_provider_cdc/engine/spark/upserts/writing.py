@@ -25,6 +25,7 @@ from ...core.upserts.texts import (
     SEQUENCE_PATTERN,
     padded_sequence,
 )
+from .types import sql_type
 
 _MARK = "cdc-invalid-change"
 _FOUND = re.compile(rf"{_MARK}<(.*?)>{_MARK}", re.DOTALL)
@@ -53,14 +54,15 @@ def write_changes(
         raise _refused(table, *found[1].split("|", 1)) from None
 
 
-def change_sink(table: UpsertTable, query: str) -> Callable[[DataFrame, int], None]:
+def change_sink(table: Callable[[], UpsertTable], query: str) -> Callable[[DataFrame, int], None]:
     """What ``foreachBatch`` of a streaming query calls; a batch that comes again writes nothing.
 
+    :param table: looks the table up, which may be another one when a later batch comes
     :param query: tells the query from others that write to the same table
     """
 
     def write(rows: DataFrame, batch_id: int) -> None:
-        write_changes(table, rows, transaction=(f"changes/{query}", batch_id))
+        write_changes(table(), rows, transaction=(f"changes/{query}", batch_id))
 
     return write
 
@@ -134,10 +136,10 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
     types = {field.name.casefold(): field.dataType for field in rows.schema.fields}
     for column in table.columns:
         found = types.get(column.name.casefold())
-        if found is not None and not _fits(found.simpleString(), column.type):
+        if found is not None and not _fits(sql_type(found), column.type):
             raise _unfit(
                 table,
-                f"hold {column.name} as {found.simpleString()}",
+                f"hold {column.name} as {sql_type(found)}",
                 f"expected {column.type}",
             )
     return given

@@ -1,0 +1,19 @@
+"""Types as SQL writes them, the names of fields quoted."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from ...core.names import quote
+
+
+def sql_type(kind: DataType) -> str:
+    """The SQL of a type, the same for equal types."""
+    if isinstance(kind, StructType):
+        fields = (f"{quote(field.name)}:{sql_type(field.dataType)}" for field in kind.fields)
+        return f"struct<{','.join(fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{sql_type(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{sql_type(kind.keyType)},{sql_type(kind.valueType)}>"
+    return kind.simpleString()
