@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg2
 import pytest
-from streams import add_file, new_offset, new_stream, quiet_stream, register
+from streams import add_file, quiet_stream
 
 from airflow_provider_cdc.assets.stream import stream_asset
 from airflow_provider_cdc.engine.catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.model import Source
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -29,8 +28,8 @@ def airflow(airflow_standalone):
     return airflow_standalone
 
 
-def add_stream(airflow, name):
-    return quiet_stream(airflow.state, airflow.tables / name, name, NOW)
+def add_stream(airflow, name, moment=NOW):
+    return quiet_stream(airflow.state, airflow.tables / name, name, moment)
 
 
 def commit(airflow, name, version, *, data_change=True):
@@ -120,17 +119,10 @@ def remembered(server, stream) -> int | None:
 
 
 def test_run_of_a_consumer_misses_its_deadline_when_its_stream_goes_stale(airflow, wait_for):
-    server, table = airflow.server, airflow.tables / "doomed"
+    server = airflow.server
     add_stream(airflow, "kept_quiet")
-    add_file(table, 1, NOW)
-    metadata = {"id": "t", "configuration": {"delta.enableRowTracking": "true"}}
-    doomed = new_stream(
-        "doomed",
-        source=Source("doomed", str(table), "t"),
-        offset=new_offset(0, json.dumps(metadata)),
-        created_at=NOW - timedelta(days=30),
-    )
-    register(airflow.state, doomed)
+    add_stream(airflow, "doomed", NOW - timedelta(days=30))
+    commit(airflow, "doomed", 1)
     server.api("PATCH", "/dags/cdc_monitor", {"is_paused": False})
     try:
         wait_for(lambda: "doomed" in stale_after(server))

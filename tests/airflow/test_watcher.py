@@ -48,7 +48,6 @@ class Triggerer:
         self._unconfirmed: list[int] = []
         self._manager = SharedStreamManager()
         self._tasks: list[asyncio.Task] = []
-        self._arrived = asyncio.Event()
 
     def watch(self, stream: str, **fields) -> None:
         trigger = trigger_on(stream, **fields)
@@ -63,7 +62,6 @@ class Triggerer:
                 self._manager.bind_pending_event(trigger_id=trigger_id, key=key)
             )
             self.events.append(event.payload)
-            self._arrived.set()
 
     def persist(self) -> None:
         self._manager.confirm_persisted(self._unconfirmed)
@@ -73,7 +71,6 @@ class Triggerer:
         """The events, once there are as many."""
         async with asyncio.timeout(20):
             while len(self.events) < count:
-                self._arrived.clear()
                 for task in self._tasks:
                     if task.done():
                         task.result()
@@ -93,9 +90,12 @@ def trigger_on(stream: str, *, repeat_after: timedelta = timedelta(hours=1)):
 
 
 @asynccontextmanager
-async def triggerer(store: Store):
+async def triggerer(store: Store, *streams: str):
+    """A triggerer that watches ``streams`` from its start on."""
     running = Triggerer(store)
     try:
+        for stream in streams:
+            running.watch(stream)
         yield running
     finally:
         await running.stop()
@@ -118,9 +118,7 @@ def add_stream(folder, name):
 
 def test_new_data_wakes_once_and_rearranged_files_do_not(folder):
     async def scenario():
-        async with triggerer(Store()) as running:
-            running.watch("s")
-            running.watch("witness")
+        async with triggerer(Store(), "s", "witness") as running:
             add_file(folder / "s", 1, NOW)
             await running.wait(1)
             add_file(folder / "s", 2, NOW, data_change=False)
@@ -142,8 +140,7 @@ def test_rest_of_a_batch_wakes_again(folder):
     add_file(folder / "s", 2, NOW)
 
     async def scenario():
-        async with triggerer(Store()) as running:
-            running.watch("s")
+        async with triggerer(Store(), "s") as running:
             await running.wait(1)
             consume(folder, through=1)
             return await running.wait(2)
@@ -168,16 +165,13 @@ def test_restarted_triggerer_repeats_nothing_that_arrived(folder):
     add_file(folder / "s", 1, NOW)
 
     async def scenario():
-        async with triggerer(store) as running:
-            running.watch("s")
+        async with triggerer(store, "s") as running:
             await running.wait(1)
             running.persist()
             async with asyncio.timeout(20):
                 while not store:
                     await asyncio.sleep(0.01)
-        async with triggerer(store) as running:
-            running.watch("s")
-            running.watch("witness")
+        async with triggerer(store, "s", "witness") as running:
             add_file(folder / "witness", 1, NOW)
             return await running.wait(1)
 
@@ -190,16 +184,13 @@ def test_triggerer_that_dies_before_its_event_arrived_fires_it_again(folder):
     add_file(folder / "s", 1, NOW)
 
     async def scenario():
-        async with triggerer(store) as running:
-            running.watch("s")
-            running.watch("witness")
+        async with triggerer(store, "s", "witness") as running:
             await running.wait(1)
             # A later poll of all watchers: only the database was not heard of.
             add_file(folder / "witness", 1, NOW)
             await running.wait(2)
         assert store == {}
-        async with triggerer(store) as running:
-            running.watch("s")
+        async with triggerer(store, "s") as running:
             return await running.wait(1)
 
     (event,) = asyncio.run(scenario())
@@ -211,13 +202,11 @@ def test_data_committed_while_no_triggerer_ran_wakes(folder):
     add_file(folder / "s", 1, NOW)
 
     async def scenario():
-        async with triggerer(store) as running:
-            running.watch("s")
+        async with triggerer(store, "s") as running:
             await running.wait(1)
             running.persist()
         add_file(folder / "s", 2, NOW)
-        async with triggerer(store) as running:
-            running.watch("s")
+        async with triggerer(store, "s") as running:
             return await running.wait(1)
 
     (event,) = asyncio.run(scenario())
@@ -242,9 +231,7 @@ def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
     add_file(folder / "s", 2, NOW)  # version 1 is missing
 
     async def scenario():
-        async with triggerer(Store()) as running:
-            running.watch("s")
-            running.watch("witness")
+        async with triggerer(Store(), "s", "witness") as running:
             await running.wait(1)
             # The message names the newest version.
             add_file(folder / "s", 3, NOW)
@@ -259,9 +246,7 @@ def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
 
 def test_stream_that_is_created_later_wakes(folder):
     async def scenario():
-        async with triggerer(Store()) as running:
-            running.watch("Late")
-            running.watch("witness")
+        async with triggerer(Store(), "Late", "witness") as running:
             add_file(folder / "witness", 1, NOW)
             await running.wait(1)
             add_stream(folder, "late")
@@ -276,8 +261,7 @@ def test_sibling_that_comes_late_is_woken_by_what_is_there(folder):
     add_file(folder / "witness", 1, NOW)
 
     async def scenario():
-        async with triggerer(Store()) as running:
-            running.watch("s")
+        async with triggerer(Store(), "s") as running:
             await running.wait(1)
             running.watch("witness")
             return await running.wait(2)
@@ -302,8 +286,7 @@ def test_one_poll_and_one_look_serve_all_watchers_of_a_stream(folder, monkeypatc
     monkeypatch.setattr(StreamCatalog, "look_at", counted_look)
 
     async def scenario():
-        async with triggerer(Store()) as running:
-            running.watch("s")
+        async with triggerer(Store(), "s") as running:
             running.watch("s", repeat_after=timedelta(hours=2))
             await running.wait(2)
 
@@ -325,8 +308,7 @@ def test_poll_that_fails_is_tried_again_with_the_connection_as_it_is_then(folder
     monkeypatch.setattr(CdcHook, "asettings", unreliable)
 
     async def scenario():
-        async with triggerer(Store()) as running:
-            running.watch("s")
+        async with triggerer(Store(), "s") as running:
             return await running.wait(1)
 
     (event,) = asyncio.run(scenario())
@@ -335,9 +317,7 @@ def test_poll_that_fails_is_tried_again_with_the_connection_as_it_is_then(folder
 
 def test_connection_that_is_edited_is_watched_where_it_leads_now(folder, define_connection):
     async def scenario():
-        async with triggerer(Store()) as running:
-            running.watch("s")
-            running.watch("witness")
+        async with triggerer(Store(), "s", "witness") as running:
             add_file(folder / "witness", 1, NOW)
             await running.wait(1)
             define_connection("cdc_default", "cdc", state=str(folder / "moved"))
@@ -362,9 +342,7 @@ def test_look_that_hangs_keeps_the_others_of_its_connection_waiting_for_a_while_
     monkeypatch.setattr(StreamCatalog, "look_at", look)
 
     async def scenario():
-        async with triggerer(Store()) as running:
-            running.watch("s")
-            running.watch("witness")
+        async with triggerer(Store(), "s", "witness") as running:
             add_file(folder / "witness", 1, NOW)
             await running.wait(1)
             add_file(folder / "witness", 2, NOW)
@@ -401,8 +379,7 @@ def test_what_an_older_version_remembered_in_another_form_is_forgotten(folder):
     async def scenario():
         for kept in ("text", ["a"], {"wake": {"x": 1}, "at": "2026-01-01T00:00:00+00:00"}, {}):
             await store[SimpleNamespace(name="cdc://cdc_default/s")].aset("cdc.fired", kept)
-            async with triggerer(store) as running:
-                running.watch("s")
+            async with triggerer(store, "s") as running:
                 await running.wait(1)
 
     asyncio.run(scenario())

@@ -38,7 +38,7 @@ from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.source_log import SourceRange, StreamSpan
 from .attempts import BEGIN_TRIES, Attempt, Parts
-from .change_sets.naming import NUMBER_AS_TEXT, named
+from .change_sets.naming import named
 from .change_sets.netting import NEW, OLD, changes_of, same_values
 from .change_sets.rows import ROW, ROW_ID
 from .consumption import run_consumption
@@ -202,9 +202,7 @@ class _Difference:
         changes = changes_of(
             pairs, f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL", same_values(target.schema)
         )
-        # Rows of views have text for an id.
-        row_id = NUMBER_AS_TEXT if span.stream.view is None else ROW_ID
-        rows = named(changes, target.columns, span.stream.column_style, row_id)
+        rows = named(changes, target.columns, span.stream.column_style, ROW_ID)
         reason = "the stream is stale: rows of the source and of the target are compared"
         plan = ReadPlan(Strategy.COMPARISON, 0, 0, 0, reason)
         return StreamChanges(rows, (plan,) * len(span.tables), (), ())

@@ -11,7 +11,7 @@ from ..core.model import Stream
 from ..core.read_plan import ReadPlan, plan_initial_rows
 from ..storage.source_log import StreamSpan
 from .change_sets.file_rows import FileRows
-from .change_sets.naming import named
+from .change_sets.naming import NUMBER_AS_TEXT, named
 from .change_sets.netting import INSERT, all_changes
 from .change_sets.reader import ChangeSetReader
 from .change_sets.rows import ROW, ROW_ID
@@ -72,21 +72,21 @@ class StreamReader:
         if stream.shows_initial_rows:
             rows = self.all_rows(span)
             columns = rows.select(f"{ROW}.*").columns
-            inserted = named(all_changes(rows, INSERT), columns, stream.column_style)
+            inserted = named(all_changes(rows, INSERT), columns, stream.column_style, ROW_ID)
             return StreamChanges(inserted, (plan_initial_rows(),), (), ())
         changes = self._tables.read(table)
         return StreamChanges(changes.rows, (changes.plan,), (), changes.scratch)
 
     def all_rows(self, span: StreamSpan) -> DataFrame:
-        """The rows of the stream's table or view at the end of ``span``: row id, and the columns in
-        one struct.
+        """The rows of the stream's table or view at the end of ``span``: row id as users see it,
+        and the columns in one struct.
 
         :raises StreamStale: its view is another one now, or cannot be read
         """
         if span.stream.view is not None:
             return self._views.rows_at_offset(span).rows.select(ROW_ID, ROW)
         (table,) = span.tables
-        return all_rows(self._spark, table)
+        return all_rows(self._spark, table).selectExpr(f"{NUMBER_AS_TEXT} AS {ROW_ID}", ROW)
 
     def plans(self, span: StreamSpan) -> tuple[ReadPlan, ...]:
         """How :meth:`read` would read each base table; looks at the logs alone."""

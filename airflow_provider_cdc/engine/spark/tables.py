@@ -87,13 +87,9 @@ class Tables:
 
         :param table: its name as SQL
         """
-        given = [
-            f"{literal(name)} = {literal(value)}"
-            for name, value in properties.items()
-            if value is not None
-        ]
+        given = {name: value for name, value in properties.items() if value is not None}
         if given:
-            self._spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({', '.join(given)})")
+            self._spark.sql(f"ALTER TABLE {table} SET {table_properties(given)}")
         unset = [literal(name) for name, value in properties.items() if value is None]
         if unset:
             self._spark.sql(
@@ -110,6 +106,12 @@ class Tables:
         if self._files.exists(path):
             raise _not_delta(name, "there is no folder _delta_log")
         return None
+
+
+def table_properties(given: Mapping[str, str]) -> str:
+    """``TBLPROPERTIES (...)`` as SQL."""
+    pairs = (f"{literal(name)} = {literal(value)}" for name, value in given.items())
+    return f"TBLPROPERTIES ({', '.join(pairs)})"
 
 
 def table_id(offset: Offset) -> str:

@@ -147,13 +147,10 @@ def checked_columns(
             f"has a primary key of {len(key)} columns",
             f"expected 1 to {MAX_KEY_COLUMNS} different ones, found {', '.join(primary_key)}",
         )
-    for column_ in columns:
-        if _INCOMPARABLE.search(column_.type):
-            raise _invalid(
-                name,
-                f"has the column {column_.name}",
-                f"values of type {column_.type} cannot be compared",
-            )
+    for each in columns:
+        if _INCOMPARABLE.search(each.type):
+            cause = f"values of type {each.type} cannot be compared"
+            raise _invalid(name, f"has the column {each.name}", cause)
     for column in key:
         if column not in known:
             raise _invalid(name, "has a key that it lacks", f"there is no column {column}")

@@ -19,12 +19,13 @@ SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}\\z"
 _ROW_ID = "`METADATA$ROW_ID`"
 
 
-def padded_sequence(number: str = quote(CHANGE_SEQUENCE_NUMBER)) -> str:
-    """A sequence number as text that sorts as the numbers do; empty where there is none.
+def padded_sequence() -> str:
+    """The sequence number as text that sorts as the numbers do; empty where there is none.
 
     Seed 004: sections are unsigned numbers in hexadecimal digits, the first that differs decides. A
     section that is missing sorts before any.
     """
+    number = quote(CHANGE_SEQUENCE_NUMBER)
     sections = f"transform(split(upper({number}), '/'), section -> lpad(section, 16, '0'))"
     return f"coalesce(array_join({sections}, ''), '')"
 
@@ -37,11 +38,11 @@ def winners(table: UpsertTable, pending: str | None = None) -> str:
 
     :param pending: what stands for the changes in the text; by default the table's stream
     """
-    key = ", ".join(map(quote, table.primary_key))
+    key = _listed(table.primary_key)
     rest = [*table.values, CHANGE_TYPE, SEQUENCE, INGESTED_AT]
     change = ", ".join(f"{literal(name)}, {quote(name)}" for name in rest)
     order = f"struct({SEQUENCE}, _cdc_first, {ORDER})"
-    won = ", ".join(f"_cdc_won.{quote(name)}" for name in rest)
+    won = _listed(rest, "_cdc_won.")
     stream = pending or quote(table.stream)
     return (
         f"SELECT {key}, {won} FROM"
@@ -65,18 +66,16 @@ def apply_text(table: UpsertTable) -> str:
     same = [f"t.{name} <=> c.{name}" for name in map(quote, table.values)]
     differs = f"NOT ({' AND '.join(same)})" if same else "false"
     names = [column.name for column in table.columns]
-    columns = ", ".join(map(quote, [*names, STATE]))
-    values = ", ".join(f"c.{quote(name)}" for name in names)
+    columns, values = _listed([*names, STATE]), _listed(names, "c.")
     tombstone = f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', c.{INGESTED_AT})"
     alive = f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', CAST(NULL AS TIMESTAMP))"
-    keys = ", ".join(map(quote, table.primary_key))
-    of_change = ", ".join(f"c.{quote(name)}" for name in table.primary_key)
+    keys, of_change = _listed(table.primary_key), _listed(table.primary_key, "c.")
     erased = _assigned([(name, "NULL") for name in table.values] + [(STATE, tombstone)])
     updated = _assigned([(name, f"c.{quote(name)}") for name in table.values] + [(STATE, alive)])
     return "\n".join(
         (
             f"MERGE INTO {table.base.sql} AS t USING ({winners(table)}) AS c",
-            f"ON {same_key('t', 'c', table.primary_key)}",
+            f"ON {_same_key(table)}",
             f"WHEN MATCHED AND {wins} AND {deleted} AND c.{SEQUENCE} = '' THEN DELETE",
             f"WHEN MATCHED AND {deleted} AND ({newer} OR ({wins} AND NOT {is_tombstone}))"
             f" THEN UPDATE SET {erased}",
@@ -92,7 +91,7 @@ def apply_text(table: UpsertTable) -> str:
 
 def live_rows(table: UpsertTable) -> str:
     """The query of what readers see: the data columns of the rows that were not deleted."""
-    columns = ", ".join(quote(column.name) for column in table.columns)
+    columns = _listed([column.name for column in table.columns])
     return f"SELECT {columns} FROM {table.base.sql} WHERE {quote(STATE)}.deleted_at IS NULL"
 
 
@@ -103,13 +102,10 @@ def fresh_rows(table: UpsertTable, pending: str, version: int) -> str:
     :param version: of the base: one that holds what is not pending, and nothing that is applied
         after the query was made
     """
-    names = [quote(column.name) for column in table.columns]
-    same = same_key("t", "c", table.primary_key)
+    names, same = [column.name for column in table.columns], _same_key(table)
     base, state = f"{table.base.sql} VERSION AS OF {version}", f"t.{quote(STATE)}"
     loses = f"c.{SEQUENCE} < coalesce({state}.sequence, '')"
-    kept = ", ".join(f"t.{name}" for name in names)
-    new = ", ".join(f"c.{name}" for name in names)
-    keys = ", ".join(f"c.{quote(name)}" for name in table.primary_key)
+    kept, new, keys = _listed(names, "t."), _listed(names, "c."), _listed(table.primary_key, "c.")
     # Both joins with the base broadcast what is pending, and the second reads keys alone.
     return (
         f"WITH pending AS ({pending}),"
@@ -121,9 +117,13 @@ def fresh_rows(table: UpsertTable, pending: str, version: int) -> str:
     )
 
 
-def same_key(left: str, right: str, key: Sequence[str]) -> str:
-    """The condition that rows of two tables have one key; no part of a key is NULL."""
-    return " AND ".join(f"{left}.{name} = {right}.{name}" for name in map(quote, key))
+def _same_key(table: UpsertTable) -> str:
+    """The condition that a row ``t`` and a change ``c`` have one key; no part of it is NULL."""
+    return " AND ".join(f"t.{name} = c.{name}" for name in map(quote, table.primary_key))
+
+
+def _listed(names: Sequence[str], prefix: str = "") -> str:
+    return ", ".join(f"{prefix}{quote(name)}" for name in names)
 
 
 def _assigned(pairs: Sequence[tuple[str, str]]) -> str:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from ...core.errors import InvalidRequest, TableExists
-from ...core.names import TableName, literal, quote, table_name
+from ...core.names import TableName, quote, table_name
 from ...core.upserts.definition import (
     CHANGE_SEQUENCE_NUMBER,
     CHANGE_TYPE,
@@ -27,7 +27,7 @@ from ...core.upserts.intervals import interval_iso, interval_of
 from ...core.upserts.texts import BATCH, INGESTED_AT, ORDER, SEQUENCE, live_rows
 from ...storage.delta_log import DeltaLog
 from ...storage.files import Files
-from ..tables import Table, Tables
+from ..tables import Table, Tables, table_properties
 from .types import sql_type
 
 _VIEW_OF = "airflow_provider_cdc.upsert.view_of"
@@ -156,28 +156,26 @@ class UpsertTables:
             ) from None
 
     def _create_base(self, table: UpsertTable, clustered: Sequence[str]) -> None:
-        columns = [f"{quote(column.name)} {column.type}" for column in table.columns]
-        columns.append(f"{quote(STATE)} {_STATE_TYPE}")
+        columns = [*_definitions(table), f"{quote(STATE)} {_STATE_TYPE}"]
         cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
         self._spark.sql(
             f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"
-            f" TBLPROPERTIES ({_properties(_BASE_PROPERTIES | table.properties)})"
+            f" {table_properties(_BASE_PROPERTIES | table.properties)}"
         )
 
     def _complete(self, table: UpsertTable) -> None:
         """Make what a table needs beside its base, where it is not there yet."""
-        columns = [f"{quote(column.name)} {column.type}" for column in table.columns]
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS delta.{quote(table.changes)}"
-            f" ({', '.join([*columns, *_CHANGE_COLUMNS])}) USING delta"
-            f" TBLPROPERTIES ({_properties(_CHANGE_PROPERTIES)})"
+            f" ({', '.join([*_definitions(table), *_CHANGE_COLUMNS])}) USING delta"
+            f" {table_properties(_CHANGE_PROPERTIES)}"
         )
         self._stand_behind(table)
         named = table_name(table.name)
         if not named.is_path:
             self._spark.sql(
                 f"CREATE VIEW IF NOT EXISTS {named.sql}"
-                f" TBLPROPERTIES ({_properties({_VIEW_OF: table.base.sql})}) AS {live_rows(table)}"
+                f" {table_properties({_VIEW_OF: table.base.sql})} AS {live_rows(table)}"
             )
 
     def _check_view(self, table: UpsertTable) -> None:
@@ -211,5 +209,5 @@ def _columns(schema: StructType) -> tuple[Column, ...]:
     return tuple(Column(field.name, sql_type(field.dataType)) for field in schema.fields)
 
 
-def _properties(given: dict[str, str]) -> str:
-    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in given.items())
+def _definitions(table: UpsertTable) -> list[str]:
+    return [f"{quote(column.name)} {column.type}" for column in table.columns]

@@ -133,15 +133,11 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
         if name.casefold() not in known and name.casefold() not in pseudo:
             cause = "it is the engine's own" if is_reserved(name) else "the table has none"
             raise _unfit(table, f"hold a column {name}", cause)
-    types = {field.name.casefold(): field.dataType for field in rows.schema.fields}
+    types = {field.name.casefold(): sql_type(field.dataType) for field in rows.schema.fields}
     for column in table.columns:
         found = types.get(column.name.casefold())
-        if found is not None and not _fits(sql_type(found), column.type):
-            raise _unfit(
-                table,
-                f"hold {column.name} as {sql_type(found)}",
-                f"expected {column.type}",
-            )
+        if found is not None and not _fits(found, column.type):
+            raise _unfit(table, f"hold {column.name} as {found}", f"expected {column.type}")
     return given
 
 
