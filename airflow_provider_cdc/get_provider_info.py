@@ -95,6 +95,12 @@ _CONNECTION_FIELDS = {
         "JSON object of Spark settings that win over the provider's defaults. No secret here.",
         type="object",
     ),
+    "pool_conf": _field(
+        "Spark settings by pool",
+        "JSON object: for a pool of Airflow the Spark settings of the jobs that its tasks submit,"
+        ' as {"cdc_background": {"spark.cores.max": "4"}}. No secret here.',
+        type="object",
+    ),
     "secret_conf": _field(
         "Secret Spark settings",
         "JSON object of Spark settings that reach the driver by its environment only.",

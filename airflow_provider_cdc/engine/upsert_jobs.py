@@ -1,4 +1,4 @@
-"""The apply jobs of an upsert table, as the registry remembers them; no Spark."""
+"""The apply jobs of upsert tables: how long they took, and when they are due; no Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,44 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from .core.lifecycle import Transition
+from .core.model import Stream
+from .core.upserts.definition import base_location
+from .core.upserts.schedule import ApplySchedule, apply_interval
+from .storage.apply_times import ApplyTimes
 from .storage.registry_snapshot import Record
+
+WITHOUT_PROMISE = timedelta(hours=1)
+"""How often changes are applied where every read merges what waits: so that this stays little."""
+
+
+def apply_schedules(
+    streams: Iterable[Stream], times: ApplyTimes, without_promise: timedelta = WITHOUT_PROMISE
+) -> list[ApplySchedule]:
+    """When the changes of each upsert table among ``streams`` are due to be applied.
+
+    :param without_promise: how often where the table has no ``max_staleness``
+    """
+    tables = [stream for stream in streams if stream.upsert_table is not None]
+    took = times.read(stream.stream_id for stream in tables)
+    return [
+        ApplySchedule(
+            str(stream.upsert_table),
+            base_location(stream.source.location),
+            stream.name,
+            apply_interval(stream.max_lag, took[stream.stream_id])
+            if stream.max_lag
+            else without_promise,
+        )
+        for stream in tables
+    ]
+
+
+def upsert_stream(streams: Iterable[Stream], location: str) -> Stream | None:
+    """The stream on the changes of the upsert table whose base has its root at ``location``."""
+    for stream in streams:
+        if stream.upsert_table and base_location(stream.source.location) == location:
+            return stream
+    return None
 
 
 def apply_durations(history: Iterable[Record], since: datetime) -> list[timedelta]:

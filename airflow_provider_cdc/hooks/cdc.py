@@ -23,6 +23,7 @@ from airflow_provider_cdc.jobs.model import (
     JobKind,
     Maintain,
     Recover,
+    RedriveChanges,
     Request,
     Task,
     WriteChanges,
@@ -111,12 +112,17 @@ class CdcHook(BaseHook):
         from . import submission  # noqa: PLC0415 - parsing a DAG needs no Spark provider
 
         spark = self._spark_connection()
-        properties = submission.lineage_conf(context)
+        properties = self._pool_conf(context) | submission.lineage_conf(context)
         if spark.conn_type == "spark_connect":
             return submission.ConnectSubmission(request, self.settings, conf=properties)
         return submission.SparkSubmission(
             request, self.settings, spark_extra=spark.extra_dejson, conf=properties
         )
+
+    def _pool_conf(self, context: Context | None) -> dict[str, str]:
+        """The Spark settings of the pool that the task takes its slot from."""
+        pool = None if context is None else context["task"].pool
+        return dict(self.settings.pool_conf.get(pool, {})) if pool else {}
 
     def kill(self) -> None:
         """Stop the job that :meth:`submit` waits for; nothing happens where there is none."""
@@ -178,3 +184,5 @@ def request_for(settings: CdcConnection, task: Task) -> Request:
             return Request(**common, kind=JobKind.WRITE_CHANGES, write_changes=task)
         case ApplyUpserts():
             return Request(**common, kind=JobKind.APPLY_UPSERTS, apply_upserts=task)
+        case RedriveChanges():
+            return Request(**common, kind=JobKind.REDRIVE_CHANGES, redrive_changes=task)

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
+from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.entry_point import DELTA_CONF
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -39,6 +42,7 @@ class CdcConnection:
     ``archives``, ``py_files``, ``driver_python`` and ``entry_point`` say how a driver in cluster
     mode comes by the engine; in client mode it runs in the environment of the worker.
     ``principal`` is who reads, consumes and owns streams; None: the user of worker and driver.
+    ``pool_conf`` are Spark settings of the jobs that tasks of one Airflow pool submit, by its name.
     """
 
     conn_id: str
@@ -59,6 +63,7 @@ class CdcConnection:
     driver_python: str | None = None
     entry_point: str | None = None
     principal: str | None = None
+    pool_conf: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def from_extra(cls, conn_id: str, extra: Mapping[str, Any]) -> CdcConnection:
@@ -97,6 +102,7 @@ class CdcConnection:
             driver_python=_text(present, "driver_python"),
             entry_point=_text(present, "entry_point"),
             principal=_text(present, "principal"),
+            pool_conf=_pools(conn_id, present),
         )
 
     @property
@@ -109,6 +115,10 @@ class CdcConnection:
         return StreamCatalog(
             self.state, storage_options=dict(self.storage_options), principal=self.principal
         )
+
+    def apply_times(self) -> ApplyTimes:
+        """How long applying the changes of each upsert table took lately."""
+        return ApplyTimes(self.state, Files(dict(self.storage_options)), utc_now)
 
 
 def _text(extra: Mapping[str, Any], name: str) -> str | None:
@@ -125,6 +135,20 @@ def _number(conn_id: str, extra: Mapping[str, Any], name: str) -> int | None:
 
 
 def _mapping(conn_id: str, extra: Mapping[str, Any], name: str) -> dict[str, str]:
+    return {key: _setting(item) for key, item in _object(conn_id, extra, name).items()}
+
+
+def _pools(conn_id: str, extra: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    pools = _object(conn_id, extra, "pool_conf")
+    found = {
+        pool: _mapping(conn_id, {"pool_conf": conf}, "pool_conf") for pool, conf in pools.items()
+    }
+    for conf in found.values():
+        _refuse_secrets(conn_id, conf)
+    return found
+
+
+def _object(conn_id: str, extra: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = extra.get(name, {})
     if isinstance(value, str):
         try:
@@ -133,7 +157,7 @@ def _mapping(conn_id: str, extra: Mapping[str, Any], name: str) -> dict[str, str
             value = None
     if not isinstance(value, Mapping):
         raise _malformed(conn_id, name, "a JSON object")
-    return {str(key): _setting(item) for key, item in value.items()}
+    return {str(key): item for key, item in value.items()}
 
 
 def _setting(value: Any) -> str:

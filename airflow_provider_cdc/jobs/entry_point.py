@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc.engine.core.model import from_json
 from airflow_provider_cdc.jobs.answers import write_answer
 from airflow_provider_cdc.jobs.model import Request
-from airflow_provider_cdc.jobs.run import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     :raises msgspec.ValidationError: the request is not one
     """
+    from airflow_provider_cdc.jobs.run import run  # noqa: PLC0415 - DAG files need no Spark
+
     logging.basicConfig(level=logging.WARNING, stream=sys.stdout, format="%(message)s")
     logging.getLogger("airflow_provider_cdc").setLevel(logging.INFO)
     parser = argparse.ArgumentParser(description=__doc__)

@@ -14,6 +14,7 @@ from ..engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..engine.core.outcomes import Outcome
 from ..engine.core.retention import Maintenance
 from ..engine.core.staleness import MAX_DATA_EXTENSION
+from ..engine.core.upserts.definition import OnBadRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ class WriteChanges:
     table: str
     query: str
     write_id: str
+    on_bad_rows: OnBadRows = OnBadRows.FAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,16 @@ class ApplyUpserts:
     """Apply the changes that wait for the upsert table ``table``; see ``Engine.apply_upserts``."""
 
     table: str
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveChanges:
+    """Let the changes in quarantine of the upsert table ``table`` wait again; see
+    ``Engine.redrive``.
+    """
+
+    table: str
+    late: bool = False
 
 
 Task = (
@@ -162,6 +174,7 @@ Task = (
     | Recover
     | WriteChanges
     | ApplyUpserts
+    | RedriveChanges
 )
 
 
@@ -176,6 +189,7 @@ class JobKind(StrEnum):
     RECOVER = "recover"
     WRITE_CHANGES = "write_changes"
     APPLY_UPSERTS = "apply_upserts"
+    REDRIVE_CHANGES = "redrive_changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +213,7 @@ class Request:
     recover: Recover | None = None
     write_changes: WriteChanges | None = None
     apply_upserts: ApplyUpserts | None = None
+    redrive_changes: RedriveChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +237,4 @@ class Answer:
     outcome: Outcome | None = None
     maintenance: Maintenance | None = None
     has_data: bool | None = None
+    redriven: int | None = None

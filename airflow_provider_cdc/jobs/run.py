@@ -28,6 +28,7 @@ from .model import (
     JobError,
     Maintain,
     Recover,
+    RedriveChanges,
     Request,
     WriteChanges,
 )
@@ -128,8 +129,16 @@ def _answer(
             outcome = engine.recover(task.stream, task.target, task.key, consumer=task.consumer)
             return Answer(request.request_id, outcome=outcome)
         case Request(write_changes=WriteChanges() as task):
-            engine.write_changes(task.table, spark.sql(task.query), write_id=task.write_id)
+            engine.write_changes(
+                task.table,
+                spark.sql(task.query),
+                write_id=task.write_id,
+                on_bad_rows=task.on_bad_rows,
+            )
             return Answer(request.request_id)
+        case Request(redrive_changes=RedriveChanges() as task):
+            redriven = engine.redrive(task.table, late=task.late)
+            return Answer(request.request_id, redriven=redriven)
         case Request(apply_upserts=ApplyUpserts() as task):
             return Answer(request.request_id, outcome=engine.apply_upserts(task.table))
     raise InvalidRequest(

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.choices import member
+from airflow_provider_cdc.engine.core.upserts.definition import OnBadRows
+from airflow_provider_cdc.engine.upsert_jobs import upsert_stream
+from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
 from .stream import ConsumingOperator, StreamOperator
@@ -24,17 +29,22 @@ class WriteChanges(StreamOperator):
 
     :param table: the upsert table (templated)
     :param query: the SELECT of the changes (templated; ``.sql`` files)
+    :param on_bad_rows: ``fail``, and nothing is written, or ``quarantine``, and the other rows are
+        (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
-    template_fields: Sequence[str] = ("table", "query", "conn_id")
+    template_fields: Sequence[str] = ("table", "query", "on_bad_rows", "conn_id")
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers: ClassVar[dict[str, str]] = {"query": "sql"}
 
-    def __init__(self, *, table: str, query: str, **kwargs: Any) -> None:
+    def __init__(
+        self, *, table: str, query: str, on_bad_rows: str = OnBadRows.FAIL.value, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.table = table
         self.query = query
+        self.on_bad_rows = on_bad_rows
 
     def execute(self, context: Context) -> None:
         """Write the changes.
@@ -46,7 +56,38 @@ class WriteChanges(StreamOperator):
         # With the query: a task that is cleared after its query was corrected writes again.
         known_by = [ti.dag_id, ti.task_id, ti.map_index, ti.run_id, self.table, self.query]
         write_id = sha256(json.dumps(known_by).encode()).hexdigest()
-        self.hook.submit(jobs.WriteChanges(self.table, self.query, write_id), context=context)
+        subject = f"changes of {self.table}"
+        with task_errors():
+            on_bad_rows = member(subject, "on_bad_rows", OnBadRows, self.on_bad_rows)
+        task = jobs.WriteChanges(self.table, self.query, write_id, on_bad_rows)
+        self.hook.submit(task, context=context)
+
+
+class RedriveChanges(StreamOperator):
+    """Let the changes in quarantine of an upsert table that can be applied now wait again.
+
+    Bad ones are corrected in the quarantine before. Returns (XCom) how many were released.
+
+    :param table: the upsert table (templated)
+    :param late: those too that came later than a delete is remembered
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("table", "conn_id")
+
+    def __init__(self, *, table: str, late: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.late = late
+
+    def execute(self, context: Context) -> int:
+        """Release them; a retry finishes what an attempt began.
+
+        :raises AirflowFailException: there is no such upsert table
+        :raises CdcJobFailed: a retry may help
+        """
+        task = jobs.RedriveChanges(self.table, self.late)
+        return self.hook.submit(task, context=context).redriven or 0
 
 
 class ApplyUpserts(ConsumingOperator):
@@ -54,15 +95,19 @@ class ApplyUpserts(ConsumingOperator):
 
     Returns (XCom) the outcome, as ``ConsumeStream`` does, or None.
 
-    :param table: the upsert table (templated)
+    :param table: the upsert table, by its name or the root of its base (templated); by the root,
+        where nothing waits, no Spark job is started
+    :param is_timed: note how long it took since its run was due, from which
+        :func:`~airflow_provider_cdc.dag_factories.upserts.background_apply_dags` takes the schedule
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
     template_fields: Sequence[str] = ("table", "conn_id")
 
-    def __init__(self, *, table: str, **kwargs: Any) -> None:
+    def __init__(self, *, table: str, is_timed: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.table = table
+        self.is_timed = is_timed
 
     def execute(self, context: Context) -> dict[str, Any] | None:
         """Apply the changes; a retry finishes what an attempt began.
@@ -70,5 +115,16 @@ class ApplyUpserts(ConsumingOperator):
         :raises AirflowFailException: there is no such upsert table
         :raises CdcJobFailed: a retry may help; the changes wait, the table is as it was
         """
+        with task_errors():
+            catalog = self.hook.catalog()
+            stream = upsert_stream(catalog.show(), self.table)
+            if stream and not stream.consumption and not catalog.look_at(stream).may_have_data:
+                self.log.info("No change of %s waits", stream.upsert_table)
+                return None
         outcome = self.hook.submit(jobs.ApplyUpserts(self.table), context=context).outcome
-        return None if outcome is None else self.announced(outcome, context)
+        if outcome is None:
+            return None
+        if stream and self.is_timed:
+            took = utc_now() - context["dag_run"].run_after
+            self.hook.settings.apply_times().note(stream.stream_id, took)
+        return self.announced(outcome, context)

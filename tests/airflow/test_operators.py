@@ -28,7 +28,7 @@ from airflow_provider_cdc.operators.stream import (
     DropStream,
     default_consumer,
 )
-from airflow_provider_cdc.operators.upserts import ApplyUpserts, WriteChanges
+from airflow_provider_cdc.operators.upserts import ApplyUpserts, RedriveChanges, WriteChanges
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
@@ -45,6 +45,7 @@ def operators():
         RecoverStream(task_id="recover", stream="s", target="t", key=["id"]),
         WriteChanges(task_id="write", table="t", query="SELECT 1 AS id, 'DELETE' AS _CHANGE_TYPE"),
         ApplyUpserts(task_id="apply", table="t"),
+        RedriveChanges(task_id="redrive", table="t"),
     ]
 
 
@@ -56,6 +57,7 @@ def test_operator_template_fields_are_attributes(operator):
         MaintainStreams: set(),
         WriteChanges: {"table"},
         ApplyUpserts: {"table"},
+        RedriveChanges: {"table"},
     }
     subject = subjects.get(type(operator), {"stream"})
     assert subject | {"conn_id"} <= set(operator.template_fields)
@@ -78,6 +80,7 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "recover",
         "write",
         "apply",
+        "redrive",
     }
 
 
@@ -281,6 +284,9 @@ class Submitted:
     def __init__(self, answer=None):
         self.tasks = []
         self.answer = answer or SimpleNamespace(outcome=None)
+
+    def catalog(self):
+        return SimpleNamespace(show=list)
 
     def submit(self, task, *, context=None):
         self.tasks.append(task)

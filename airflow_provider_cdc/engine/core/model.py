@@ -260,7 +260,8 @@ class Stream:
     that the rows at the offset were not consumed yet. ``readers`` and ``consumers`` are those who
     may read and consume it besides its owner (None: see ``access.py``). ``max_data_extension`` says
     how long its sources may be made to keep what it has not consumed, ``max_lag`` how old a change
-    may grow before somebody is told. ``sequence`` numbers the
+    may grow before somebody is told. ``upsert_table`` names the upsert table whose changes
+    wait in it (None: it is any other stream). ``sequence`` numbers the
     transitions of this stream from 1. ``last_consumption_id``, ``last_consumer``,
     ``last_consumed_at`` and ``last_outcome`` tell of the last committed consumption; the outcome is
     missing where somebody else than its driver committed it.
@@ -289,6 +290,7 @@ class Stream:
     folder: Folder | None = None
     max_data_extension: timedelta = MAX_DATA_EXTENSION
     max_lag: timedelta | None = None
+    upsert_table: str | None = None
 
     @property
     def source(self) -> Source:
@@ -332,6 +334,7 @@ def new_stream(
     consumers: tuple[str, ...] | None = None,
     max_data_extension: timedelta = MAX_DATA_EXTENSION,
     max_lag: timedelta | None = None,
+    upsert_table: str | None = None,
 ) -> Stream:
     """A stream with an id of its own that no registry holds yet."""
     return Stream(
@@ -353,6 +356,7 @@ def new_stream(
         consumers=consumers,
         max_data_extension=max_data_extension,
         max_lag=max_lag,
+        upsert_table=upsert_table,
     )
 
 

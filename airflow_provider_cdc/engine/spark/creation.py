@@ -58,6 +58,7 @@ class NewStream:
     file_format: str | None = None
     file_options: Mapping[str, Any] | None = None
     file_schema: str | None = None
+    upsert_table: str | None = None
 
     @property
     def subject(self) -> str:
@@ -181,6 +182,7 @@ class Creation:
             consumers=wanted.consumers,
             max_data_extension=checked_length(subject, "max_data_extension", extension),
             max_lag=checked_length(subject, "max_lag", wanted.max_lag),
+            upsert_table=wanted.upsert_table,
         )
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:

@@ -18,7 +18,7 @@ from ..core.errors import StreamConflict
 from ..core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.names import table_name
 from ..core.outcomes import Outcome
-from ..core.points import Point, Version, bound_of
+from ..core.points import Bound, Point, Version, bound_of
 from ..core.progress import Listener
 from ..core.read_plan import Strategy
 from ..core.staleness import MAX_DATA_EXTENSION
@@ -54,6 +54,7 @@ from .tables import Tables
 from .targets import Targets
 from .transactions import Transaction, transaction
 from .upserting import Upserting
+from .upserts.quarantine import Quarantine
 from .upserts.tables import UpsertTables
 from .views.changes import ViewReader
 from .views.definitions import ViewDefinitions
@@ -143,22 +144,29 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             principal=catalog.principal,
         )
         upsert_tables = UpsertTables(spark, self._tables, files, self._stand_behind)
-        Upserting.__init__(self, spark, catalog, upsert_tables, self._parts, clock)
+        quarantine = Quarantine(spark, files, clock)
+        Upserting.__init__(self, spark, catalog, upsert_tables, quarantine, self._parts, clock)
         self._results = Results(state, files, clock)
         self._scratch.sweep()
         self._results.sweep()
 
     def _stand_behind(self, table: UpsertTable) -> None:
         """The stream on the changes of an upsert table, from its first one on."""
-        self.create_stream(
-            table.stream,
-            on_table=table.changes,
-            mode=StreamMode.APPEND_ONLY,
-            at=Version(0),
-            comment=f"changes of {table.name} that are not applied",
-            # A promise that is missed is told as any lag is.
-            max_lag=table.max_staleness,
-            if_not_exists=True,
+        self._creation.create(
+            NewStream(
+                name=table.stream,
+                on_table=table.changes,
+                on_view=None,
+                mode=StreamMode.APPEND_ONLY,
+                append_semantics=AppendSemantics.INSERTED,
+                column_style=ColumnStyle.SNOWFLAKE,
+                bound=Bound(Version(0), is_inclusive=True),
+                comment=f"changes of {table.name} that are not applied",
+                # A promise that is missed is told as any lag is.
+                max_lag=table.max_staleness,
+                if_not_exists=True,
+                upsert_table=table.name,
+            )
         )
 
     def create_stream(

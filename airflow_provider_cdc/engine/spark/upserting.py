@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,10 +11,13 @@ from pyspark.sql.types import StructType
 
 from ..catalog import StreamCatalog
 from ..core.batches import BatchLimit
-from ..core.errors import StreamStale
+from ..core.choices import member
+from ..core.errors import StatementFailed, StreamStale
 from ..core.model import Stream
+from ..core.names import quote
 from ..core.outcomes import Outcome
-from ..core.upserts.definition import TOMBSTONE_HORIZON, UpsertTable
+from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
+from ..core.upserts.diversion import NEEDED, accepted, divert_text, remaining, sound
 from ..core.upserts.intervals import interval_of, interval_text
 from ..core.upserts.schedule import recommended_max_staleness
 from ..core.upserts.texts import apply_text, fresh_rows, live_rows, winners
@@ -22,6 +25,7 @@ from ..stream_status import StreamStatus
 from ..upsert_jobs import apply_durations
 from .attempts import Parts
 from .consumption import Consumer
+from .upserts.quarantine import Quarantine
 from .upserts.tables import UpsertTables
 from .upserts.writing import change_sink, write_changes
 
@@ -35,7 +39,8 @@ class UpsertTableStatus:
     """How an upsert table stands (seed 004). Every change that was ingested at or before
     ``upsert_stream_apply_watermark`` is applied, and it never goes back; ``max_staleness`` is as
     BigQuery shows it, ``0-0 0 0:10:0``. ``pending_since`` is when the oldest change that waits was
-    ingested.
+    ingested. ``held_changes`` are in quarantine because they are bad or follow a bad one of their
+    key, ``late_changes`` because they came later than a delete is remembered.
     """
 
     name: str
@@ -46,6 +51,8 @@ class UpsertTableStatus:
     pending_since: datetime | None
     pending_commits: int
     pending_bytes: int
+    held_changes: int
+    late_changes: int
     stream: str
 
 
@@ -57,12 +64,14 @@ class Upserting:
         spark: SparkSession,
         catalog: StreamCatalog,
         tables: UpsertTables,
+        quarantine: Quarantine,
         parts: Parts,
         clock: Callable[[], datetime],
     ) -> None:
         self._spark = spark
         self._catalog = catalog
         self._upsert_tables = tables
+        self._quarantine = quarantine
         self._parts = parts
         self._clock = clock
 
@@ -127,7 +136,7 @@ class Upserting:
         table = self._upsert_tables.get(name)
         stream = self._catalog.describe(table.stream)
         status = self._status(table, stream)
-        staleness = table.max_staleness
+        staleness, quarantined = table.max_staleness, self._quarantine.counted(table)
         return UpsertTableStatus(
             name,
             table.location,
@@ -137,10 +146,19 @@ class Upserting:
             status.behind_since,
             status.commits_behind or 0,
             status.bytes_behind or 0,
+            quarantined.held,
+            quarantined.late,
             table.stream,
         )
 
-    def write_changes(self, name: str, rows: DataFrame, *, write_id: str | None = None) -> None:
+    def write_changes(
+        self,
+        name: str,
+        rows: DataFrame,
+        *,
+        write_id: str | None = None,
+        on_bad_rows: OnBadRows | str = OnBadRows.FAIL,
+    ) -> None:
         """Write changes of an upsert table, which wait until they are applied (seed 004).
 
         Each row has the columns of the primary key, ``_CHANGE_TYPE`` (UPSERT or DELETE) and, for an
@@ -150,29 +168,55 @@ class Upserting:
         to one that has it.
 
         :param write_id: what the write is known by: the same id again writes nothing
+        :param on_bad_rows: what becomes of a row that has another type, no key or a malformed
+            number: ``fail`` writes nothing; with ``quarantine`` the others are written, and it lies
+            in the table's quarantine, where later changes of its key wait too (:meth:`redrive`)
         :raises InvalidRequest: a column or a row does not fit; nothing was written
         :raises TableNotFound: there is no such table
         """
-        transaction = None if write_id is None else (f"write/{write_id}", 0)
-        write_changes(self._upsert_tables.get(name), rows, transaction=transaction)
+        write_changes(
+            self._upsert_tables.get(name),
+            rows,
+            transaction=None if write_id is None else (f"write/{write_id}", 0),
+            quarantines=_quarantines(name, on_bad_rows),
+        )
 
-    def change_sink(self, name: str, *, query: str) -> Callable[[DataFrame, int], None]:
+    def change_sink(
+        self, name: str, *, query: str, on_bad_rows: OnBadRows | str = OnBadRows.FAIL
+    ) -> Callable[[DataFrame, int], None]:
         """What a Structured Streaming ``foreachBatch`` calls to write changes; a batch that comes
         again writes nothing.
 
         :param query: a name that the query keeps as long as its checkpoint, of its own among all
             that ever wrote to the table: with a new checkpoint batches begin at 0 again, and what
             has the number of one that was written is left out
+        :param on_bad_rows: as of :meth:`write_changes`
         :raises TableNotFound: there is no such table
         """
         self._upsert_tables.get(name)
-        return change_sink(lambda: self._upsert_tables.get(name), query)
+        quarantines = _quarantines(name, on_bad_rows)
+        return change_sink(lambda: self._upsert_tables.get(name), query, quarantines=quarantines)
+
+    def redrive(self, name: str, *, late: bool = False) -> int:
+        """Let the changes in quarantine that can be applied now wait among the others again, at the
+        places that they had; gives how many. The next :meth:`apply_upserts` applies them.
+
+        A bad change is corrected, or removed, in the table ``<base>/_cdc/quarantine`` first; what
+        follows a change that is still bad stays.
+
+        :param late: those too that came later than a delete is remembered
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table
+        """
+        return self._quarantine.redrive(self._upsert_tables.get(name), late=late)
 
     def apply_upserts(self, name: str) -> Outcome | None:
         """Apply the changes that wait, in one MERGE, exactly once; ``None`` where none waits.
 
         Only rows that change are rewritten. A killed call is finished by the next one, whoever
-        makes it.
+        makes it. Where changes have to go into quarantine, a second MERGE takes them there in the
+        same consumption. Tombstones that are older than ``tombstone_horizon`` are ended now and
+        then.
 
         :raises TableNotFound: there is no such table
         :raises StatementFailed: the MERGE failed; the table is as it was, the changes wait
@@ -181,8 +225,27 @@ class Upserting:
         stream = self._catalog.describe(table.stream)
         if stream.consumption is None and not self._catalog.look_at(stream).may_have_data:
             return None
-        consumer = Consumer(self._parts, f"apply.{table.stream}", BatchLimit())
-        return consumer.consume([apply_text(table)])
+        outcome = self._applied(table)
+        self._quarantine.purge(table)
+        return outcome
+
+    def _applied(self, table: UpsertTable) -> Outcome:
+        memory = self._quarantine.memory(table)
+        if memory.quarantine is None:
+            try:
+                return self._consume(
+                    table, apply_text(table, sound(table, quote(table.stream), memory))
+                )
+            except StatementFailed as error:
+                if NEEDED not in str(error):
+                    raise
+        relation = f"delta.{quote(table.quarantine)}"
+        memory = replace(memory, quarantine=relation)
+        divert = divert_text(table, relation, memory)
+        return self._consume(table, divert, apply_text(table, remaining(table, relation)))
+
+    def _consume(self, table: UpsertTable, *texts: str) -> Outcome:
+        return Consumer(self._parts, f"apply.{table.stream}", BatchLimit()).consume(texts)
 
     def read_table(self, name: str) -> DataFrame:
         """The rows of an upsert table, as fresh as its ``max_staleness`` asks (seed 004).
@@ -202,7 +265,8 @@ class Upserting:
         version = self._upsert_tables.version(table)
         if self._is_fresh_enough(table, self._status(table, stream)):
             return self._spark.sql(live_rows(table))
-        text = fresh_rows(table, winners(table, _PENDING), version)
+        memory = self._quarantine.memory(table, pinned=True)
+        text = fresh_rows(table, winners(table, accepted(table, _PENDING, memory)), version)
         # What is named in braces is a DataFrame; other braces stand for themselves.
         text = text.replace("{", "{{").replace("}", "}}").replace(_PENDING, "{pending}")
         pending = self._parts.reader.read(self._parts.sources.span(stream)).rows
@@ -237,6 +301,11 @@ class Upserting:
             return True
         longest = table.max_staleness
         return longest is not None and self._clock() - status.behind_since <= longest
+
+
+def _quarantines(name: str, on_bad_rows: OnBadRows | str) -> bool:
+    wanted = member(f"changes of {name}", "on_bad_rows", OnBadRows, on_bad_rows)
+    return wanted is OnBadRows.QUARANTINE
 
 
 def _watermark(stream: Stream, status: StreamStatus) -> datetime:

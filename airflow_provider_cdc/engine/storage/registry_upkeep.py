@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset
 import pyarrow.parquet
 from deltalake import (
     ColumnProperties,
@@ -272,6 +271,8 @@ def _files(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def _read(files: Sequence[Mapping[str, Any]], filesystem: PyFileSystem) -> pa.Table:
+    import pyarrow.dataset  # noqa: PLC0415 - it brings pandas, which a DAG file waits for
+
     paths = [file["path"] for file in files]
     return pyarrow.dataset.dataset(
         paths, schema=_FILE_SCHEMA, filesystem=filesystem, format="parquet"

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from stream_lab import Crash, CrashAt, StreamLab
+from upsert_lab import CHANGES, NUMBERED, SALARIES, Clock, UpsertLab
 
 from airflow_provider_cdc.engine import (
     Engine,
@@ -23,41 +24,6 @@ from airflow_provider_cdc.engine import (
 )
 from airflow_provider_cdc.jobs.model import Answer, ApplyUpserts, JobKind, Request, WriteChanges
 from airflow_provider_cdc.jobs.run import run
-
-SALARIES = "ID INT, Name STRING, Salary INT"
-CHANGES = f"{SALARIES}, _CHANGE_TYPE STRING"
-NUMBERED = f"{CHANGES}, _CHANGE_SEQUENCE_NUMBER STRING"
-
-
-class UpsertLab(StreamLab):
-    """An upsert table ``t`` of ids, names and salaries."""
-
-    def table(self) -> str:
-        return self.path("t")
-
-    def changes(self) -> str:
-        return f"{self.table()}/_cdc/changes"
-
-    def write(self, *rows: tuple[Any, ...], engine: Engine | None = None) -> None:
-        (engine or self.engine).write_changes(self.table(), self.frame(rows))
-
-    def frame(self, rows: Any) -> DataFrame:
-        rows = list(rows)
-        schema = NUMBERED if rows and len(rows[0]) == 5 else CHANGES
-        return self.spark.createDataFrame(rows, schema)
-
-    def apply(self, engine: Engine | None = None) -> Any:
-        return (engine or self.engine).apply_upserts(self.table())
-
-    def read(self, engine: Engine | None = None) -> list[tuple[Any, ...]]:
-        rows = (engine or self.engine).read_table(self.table()).collect()
-        return sorted(map(tuple, rows), key=repr)
-
-    def applied(self) -> list[tuple[Any, ...]]:
-        """What the base alone holds for readers."""
-        base = self.spark.read.format("delta").load(self.table())
-        rows = base.where("_cdc.deleted_at IS NULL").drop("_cdc").collect()
-        return sorted(map(tuple, rows), key=repr)
 
 
 @pytest.fixture
@@ -254,16 +220,6 @@ def test_apply_that_is_killed_is_finished_by_whoever_comes_next(
     else:
         assert lab.applied() == [(2, "b", 2), (3, "c", 3)]
     assert lab.engine.describe_upsert_table(lab.table()).pending_commits == 0
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = datetime.now(UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
 
 
 def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:

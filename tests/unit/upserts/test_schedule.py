@@ -63,8 +63,15 @@ def test_a_change_that_just_missed_an_apply_is_applied_in_time(
     max_staleness: timedelta, durations: list[timedelta]
 ) -> None:
     wait = apply_interval(max_staleness, durations)
-    took = percentile_95(durations) if durations else timedelta(0)
+    took = percentile_95(durations) if durations else max_staleness / 2
     assert wait + took <= max_staleness
+
+
+def test_interval_stays_where_applying_takes_a_little_longer() -> None:
+    ten = timedelta(minutes=10)
+    assert {apply_interval(ten, seconds(took)) for took in (51, 70, 100)} == {
+        timedelta(minutes=8, seconds=20)
+    }
 
 
 def test_applying_that_takes_longer_than_is_allowed_goes_on_without_a_pause() -> None:

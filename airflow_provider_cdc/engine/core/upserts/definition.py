@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import StrEnum
 
 from ..errors import InvalidRequest
 from ..names import TableName
@@ -24,6 +25,7 @@ TOMBSTONE_HORIZON = timedelta(days=2)
 MAX_KEY_COLUMNS = 16
 MAX_COLUMNS = 2_000
 
+_CHANGES = "/_cdc/changes"
 _PREFIX = "airflow_provider_cdc.upsert."
 _PRIMARY_KEY = f"{_PREFIX}primary_key"
 MAX_STALENESS = f"{_PREFIX}max_staleness"
@@ -43,6 +45,13 @@ _WITH_STATISTICS = (
 _INCOMPARABLE = re.compile(r"\b(map|variant|collate)\b", re.IGNORECASE)
 _WITH_STATISTICS_COLUMNS = 32
 _NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
+
+
+class OnBadRows(StrEnum):
+    """What becomes of a row that cannot be a change: all fail, or it alone goes to quarantine."""
+
+    FAIL = "fail"
+    QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,17 @@ class UpsertTable:
     @property
     def changes(self) -> str:
         """The root of the table that changes wait in, inside the base's folder, hidden."""
-        return f"{self.location}/_cdc/changes"
+        return f"{self.location}{_CHANGES}"
+
+    @property
+    def quarantine(self) -> str:
+        """The root of the table of the changes that could not be applied."""
+        return f"{self.location}/_cdc/quarantine"
+
+    @property
+    def deletes(self) -> str:
+        """The root of the table that remembers deletes whose tombstones have ended."""
+        return f"{self.location}/_cdc/deletes"
 
     @property
     def stream(self) -> str:
@@ -94,6 +113,11 @@ class UpsertTable:
         if self.max_staleness is not None:
             given[MAX_STALENESS] = interval_iso(self.max_staleness)
         return given
+
+
+def base_location(changes: str) -> str:
+    """The root of the base whose changes wait at ``changes``."""
+    return changes.removesuffix(_CHANGES)
 
 
 def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> UpsertTable:

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 _BUFFER = timedelta(minutes=7)
 _SHORTEST = timedelta(seconds=1)
+_STEPS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySchedule:
+    """How often the changes of an upsert table are applied: ``table`` as it was created, its base
+    at ``location``, the ``stream`` on its changes.
+    """
+
+    table: str
+    location: str
+    stream: str
+    every: timedelta
 
 
 def percentile_95(durations: Sequence[timedelta]) -> timedelta:
@@ -35,9 +49,15 @@ def apply_interval(max_staleness: timedelta, durations: Sequence[timedelta]) -> 
 
     A change that comes right after an apply has begun waits for the next one, and for its end: both
     together must not take longer than ``max_staleness``. Where applying alone takes longer, the
-    next one begins at once, and the promise is not kept.
+    next one begins at once, and the promise is not kept. Until anything is known, applying is
+    expected to take half of what is allowed.
+
+    The interval is a whole number of twelfths of ``max_staleness``, so that a schedule stays as it
+    is when applying takes a little longer than last time.
 
     :param durations: how long each apply took lately, with the start of its driver
     """
-    longest = percentile_95(durations) if durations else timedelta(0)
-    return max(max_staleness - longest, _SHORTEST)
+    longest = percentile_95(durations) if durations else max_staleness / 2
+    step = max_staleness / _STEPS
+    steps = (max_staleness - longest) // step if step else 0
+    return max(steps * step, _SHORTEST)

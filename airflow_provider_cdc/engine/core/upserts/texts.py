@@ -1,60 +1,33 @@
-"""The SQL of upsert tables: which change of a key wins, and what becomes of its row.
-
-A change beats another by its sequence number, and among equal ones by being ingested later. The
-number is compared section by section; padded, it is compared as text (:func:`padded_sequence`).
-"""
+"""The SQL of upsert tables: which change of a key wins, and what becomes of its row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..names import literal, quote
-from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, STATE, UpsertTable
-
-SEQUENCE = "_cdc_sequence"
-BATCH = "_cdc_batch"
-ORDER = "_cdc_order"
-INGESTED_AT = "_cdc_ingested_at"
-SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}\\z"
-_ROW_ID = "`METADATA$ROW_ID`"
+from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, listed, same_key
+from .definition import CHANGE_TYPE, STATE, UpsertTable
 
 
-def padded_sequence() -> str:
-    """The sequence number as text that sorts as the numbers do; empty where there is none.
+def winners(table: UpsertTable, changes: str) -> str:
+    """The query of the change that wins for each key.
 
-    Seed 004: sections are unsigned numbers in hexadecimal digits, the first that differs decides. A
-    section that is missing sorts before any.
+    :param changes: the query of the changes, each with where it stands among all writes
     """
-    number = quote(CHANGE_SEQUENCE_NUMBER)
-    sections = f"transform(split(upper({number}), '/'), section -> lpad(section, 16, '0'))"
-    return f"coalesce(array_join({sections}, ''), '')"
-
-
-def winners(table: UpsertTable, pending: str | None = None) -> str:
-    """The query of the change that wins for each key, over the pending changes.
-
-    Ingested later is what was committed later, and within one write what came later in it. Delta's
-    row ids grow from commit to commit, so the smallest of a write tells it from the others.
-
-    :param pending: what stands for the changes in the text; by default the table's stream
-    """
-    key = _listed(table.primary_key)
+    key = listed(table.primary_key)
     rest = [*table.values, CHANGE_TYPE, SEQUENCE, INGESTED_AT]
     change = ", ".join(f"{literal(name)}, {quote(name)}" for name in rest)
-    order = f"struct({SEQUENCE}, _cdc_first, {ORDER})"
-    won = _listed(rest, "_cdc_won.")
-    stream = pending or quote(table.stream)
+    order = f"struct({SEQUENCE}, {SINCE}, {ORDER})"
+    won = listed(rest, "_cdc_won.")
     return (
         f"SELECT {key}, {won} FROM"
         f" (SELECT {key}, max_by(named_struct({change}), {order}) AS _cdc_won"
-        f" FROM {stream} AS change JOIN"
-        f" (SELECT {BATCH}, min({_ROW_ID}) AS _cdc_first FROM {stream} GROUP BY {BATCH}) AS batch"
-        f" USING ({BATCH}) GROUP BY {key})"
+        f" FROM ({changes}) GROUP BY {key})"
     )
 
 
-def apply_text(table: UpsertTable) -> str:
-    """The MERGE that applies the pending changes; it rewrites no row that stays as it is.
+def apply_text(table: UpsertTable, changes: str) -> str:
+    """The MERGE that applies ``changes``, a query; it rewrites no row that stays as it is.
 
     A delete with a sequence number leaves a tombstone, so that an older change which comes later
     finds out that it lost (seed 004, deletes out of order); without one nothing can come late.
@@ -66,16 +39,16 @@ def apply_text(table: UpsertTable) -> str:
     same = [f"t.{name} <=> c.{name}" for name in map(quote, table.values)]
     differs = f"NOT ({' AND '.join(same)})" if same else "false"
     names = [column.name for column in table.columns]
-    columns, values = _listed([*names, STATE]), _listed(names, "c.")
+    columns, values = listed([*names, STATE]), listed(names, "c.")
     tombstone = f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', c.{INGESTED_AT})"
     alive = f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', CAST(NULL AS TIMESTAMP))"
-    keys, of_change = _listed(table.primary_key), _listed(table.primary_key, "c.")
+    keys, of_change = listed(table.primary_key), listed(table.primary_key, "c.")
     erased = _assigned([(name, "NULL") for name in table.values] + [(STATE, tombstone)])
     updated = _assigned([(name, f"c.{quote(name)}") for name in table.values] + [(STATE, alive)])
     return "\n".join(
         (
-            f"MERGE INTO {table.base.sql} AS t USING ({winners(table)}) AS c",
-            f"ON {_same_key(table)}",
+            f"MERGE INTO {table.base.sql} AS t USING ({winners(table, changes)}) AS c",
+            f"ON {same_key(table, 't', 'c')}",
             f"WHEN MATCHED AND {wins} AND {deleted} AND c.{SEQUENCE} = '' THEN DELETE",
             f"WHEN MATCHED AND {deleted} AND ({newer} OR ({wins} AND NOT {is_tombstone}))"
             f" THEN UPDATE SET {erased}",
@@ -91,7 +64,7 @@ def apply_text(table: UpsertTable) -> str:
 
 def live_rows(table: UpsertTable) -> str:
     """The query of what readers see: the data columns of the rows that were not deleted."""
-    columns = _listed([column.name for column in table.columns])
+    columns = listed([column.name for column in table.columns])
     return f"SELECT {columns} FROM {table.base.sql} WHERE {quote(STATE)}.deleted_at IS NULL"
 
 
@@ -102,10 +75,10 @@ def fresh_rows(table: UpsertTable, pending: str, version: int) -> str:
     :param version: of the base: one that holds what is not pending, and nothing that is applied
         after the query was made
     """
-    names, same = [column.name for column in table.columns], _same_key(table)
+    names, same = [column.name for column in table.columns], same_key(table, "t", "c")
     base, state = f"{table.base.sql} VERSION AS OF {version}", f"t.{quote(STATE)}"
     loses = f"c.{SEQUENCE} < coalesce({state}.sequence, '')"
-    kept, new, keys = _listed(names, "t."), _listed(names, "c."), _listed(table.primary_key, "c.")
+    kept, new, keys = listed(names, "t."), listed(names, "c."), listed(table.primary_key, "c.")
     # Both joins with the base broadcast what is pending, and the second reads keys alone.
     return (
         f"WITH pending AS ({pending}),"
@@ -115,15 +88,6 @@ def fresh_rows(table: UpsertTable, pending: str, version: int) -> str:
         f" UNION ALL SELECT {new} FROM pending AS c LEFT ANTI JOIN losing AS t ON {same}"
         f" WHERE c.{CHANGE_TYPE} = 'UPSERT'"
     )
-
-
-def _same_key(table: UpsertTable) -> str:
-    """The condition that a row ``t`` and a change ``c`` have one key; no part of it is NULL."""
-    return " AND ".join(f"t.{name} = c.{name}" for name in map(quote, table.primary_key))
-
-
-def _listed(names: Sequence[str], prefix: str = "") -> str:
-    return ", ".join(f"{prefix}{quote(name)}" for name in names)
 
 
 def _assigned(pairs: Sequence[tuple[str, str]]) -> str:

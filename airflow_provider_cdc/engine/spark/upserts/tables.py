@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from ...core.errors import InvalidRequest, TableExists
 from ...core.names import TableName, quote, table_name
+from ...core.upserts.changes import BATCH, INGESTED_AT, ORDER, REASON, SEQUENCE, SINCE
 from ...core.upserts.definition import (
     CHANGE_SEQUENCE_NUMBER,
     CHANGE_TYPE,
@@ -23,8 +24,9 @@ from ...core.upserts.definition import (
     is_reserved,
     with_properties,
 )
+from ...core.upserts.diversion import KEY_HASH, QUARANTINED_AT, REDRIVE
 from ...core.upserts.intervals import interval_iso, interval_of
-from ...core.upserts.texts import BATCH, INGESTED_AT, ORDER, SEQUENCE, live_rows
+from ...core.upserts.texts import live_rows
 from ...storage.delta_log import DeltaLog
 from ...storage.files import Files
 from ..tables import Table, Tables, table_properties
@@ -32,14 +34,19 @@ from .types import sql_type
 
 _VIEW_OF = "airflow_provider_cdc.upsert.view_of"
 _STATE_TYPE = "STRUCT<sequence: STRING, deleted_at: TIMESTAMP>"
-_CHANGE_COLUMNS = (
-    f"{CHANGE_TYPE} STRING NOT NULL",
+# Before the data, where Delta keeps statistics of them.
+_PLACE_COLUMNS = (
+    f"{CHANGE_TYPE} STRING",
     f"{CHANGE_SEQUENCE_NUMBER} STRING",
-    f"{SEQUENCE} STRING NOT NULL",
     f"{BATCH} STRING NOT NULL",
     f"{ORDER} BIGINT NOT NULL",
+    f"{SINCE} STRING",
     f"{INGESTED_AT} TIMESTAMP NOT NULL",
+    f"{REASON} STRING",
 )
+_CHANGE_COLUMNS = (*_PLACE_COLUMNS, f"{SEQUENCE} STRING NOT NULL")
+_QUARANTINE_COLUMNS = (*_PLACE_COLUMNS, f"{QUARANTINED_AT} TIMESTAMP", f"{REDRIVE} STRING")
+_DELETE_COLUMNS = (f"{KEY_HASH} BIGINT NOT NULL", f"{SEQUENCE} STRING NOT NULL")
 # Without vectors a MERGE rewrites every file in which it finds a key.
 _BASE_PROPERTIES = {"delta.enableDeletionVectors": "true"}
 # Its own commits tell when a change was ingested, in an order that no clock turns round.
@@ -165,11 +172,17 @@ class UpsertTables:
 
     def _complete(self, table: UpsertTable) -> None:
         """Make what a table needs beside its base, where it is not there yet."""
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS delta.{quote(table.changes)}"
-            f" ({', '.join([*_definitions(table), *_CHANGE_COLUMNS])}) USING delta"
-            f" {table_properties(_CHANGE_PROPERTIES)}"
-        )
+        data = _definitions(table)
+        for location, columns, properties in (
+            (table.quarantine, [*_QUARANTINE_COLUMNS, *data], _BASE_PROPERTIES),
+            (table.deletes, _DELETE_COLUMNS, _BASE_PROPERTIES),
+            # Last: a table that has changes is whole.
+            (table.changes, [*_CHANGE_COLUMNS, *data], _CHANGE_PROPERTIES),
+        ):
+            self._spark.sql(
+                f"CREATE TABLE IF NOT EXISTS delta.{quote(location)} ({', '.join(columns)})"
+                f" USING delta {table_properties(properties)}"
+            )
         self._stand_behind(table)
         named = table_name(table.name)
         if not named.is_path:

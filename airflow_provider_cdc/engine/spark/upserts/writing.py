@@ -11,36 +11,81 @@ from pyspark.sql import functions as F
 
 from ...core.errors import InvalidRequest
 from ...core.names import quote
+from ...core.upserts.changes import (
+    BATCH,
+    INGESTED_AT,
+    ORDER,
+    REASON,
+    SEQUENCE,
+    SINCE,
+    Reason,
+    padded_sequence,
+    reason,
+)
 from ...core.upserts.definition import (
     CHANGE_SEQUENCE_NUMBER,
     CHANGE_TYPE,
     UpsertTable,
     is_reserved,
 )
-from ...core.upserts.texts import (
-    BATCH,
-    INGESTED_AT,
-    ORDER,
-    SEQUENCE,
-    SEQUENCE_PATTERN,
-    padded_sequence,
-)
 from .types import sql_type
 
 _MARK = "cdc-invalid-change"
 _FOUND = re.compile(rf"{_MARK}<(.*?)>{_MARK}", re.DOTALL)
-_TYPES = "UPSERT or DELETE"
 
 
 def write_changes(
-    table: UpsertTable, rows: DataFrame, *, transaction: tuple[str, int] | None = None
+    table: UpsertTable,
+    rows: DataFrame,
+    *,
+    transaction: tuple[str, int] | None = None,
+    quarantines: bool = False,
 ) -> None:
     """Append ``rows`` to the changes that wait for ``table``; see ``Engine.write_changes``.
 
     :param transaction: an id of a writer and a number that grows: the same again writes nothing
+    :param quarantines: bad rows are written with what is wrong with them
     """
-    checked = _checked(table, rows)
-    writer = checked.write.format("delta").mode("append")
+    judged = _judged(table, _shaped(table, rows), stops=not quarantines).select(
+        "*",
+        F.lit(uuid.uuid4().hex).alias(BATCH),
+        F.monotonically_increasing_id().alias(ORDER),
+        F.current_timestamp().alias(INGESTED_AT),
+    )
+    _append(table, judged, transaction)
+
+
+def write_again(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
+    """Append rows that come back from quarantine, at the places that they had; once for each
+    ``redrive``.
+
+    :raises InvalidRequest: one of them is bad; nothing was written
+    """
+    names = [quote(column.name) for column in table.columns]
+    kept = rows.select(
+        *names, CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, BATCH, ORDER, INGESTED_AT, SINCE
+    )
+    _append(table, _judged(table, kept, stops=True), (f"redrive/{redrive}", 0))
+
+
+def change_sink(
+    table: Callable[[], UpsertTable], query: str, *, quarantines: bool = False
+) -> Callable[[DataFrame, int], None]:
+    """What ``foreachBatch`` of a streaming query calls; a batch that comes again writes nothing.
+
+    :param table: looks the table up, which may be another one when a later batch comes
+    :param query: tells the query from others that write to the same table
+    """
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        transaction = (f"changes/{query}", batch_id)
+        write_changes(table(), rows, transaction=transaction, quarantines=quarantines)
+
+    return write
+
+
+def _append(table: UpsertTable, rows: DataFrame, transaction: tuple[str, int] | None) -> None:
+    writer = rows.write.format("delta").mode("append")
     if transaction is not None:
         application, version = transaction
         writer = writer.option("txnAppId", application).option("txnVersion", version)
@@ -54,64 +99,45 @@ def write_changes(
         raise _refused(table, *found[1].split("|", 1)) from None
 
 
-def change_sink(table: Callable[[], UpsertTable], query: str) -> Callable[[DataFrame, int], None]:
-    """What ``foreachBatch`` of a streaming query calls; a batch that comes again writes nothing.
-
-    :param table: looks the table up, which may be another one when a later batch comes
-    :param query: tells the query from others that write to the same table
-    """
-
-    def write(rows: DataFrame, batch_id: int) -> None:
-        write_changes(table(), rows, transaction=(f"changes/{query}", batch_id))
-
-    return write
-
-
-def _checked(table: UpsertTable, rows: DataFrame) -> DataFrame:
-    """The rows as they are kept, each of them checked where it is computed."""
+def _shaped(table: UpsertTable, rows: DataFrame) -> DataFrame:
+    """The rows with the columns of the table, and the pseudo-columns."""
     given = _given(table, rows)
-    has_number = CHANGE_SEQUENCE_NUMBER.casefold() in given
-    change_type = F.col(quote(given[CHANGE_TYPE.casefold()]))
-    number = F.col(quote(given[CHANGE_SEQUENCE_NUMBER.casefold()])) if has_number else F.lit(None)
+    number = given.get(CHANGE_SEQUENCE_NUMBER.casefold())
     columns = []
     for column in table.columns:
         found = given.get(column.name.casefold())
         value = F.lit(None) if found is None else F.col(quote(found))
         columns.append(value.cast(column.type).alias(column.name))
-    shaped = rows.select(
+    return rows.select(
         *columns,
-        change_type.alias(CHANGE_TYPE),
-        number.cast("string").alias(CHANGE_SEQUENCE_NUMBER),
-    )
-    return shaped.withColumn(CHANGE_TYPE, _checked_type(table)).select(
-        "*",
-        F.expr(padded_sequence()).alias(SEQUENCE),
-        F.lit(uuid.uuid4().hex).alias(BATCH),
-        F.monotonically_increasing_id().alias(ORDER),
-        F.current_timestamp().alias(INGESTED_AT),
+        F.col(quote(given[CHANGE_TYPE.casefold()])).alias(CHANGE_TYPE),
+        (F.lit(None) if number is None else F.col(quote(number)))
+        .cast("string")
+        .alias(CHANGE_SEQUENCE_NUMBER),
     )
 
 
-def _checked_type(table: UpsertTable) -> Column:
-    """The change's type, or the end of the job that was to write it."""
-    row = F.to_json(
-        F.struct(*map(quote, (*table.primary_key, CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER))),
-        {"ignoreNullFields": "false"},
-    )
-    type_, number = F.col(CHANGE_TYPE), F.col(CHANGE_SEQUENCE_NUMBER)
-    no_key = " OR ".join(f"{quote(name)} IS NULL" for name in table.primary_key)
-    return (
-        F.when(~F.coalesce(type_.isin("UPSERT", "DELETE"), F.lit(False)), _stop("type", row))
-        .when(F.expr(no_key), _stop("key", row))
-        .when(number.isNotNull() & ~number.rlike(SEQUENCE_PATTERN), _stop("number", row))
-        .otherwise(type_)
-    )
+def _judged(table: UpsertTable, rows: DataFrame, *, stops: bool) -> DataFrame:
+    """The rows, each with its number as it is compared, and with what is wrong with it.
+
+    :param stops: a row that is bad ends the job that is to write it
+    """
+    judged = rows.withColumn(REASON, F.expr(reason(table)))
+    is_good = F.col(REASON).isNull()
+    if stops:
+        checked = F.when(is_good, F.col(CHANGE_TYPE)).otherwise(_stop(table))
+        judged = judged.withColumn(CHANGE_TYPE, checked)
+    padded = F.when(is_good, F.expr(padded_sequence())).otherwise("")
+    return judged.withColumn(SEQUENCE, padded)
 
 
-def _stop(rule: str, row: Column) -> Column:
+def _stop(table: UpsertTable) -> Column:
+    """What ends the job, and says for which row and why."""
+    named = (*table.primary_key, CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER)
+    row = F.to_json(F.struct(*map(quote, named)), {"ignoreNullFields": "false"})
+    found = F.concat(F.lit(f"{_MARK}<"), REASON, F.lit("|"), row, F.lit(f">{_MARK}"))
     # The cast gives the branch, which returns nothing, the type of the others.
-    message = F.concat(F.lit(f"{_MARK}<{rule}|"), row, F.lit(f">{_MARK}"))
-    return F.raise_error(message).cast("string")
+    return F.raise_error(found).cast("string")
 
 
 def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
@@ -125,7 +151,9 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
     if len(given) < len(rows.columns):
         raise _unfit(table, "hold a column twice", f"found {', '.join(rows.columns)}")
     if CHANGE_TYPE.casefold() not in given:
-        raise _unfit(table, f"lack the column {CHANGE_TYPE}", f"it says of each row {_TYPES}")
+        raise _unfit(
+            table, f"lack the column {CHANGE_TYPE}", "it says of each row UPSERT or DELETE"
+        )
     for name in table.primary_key:
         if name.casefold() not in given:
             raise _unfit(table, f"lack the column {name}", "it is in the primary key")
@@ -164,23 +192,22 @@ def _unfit(table: UpsertTable, problem: str, cause: str) -> InvalidRequest:
     )
 
 
+_ADVICE = {
+    Reason.TYPE: (
+        "hold a row of another type",
+        "write UPSERT or DELETE in every row; where a key changes, DELETE the old and UPSERT the"
+        " new",
+    ),
+    Reason.KEY: ("hold a row without a key", "name the key"),
+    Reason.NUMBER: ("hold a malformed sequence number", "write a number such as 18F2EBB6480/7B"),
+}
+
+
 def _refused(table: UpsertTable, rule: str, row: str) -> InvalidRequest:
-    problem, cause, fix = {
-        "type": (
-            "hold a row of another type",
-            f"The given value is not a valid CHANGE_TYPE: expected {_TYPES}",
-            f"write {_TYPES} in every row; where a key changes, DELETE the old and UPSERT the new",
-        ),
-        "key": ("hold a row without a key", "a column of the primary key is NULL", "name the key"),
-        "number": (
-            "hold a malformed sequence number",
-            "expected 1 to 4 sections of 1 to 16 hexadecimal digits, with / between them",
-            "write a number such as 18F2EBB6480/7B",
-        ),
-    }[rule]
+    problem, fix = _ADVICE[Reason(rule)]
     return InvalidRequest(
         f"changes of {table.name}",
         problem,
-        cause=f"{cause}; found {row}",
-        fix=f"{fix}; nothing was written",
+        cause=f"{rule}; found {row}",
+        fix=f"{fix}, or say on_bad_rows='quarantine'; nothing was written",
     )

@@ -1,0 +1,79 @@
+"""Which upsert tables there are and how often to apply their changes, as DAG files may ask.
+
+A DAG file is parsed again and again, each time in a new process. What the registry said is kept for
+a while in a file below ``AIRFLOW_HOME``; where the registry cannot be reached, what it said last
+goes on to hold, for DAGs that were gone would apply nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import suppress
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from airflow_provider_cdc.engine.core.upserts.schedule import ApplySchedule
+from airflow_provider_cdc.engine.upsert_jobs import apply_schedules
+from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.hooks.connection import CdcConnection
+
+log = logging.getLogger(__name__)
+
+KEPT_FOR = timedelta(seconds=30)
+
+
+class _Kept(msgspec.Struct):
+    """What a file keeps: when the registry was read, and what it said."""
+
+    at: float
+    plan: list[ApplySchedule]
+
+
+def apply_plan(conn_id: str, without_promise: timedelta, refresh: timedelta) -> list[ApplySchedule]:
+    """The schedule of each upsert table of ``conn_id``.
+
+    :param without_promise: how often where a table has no ``max_staleness``
+    :param refresh: how long what was read is used again
+    :raises AirflowNotFoundException: there is no such connection
+    """
+    settings = CdcHook(conn_id).settings
+    file = _file(settings, without_promise)
+    kept = _read(file)
+    if kept is not None and 0 <= time.time() - kept.at < refresh.total_seconds():
+        return kept.plan
+    try:
+        plan = apply_schedules(settings.catalog().show(), settings.apply_times(), without_promise)
+    except Exception:
+        if kept is None:
+            raise
+        log.exception("The registry of %s cannot be read; what it said last goes on", conn_id)
+        return kept.plan
+    _write(file, _Kept(time.time(), plan))
+    return plan
+
+
+def _file(settings: CdcConnection, without_promise: timedelta) -> Path:
+    home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
+    known_by = f"{settings.conn_id} {settings.state} {without_promise}"
+    return home / "cdc" / f"applies-{sha256(known_by.encode()).hexdigest()[:16]}.json"
+
+
+def _read(file: Path) -> _Kept | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_Kept)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _write(file: Path, kept: _Kept) -> None:
+    draft = file.with_suffix(f".{os.getpid()}")
+    # Without the file each parse reads the registry; that is slower, and nothing else.
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(msgspec.json.encode(kept))
+        draft.replace(file)

@@ -1,0 +1,98 @@
+"""The DAGs that apply the changes of upsert tables in the background (seed 004)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_provider_cdc.engine.core.upserts.schedule import ApplySchedule
+from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE
+from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.operators.upserts import ApplyUpserts
+
+from .apply_plan import KEPT_FOR, apply_plan
+
+POOL = "cdc_background"
+"""The pool of Airflow whose slots applies in the background take."""
+
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST = 200
+
+
+def background_apply_dags(
+    conn_id: str = CdcHook.default_conn_name,
+    *,
+    pool: str = POOL,
+    without_promise: timedelta = WITHOUT_PROMISE,
+    refresh: timedelta = KEPT_FOR,
+    default_args: Mapping[str, Any] | None = None,
+) -> dict[str, DAG]:
+    """A DAG for each upsert table of ``conn_id``, which applies what waits often enough to keep the
+    table's ``max_staleness``. In a DAG file: ``globals().update(background_apply_dags())``.
+
+    Seed 004: changes are applied in the background at least once per ``max_staleness``. A run
+    begins ``max_staleness`` after the one before, less the 95th percentile of how long applies took
+    lately from the moment they were due. The DAGs follow the tables that there are, and a
+    ``max_staleness`` that is altered, when their file is parsed again.
+
+    Parsing starts no Spark; it reads the registry of streams, at most once per ``refresh``.
+
+    :param pool: what bounds how many applies run at once; make it with ``airflow pools set``. The
+        field ``pool_conf`` of the connection gives its jobs Spark settings of their own
+    :param without_promise: how often to apply where a table has no ``max_staleness``
+    :param refresh: how long what was read is used again
+    :param default_args: as of a DAG, for ``on_failure_callback`` and the like
+    :returns: the DAGs by their ids
+    :raises AirflowNotFoundException: there is no such connection
+    """
+    plan = apply_plan(conn_id, without_promise, refresh)
+    taken = Counter(_readable(schedule.table) for schedule in plan)
+    args = dict(default_args or {})
+    dags = (_dag(_dag_id(each, taken), each, conn_id, pool, args) for each in plan)
+    return {dag.dag_id: dag for dag in dags}
+
+
+def _dag(
+    dag_id: str, schedule: ApplySchedule, conn_id: str, pool: str, default_args: dict[str, Any]
+) -> DAG:
+    with DAG(
+        dag_id,
+        schedule=schedule.every,
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        # A table whose DAG waits for somebody to switch it on would go stale without a word.
+        is_paused_upon_creation=False,
+        default_args=default_args,
+        tags=["cdc", "upserts"],
+        description=f"Apply the changes that wait for {schedule.table}",
+    ) as dag:
+        # The next run does what this one could not.
+        ApplyUpserts(
+            task_id="apply",
+            table=schedule.location,
+            is_timed=True,
+            conn_id=conn_id,
+            pool=pool,
+            retries=0,
+        )
+    return dag
+
+
+def _dag_id(schedule: ApplySchedule, taken: Mapping[str, int]) -> str:
+    """By the table's name, and where that does not tell it from others, by its stream too."""
+    name = _readable(schedule.table)
+    if name != schedule.table or taken[name] > 1 or len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}.{sha256(schedule.stream.encode()).hexdigest()[:8]}"
+    return f"apply_upserts.{name}"
+
+
+def _readable(table: str) -> str:
+    return _UNFIT.sub("_", table).strip("_.")

@@ -1,0 +1,92 @@
+"""The changes of an upsert table as they wait: their columns, their order, and what a bad one is.
+
+A change beats another by its sequence number, and among equal ones by being ingested later. The
+number is compared section by section; padded, it is compared as text (:func:`padded_sequence`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from ..names import literal, quote
+from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, UpsertTable
+
+SEQUENCE = "_cdc_sequence"
+BATCH = "_cdc_batch"
+ORDER = "_cdc_order"
+INGESTED_AT = "_cdc_ingested_at"
+SINCE = "_cdc_since"
+"""Where its write stands among all writes; kept of a change that was in quarantine in between."""
+REASON = "_cdc_reason"
+"""What is wrong with a change; NULL: nothing."""
+IS_REDRIVEN = "_cdc_is_redriven"
+
+_ROW_ID = "`METADATA$ROW_ID`"
+_SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}\\z"
+
+
+class Reason(StrEnum):
+    """Why a change is in quarantine."""
+
+    TYPE = "The given value is not a valid CHANGE_TYPE: expected UPSERT or DELETE"
+    KEY = "a column of the primary key is NULL"
+    NUMBER = "expected 1 to 4 sections of 1 to 16 hexadecimal digits, with / between them"
+    WAITS = "an earlier change of its key is in quarantine"
+    LATE = "it is older than a delete whose tombstone has ended"
+
+
+def padded_sequence() -> str:
+    """The sequence number as text that sorts as the numbers do; empty where there is none.
+
+    Seed 004: sections are unsigned numbers in hexadecimal digits, the first that differs decides. A
+    section that is missing sorts before any.
+    """
+    number = quote(CHANGE_SEQUENCE_NUMBER)
+    sections = f"transform(split(upper({number}), '/'), section -> lpad(section, 16, '0'))"
+    return f"coalesce(array_join({sections}, ''), '')"
+
+
+def reason(table: UpsertTable) -> str:
+    """What is wrong with a change by itself, as SQL; NULL where it may be applied."""
+    no_key = " OR ".join(f"{quote(name)} IS NULL" for name in table.primary_key)
+    is_number = f"{CHANGE_SEQUENCE_NUMBER} RLIKE {literal(_SEQUENCE_PATTERN)}"
+    return (
+        f"CASE WHEN NOT coalesce({CHANGE_TYPE} IN ('UPSERT', 'DELETE'), false)"
+        f" THEN {literal(Reason.TYPE)} WHEN {no_key} THEN {literal(Reason.KEY)}"
+        f" WHEN NOT coalesce({is_number}, true) THEN {literal(Reason.NUMBER)} END"
+    )
+
+
+def in_order(table: UpsertTable, stream: str) -> str:
+    """The query of waiting changes, each with where its write stands among all writes.
+
+    Ingested later is what was committed later, and within one write what came later in it. Delta's
+    row ids grow from commit to commit, so the smallest of a write tells it from the others.
+
+    :param stream: the stream on the changes, or what stands for it, as SQL
+    """
+    names = [column.name for column in table.columns]
+    names += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, SEQUENCE, BATCH, ORDER, INGESTED_AT, REASON]
+    return (
+        f"SELECT {listed(names, 'change.')}, change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
+        f" coalesce(change.{SINCE}, batch._cdc_begin) AS {SINCE} FROM {stream} AS change"
+        f" JOIN (SELECT {BATCH}, min({_ROW_ID}) AS _cdc_begin FROM {stream} GROUP BY {BATCH})"
+        f" AS batch ON change.{BATCH} = batch.{BATCH}"
+    )
+
+
+def position(prefix: str = "") -> str:
+    """Where a change stands among all that were ingested, as SQL that can be compared."""
+    return f"struct({prefix}{SINCE}, {prefix}{ORDER})"
+
+
+def same_key(table: UpsertTable, left: str, right: str) -> str:
+    """The condition that rows of two relations have one key; NULL is no key."""
+    pairs = (f"{left}.{name} = {right}.{name}" for name in map(quote, table.primary_key))
+    return " AND ".join(pairs)
+
+
+def listed(names: Sequence[str], prefix: str = "") -> str:
+    """Columns as SQL lists them."""
+    return ", ".join(f"{prefix}{quote(name)}" for name in names)

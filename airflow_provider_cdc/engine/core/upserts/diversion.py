@@ -1,0 +1,161 @@
+"""The SQL by which changes that must not be applied are led into quarantine instead.
+
+Bad changes come with their reason. A change that follows one of its key in quarantine waits there
+too; one that is older than a delete whose tombstone has ended is late. One statement moves all of
+them, the next applies the rest: which these are is told by what is in quarantine then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..names import literal
+from .changes import (
+    BATCH,
+    INGESTED_AT,
+    IS_REDRIVEN,
+    ORDER,
+    REASON,
+    SEQUENCE,
+    SINCE,
+    Reason,
+    in_order,
+    listed,
+    position,
+    same_key,
+)
+from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, UpsertTable
+
+QUARANTINED_AT = "_cdc_quarantined_at"
+REDRIVE = "_cdc_redrive"
+"""By which call a row of the quarantine was released; NULL: by none."""
+KEY_HASH = "_cdc_key_hash"
+NEEDED = "cdc-diversion-needed"
+"""What the error says with which :func:`sound` refuses to leave changes out."""
+
+_VERDICT = "_cdc_verdict"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What has to be remembered to judge changes, as relations in SQL: the ``quarantine``, and the
+    ``deletes`` whose tombstones have ended. ``None``: there is no row in it.
+    """
+
+    quarantine: str | None = None
+    deletes: str | None = None
+
+
+def key_hash(table: UpsertTable, prefix: str = "") -> str:
+    """The hash by which a delete is remembered after its tombstone has ended."""
+    return f"xxhash64({listed(table.primary_key, prefix)})"
+
+
+def sound(table: UpsertTable, stream: str, memory: Memory) -> str:
+    """The query of waiting changes where none is expected to be led elsewhere; if one has to be, it
+    fails with :data:`NEEDED`, and nothing is left out.
+    """
+    joined, is_late = _late(table, memory)
+    stop = f"CAST(raise_error('{NEEDED}') AS BOOLEAN)"
+    return (
+        f"SELECT change.* FROM ({in_order(table, stream)}) AS change {joined}"
+        f" WHERE if(change.{REASON} IS NULL AND NOT ({is_late}), true, {stop})"
+    )
+
+
+def accepted(table: UpsertTable, stream: str, memory: Memory) -> str:
+    """The query of the waiting changes that applying them would not lead into quarantine."""
+    return f"SELECT * FROM ({_judged(table, stream, memory)}) WHERE {_VERDICT} IS NULL"
+
+
+def divert_text(table: UpsertTable, quarantine: str, memory: Memory) -> str:
+    """The MERGE that puts into quarantine what has to be there, and takes out what was redriven.
+
+    :param quarantine: the table, as SQL
+    """
+    kept = [column.name for column in table.columns]
+    kept += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, BATCH, ORDER, SINCE, INGESTED_AT]
+    return "\n".join(
+        (
+            f"MERGE INTO {quarantine} AS t USING (SELECT * FROM"
+            f" ({_judged(table, _stream(table), memory)})"
+            f" WHERE {_VERDICT} IS NOT NULL OR {IS_REDRIVEN}) AS c",
+            f"ON t.{BATCH} = c.{BATCH} AND t.{ORDER} = c.{ORDER}",
+            f"WHEN MATCHED AND c.{_VERDICT} IS NULL THEN DELETE",
+            f"WHEN MATCHED THEN UPDATE SET {REASON} = c.{_VERDICT}, {REDRIVE} = NULL",
+            f"WHEN NOT MATCHED AND c.{_VERDICT} IS NOT NULL THEN INSERT"
+            f" ({listed(kept)}, {REASON}, {QUARANTINED_AT})"
+            f" VALUES ({listed(kept, 'c.')}, c.{_VERDICT}, current_timestamp())",
+        )
+    )
+
+
+def remaining(table: UpsertTable, quarantine: str) -> str:
+    """The query of the waiting changes that are not in quarantine, after :func:`divert_text`."""
+    return (
+        f"SELECT c.* FROM ({in_order(table, _stream(table))}) AS c LEFT ANTI JOIN {quarantine} AS q"
+        f" ON c.{BATCH} = q.{BATCH} AND c.{ORDER} = q.{ORDER} WHERE c.{REASON} IS NULL"
+    )
+
+
+def releasable(table: UpsertTable, quarantine: str, reason: str, *, late: bool) -> str:
+    """The query of the changes in quarantine that can be applied now: nothing is wrong with them,
+    and with none before them.
+
+    :param reason: what is wrong with a row by itself, as SQL
+    :param late: those too that came later than a delete is remembered
+    """
+    keys = listed(table.primary_key)
+    wanted = "true" if late else f"{REASON} <> {literal(Reason.LATE)}"
+    return (
+        f"WITH found AS (SELECT *, {reason} AS {_VERDICT} FROM {quarantine}"
+        f" WHERE {REDRIVE} IS NULL AND {wanted}),"
+        f" stuck AS (SELECT {keys}, min({position()}) AS _cdc_at FROM found"
+        f" WHERE {_VERDICT} IS NOT NULL GROUP BY {keys})"
+        f" SELECT f.{BATCH}, f.{ORDER} FROM found AS f"
+        f" LEFT JOIN stuck ON {same_key(table, 'f', 'stuck')}"
+        f" WHERE f.{_VERDICT} IS NULL"
+        f" AND (stuck._cdc_at IS NULL OR {position('f.')} < stuck._cdc_at)"
+    )
+
+
+def _stream(table: UpsertTable) -> str:
+    return listed([table.stream])
+
+
+def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
+    """The query of waiting changes with what is to become of each: NULL, or the reason."""
+    keys = listed(table.primary_key)
+    blocking = f"SELECT {keys}, {position()} AS _cdc_at FROM change WHERE {REASON} IS NOT NULL"
+    if memory.quarantine is not None:
+        # What is redriven in these very changes holds nobody up any more.
+        blocking += (
+            f" UNION ALL SELECT {listed(table.primary_key, 'q.')}, {position('q.')}"
+            f" FROM {memory.quarantine} AS q LEFT ANTI JOIN"
+            f" (SELECT {BATCH}, {ORDER} FROM change WHERE {IS_REDRIVEN}) AS r"
+            f" ON q.{BATCH} = r.{BATCH} AND q.{ORDER} = r.{ORDER}"
+            f" WHERE q.{REASON} <> {literal(Reason.LATE)}"
+        )
+    joined, is_late = _late(table, memory)
+    return (
+        f"WITH change AS ({in_order(table, stream)}),"
+        f" blocked AS (SELECT {keys}, min(_cdc_at) AS _cdc_at FROM ({blocking}) GROUP BY {keys})"
+        f" SELECT change.*, CASE WHEN {REASON} IS NOT NULL THEN {REASON}"
+        f" WHEN {position('change.')} > blocked._cdc_at THEN {literal(Reason.WAITS)}"
+        f" WHEN {is_late} THEN {literal(Reason.LATE)} END AS {_VERDICT} FROM change"
+        f" LEFT JOIN blocked ON {same_key(table, 'change', 'blocked')} {joined}"
+    )
+
+
+def _late(table: UpsertTable, memory: Memory) -> tuple[str, str]:
+    """How to join the deletes that are remembered to ``change``, and whether a change is late.
+
+    A late delete changes nothing: its row is gone already.
+    """
+    if memory.deletes is None:
+        return "", "false"
+    return (
+        f"LEFT JOIN {memory.deletes} AS d ON d.{KEY_HASH} = {key_hash(table, 'change.')}",
+        f"change.{CHANGE_TYPE} = 'UPSERT' AND NOT {IS_REDRIVEN}"
+        f" AND coalesce(change.{SEQUENCE} < d.{SEQUENCE}, false)",
+    )

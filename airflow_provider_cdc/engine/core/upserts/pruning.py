@@ -1,0 +1,120 @@
+"""Which parts of a base no change can touch, by the statistics of its files.
+
+Files that are clustered by a column of the key hold intervals of its values. Where no change has a
+key in an interval, MERGE is told to leave it out, and Delta skips its files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..names import literal, quote
+from .definition import UpsertTable
+
+MOST_INTERVALS = 128
+_WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+# Of others the statistics are rounded, or JSON does not hold them exactly.
+_TYPES = (*_WHOLE_NUMBERS, "date", "string")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Values of a column from ``low`` to ``high``, both with it, and the bytes of the files that
+    hold them.
+    """
+
+    low: Any
+    high: Any
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """The intervals of the values of ``column`` in a base, in their order and apart."""
+
+    column: str
+    type: str
+    found: tuple[Interval, ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all their files."""
+        return sum(interval.size for interval in self.found)
+
+    def contains(self, value: str) -> str:
+        """The condition that one of them holds ``value``, as SQL."""
+        tests = (
+            f"{value} BETWEEN {self._literal(interval.low)} AND {self._literal(interval.high)}"
+            for interval in self.found
+        )
+        return f"({' OR '.join(tests)})"
+
+    def rows(self) -> str:
+        """A relation of their numbers and bounds: ``number``, ``low`` and ``high``, as SQL."""
+        rows = (
+            f"({number}, {self._literal(interval.low)}, {self._literal(interval.high)})"
+            for number, interval in enumerate(self.found)
+        )
+        return f"VALUES {', '.join(rows)} AS i (number, low, high)"
+
+    def without(self, numbers: Iterable[int]) -> Intervals:
+        """Those whose numbers are not among ``numbers``."""
+        touched = set(numbers)
+        kept = (each for number, each in enumerate(self.found) if number not in touched)
+        return replace(self, found=tuple(kept))
+
+    def _literal(self, value: Any) -> str:
+        return f"CAST({literal(str(value))} AS {self.type})"
+
+
+def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Intervals | None:
+    """What the statistics of the ``files`` of a base, add actions as its log has them, tell of the
+    first column of the key; ``None``: nothing that would help.
+    """
+    name = table.primary_key[0]
+    kind = next(column.type for column in table.columns if column.name == name)
+    if kind not in _TYPES:
+        return None
+    found = []
+    for file in files:
+        statistics = json.loads(file.get("stats") or "{}")
+        low = statistics.get("minValues", {}).get(name)
+        high = statistics.get("maxValues", {}).get(name)
+        if low is None or high is None:
+            return None
+        found.append(Interval(low, high, int(file["size"])))
+    apart = _apart(sorted(found, key=lambda interval: interval.low))
+    return Intervals(name, kind, tuple(apart)) if len(apart) > 1 else None
+
+
+def is_untouched(intervals: Intervals) -> str:
+    """The condition by which a MERGE leaves out the rows ``t`` of the intervals."""
+    return f"NOT {intervals.contains(f't.{quote(intervals.column)}')}"
+
+
+def _apart(found: Sequence[Interval]) -> list[Interval]:
+    """Intervals in their order; those that overlap are one, and so are neighbours where there would
+    be too many.
+    """
+    apart: list[Interval] = []
+    for interval in found:
+        if apart and interval.low <= apart[-1].high:
+            apart[-1] = _joined(apart[-1], interval)
+        else:
+            apart.append(interval)
+    group = -(-len(apart) // MOST_INTERVALS)
+    grouped = []
+    for start in range(0, len(apart), group):
+        first, *others = apart[start : start + group]
+        for other in others:
+            first = _joined(first, other)
+        grouped.append(first)
+    return grouped
+
+
+def _joined(first: Interval, second: Interval) -> Interval:
+    high = max(first.high, second.high)
+    return Interval(first.low, high, first.size + second.size)

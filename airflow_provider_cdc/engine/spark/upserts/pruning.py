@@ -1,0 +1,59 @@
+"""Finding out, before changes are applied, which files of the base they cannot touch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ...core.names import quote
+from ...core.upserts.definition import UpsertTable
+from ...core.upserts.pruning import Intervals, intervals_of
+from ...storage.files import Files
+from ...storage.table_snapshots import newest_snapshot
+
+# Below that, or where that share of it is read all the same, the look costs more than it saves.
+WORTH_BYTES = 64 * 2**20
+_WORTH_SHARE = 0.75
+_COLUMN_MAPPING = "delta.columnMapping.mode"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseShare:
+    """How much of a base an apply has to read: ``read_bytes`` of ``total_bytes``; no change is in
+    the intervals ``untouched``.
+    """
+
+    total_bytes: int
+    read_bytes: int
+    untouched: Intervals | None = None
+
+
+class Pruning:
+    """Tells which part of a base changes cannot touch, from statistics and the changes' keys."""
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        self._spark = spark
+        self._files = files
+
+    def share(self, table: UpsertTable, changes: DataFrame) -> BaseShare:
+        """The part of the base of ``table`` that ``changes`` may touch."""
+        base = newest_snapshot(table.location, self._files)
+        total = sum(int(file["size"]) for file in base.files)
+        whole = BaseShare(total, total)
+        mapping = base.metadata.get("configuration", {}).get(_COLUMN_MAPPING, "none")
+        if total < WORTH_BYTES or mapping != "none":
+            return whole
+        intervals = intervals_of(table, base.files)
+        if intervals is None:
+            return whole
+        found = self._spark.sql(
+            f"SELECT DISTINCT i.number FROM {{changes}} AS c JOIN ({intervals.rows()})"
+            f" ON c.{quote(intervals.column)} BETWEEN i.low AND i.high",
+            changes=changes,
+        ).collect()
+        untouched = intervals.without(row["number"] for row in found)
+        read = total - untouched.size
+        if read > _WORTH_SHARE * total:
+            return whole
+        return BaseShare(total, read, untouched)

@@ -1,0 +1,112 @@
+"""The changes of an upsert table that cannot be applied, and what is remembered to find them."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ...core.names import literal, quote
+from ...core.upserts.changes import BATCH, ORDER, REASON, Reason, reason
+from ...core.upserts.definition import UpsertTable
+from ...core.upserts.diversion import REDRIVE, Memory, releasable
+from ...core.upserts.purging import purge_text, remember_text
+from ...storage.delta_log import DeltaLog
+from ...storage.files import Files
+from ...storage.table_snapshots import newest_snapshot
+from .writing import write_again
+
+log = logging.getLogger(__name__)
+
+_PURGES_PER_HORIZON = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """How many changes of an upsert table are in quarantine: those that came too late, and those
+    that are bad or wait for a bad one (``held``). What was redriven is not counted.
+    """
+
+    held: int = 0
+    late: int = 0
+
+
+class Quarantine:
+    """The quarantines of upsert tables."""
+
+    def __init__(self, spark: SparkSession, files: Files, clock: Callable[[], datetime]) -> None:
+        self._spark = spark
+        self._files = files
+        self._clock = clock
+
+    def memory(self, table: UpsertTable, *, pinned: bool = False) -> Memory:
+        """What there is to remember of ``table``.
+
+        :param pinned: as it is now, also for who looks at it later
+        """
+        return Memory(
+            self._relation(table.quarantine, pinned=pinned),
+            self._relation(table.deletes, pinned=pinned),
+        )
+
+    def counted(self, table: UpsertTable) -> Quarantined:
+        """How many changes are in quarantine."""
+        relation = self._relation(table.quarantine, pinned=False)
+        if relation is None:
+            return Quarantined()
+        is_late = f"{REASON} = {literal(Reason.LATE)}"
+        found = self._spark.sql(
+            f"SELECT count_if(NOT {is_late}), count_if({is_late}) FROM {relation}"
+            f" WHERE {REDRIVE} IS NULL"
+        ).head()
+        return Quarantined() if found is None else Quarantined(found[0], found[1])
+
+    def redrive(self, table: UpsertTable, *, late: bool) -> int:
+        """Let what can be applied now wait among the changes again; see ``Engine.redrive``.
+
+        What is released is marked in one commit, then written once for each mark. It leaves the
+        quarantine when it is applied.
+        """
+        relation = self._relation(table.quarantine, pinned=False)
+        if relation is None:
+            return 0
+        found = releasable(table, relation, reason(table), late=late)
+        self._spark.sql(
+            f"MERGE INTO {relation} AS t USING ({found}) AS c"
+            f" ON t.{BATCH} = c.{BATCH} AND t.{ORDER} = c.{ORDER}"
+            f" WHEN MATCHED THEN UPDATE SET {REDRIVE} = {literal(uuid.uuid4().hex)}"
+        )
+        released = self._spark.sql(f"SELECT * FROM {relation} WHERE {REDRIVE} IS NOT NULL")
+        counts = released.groupBy(REDRIVE).count().collect()
+        for redrive, _ in counts:
+            write_again(table, released.where(F.col(REDRIVE) == redrive), redrive)
+        return sum(row["count"] for row in counts)
+
+    def purge(self, table: UpsertTable) -> None:
+        """End the tombstones that are older than the table's horizon, where that was not done
+        lately; the deletes are remembered first.
+        """
+        remembered = DeltaLog(table.deletes, self._files)
+        last = remembered.commit(remembered.latest_version()).timestamp
+        now = self._clock()
+        if now - last < table.tombstone_horizon / _PURGES_PER_HORIZON:
+            return
+        before = now - table.tombstone_horizon
+        try:
+            self._spark.sql(remember_text(table, f"delta.{quote(table.deletes)}", before))
+            self._spark.sql(purge_text(table, before))
+        except Exception as error:
+            # Most likely somebody else changes the table; the next apply does it.
+            log.warning("The tombstones of %s were not ended: %s", table.name, error)
+
+    def _relation(self, location: str, *, pinned: bool) -> str | None:
+        found = newest_snapshot(location, self._files)
+        if not found.files:
+            return None
+        version = f" VERSION AS OF {found.version}" if pinned else ""
+        return f"delta.{quote(location)}{version}"

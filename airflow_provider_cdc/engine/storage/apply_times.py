@@ -1,0 +1,55 @@
+"""How long applies took from when they were due, below the state folder, for whoever times them.
+
+One small file for each upsert table, ``applies/<stream id>.json``; all of them are read at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+import msgspec
+
+from .files import Files, each, join
+
+KEPT_FOR = timedelta(days=7)
+_MOST = 500
+
+
+class ApplyTimes:
+    """The notes of a state folder.
+
+    :param state: the state folder
+    """
+
+    def __init__(self, state: str, files: Files, clock: Callable[[], datetime]) -> None:
+        self._folder = join(state, "applies")
+        self._files = files
+        self._clock = clock
+
+    def note(self, stream_id: str, took: timedelta) -> None:
+        """Note an apply that has ended just now; old notes go. Of two at once one may be lost."""
+        now = self._clock()
+        kept = [note for note in self._notes(stream_id) if now - note[0] < KEPT_FOR]
+        notes = [*kept, (now, took.total_seconds())][-_MOST:]
+        self._files.write(self._file(stream_id), msgspec.json.encode(notes))
+
+    def read(self, stream_ids: Iterable[str]) -> dict[str, list[timedelta]]:
+        """How long the applies of each stream took in the last seven days."""
+        now = self._clock()
+
+        def recent(stream_id: str) -> list[timedelta]:
+            notes = self._notes(stream_id)
+            return [timedelta(seconds=took) for at, took in notes if now - at < KEPT_FOR]
+
+        return each(recent, stream_ids)
+
+    def _notes(self, stream_id: str) -> list[tuple[datetime, float]]:
+        try:
+            content = self._files.read(self._file(stream_id))
+        except FileNotFoundError:
+            return []
+        return msgspec.json.decode(content, type=list[tuple[datetime, float]])
+
+    def _file(self, stream_id: str) -> str:
+        return join(self._folder, f"{stream_id}.json")

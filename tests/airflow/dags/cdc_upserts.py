@@ -1,0 +1,9 @@
+"""The DAGs of tests/airflow/test_scheduler_upserts.py: one for each upsert table that it makes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
+
+globals().update(background_apply_dags(refresh=timedelta(seconds=5)))

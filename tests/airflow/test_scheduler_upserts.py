@@ -1,0 +1,94 @@
+"""Changes of an upsert table applied in the background, under a real scheduler and spark-submit."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airflow_provider_cdc.engine import Engine
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
+
+PROMISE = timedelta(minutes=1)
+WRITES = 24
+PAUSE = 5
+CHANGES = "id INT, v STRING, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING"
+
+
+@pytest.fixture
+def table(airflow_standalone, spark, wait_for):
+    """An upsert table with a DAG of its own; both go when the test has ended."""
+    server, name = airflow_standalone.server, str(airflow_standalone.tables / "kept_fresh")
+    pool = {"name": "cdc_background", "slots": 1, "include_deferred": False}
+    server.api("POST", "/pools", pool)
+    engine = Engine(spark, airflow_standalone.state.as_uri())
+    engine.create_upsert_table(name, "id INT, v STRING", "id", max_staleness=PROMISE)
+
+    def dags():
+        return [dag["dag_id"] for dag in server.api("GET", "/dags?tags=upserts")["dags"]]
+
+    (dag_id,) = wait_for(dags)
+    yield engine, name, dag_id
+    server.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
+    wait_for(lambda: not runs(server, dag_id, "running"))
+    engine.drop_stream(engine.describe_upsert_table(name).stream)
+    server.api("DELETE", "/pools/cdc_background")
+
+
+def runs(server, dag_id, state):
+    path = f"/dags/{dag_id}/dagRuns?state={state}&limit=100"
+    return server.api("GET", path)["dag_runs"]
+
+
+def test_background_dag_keeps_a_table_as_fresh_as_promised_while_a_writer_runs(
+    airflow_standalone, spark, table, wait_for, capsys
+):
+    engine, name, dag_id = table
+    chance, expected, staleness = random.Random(7), {}, []
+
+    def look():
+        status = engine.describe_upsert_table(name)
+        since = status.pending_since
+        staleness.append(datetime.now(UTC) - since if since else timedelta(0))
+        return status
+
+    for step in range(WRITES):
+        begun = time.monotonic()
+        batch = []
+        for key in chance.sample(range(50), 10):
+            kind = chance.choice(["UPSERT", "UPSERT", "DELETE"])
+            batch.append((key, f"v{step}", kind, f"{step:X}"))
+            expected[key] = None if kind == "DELETE" else f"v{step}"
+        engine.write_changes(name, spark.createDataFrame(batch, CHANGES))
+        while time.monotonic() - begun < PAUSE:
+            look()
+            time.sleep(0.5)
+    wait_for(lambda: look().pending_since is None, seconds=120)
+
+    rows = [(key, value) for key, value in expected.items() if value]
+    assert sorted(
+        map(
+            tuple,
+            spark.read.format("delta")
+            .load(name)
+            .where("_cdc.deleted_at IS NULL")
+            .select("id", "v")
+            .collect(),
+        )
+    ) == sorted(rows)
+    done = runs(airflow_standalone.server, dag_id, "success")
+    assert len(done) >= 2
+    with capsys.disabled():
+        print(
+            f"\nstaleness at most {max(staleness).total_seconds():.0f} s of"
+            f" {PROMISE.total_seconds():.0f} s, in {len(staleness)} looks, {len(done)} runs"
+        )
+    assert max(staleness) <= PROMISE

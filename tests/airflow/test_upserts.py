@@ -1,0 +1,274 @@
+"""DAGs and tasks that apply the changes of upsert tables, without a scheduler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+from airflow.serialization.serialized_objects import DagSerialization
+from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
+
+from airflow_provider_cdc.dag_factories import apply_plan
+from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.model import Source
+from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.jobs.model import HasData
+from airflow_provider_cdc.operators.upserts import ApplyUpserts
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def state(tmp_path, define_connection, monkeypatch):
+    """The state folder of ``cdc_default``, with nothing kept of it."""
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def add_table(state, name, max_staleness=10 * MINUTE, **fields):
+    """Register the stream of an upsert table whose changes are ``<location>/_cdc/changes``."""
+    changes = state.parent / "tables" / str(abs(hash(name))) / "_cdc" / "changes"
+    add_file(changes, 0, NOON, data_change=False)
+    source = Source(str(changes), str(changes), "a-table-id")
+    offset = offset_at(changes, 0)
+    stream = new_stream(
+        f"upserts_{abs(hash(name))}",
+        source=source,
+        offset=offset,
+        created_at=NOON,
+        upsert_table=name,
+        max_lag=max_staleness,
+        **fields,
+    )
+    return register(state, stream)
+
+
+def location_of(stream):
+    return stream.source.location.removesuffix("/_cdc/changes")
+
+
+def schedules(**options):
+    dags = background_apply_dags(refresh=timedelta(0), **options)
+    return {name: dag.schedule for name, dag in dags.items()}
+
+
+def test_each_upsert_table_has_a_dag_and_no_other_stream(state):
+    add_table(state, "sales.orders")
+    add_table(state, "sales.refunds", None)
+    quiet_stream(state, state.parent / "t", "no_upserts")
+
+    assert schedules(without_promise=3 * MINUTE) == {
+        "apply_upserts.sales.orders": 5 * MINUTE,
+        "apply_upserts.sales.refunds": 3 * MINUTE,
+    }
+
+
+def test_dag_applies_its_own_table_and_starts_unpaused_one_run_at_a_time(state):
+    stream = add_table(state, "orders")
+
+    (dag,) = background_apply_dags(pool="p").values()
+    restored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+
+    assert (restored.max_active_runs, restored.is_paused_upon_creation) == (1, False)
+    (task,) = dag.tasks
+    assert (task.table, task.pool, task.retries) == (location_of(stream), "p", 0)
+
+
+def test_schedule_follows_how_long_applies_took_and_an_altered_max_staleness(state):
+    stream = add_table(state, "orders")
+    times = ApplyTimes(str(state), Files(), lambda: datetime.now(UTC))
+    times.note(stream.stream_id, MINUTE)
+    assert schedules() == {"apply_upserts.orders": timedelta(minutes=8, seconds=20)}
+
+    StreamCatalog(str(state), principal=stream.owner).alter(stream.name, max_lag=2 * MINUTE)
+    assert schedules() == {"apply_upserts.orders": MINUTE}
+
+
+def test_tables_whose_names_read_alike_have_dags_of_their_own(state):
+    for name in ("/lake/orders", "lake orders", "lake_orders", "größe"):
+        add_table(state, name)
+
+    names = sorted(schedules())
+
+    assert len(names) == 4
+    assert all(
+        name.startswith(("apply_upserts.lake_orders.", "apply_upserts.gr_")) for name in names
+    )
+    assert all(name.isascii() for name in names)
+
+
+def test_registry_is_read_once_while_what_it_said_is_new(state, monkeypatch):
+    add_table(state, "orders")
+    reads = []
+    show = StreamCatalog.show
+
+    def counted(catalog):
+        reads.append(1)
+        return show(catalog)
+
+    monkeypatch.setattr(StreamCatalog, "show", counted)
+    for _ in range(3):
+        assert set(background_apply_dags(refresh=MINUTE)) == {"apply_upserts.orders"}
+    assert len(reads) == 1
+    background_apply_dags(refresh=timedelta(0))
+    assert len(reads) == 2
+
+
+def test_registry_that_is_out_of_reach_takes_no_dag_away(state, monkeypatch, caplog):
+    add_table(state, "orders")
+    background_apply_dags()
+
+    def unreachable(catalog):
+        raise OSError("no route to the store")
+
+    monkeypatch.setattr(StreamCatalog, "show", unreachable)
+    assert set(schedules()) == {"apply_upserts.orders"}
+    assert "cannot be read" in caplog.text
+    with pytest.raises(OSError, match="no route"):
+        background_apply_dags(without_promise=MINUTE)
+
+
+def test_file_that_was_cut_off_is_read_as_none(state):
+    add_table(state, "orders")
+    background_apply_dags()
+    (kept,) = (state.parent / "home" / "cdc").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-3])
+
+    assert set(background_apply_dags(refresh=MINUTE)) == {"apply_upserts.orders"}
+
+
+def test_connection_that_is_missing_is_told(state):
+    with pytest.raises(AirflowNotFoundException, match="nowhere"):
+        background_apply_dags("nowhere")
+
+
+def test_parsing_imports_neither_spark_nor_pandas():
+    code = (
+        "import sys, airflow_provider_cdc.dag_factories.upserts;"
+        "sys.exit(str({'pyspark', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.stderr.strip() == "set()"
+
+
+class Submitted:
+    """The hook of a state folder, which keeps what it was to submit."""
+
+    def __init__(self, outcome=None):
+        self.tasks = []
+        self.outcome = outcome
+        self.hook = CdcHook()
+        self.settings = self.hook.settings
+
+    def catalog(self):
+        return self.hook.catalog()
+
+    def submit(self, task, *, context=None):
+        self.tasks.append(task)
+        return SimpleNamespace(outcome=self.outcome)
+
+
+def applying(table, outcome=None, **fields):
+    operator = ApplyUpserts(task_id="apply", table=table, **fields)
+    operator.__dict__["hook"] = hook = Submitted(outcome)
+    operator.__dict__["announced"] = lambda outcome, context: {"announced": outcome}
+    return operator, hook
+
+
+def context_of(due):
+    return {"dag_run": SimpleNamespace(run_after=due)}
+
+
+def test_table_for_which_nothing_waits_starts_no_job(state):
+    stream = add_table(state, "orders")
+    operator, hook = applying(location_of(stream))
+
+    assert operator.execute({}) is None
+    assert hook.tasks == []
+
+    add_file(state.parent / stream.source.location, 1, NOON)
+    assert operator.execute({}) is None
+    assert [task.table for task in hook.tasks] == [location_of(stream)]
+
+
+def test_table_that_is_named_is_left_to_the_job(state):
+    add_table(state, "orders")
+    operator, hook = applying("orders")
+
+    assert operator.execute({}) is None
+    assert [task.table for task in hook.tasks] == ["orders"]
+
+
+def test_stream_whose_changes_are_gone_fails_before_a_job(state):
+    stream = add_table(state, "orders")
+    for version in (2, 3):
+        add_file(state.parent / stream.source.location, version, NOON)
+    operator, hook = applying(location_of(stream))
+
+    with pytest.raises(AirflowFailException, match="version 1"):
+        operator.execute({})
+    assert hook.tasks == []
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_apply_in_the_background_notes_how_long_it_took_since_it_was_due(state, is_timed):
+    stream = add_table(state, "orders")
+    add_file(state.parent / stream.source.location, 1, NOON)
+    operator, _ = applying(location_of(stream), outcome="done", is_timed=is_timed)
+    due = datetime.now(UTC) - MINUTE
+
+    assert operator.execute(context_of(due)) == {"announced": "done"}
+
+    found = CdcHook().settings.apply_times().read([stream.stream_id])[stream.stream_id]
+    assert len(found) == is_timed
+    assert all(MINUTE <= took < 2 * MINUTE for took in found)
+
+
+def test_jobs_of_a_pool_have_its_spark_settings(define_connection, tmp_path):
+    define_connection(
+        "cdc_default",
+        "cdc",
+        state=tmp_path.as_uri(),
+        conf={"spark.cores.max": "8", "spark.a": "1"},
+        pool_conf={"cdc_background": {"spark.cores.max": 2}},
+    )
+    define_connection("spark_default", "spark", "local[2]")
+    hook = CdcHook()
+    found = []
+    hook.submission = _submission(hook, found)
+
+    for pool in ("cdc_background", "default_pool"):
+        hook.submit(HasData("s"), context={"task": SimpleNamespace(pool=pool)})
+
+    background, other = (submission.spark_hook._conf for submission in found)
+    assert (background["spark.cores.max"], background["spark.a"]) == ("2", "1")
+    assert other["spark.cores.max"] == "8"
+
+
+def _submission(hook, found):
+    """As the hook's own, but what it gives is kept and not run."""
+
+    def submission(request, context):
+        made = CdcHook.submission(hook, request, context)
+        found.append(made)
+        return SimpleNamespace(run=lambda: SimpleNamespace(error=None))
+
+    return submission
+
+
+def test_settings_of_a_pool_hold_no_secret(define_connection, tmp_path):
+    define_connection(
+        "cdc_default", "cdc", state=str(tmp_path), pool_conf={"p": {"spark.my.password": "x"}}
+    )
+    found, message = CdcHook().test_connection()
+    assert not found
+    assert "spark.my.password" in message
+    assert apply_plan.KEPT_FOR < MINUTE

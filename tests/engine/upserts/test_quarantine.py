@@ -1,0 +1,367 @@
+"""Changes that cannot be applied: they wait in quarantine, nothing overtakes them, none is lost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from stream_lab import Crash, CrashAt
+from upsert_lab import CHANGES, SALARIES, Clock, UpsertLab
+
+from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint
+from airflow_provider_cdc.engine.core.upserts.changes import Reason
+from airflow_provider_cdc.engine.spark.upserts import quarantine as quarantining
+
+BAD = "no number"
+
+
+class QuarantineLab(UpsertLab):
+    """An upsert table whose bad changes go to quarantine."""
+
+    def send(self, *rows: tuple[Any, ...]) -> None:
+        self.engine.write_changes(self.table(), self.frame(rows), on_bad_rows="quarantine")
+
+    def quarantine(self) -> str:
+        return f"delta.`{self.table()}/_cdc/quarantine`"
+
+    def held(self) -> list[tuple[Any, ...]]:
+        """Key, salary and reason of what is in quarantine, in the order of their ingestion."""
+        found = self.spark.sql(
+            f"SELECT ID, Salary, _cdc_reason FROM {self.quarantine()}"
+            " WHERE _cdc_redrive IS NULL ORDER BY _cdc_since, _cdc_order"
+        )
+        return [tuple(row) for row in found.collect()]
+
+    def correct(self, salary: int, number: str | None) -> None:
+        value = "NULL" if number is None else f"'{number}'"
+        self.sql(
+            f"UPDATE {self.quarantine()} SET _CHANGE_SEQUENCE_NUMBER = {value}"
+            f" WHERE Salary = {salary}"
+        )
+
+    def apply_all(self) -> list[tuple[Any, ...]]:
+        """Apply, after a look at what that will give; what the table holds then."""
+        expected = self.read()
+        self.apply()
+        assert self.read() == self.applied() == expected
+        return expected
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> QuarantineLab:
+    lab = QuarantineLab(spark, tmp_path)
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    return lab
+
+
+def test_bad_changes_and_what_follows_them_wait_while_the_others_are_applied(
+    lab: QuarantineLab,
+) -> None:
+    lab.send(
+        (1, "a", 10, "UPSERT", "1"),
+        (1, "a", 11, "UPSERT", BAD),
+        (1, "a", 12, "UPSERT", "3"),
+        (2, "b", 20, "UPSERT", "1"),
+        (3, "c", 30, "MOVE", None),
+        (None, "d", 40, "UPSERT", None),
+    )
+    assert lab.apply_all() == [(1, "a", 10), (2, "b", 20)]
+    lab.send((1, "a", 13, "UPSERT", "4"), (2, "b", 21, "UPSERT", "2"))
+    assert lab.apply_all() == [(1, "a", 10), (2, "b", 21)]
+
+    assert lab.held() == [
+        (1, 11, Reason.NUMBER),
+        (1, 12, Reason.WAITS),
+        (3, 30, Reason.TYPE),
+        (None, 40, Reason.KEY),
+        (1, 13, Reason.WAITS),
+    ]
+    status = lab.engine.describe_upsert_table(lab.table())
+    assert (status.held_changes, status.late_changes, status.pending_commits) == (5, 0, 0)
+
+
+def test_corrected_changes_are_applied_in_their_order(lab: QuarantineLab) -> None:
+    lab.send((1, "a", 10, "UPSERT", None), (1, "a", 11, "UPSERT", BAD))
+    lab.apply()
+    lab.send((1, "a", 12, "UPSERT", None))
+    lab.apply()
+    assert lab.engine.redrive(lab.table()) == 0
+
+    lab.correct(11, None)
+    assert lab.engine.redrive(lab.table()) == 2
+    lab.send((1, "a", 13, "UPSERT", None))
+    assert lab.apply_all() == [(1, "a", 13)]
+
+    assert lab.held() == []
+    assert lab.spark.sql(f"SELECT * FROM {lab.quarantine()}").count() == 0
+    assert lab.engine.redrive(lab.table()) == 0
+
+
+def test_what_waited_goes_on_when_the_bad_change_is_removed(lab: QuarantineLab) -> None:
+    lab.send((1, "a", 10, "UPSERT", BAD), (1, None, None, "DELETE", "2"))
+    lab.apply()
+    lab.sql(f"DELETE FROM {lab.quarantine()} WHERE Salary = 10")
+    lab.send((1, "a", 12, "UPSERT", "1"))
+    # It follows what waits, whether or not that can go on by now.
+    assert lab.apply_all() == []
+
+    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.apply_all() == []
+    assert lab.held() == []
+
+
+def test_what_follows_a_change_that_is_still_bad_stays(lab: QuarantineLab) -> None:
+    rows = [(1, "a", 10 + step, "UPSERT", BAD if step in (0, 2) else None) for step in range(4)]
+    lab.send(*rows)
+    lab.apply()
+    lab.correct(10, "1")
+
+    assert lab.engine.redrive(lab.table()) == 2
+    # 11 has no number and loses to 10.
+    assert lab.apply_all() == [(1, "a", 10)]
+    assert [row[1] for row in lab.held()] == [12, 13]
+
+
+def test_correction_that_is_bad_again_is_refused_and_nothing_moves(lab: QuarantineLab) -> None:
+    lab.send((1, "a", 10, "UPSERT", BAD))
+    lab.apply()
+    lab.correct(10, "still bad")
+
+    assert lab.engine.redrive(lab.table()) == 0
+    assert lab.held() == [(1, 10, Reason.NUMBER)]
+
+
+@pytest.mark.parametrize("point", list(ProtocolPoint))
+def test_apply_that_is_killed_while_it_diverts_loses_nothing(
+    lab: QuarantineLab, point: ProtocolPoint
+) -> None:
+    lab.send((1, "a", 10, "UPSERT", "1"), (1, "a", 11, "UPSERT", BAD), (2, "b", 20, "UPSERT", "1"))
+    try:
+        lab.apply(lab.new_engine(CrashAt(point)))
+    except Crash:
+        lab.send((1, "a", 12, "UPSERT", "3"), (2, "b", 21, "UPSERT", "2"))
+        while lab.apply() is not None:
+            pass
+    assert lab.applied() in ([(1, "a", 10), (2, "b", 20)], [(1, "a", 10), (2, "b", 21)])
+    held = [row[1] for row in lab.held()]
+    assert held == ([11, 12] if lab.applied()[1][2] == 21 else [11])
+
+
+def test_redrive_that_is_killed_before_it_writes_is_finished_once(
+    lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.send((1, "a", 10, "UPSERT", BAD), (1, "a", 11, "UPSERT", None))
+    lab.apply()
+    lab.correct(10, None)
+    write_again: Callable[..., None] = quarantining.write_again
+
+    def killed(*args: Any) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(quarantining, "write_again", killed)
+        with pytest.raises(Crash):
+            lab.engine.redrive(lab.table())
+    # What comes meanwhile still waits for what was released and has not arrived.
+    lab.send((1, "a", 12, "UPSERT", None))
+    assert lab.apply_all() == []
+
+    for _ in range(2):
+        assert lab.engine.redrive(lab.table()) >= 2
+    while lab.held():
+        lab.apply_all()
+        lab.engine.redrive(lab.table())
+    assert lab.apply_all() == [(1, "a", 12)]
+    changes = lab.spark.read.format("delta").load(lab.changes())
+    assert changes.where("Salary = 10 AND _cdc_reason IS NULL").count() == 1
+    assert write_again is quarantining.write_again
+
+
+@pytest.fixture
+def aged(spark: SparkSession, tmp_path: Path) -> tuple[QuarantineLab, Clock, Engine]:
+    """A table of which two deletes are older than its horizon, and ended; one came lately."""
+    lab, clock = QuarantineLab(spark, tmp_path), Clock()
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", tombstone_horizon="PT1H")
+    engine = Engine(spark, str(lab.root / "state"), clock=clock)
+    lab.write((1, None, None, "DELETE", "5"), (2, None, None, "DELETE", "5"))
+    lab.apply(engine)
+    assert tombstones(lab) == [1, 2]
+    clock.now = datetime.now(UTC) + timedelta(hours=2)
+    lab.write((9, "i", 90, "UPSERT", "5"))
+    lab.apply(engine)
+    assert tombstones(lab) == []
+    clock.now = datetime.now(UTC)
+    lab.write((3, None, None, "DELETE", "5"))
+    lab.apply(engine)
+    return lab, clock, engine
+
+
+def tombstones(lab: QuarantineLab) -> list[int]:
+    base = lab.spark.read.format("delta").load(lab.table())
+    return sorted(row["ID"] for row in base.where("_cdc.deleted_at IS NOT NULL").collect())
+
+
+def test_change_that_is_older_than_a_delete_of_long_ago_is_counted_and_not_applied(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, _, engine = aged
+    lab.write((1, "late", 10, "UPSERT", "4"), (2, "newer", 20, "UPSERT", "6"))
+    lab.write((1, None, None, "DELETE", "3"), (3, "older", 30, "UPSERT", "4"))
+
+    assert lab.apply_all() == [(2, "newer", 20), (9, "i", 90)]
+    assert lab.held() == [(1, 10, Reason.LATE)]
+    status = engine.describe_upsert_table(lab.table())
+    assert (status.held_changes, status.late_changes) == (0, 1)
+    # It holds nobody up.
+    lab.write((1, "back", 11, "UPSERT", "7"))
+    assert lab.apply_all() == [(1, "back", 11), (2, "newer", 20), (9, "i", 90)]
+
+
+def test_late_change_is_applied_on_demand_alone(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, _, engine = aged
+    lab.write((1, "late", 10, "UPSERT", "4"))
+    lab.apply()
+    assert engine.redrive(lab.table()) == 0
+    assert engine.redrive(lab.table(), late=True) == 1
+    assert lab.apply_all() == [(1, "late", 10), (9, "i", 90)]
+    assert lab.held() == []
+
+
+def test_delete_that_is_sent_again_after_its_horizon_changes_nothing_for_readers(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, _, _ = aged
+    lab.write((1, None, None, "DELETE", "5"))
+    assert lab.apply_all() == [(9, "i", 90)]
+    assert lab.held() == []
+
+
+def test_tombstones_are_ended_once_in_a_while_and_not_by_each_apply(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, clock, engine = aged
+    deletes = f"delta.`{lab.table()}/_cdc/deletes`"
+
+    def purges() -> int:
+        return lab.spark.sql(f"DESCRIBE HISTORY {deletes}").where("operation = 'MERGE'").count()
+
+    assert purges() == 1
+    lab.write((4, "d", 40, "UPSERT", "1"))
+    lab.apply(engine)
+    assert purges() == 1
+    clock.now = datetime.now(UTC) + timedelta(hours=2)
+    lab.write((5, "e", 50, "UPSERT", "1"))
+    lab.apply(engine)
+    assert (purges(), tombstones(lab)) == (2, [])
+
+
+def test_unknown_wish_for_bad_rows_is_refused(lab: QuarantineLab) -> None:
+    rows = lab.spark.createDataFrame([(1, "UPSERT")], "ID INT, _CHANGE_TYPE STRING")
+    with pytest.raises(InvalidRequest, match="fail, quarantine"):
+        lab.engine.write_changes(lab.table(), rows, on_bad_rows="ignore")
+
+
+@dataclass
+class Entry:
+    """A change as the model knows it."""
+
+    place: int
+    key: int
+    row: tuple[Any, ...] | None
+    number: str | None
+    is_redriven: bool = False
+
+    @property
+    def is_bad(self) -> bool:
+        return self.number == BAD
+
+
+@dataclass
+class Model:
+    """What upsert tables do, one change after the other."""
+
+    pending: list[Entry] = field(default_factory=list)
+    quarantine: list[Entry] = field(default_factory=list)
+    state: dict[int, tuple[str, tuple[Any, ...] | None]] = field(default_factory=dict)
+
+    def judged(self) -> tuple[list[Entry], list[Entry]]:
+        """What would be applied now, and what would be held."""
+        passed: list[Entry] = []
+        held: list[Entry] = []
+        waiting = [entry for entry in self.quarantine if entry not in self.pending]
+        for entry in sorted(self.pending, key=lambda each: each.place):
+            earlier = [each for each in waiting + held if each.place < entry.place]
+            is_held = entry.is_bad or any(each.key == entry.key for each in earlier)
+            (held if is_held else passed).append(entry)
+        return passed, held
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        state = dict(self.state)
+        for entry in sorted(self.judged()[0], key=lambda each: (each.number or "", each.place)):
+            if (entry.number or "") >= state.get(entry.key, ("", None))[0]:
+                state[entry.key] = (entry.number or "", entry.row)
+        self._next = state
+        return sorted((row for _, row in state.values() if row), key=repr)
+
+    def apply(self) -> None:
+        self.rows()
+        passed, held = self.judged()
+        self.state = self._next
+        stays = [each for each in self.quarantine if each not in passed and each not in held]
+        self.quarantine, self.pending = stays + held, []
+
+    def redrive(self) -> None:
+        waiting = [each for each in self.quarantine if each not in self.pending]
+        for entry in sorted(waiting, key=lambda each: each.place):
+            before = [each for each in waiting if each.key == entry.key]
+            if not any(each.is_bad for each in before if each.place <= entry.place):
+                self.pending.append(entry)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bad_changes_corrections_and_redrives_in_any_order_end_as_in_a_plain_model(
+    lab: QuarantineLab, seed: int
+) -> None:
+    chance, model, place = random.Random(seed), Model(), 0
+    for _ in range(9):
+        batch = []
+        for _ in range(chance.randrange(1, 8)):
+            place += 1
+            key, kind = chance.randrange(4), chance.choice(["UPSERT", "UPSERT", "DELETE"])
+            number = chance.choice([None, None, "5", "6", BAD])
+            row = (key, f"v{place}", place)
+            # A delete keeps its salary: corrections find it by that.
+            batch.append((*row, kind, number))
+            model.pending.append(Entry(place, key, row if kind == "UPSERT" else None, number))
+        lab.send(*batch)
+        assert lab.read() == model.rows()
+        if chance.random() < 0.6:
+            model.apply()
+            assert lab.apply_all() == model.rows()
+        for entry in model.quarantine:
+            if entry.is_bad and chance.random() < 0.5:
+                entry.number = chance.choice([None, "5", "7"])
+                lab.correct(entry.place, entry.number)
+        if chance.random() < 0.5:
+            model.redrive()
+            lab.engine.redrive(lab.table())
+            assert lab.read() == model.rows()
+    model.apply()
+    assert lab.apply_all() == model.rows()
+
+
+def test_streaming_batches_and_jobs_can_put_bad_rows_aside(lab: QuarantineLab) -> None:
+    sink = lab.engine.change_sink(lab.table(), query="q", on_bad_rows="quarantine")
+    batch = lab.spark.createDataFrame([(1, "a", 1, "UPSERT"), (2, "b", 2, "MOVE")], CHANGES)
+    for _ in range(2):
+        sink(batch, 0)
+    assert lab.apply_all() == [(1, "a", 1)]
+    assert lab.held() == [(2, 2, Reason.TYPE)]

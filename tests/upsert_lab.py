@@ -1,0 +1,56 @@
+"""An upsert table for tests, and a clock that is set by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame
+from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine import Engine
+
+SALARIES = "ID INT, Name STRING, Salary INT"
+CHANGES = f"{SALARIES}, _CHANGE_TYPE STRING"
+NUMBERED = f"{CHANGES}, _CHANGE_SEQUENCE_NUMBER STRING"
+
+
+class UpsertLab(StreamLab):
+    """An upsert table ``t`` of ids, names and salaries."""
+
+    def table(self) -> str:
+        return self.path("t")
+
+    def changes(self) -> str:
+        return f"{self.table()}/_cdc/changes"
+
+    def write(self, *rows: tuple[Any, ...], engine: Engine | None = None) -> None:
+        (engine or self.engine).write_changes(self.table(), self.frame(rows))
+
+    def frame(self, rows: Any) -> DataFrame:
+        rows = list(rows)
+        schema = NUMBERED if rows and len(rows[0]) == 5 else CHANGES
+        return self.spark.createDataFrame(rows, schema)
+
+    def apply(self, engine: Engine | None = None) -> Any:
+        return (engine or self.engine).apply_upserts(self.table())
+
+    def read(self, engine: Engine | None = None) -> list[tuple[Any, ...]]:
+        rows = (engine or self.engine).read_table(self.table()).collect()
+        return sorted(map(tuple, rows), key=repr)
+
+    def applied(self) -> list[tuple[Any, ...]]:
+        """What the base alone holds for readers."""
+        base = self.spark.read.format("delta").load(self.table())
+        rows = base.where("_cdc.deleted_at IS NULL").drop("_cdc").collect()
+        return sorted(map(tuple, rows), key=repr)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
