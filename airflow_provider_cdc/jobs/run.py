@@ -18,6 +18,7 @@ from airflow_provider_cdc.engine.storage.files import Files
 
 from .export import export_changes
 from .functions import check_consume, consume_by_function
+from .metering import slot_meter
 from .model import (
     Answer,
     ApplyUpserts,
@@ -61,6 +62,7 @@ def run(
             storage_options=dict(storage_options or {}),
             on_progress=log.info,
             principal=request.principal,
+            slot_meter=slot_meter(spark),
         )
         return _answer(request, engine, spark, storage_options)
     except CdcError as error:

@@ -40,7 +40,6 @@ def table(airflow_standalone, spark, wait_for):
     server.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
     wait_for(lambda: not runs(server, dag_id, "running"))
     engine.drop_stream(engine.describe_upsert_table(name).stream)
-    server.api("DELETE", "/pools/cdc_background")
 
 
 def runs(server, dag_id, state):

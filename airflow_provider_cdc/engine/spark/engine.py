@@ -27,6 +27,7 @@ from ..storage.consumptions import Consumptions
 from ..storage.extended_sources import ExtendedSources
 from ..storage.files import Files
 from ..storage.folders import FolderLogs
+from ..storage.job_history import JobHistory
 from ..storage.registry import Registry
 from ..storage.results import Results
 from ..storage.scratch import Scratch
@@ -54,6 +55,9 @@ from .tables import Tables
 from .targets import Targets
 from .transactions import Transaction, transaction
 from .upserting import Upserting
+from .upserts.applying import Applying
+from .upserts.metering import Metering
+from .upserts.pruning import Pruning
 from .upserts.quarantine import Quarantine
 from .upserts.tables import UpsertTables
 from .views.changes import ViewReader
@@ -72,6 +76,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     :param strategy: read net differences by ``file_difference`` or by ``change_files`` wherever
         that is possible; by default in the way that reads the fewest bytes
     :param principal: who reads, consumes and owns; by default the user of this process
+    :param slot_meter: gives the milliseconds that the tasks of the session's application took so
+        far, for the history of jobs: ``airflow_provider_cdc.jobs.metering.slot_meter(spark)``
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         clock: Callable[[], datetime] = utc_now,
         strategy: Strategy | str | None = None,
         principal: str | None = None,
+        slot_meter: Callable[[], int] | None = None,
     ) -> None:
         files = Files(storage_options)
         catalog = StreamCatalog(
@@ -145,7 +152,13 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         )
         upsert_tables = UpsertTables(spark, self._tables, files, self._stand_behind)
         quarantine = Quarantine(spark, files, clock)
-        Upserting.__init__(self, spark, catalog, upsert_tables, quarantine, self._parts, clock)
+        metering = Metering(
+            JobHistory(state, storage_options), clock, slot_meter, catalog.principal
+        )
+        applying = Applying(self._parts, quarantine, Pruning(spark, files))
+        Upserting.__init__(
+            self, spark, catalog, upsert_tables, quarantine, applying, metering, self._parts, clock
+        )
         self._results = Results(state, files, clock)
         self._scratch.sweep()
         self._results.sweep()

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ..catalog import StreamCatalog
-from ..core.batches import BatchLimit
 from ..core.choices import member
-from ..core.errors import StatementFailed, StreamStale
+from ..core.errors import StreamStale
+from ..core.log_actions import Commit
 from ..core.model import Stream
-from ..core.names import quote
 from ..core.outcomes import Outcome
 from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
-from ..core.upserts.diversion import NEEDED, accepted, divert_text, remaining, sound
+from ..core.upserts.diversion import accepted
 from ..core.upserts.intervals import interval_of, interval_text
+from ..core.upserts.jobs import JobClass, Usage, usage
 from ..core.upserts.schedule import recommended_max_staleness
-from ..core.upserts.texts import apply_text, fresh_rows, live_rows, winners
+from ..core.upserts.texts import fresh_rows, live_rows, winners
 from ..stream_status import StreamStatus
 from ..upsert_jobs import apply_durations
 from .attempts import Parts
-from .consumption import Consumer
+from .upserts.applying import BASE_BYTES_READ, Applying
+from .upserts.metering import Metering
 from .upserts.quarantine import Quarantine
 from .upserts.tables import UpsertTables
 from .upserts.writing import change_sink, write_changes
@@ -32,6 +34,8 @@ from .upserts.writing import change_sink, write_changes
 _PENDING = "\0pending\0"
 _MILLISECOND = timedelta(milliseconds=1)
 _WEEK = timedelta(days=7)
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,15 @@ class UpsertTableStatus:
     stream: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Rows, how they are read, and the commits of waiting changes that are merged into them."""
+
+    rows: DataFrame
+    job_class: JobClass
+    merged: tuple[Commit, ...] = ()
+
+
 class Upserting:
     """Tables whose changes are written first and applied later, at reading time if need be."""
 
@@ -65,6 +78,8 @@ class Upserting:
         catalog: StreamCatalog,
         tables: UpsertTables,
         quarantine: Quarantine,
+        applying: Applying,
+        metering: Metering,
         parts: Parts,
         clock: Callable[[], datetime],
     ) -> None:
@@ -72,6 +87,8 @@ class Upserting:
         self._catalog = catalog
         self._upsert_tables = tables
         self._quarantine = quarantine
+        self._applying = applying
+        self._metering = metering
         self._parts = parts
         self._clock = clock
 
@@ -213,10 +230,11 @@ class Upserting:
     def apply_upserts(self, name: str) -> Outcome | None:
         """Apply the changes that wait, in one MERGE, exactly once; ``None`` where none waits.
 
-        Only rows that change are rewritten. A killed call is finished by the next one, whoever
-        makes it. Where changes have to go into quarantine, a second MERGE takes them there in the
-        same consumption. Tombstones that are older than ``tombstone_horizon`` are ended now and
-        then.
+        Only rows that change are rewritten, and files of the base that hold no key of a change are
+        not read: the metrics ``baseBytes`` and ``baseBytesRead`` say what share was. A killed call
+        is finished by the next one, whoever makes it. Where changes have to go into quarantine, a
+        second MERGE takes them there in the same consumption. Tombstones that are older than
+        ``tombstone_horizon`` are ended now and then.
 
         :raises TableNotFound: there is no such table
         :raises StatementFailed: the MERGE failed; the table is as it was, the changes wait
@@ -225,27 +243,12 @@ class Upserting:
         stream = self._catalog.describe(table.stream)
         if stream.consumption is None and not self._catalog.look_at(stream).may_have_data:
             return None
-        outcome = self._applied(table)
+        with self._metering.job(table.name, JobClass.BACKGROUND_APPLY) as job:
+            outcome = self._applying.apply(table, stream)
+            job.rows = sum(found.rows.get("inserted", 0) for found in outcome.streams)
+            job.read_bytes = outcome.statements[-1].metrics[BASE_BYTES_READ]
         self._quarantine.purge(table)
         return outcome
-
-    def _applied(self, table: UpsertTable) -> Outcome:
-        memory = self._quarantine.memory(table)
-        if memory.quarantine is None:
-            try:
-                return self._consume(
-                    table, apply_text(table, sound(table, quote(table.stream), memory))
-                )
-            except StatementFailed as error:
-                if NEEDED not in str(error):
-                    raise
-        relation = f"delta.{quote(table.quarantine)}"
-        memory = replace(memory, quarantine=relation)
-        divert = divert_text(table, relation, memory)
-        return self._consume(table, divert, apply_text(table, remaining(table, relation)))
-
-    def _consume(self, table: UpsertTable, *texts: str) -> Outcome:
-        return Consumer(self._parts, f"apply.{table.stream}", BatchLimit()).consume(texts)
 
     def read_table(self, name: str) -> DataFrame:
         """The rows of an upsert table, as fresh as its ``max_staleness`` asks (seed 004).
@@ -258,19 +261,49 @@ class Upserting:
         :raises InvalidRequest: it is no upsert table
         :raises StreamStale: it can no longer be told which changes wait
         """
+        return self._read(self._upsert_tables.get(name)).rows
+
+    def query_table(self, name: str, work: Callable[[DataFrame], Result]) -> Result:
+        """What ``work`` makes of the rows that :meth:`read_table` gives, as a job in the history:
+        a query of the applied rows, or a run-time merge (seed 004).
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table
+        :raises StreamStale: it can no longer be told which changes wait
+        """
         table = self._upsert_tables.get(name)
+        found = self._read(table)
+        with self._metering.job(table.name, found.job_class) as job:
+            for commit in found.merged:
+                job.rows += int(commit.operation_metrics.get("numOutputRows", 0))
+                job.read_bytes += sum(file.size_bytes for file in commit.adds)
+            job.read_bytes += self._upsert_tables.size(table)
+            return work(found.rows)
+
+    def upsert_usage(
+        self, *, since: timedelta = _WEEK, period: timedelta = timedelta(hours=1)
+    ) -> list[Usage]:
+        """What the jobs of upsert tables used lately, by period and class, newest first (seed 004).
+
+        The jobs themselves are the Delta table ``upsert_jobs`` of the state folder.
+        """
+        return usage(self._metering.history.read(self._clock() - since), period)
+
+    def _read(self, table: UpsertTable) -> _Reading:
         # In this order what is applied in between is in the base or is merged, or both, which is
         # the same; and what is applied later is neither.
         stream = self._catalog.describe(table.stream)
         version = self._upsert_tables.version(table)
         if self._is_fresh_enough(table, self._status(table, stream)):
-            return self._spark.sql(live_rows(table))
+            return _Reading(self._spark.sql(live_rows(table)), JobClass.QUERY)
         memory = self._quarantine.memory(table, pinned=True)
         text = fresh_rows(table, winners(table, accepted(table, _PENDING, memory)), version)
         # What is named in braces is a DataFrame; other braces stand for themselves.
         text = text.replace("{", "{{").replace("}", "}}").replace(_PENDING, "{pending}")
-        pending = self._parts.reader.read(self._parts.sources.span(stream)).rows
-        return self._spark.sql(text, pending=pending)
+        span = self._parts.sources.span(stream)
+        pending = self._parts.reader.read(span).rows
+        rows = self._spark.sql(text, pending=pending)
+        return _Reading(rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits)
 
     def recommended_max_staleness(self, name: str) -> timedelta | None:
         """The least ``max_staleness`` that applying can be expected to keep (seed 004): twice the

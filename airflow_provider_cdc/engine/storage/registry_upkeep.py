@@ -84,7 +84,15 @@ _UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]\\^|\x00-\x1f\x7f]")
 
 
 def registry_location(state: str) -> str:
-    """The location of the registry's table under the folder ``state``.
+    """The location of the registry's table under the folder ``state``; see :func:`table_location`.
+
+    :raises InvalidRequest: delta-rs cannot take it
+    """
+    return table_location(state, "registry")
+
+
+def table_location(state: str, name: str) -> str:
+    """The location of a table of the engine's own under the folder ``state``.
 
     :param state: an absolute path, or a URI such as ``file:///data/cdc`` or ``s3://bucket/cdc``
     :raises InvalidRequest: it is neither, or holds a character that delta-rs cannot take
@@ -103,7 +111,7 @@ def registry_location(state: str) -> str:
     found = _UNUSABLE.search(path)
     if found:
         raise _refused(state, f"a state folder's name cannot hold {found.group()!r}")
-    return f"{path.rstrip('/')}/registry"
+    return f"{path.rstrip('/')}/{name}"
 
 
 def _refused(state: str, cause: str) -> InvalidRequest:

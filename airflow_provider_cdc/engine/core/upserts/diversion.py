@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..names import literal
+from ..names import literal, quote
 from .changes import (
     BATCH,
     INGESTED_AT,
@@ -25,6 +25,7 @@ from .changes import (
     same_key,
 )
 from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, UpsertTable
+from .pruning import Intervals
 
 QUARANTINED_AT = "_cdc_quarantined_at"
 REDRIVE = "_cdc_redrive"
@@ -51,15 +52,21 @@ def key_hash(table: UpsertTable, prefix: str = "") -> str:
     return f"xxhash64({listed(table.primary_key, prefix)})"
 
 
-def sound(table: UpsertTable, stream: str, memory: Memory) -> str:
-    """The query of waiting changes where none is expected to be led elsewhere; if one has to be, it
-    fails with :data:`NEEDED`, and nothing is left out.
+def sound(
+    table: UpsertTable, stream: str, memory: Memory, untouched: Intervals | None = None
+) -> str:
+    """The query of waiting changes where none is expected to be led elsewhere, and none to have a
+    key in the ``untouched`` intervals; if one is otherwise, it fails with :data:`NEEDED`, and
+    nothing is left out.
     """
     joined, is_late = _late(table, memory)
     stop = f"CAST(raise_error('{NEEDED}') AS BOOLEAN)"
+    is_sound = f"change.{REASON} IS NULL AND NOT ({is_late})"
+    if untouched is not None:
+        is_sound += f" AND NOT {untouched.contains(f'change.{quote(untouched.column)}')}"
     return (
         f"SELECT change.* FROM ({in_order(table, stream)}) AS change {joined}"
-        f" WHERE if(change.{REASON} IS NULL AND NOT ({is_late}), true, {stop})"
+        f" WHERE if({is_sound}, true, {stop})"
     )
 
 

@@ -91,7 +91,7 @@ def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Inte
 
 
 def is_untouched(intervals: Intervals) -> str:
-    """The condition by which a MERGE leaves out the rows ``t`` of the intervals."""
+    """The condition by which a MERGE leaves out the rows ``t`` of the intervals, one at least."""
     return f"NOT {intervals.contains(f't.{quote(intervals.column)}')}"
 
 
@@ -105,7 +105,7 @@ def _apart(found: Sequence[Interval]) -> list[Interval]:
             apart[-1] = _joined(apart[-1], interval)
         else:
             apart.append(interval)
-    group = -(-len(apart) // MOST_INTERVALS)
+    group = max(1, -(-len(apart) // MOST_INTERVALS))
     grouped = []
     for start in range(0, len(apart), group):
         first, *others = apart[start : start + group]

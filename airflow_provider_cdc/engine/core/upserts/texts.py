@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..names import literal, quote
 from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, listed, same_key
 from .definition import CHANGE_TYPE, STATE, UpsertTable
+from .pruning import Intervals, is_untouched
 
 
 def winners(table: UpsertTable, changes: str) -> str:
@@ -26,12 +27,16 @@ def winners(table: UpsertTable, changes: str) -> str:
     )
 
 
-def apply_text(table: UpsertTable, changes: str) -> str:
+def apply_text(table: UpsertTable, changes: str, untouched: Intervals | None = None) -> str:
     """The MERGE that applies ``changes``, a query; it rewrites no row that stays as it is.
 
     A delete with a sequence number leaves a tombstone, so that an older change which comes later
     finds out that it lost (seed 004, deletes out of order); without one nothing can come late.
+
+    :param untouched: intervals of keys in which there is no change: the files that hold nothing
+        else are not read
     """
+    elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
     state, deleted = f"t.{quote(STATE)}", f"c.{CHANGE_TYPE} = 'DELETE'"
     wins = f"c.{SEQUENCE} >= coalesce({state}.sequence, '')"
     newer = f"c.{SEQUENCE} > coalesce({state}.sequence, '')"
@@ -48,7 +53,7 @@ def apply_text(table: UpsertTable, changes: str) -> str:
     return "\n".join(
         (
             f"MERGE INTO {table.base.sql} AS t USING ({winners(table, changes)}) AS c",
-            f"ON {same_key(table, 't', 'c')}",
+            f"ON {same_key(table, 't', 'c')}{elsewhere}",
             f"WHEN MATCHED AND {wins} AND {deleted} AND c.{SEQUENCE} = '' THEN DELETE",
             f"WHEN MATCHED AND {deleted} AND ({newer} OR ({wins} AND NOT {is_tombstone}))"
             f" THEN UPDATE SET {erased}",

@@ -48,7 +48,7 @@ class Pruning:
         if intervals is None:
             return whole
         found = self._spark.sql(
-            f"SELECT DISTINCT i.number FROM {{changes}} AS c JOIN ({intervals.rows()})"
+            f"SELECT DISTINCT i.number FROM {{changes}} AS c JOIN {intervals.rows()}"
             f" ON c.{quote(intervals.column)} BETWEEN i.low AND i.high",
             changes=changes,
         ).collect()

@@ -29,6 +29,7 @@ from ...core.upserts.intervals import interval_iso, interval_of
 from ...core.upserts.texts import live_rows
 from ...storage.delta_log import DeltaLog
 from ...storage.files import Files
+from ...storage.table_snapshots import newest_snapshot
 from ..tables import Table, Tables, table_properties
 from .types import sql_type
 
@@ -133,6 +134,10 @@ class UpsertTables:
     def version(self, table: UpsertTable) -> int:
         """The newest version of the base of ``table``."""
         return DeltaLog(table.location, self._files).latest_version()
+
+    def size(self, table: UpsertTable) -> int:
+        """The bytes of the files of the base of ``table``."""
+        return sum(int(file["size"]) for file in newest_snapshot(table.location, self._files).files)
 
     def _find(self, name: str) -> UpsertTable:
         base = base_name(name)

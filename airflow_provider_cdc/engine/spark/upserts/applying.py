@@ -1,0 +1,72 @@
+"""Applying the changes that wait for an upsert table: which statements, over which of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...core.batches import BatchLimit
+from ...core.errors import StatementFailed
+from ...core.model import Stream
+from ...core.names import quote
+from ...core.outcomes import Outcome
+from ...core.upserts.definition import UpsertTable
+from ...core.upserts.diversion import NEEDED, divert_text, remaining, sound
+from ...core.upserts.texts import apply_text
+from ..attempts import Parts
+from ..consumption import Consumer
+from .pruning import BaseShare, Pruning
+from .quarantine import Quarantine
+
+BASE_BYTES = "baseBytes"
+BASE_BYTES_READ = "baseBytesRead"
+"""What an apply adds to the metrics of its MERGE: the size of the base, and at most how much of it
+was read.
+"""
+
+
+class Applying:
+    """Applies changes by one MERGE into the base, and by one into the quarantine where some have to
+    go there.
+    """
+
+    def __init__(self, parts: Parts, quarantine: Quarantine, pruning: Pruning) -> None:
+        self._parts = parts
+        self._quarantine = quarantine
+        self._pruning = pruning
+
+    def apply(self, table: UpsertTable, stream: Stream) -> Outcome:
+        """Apply what waits in ``stream``, or finish what a killed call began.
+
+        :raises StatementFailed: a MERGE failed; nothing was applied
+        """
+        changes = self._parts.reader.read(self._parts.sources.span(stream)).rows
+        share = self._pruning.share(table, changes)
+        memory = self._quarantine.memory(table)
+        if memory.quarantine is None:
+            found = sound(table, quote(table.stream), memory, share.untouched)
+            try:
+                outcome = self._consume(table, apply_text(table, found, share.untouched))
+            except StatementFailed as error:
+                if NEEDED not in str(error):
+                    raise
+            else:
+                return _measured(outcome, share)
+        relation = f"delta.{quote(table.quarantine)}"
+        divert = divert_text(table, relation, replace(memory, quarantine=relation))
+        outcome = self._consume(table, divert, apply_text(table, remaining(table, relation)))
+        return _measured(outcome, replace(share, read_bytes=share.total_bytes))
+
+    def _consume(self, table: UpsertTable, *texts: str) -> Outcome:
+        return Consumer(self._parts, f"apply.{table.stream}", BatchLimit()).consume(texts)
+
+
+def _measured(outcome: Outcome, share: BaseShare) -> Outcome:
+    """The outcome with what share of the base was read, in the metrics of the last statement."""
+    *others, last = outcome.statements
+    found: Mapping[str, int] = {
+        BASE_BYTES: share.total_bytes,
+        BASE_BYTES_READ: share.read_bytes,
+    }
+    measured = replace(last, metrics={**last.metrics, **found})
+    return replace(outcome, statements=(*others, measured))

@@ -1,0 +1,65 @@
+"""Recording the jobs of upsert tables: when, how much, and how long their tasks took."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from ...core.upserts.jobs import Job, JobClass
+from ...storage.job_history import JobHistory
+
+
+@dataclass
+class Figures:
+    """What is found out about a job while it runs; see :class:`Job`."""
+
+    rows: int = 0
+    read_bytes: int = 0
+
+
+class Metering:
+    """Records jobs in the history of a state folder.
+
+    :param slot_meter: gives the milliseconds that the tasks of the application took so far
+    :param principal: who runs the jobs
+    """
+
+    def __init__(
+        self,
+        history: JobHistory,
+        clock: Callable[[], datetime],
+        slot_meter: Callable[[], int] | None,
+        principal: str,
+    ) -> None:
+        self.history = history
+        self._clock = clock
+        self._slot_meter = slot_meter
+        self._principal = principal
+
+    @contextmanager
+    def job(self, table: str, job_class: JobClass) -> Iterator[Figures]:
+        """Record what happens inside as one job, unless it fails."""
+        figures, started_at, before = Figures(), self._clock(), self._slot_milliseconds()
+        yield figures
+        after = self._slot_milliseconds()
+        slot_ms = None if after is None or before is None else after - before
+        ended_at = self._clock()
+        self.history.record(
+            Job(
+                uuid.uuid4().hex,
+                job_class,
+                table,
+                started_at,
+                ended_at,
+                figures.rows,
+                figures.read_bytes,
+                slot_ms,
+                self._principal,
+            )
+        )
+
+    def _slot_milliseconds(self) -> int | None:
+        return None if self._slot_meter is None else self._slot_meter()

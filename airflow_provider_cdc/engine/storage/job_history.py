@@ -1,0 +1,100 @@
+"""The jobs of upsert tables, in a Delta table ``upsert_jobs`` of the state folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from ..core.upserts.jobs import Job, JobClass
+from .registry_upkeep import NO_HOOKS, table_location
+
+log = logging.getLogger(__name__)
+
+TABLE = "upsert_jobs"
+KEPT_FOR = timedelta(days=180)
+
+_SCHEMA = pa.schema(
+    [
+        ("job_id", pa.string()),
+        ("job_class", pa.string()),
+        ("table", pa.string()),
+        ("started_at", pa.timestamp("us", "UTC")),
+        ("ended_at", pa.timestamp("us", "UTC")),
+        ("rows", pa.int64()),
+        ("read_bytes", pa.int64()),
+        ("slot_ms", pa.int64()),
+        ("principal", pa.string()),
+    ]
+)
+_TRIES = 3
+_COMMITS_PER_UPKEEP = 64
+_VACUUM_HOURS = 24
+
+
+class JobHistory:
+    """The history of a state folder.
+
+    :param state: the state folder
+    :param storage_options: how to reach the store
+    """
+
+    def __init__(self, state: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._location = table_location(state, TABLE)
+        self._options = dict(storage_options or {})
+
+    def record(self, job: Job) -> None:
+        """Add a job. What fails is logged: a job is not undone because nobody can tell of it."""
+        try:
+            self._append(job)
+            table = self._open()
+            if table.version() % _COMMITS_PER_UPKEEP == 0:
+                _keep_up(table, job.ended_at - KEPT_FOR)
+        except Exception as error:
+            log.warning("Job %s of %s is not in the history: %s", job.job_id, job.table, error)
+
+    def read(self, since: datetime) -> list[Job]:
+        """The jobs that started at ``since`` or later, oldest first."""
+        if not DeltaTable.is_deltatable(self._location, self._options):
+            return []
+        found = pa.table(self._open().to_pyarrow_table(filters=[("started_at", ">=", since)]))
+        rows = found.sort_by("started_at").to_pylist()
+        return [Job(**row | {"job_class": JobClass(row["job_class"])}) for row in rows]
+
+    def _append(self, job: Job) -> None:
+        row = pa.Table.from_pylist([asdict(job)], schema=_SCHEMA)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                write_deltalake(
+                    self._location,
+                    row,
+                    mode="append",
+                    storage_options=self._options,
+                    writer_properties=WriterProperties(compression="ZSTD"),
+                    post_commithook_properties=NO_HOOKS,
+                )
+            except DeltaError:
+                # Two that create the table at once.
+                if not tries_left:
+                    raise
+            else:
+                return
+
+    def _open(self) -> DeltaTable:
+        return DeltaTable(self._location, storage_options=self._options)
+
+
+def _keep_up(table: DeltaTable, oldest: datetime) -> None:
+    """Few files, a short log, and nothing that is older than ``oldest``."""
+    # A plain timestamp has nanoseconds, and Delta's statistics have not.
+    moment = f"""arrow_cast('{oldest.isoformat()}', 'Timestamp(Microsecond, Some("UTC"))')"""
+    table.delete(f"ended_at < {moment}")
+    table.optimize.compact()
+    table.create_checkpoint()
+    table.vacuum(_VACUUM_HOURS, dry_run=False, enforce_retention_duration=False)
+    table.cleanup_metadata()

@@ -1,0 +1,71 @@
+"""The history of jobs of upsert tables, and what they used."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from airflow_provider_cdc.engine.core.upserts.jobs import Job, JobClass, usage
+from airflow_provider_cdc.engine.storage import job_history
+from airflow_provider_cdc.engine.storage.job_history import JobHistory
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def job(minute: float, job_class: JobClass = JobClass.QUERY, slot_ms: int | None = 30_000) -> Job:
+    started_at = NOON + minute * MINUTE
+    ended_at = started_at + timedelta(seconds=10)
+    return Job(f"j{minute}", job_class, "t", started_at, ended_at, 5, 100, slot_ms, "me")
+
+
+def test_usage_is_told_by_period_and_class_the_newest_first() -> None:
+    apply = JobClass.BACKGROUND_APPLY
+    found = usage([job(0, apply), job(30, apply), job(31), job(61, slot_ms=None)], 60 * MINUTE)
+
+    assert [(each.period_start, each.job_class, each.jobs) for each in found] == [
+        (NOON + 60 * MINUTE, JobClass.QUERY, 1),
+        (NOON, apply, 2),
+        (NOON, JobClass.QUERY, 1),
+    ]
+    assert (found[1].seconds, found[1].read_bytes) == (20, 200)
+    assert found[1].slots == pytest.approx(60 / 3600)
+    assert found[0].slots == 0
+
+
+def test_jobs_are_read_back_as_they_were_recorded(tmp_path: Path) -> None:
+    history = JobHistory(tmp_path.as_uri())
+    assert history.read(NOON) == []
+    jobs = [job(1), job(0, JobClass.RUN_TIME_MERGE), job(2, slot_ms=None)]
+    for each in jobs:
+        history.record(each)
+
+    assert history.read(NOON) == [jobs[1], jobs[0], jobs[2]]
+    assert history.read(NOON + MINUTE) == [jobs[0], jobs[2]]
+
+
+def test_history_stays_short_and_forgets_what_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_history, "_COMMITS_PER_UPKEEP", 8)
+    history = JobHistory(str(tmp_path))
+    history.record(job(-job_history.KEPT_FOR / MINUTE - 1))
+    for minute in range(12):
+        history.record(job(minute))
+
+    found = history.read(NOON - 2 * job_history.KEPT_FOR)
+    assert [each.started_at for each in found] == [NOON + minute * MINUTE for minute in range(12)]
+    assert len(DeltaTable(str(tmp_path / "upsert_jobs")).file_uris()) < 8
+
+
+def test_history_that_cannot_be_written_is_told_and_stops_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "upsert_jobs").write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        JobHistory(str(tmp_path)).record(job(0))
+    assert "is not in the history" in caplog.text
