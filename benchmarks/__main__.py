@@ -11,7 +11,18 @@ from typing import Annotated
 
 import typer
 
-from . import changes, checks, consumption, fixed_cost, flights, report, results, session, writes
+from . import (
+    changes,
+    checks,
+    consumption,
+    fixed_cost,
+    flights,
+    report,
+    results,
+    session,
+    upserts,
+    writes,
+)
 from .results import Row, Run
 from .shapes import COMMITS, workloads
 from .tables import Workshop
@@ -31,6 +42,7 @@ class Part(StrEnum):
     CHECKS = "checks"
     CONSUMPTION = "consumption"
     WRITES = "writes"
+    UPSERTS = "upserts"
     CHANGES = "changes"
 
 
@@ -69,6 +81,8 @@ def main(
                     yield "whole", partial(consumption.whole, spark, workshop, rows, patience)
                 case Part.WRITES:
                     yield "all", partial(writes.measure, spark, workshop, rows, patience)
+                case Part.UPSERTS:
+                    yield "all", partial(upserts.measure, spark, workshop, rows, patience)
                 case Part.CHANGES:
                     yield flights.NAME, partial(measurement.flights, 365 if is_full else 8)
                     for item in workloads(rows, counts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from . import iceberg_process
+from . import iceberg_process, upserts
 from .checks import LOGS
 from .fixed_cost import AT_MOST_ONCE, CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
 from .readers import CHANGES, FEED_BY_KEY, FLOOR, OURS, OURS_BY_FEED, SNAPSHOTS
@@ -33,6 +33,7 @@ def of(run: Run) -> Iterator[Goal]:
         "changes": _changes,
         "consumption": _consumption,
         "checks": _checks,
+        "upserts": _upserts,
     }
     judge = judges.get(run.part)
     return iter(judge(by_workload) if judge else ())
@@ -142,6 +143,26 @@ def _checks(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
         show = _median(rows, "SHOW")
         if show is not None:
             yield _below(f"SHOW, {name}", show, 0.1)
+
+
+def _upserts(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
+    for workload, wanted in ((upserts.SPREAD, 1.0), (upserts.RANGE, 2.0)):
+        rows = workloads.get(workload, {})
+        found = _ratio(_median(rows, upserts.BY_HAND), _median(rows, upserts.APPLY))
+        if found is not None:
+            text = f"{workload}: faster than {upserts.BY_HAND}"
+            yield Goal(text, f"{wanted:g} times", f"{found:.2f}", found >= wanted)
+    rows = workloads.get(upserts.PENDING, {})
+    found = _ratio(_median(rows, upserts.MERGED_READ), _median(rows, upserts.PLAIN_READ))
+    if found is not None:
+        text = f"{upserts.PENDING}: {upserts.MERGED_READ} beside {upserts.PLAIN_READ}"
+        yield Goal(text, "at most 1.5", f"{found:.2f}", found <= 1.5)  # noqa: PLR2004
+    medians = [_median(rows, way) for rows in [workloads.get(upserts.FIXED, {})] for way in rows]
+    if len(medians) > 1:
+        found = _ratio(medians[1], medians[0])
+        assert found is not None
+        text = f"{upserts.FIXED}: ten times the rows beside one"
+        yield Goal(text, "at most 1.2", f"{found:.2f}", found <= 1.2)  # noqa: PLR2004
 
 
 def _below(text: str, seconds: float, limit: float) -> Goal:

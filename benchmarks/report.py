@@ -14,6 +14,7 @@ TITLES = {
     "consumption": "Consuming",
     "checks": "What is asked often",
     "writes": "What writers pay",
+    "upserts": "Upserts",
 }
 HEAD = """# Benchmarks
 

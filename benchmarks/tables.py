@@ -61,14 +61,17 @@ def create_table(
     properties: Mapping[str, bool],
     *,
     partition: str = "",
+    cluster: str = "",
 ) -> str:
     """An empty table; gives what it is called in SQL.
 
     :param columns: with their types, in SQL
-    :param partition: the column that divides it, if one does
+    :param partition: the column that divides it, if one does; or else
+    :param cluster: the one that its rows are clustered by
     """
     name = f"delta.`{root}`"
     divided = f" PARTITIONED BY ({partition})" if partition else ""
+    divided += f" CLUSTER BY ({cluster})" if cluster else ""
     settings = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
     owned = f" TBLPROPERTIES ({settings})" if settings else ""
     spark.sql(f"CREATE TABLE {name} ({columns}) USING delta{divided}{owned}")

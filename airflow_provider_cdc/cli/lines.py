@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.upserts.jobs import Usage
 from airflow_provider_cdc.engine.stream_status import shown
 
 OVERVIEW = (
@@ -21,6 +23,8 @@ OVERVIEW = (
     "stale_after",
 )
 """The columns of SHOW that a terminal has room for."""
+
+BAR_CHARACTERS = 40
 
 
 def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any]]:
@@ -37,6 +41,22 @@ def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any
 def overview(line: Mapping[str, Any]) -> dict[str, str]:
     """The columns of ``line`` that a terminal has room for, as text."""
     return {column: text(line[column]) for column in OVERVIEW}
+
+
+def usage_lines(found: Sequence[Usage]) -> list[dict[str, Any]]:
+    """A line for each period and class of jobs of upsert tables, as JSON has it, with a bar of the
+    slots that were busy, the longest of them as long as ``BAR_CHARACTERS``.
+    """
+    most = max((each.slots for each in found), default=0) or 1
+    return [
+        {
+            **{name: _plain(value) for name, value in asdict(each).items()},
+            "seconds": round(each.seconds, 1),
+            "slots": round(each.slots, 4),
+            "plot": "█" * round(each.slots / most * BAR_CHARACTERS),
+        }
+        for each in found
+    ]
 
 
 def text(value: Any) -> str:

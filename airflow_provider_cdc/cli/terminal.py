@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.errors import CdcError
+from airflow_provider_cdc.engine.core.upserts.jobs import Usage
+from airflow_provider_cdc.engine.core.upserts.jobs import usage as used
+from airflow_provider_cdc.engine.storage.job_history import JobHistory
 
-from .lines import OVERVIEW, overview, stream_lines, text
+from .lines import OVERVIEW, overview, stream_lines, text, usage_lines
 
 app = typer.Typer(help="Change data capture for Delta Lake tables.", no_args_is_help=True)
 
 
 # Columns of text where no terminal says how many it has.
 _FILE_WIDTH = 200
+
+
+State = Annotated[
+    str, typer.Option(envvar="CDC_STATE", help="The state folder: a URI or an absolute path.")
+]
+StorageOptions = Annotated[
+    str,
+    typer.Option(
+        envvar="CDC_STORAGE_OPTIONS",
+        hidden=True,
+        help="JSON object of the store's options; by the environment, for it may hold secrets.",
+    ),
+]
 
 
 class Output(StrEnum):
@@ -37,19 +57,10 @@ def main() -> None:
 
 @app.command()
 def streams(
-    state: Annotated[
-        str, typer.Option(envvar="CDC_STATE", help="The state folder: a URI or an absolute path.")
-    ],
+    state: State,
     name: Annotated[str | None, typer.Argument(help="One stream; all of them by default.")] = None,
     output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
-    storage_options: Annotated[
-        str,
-        typer.Option(
-            envvar="CDC_STORAGE_OPTIONS",
-            hidden=True,
-            help="JSON object of the store's options; by the environment, for it may hold secrets.",
-        ),
-    ] = "{}",
+    storage_options: StorageOptions = "{}",
 ) -> None:
     """Show streams, or describe one: offset, how far it is behind, whether it is stale.
 
@@ -64,12 +75,42 @@ def streams(
     if output is Output.JSON:
         typer.echo(json.dumps(lines, indent=2))
     elif name is None:
-        table = Table()
-        for column in OVERVIEW:
-            table.add_column(column, overflow="fold")
-        for line in lines:
-            table.add_row(*overview(line).values())
-        Console(width=None if sys.stdout.isatty() else _FILE_WIDTH).print(table)
+        _print_table(OVERVIEW, [overview(line) for line in lines])
     else:
         for column, value in lines[0].items():
             typer.echo(f"{column:20}{text(value)}".rstrip())
+
+
+@app.command()
+def usage(
+    state: State,
+    days: Annotated[int, typer.Option(min=1, help="How far back to look.")] = 7,
+    minutes: Annotated[int, typer.Option(min=1, help="How long a period is.")] = 60,
+    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Show what the jobs of upsert tables used: by period and class, with a plot of their slots.
+
+    Seed 004, JOBS_TIMELINE.
+    """
+    try:
+        history = JobHistory(state, json.loads(storage_options))
+        jobs = history.read(utc_now() - timedelta(days=days))
+    except CdcError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    lines = usage_lines(used(jobs, timedelta(minutes=minutes)))
+    if output is Output.JSON:
+        typer.echo(json.dumps(lines, indent=2))
+    else:
+        columns = [field.name for field in fields(Usage)]
+        _print_table([*columns, "plot"], lines)
+
+
+def _print_table(columns: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> None:
+    table = Table()
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for line in lines:
+        table.add_row(*(text(line[column]) for column in columns))
+    Console(width=None if sys.stdout.isatty() else _FILE_WIDTH).print(table)

@@ -11,6 +11,9 @@ from .core.upserts.definition import base_location
 from .core.upserts.schedule import ApplySchedule, apply_interval
 from .storage.apply_times import ApplyTimes
 from .storage.registry_snapshot import Record
+from .stream_status import StreamStatus
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 WITHOUT_PROMISE = timedelta(hours=1)
 """How often changes are applied where every read merges what waits: so that this stays little."""
@@ -36,6 +39,17 @@ def apply_schedules(
         )
         for stream in tables
     ]
+
+
+def apply_watermark(stream: Stream, status: StreamStatus) -> datetime:
+    """Every change that was ingested at or before it is applied; it never goes back (seed 004).
+
+    :param stream: on the changes of an upsert table
+    :param status: how it stands
+    """
+    if status.behind_since is not None:
+        return status.behind_since - _MILLISECOND
+    return stream.offset.timestamp
 
 
 def upsert_stream(streams: Iterable[Stream], location: str) -> Stream | None:

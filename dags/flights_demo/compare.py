@@ -1,4 +1,4 @@
-"""Recompute both targets from the source and compare them row for row."""
+"""Recompute the targets from the source and compare them row for row."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_cdc.engine import Engine
 
 from . import session
 from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, Warehouse
@@ -51,14 +53,16 @@ def compare(target: str, expected: DataFrame, found: DataFrame) -> Comparison:
     return Comparison(target, expected.count(), found.count(), differing)
 
 
-def run(spark: SparkSession, warehouse: Warehouse) -> list[Comparison]:
-    """Compare both targets with the source as it is now."""
+def run(spark: SparkSession, warehouse: Warehouse, state: str) -> list[Comparison]:
+    """Compare both targets, and the upsert table, with the source as it is now."""
     flights = spark.read.format("delta").load(warehouse.flights).select(*FLIGHT_COLUMNS)
     airlines = spark.read.format("delta").load(warehouse.airlines)
     current = spark.read.format("delta").load(warehouse.current_flights)
     punctuality = spark.read.format("delta").load(warehouse.carrier_punctuality)
+    board = Engine(spark, state).read_table(warehouse.flight_board)
     return [
         compare("current_flights", flights, current),
+        compare("flight_board", flights, board),
         compare("carrier_punctuality", expected_punctuality(flights, airlines), punctuality),
     ]
 
@@ -72,11 +76,12 @@ def main() -> None:
     """Compare, print, write --result, and exit with 1 if a row differs or none was compared."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--warehouse", required=True, help="folder of the tables")
+    parser.add_argument("--cdc-state", required=True, help="the state folder of the engine")
     parser.add_argument("--result", required=True, type=Path, help="JSON file to write")
     options = parser.parse_args()
     spark = session.start("flights compare")
     try:
-        comparisons = run(spark, Warehouse(options.warehouse))
+        comparisons = run(spark, Warehouse(options.warehouse), options.cdc_state)
     finally:
         spark.stop()
     for item in comparisons:

@@ -1,6 +1,7 @@
 """The flights demo: replay, a real Airflow that consumes, and a comparison at the end.
 
-Exits with 0 if every row of both targets equals what the source gives, and no DAG run failed.
+Beside it the replay writes changes to an upsert table, which a DAG of its own applies. Exits with 0
+if every row of the targets equals what the source gives, and no run of the DAG failed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
@@ -22,12 +24,15 @@ from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import StreamNotFound
 from airflow_provider_cdc.engine.core.model import Phase
 from airflow_provider_cdc.engine.core.outcomes import Outcome
+from airflow_provider_cdc.engine.upsert_jobs import apply_watermark, upsert_stream
 
 from .airflow_server import USER, AirflowServer
 from .replay import YEAR_DAYS, positive
+from .tables import Warehouse
 
 DAG_ID = "flights_punctuality"
 STREAM = "flights_changes"
+POOL = "cdc_background"
 MARK = ".flights_demo"
 DAGS = Path(__file__).resolve().parents[1]
 LOOK_SECONDS = 1.0
@@ -71,6 +76,41 @@ class Consumed:
             sum(part.rows.values())
             for outcome in self.outcomes.values()
             for part in outcome.streams
+        )
+
+
+@dataclass
+class Board:
+    """How fresh the upsert table is kept: ``staleness`` is the most seconds that any change waited
+    for being applied.
+    """
+
+    catalog: StreamCatalog
+    location: str
+    staleness: float = 0
+    promise: float = 0
+    is_fresh: bool = False
+    _watermark: datetime | None = None
+
+    def report(self) -> None:
+        """Print the watermark where it has moved since the last look."""
+        stream = upsert_stream(self.catalog.show(), self.location)
+        if stream is None or stream.max_lag is None:
+            raise DemoFailed(f"{self.location} is no upsert table with a max_staleness")
+        status = self.catalog.status_of(stream)
+        since, now = status.behind_since, datetime.now(UTC)
+        self.promise = stream.max_lag.total_seconds()
+        self.is_fresh = since is None
+        waited = 0.0 if since is None else (now - since).total_seconds()
+        self.staleness = max(self.staleness, waited)
+        if stream.last_outcome is None or stream.offset.timestamp == self._watermark:
+            return
+        self._watermark = stream.offset.timestamp
+        changes = sum(part.rows["inserted"] for part in stream.last_outcome.streams)
+        say(
+            f"flight_board: {changes} changes applied in {stream.last_outcome.seconds:.1f} s,"
+            f" watermark {apply_watermark(stream, status):%H:%M:%S.%f}, the oldest change waits"
+            f" for {waited:.0f} s"
         )
 
 
@@ -169,9 +209,13 @@ def refuse_failed_runs(server: AirflowServer) -> None:
 
 
 def consume_all(
-    server: AirflowServer, consumed: Consumed, process: subprocess.Popen[bytes], log: Path
+    server: AirflowServer,
+    consumed: Consumed,
+    board: Board,
+    process: subprocess.Popen[bytes],
+    log: Path,
 ) -> None:
-    """Watch the DAG until the replay has ended and everything is consumed.
+    """Watch the DAGs until the replay has ended and everything is consumed and applied.
 
     :raises DemoFailed: the replay or a DAG run failed, or the rest takes too long
     """
@@ -180,11 +224,12 @@ def consume_all(
         # Asked before the offset is looked at, so that nothing is written in between.
         code = process.poll()
         consumed.report()
+        board.report()
         refuse_failed_runs(server)
         if code is not None:
             check(code, "replay", log)
             ended_at = ended_at or time.monotonic()
-            if consumed.caught_up():
+            if consumed.caught_up() and board.is_fresh:
                 break
             if time.monotonic() - ended_at > DRAIN_SECONDS:
                 raise DemoFailed(f"changes are left {DRAIN_SECONDS} s after the replay")
@@ -212,22 +257,29 @@ def run(state: Path, days: int, *, stay: bool) -> None:
     """
     began = time.monotonic()
     make_anew(state)
-    warehouse = ["--warehouse", str(state / "warehouse")]
+    state_folder = (state / "cdc").as_uri()
+    warehouse = ["--warehouse", str(state / "warehouse"), "--cdc-state", state_folder]
     finish(job("setup", *warehouse), state / "setup.log")
-    catalog = StreamCatalog((state / "cdc").as_uri())
+    catalog = StreamCatalog(state_folder)
     consumed = Consumed(catalog)
+    board = Board(catalog, Warehouse(str(state / "warehouse")).flight_board)
     with airflow(state) as server:
         say(f"Airflow is up after {time.monotonic() - began:.0f} s")
         if stay:
             say(f"address {server.url}, user {USER}, password {server.password}")
+        server.api("POST", "/pools", {"name": POOL, "slots": 1, "include_deferred": False})
         server.wait_dag(DAG_ID, STREAM_SECONDS)
         wait_for_stream(server, catalog)
         replay_log = state / "replay.log"
         with started(job("replay", *warehouse, "--days", str(days)), replay_log) as replay:
-            consume_all(server, consumed, replay, replay_log)
+            consume_all(server, consumed, board, replay, replay_log)
         say(
             f"{consumed.rows()} changed rows consumed in {len(consumed.outcomes)} consumptions; "
             f"{time.monotonic() - began:.0f} s"
+        )
+        say(
+            f"flight_board was at most {board.staleness:.0f} s stale, of the"
+            f" {board.promise:.0f} s that its max_staleness allows"
         )
         if stay:
             compare(state, warehouse)

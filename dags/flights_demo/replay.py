@@ -10,12 +10,15 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_cdc.engine import Engine
 
 from . import session
 from .dataset import unpack_flights
@@ -31,6 +34,9 @@ MINUTES_PER_DAY = 1440
 NOON = 720
 YEAR_DAYS = 365
 USUAL_TICKS = 26
+
+# The first kind of event, in their order, that knows a column.
+KNOWN_FROM = {"dep_time": 1, "dep_delay": 1, "arr_time": 2, "arr_delay": 2, "air_time": 2}
 
 EVENTS = """
 WITH planned AS (
@@ -72,8 +78,9 @@ class Replay:
     """One run: what it writes to, and the events that it takes from."""
 
     spark: SparkSession
-    table: str
+    warehouse: Warehouse
     events: DataFrame
+    engine: Engine
 
     def run(self, tick: Tick) -> dict[str, int]:
         """Write the commits of ``tick``; returns the rows of each."""
@@ -97,19 +104,39 @@ class Replay:
             rows[kind], first, last = next(found), next(found), next(found)
             if rows[kind]:
                 write(Batch(self.events.where(conditions[kind]), first, last))
+        if any(rows.values()):
+            self.engine.write_changes(self.warehouse.flight_board, self._changes(conditions))
         return rows
+
+    def _changes(self, conditions: Mapping[str, str]) -> DataFrame:
+        """What a tick does, as changes in any order: their numbers say which is the newest."""
+        of_kinds = []
+        for rank, (kind, condition) in enumerate(conditions.items()):
+            columns = [
+                f"'{kind}' AS status"
+                if name == "status"
+                else name
+                if rank >= KNOWN_FROM.get(name, 0)
+                else f"CAST(NULL AS {type_}) AS {name}"
+                for name, type_ in FLIGHT_COLUMNS.items()
+            ]
+            action = "DELETE" if kind == "cancelled" else "UPSERT"
+            number = f"CONCAT(HEX({kind}_at + {MINUTES_PER_DAY}), '/{rank}')"
+            columns += [f"'{action}' AS _CHANGE_TYPE", f"{number} AS _CHANGE_SEQUENCE_NUMBER"]
+            of_kinds.append(self.events.where(condition).selectExpr(*columns))
+        return reduce(DataFrame.unionAll, reversed(of_kinds)).coalesce(1)
 
     def _insert(self, batch: Batch) -> None:
         columns = [
             f"CAST(NULL AS {kind}) AS {name}"
-            if name in {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"}
+            if name in KNOWN_FROM
             else "'scheduled' AS status"
             if name == "status"
             else name
             for name, kind in FLIGHT_COLUMNS.items()
         ]
         batch.flights.selectExpr(*columns).coalesce(1).write.format("delta").mode("append").save(
-            self.table
+            self.warehouse.flights
         )
 
     def _depart(self, batch: Batch) -> None:
@@ -132,7 +159,7 @@ class Replay:
     def _merge(self, batch: Batch, action: str) -> None:
         # Literal bounds let Delta skip the files of other days.
         self.spark.sql(
-            f"MERGE INTO {delta(self.table)} AS flight USING {{events}} AS event "
+            f"MERGE INTO {delta(self.warehouse.flights)} AS flight USING {{events}} AS event "
             f"ON flight.flight_id = event.flight_id "
             f"AND flight.flight_date BETWEEN DATE'{batch.first}' AND DATE'{batch.last}' "
             f"WHEN MATCHED THEN {action}",
@@ -161,13 +188,13 @@ def load_events(spark: SparkSession, folder: Path, days: int) -> DataFrame:
     return events.where(f"planned <= {(days + 2) * MINUTES_PER_DAY}").repartition(2).cache()
 
 
-def run(spark: SparkSession, warehouse: Warehouse, days: int, tick_days: int) -> int:
+def run(spark: SparkSession, warehouse: Warehouse, state: str, days: int, tick_days: int) -> int:
     """Replay the first ``days`` days in ticks of ``tick_days``; returns the rows written."""
     started = time.monotonic()
     written = commits = 0
     with tempfile.TemporaryDirectory(prefix="flights") as folder:
         events = load_events(spark, Path(folder), days)
-        replay = Replay(spark, warehouse.flights, events)
+        replay = Replay(spark, warehouse, events, Engine(spark, state))
         for number, tick in enumerate(ticks(days, tick_days), start=1):
             rows = replay.run(tick)
             written += sum(rows.values())
@@ -198,6 +225,7 @@ def main() -> None:
     """Replay into the source table below --warehouse."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--warehouse", required=True, help="folder of the tables")
+    parser.add_argument("--cdc-state", required=True, help="the state folder of the engine")
     parser.add_argument("--days", type=positive, default=YEAR_DAYS, help="days of 2013, from 1")
     parser.add_argument("--tick-days", type=positive, help="days that a tick covers")
     options = parser.parse_args()
@@ -205,7 +233,7 @@ def main() -> None:
     tick_days = options.tick_days or max(1, round(days / USUAL_TICKS))
     spark = session.start("flights replay")
     try:
-        run(spark, Warehouse(options.warehouse), days, tick_days)
+        run(spark, Warehouse(options.warehouse), options.cdc_state, days, tick_days)
     finally:
         spark.stop()
 

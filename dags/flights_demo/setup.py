@@ -6,14 +6,17 @@ import argparse
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.engine import Engine
+
 from . import session
 from .dataset import data_folder
 from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, Warehouse, delta
 
+BOARD_STALENESS = "INTERVAL 1 MINUTE"
 DELETION_VECTORS = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
 
 
-def create_tables(spark: SparkSession, warehouse: Warehouse) -> None:
+def create_tables(spark: SparkSession, warehouse: Warehouse, state: str) -> None:
     """Create what is not there yet."""
     flight = ", ".join(f"{name} {kind}" for name, kind in FLIGHT_COLUMNS.items())
     counts = ", ".join(f"{name} BIGINT" for name in PUNCTUALITY_COUNTS)
@@ -27,6 +30,13 @@ def create_tables(spark: SparkSession, warehouse: Warehouse) -> None:
             f"CREATE TABLE IF NOT EXISTS {delta(path)} ({definition}) "
             f"USING delta {DELETION_VECTORS}"
         )
+    Engine(spark, state).create_upsert_table(
+        warehouse.flight_board,
+        flight,
+        "flight_id",
+        max_staleness=BOARD_STALENESS,
+        if_not_exists=True,
+    )
     airlines = spark.read.csv(
         (data_folder() / "airlines.csv").as_uri(), header=True, schema="carrier STRING, name STRING"
     )
@@ -37,10 +47,12 @@ def main() -> None:
     """Create the tables below --warehouse."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--warehouse", required=True, help="folder of the tables")
-    warehouse = Warehouse(parser.parse_args().warehouse)
+    parser.add_argument("--cdc-state", required=True, help="the state folder of the engine")
+    options = parser.parse_args()
+    warehouse = Warehouse(options.warehouse)
     spark = session.start("flights setup")
     try:
-        create_tables(spark, warehouse)
+        create_tables(spark, warehouse, options.cdc_state)
     finally:
         spark.stop()
     print(f"setup: tables are in {warehouse.root}", flush=True)

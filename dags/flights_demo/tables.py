@@ -56,6 +56,11 @@ class Warehouse:
         return f"{self.root}/current_flights"
 
     @property
+    def flight_board(self) -> str:
+        """Upsert table: the source's live rows, by the changes that the replay writes to it."""
+        return f"{self.root}/flight_board"
+
+    @property
     def carrier_punctuality(self) -> str:
         """Target: one row of counts and sums a carrier."""
         return f"{self.root}/carrier_punctuality"

@@ -19,30 +19,36 @@ STREAM = "flights_changes"
 
 
 @pytest.fixture
-def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
+def state(tmp_path: Path) -> str:
+    return str(tmp_path / "state")
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path, state: str) -> Warehouse:
     warehouse = Warehouse(str(tmp_path / "warehouse"))
-    setup.create_tables(spark, warehouse)
+    setup.create_tables(spark, warehouse, state)
     return warehouse
 
 
 @pytest.fixture
-def engine(spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> Engine:
-    engine = Engine(spark, state=str(tmp_path / "state"))
+def engine(spark: SparkSession, warehouse: Warehouse, state: str) -> Engine:
+    engine = Engine(spark, state)
     engine.create_stream(STREAM, on_table=warehouse.flights)
     return engine
 
 
 def test_replayed_days_consumed_tick_by_tick_equal_the_recomputed_targets_until_a_row_is_changed(
-    spark: SparkSession, warehouse: Warehouse, engine: Engine, tmp_path: Path
+    spark: SparkSession, warehouse: Warehouse, engine: Engine, state: str, tmp_path: Path
 ) -> None:
     events = replay.load_events(spark, tmp_path, days=2)
-    run = replay.Replay(spark, warehouse.flights, events)
+    run = replay.Replay(spark, warehouse, events, engine)
 
     for tick in replay.ticks(days=2, tick_days=1):
         assert all(run.run(tick).values()), tick
         outcome = engine.consume(consumption(STREAM, warehouse), consumer="demo")
         assert outcome.streams[0].rows["inserted"] > 0
-    comparisons = compare.run(spark, warehouse)
+        engine.apply_upserts(warehouse.flight_board)
+    comparisons = compare.run(spark, warehouse, state)
 
     assert compare.passed(comparisons), comparisons
     assert comparisons[0].rows_compared > 1000
@@ -53,19 +59,19 @@ def test_replayed_days_consumed_tick_by_tick_equal_the_recomputed_targets_until_
         f"UPDATE {delta(warehouse.carrier_punctuality)} SET flights = flights + 1 "
         "WHERE carrier = 'UA'"
     )
-    current, punctuality = compare.run(spark, warehouse)
+    current, board, punctuality = compare.run(spark, warehouse, state)
 
-    assert current.rows_differing == 0
+    assert current.rows_differing == board.rows_differing == 0
     assert punctuality.rows_differing == 2
-    assert not compare.passed([current, punctuality])
+    assert not compare.passed([current, board, punctuality])
 
 
 def test_comparison_of_empty_targets_does_not_pass(
-    spark: SparkSession, warehouse: Warehouse
+    spark: SparkSession, warehouse: Warehouse, state: str
 ) -> None:
-    comparisons = compare.run(spark, warehouse)
+    comparisons = compare.run(spark, warehouse, state)
 
-    assert [item.rows_differing for item in comparisons] == [0, 0]
+    assert [item.rows_differing for item in comparisons] == [0, 0, 0]
     assert not compare.passed(comparisons)
 
 

@@ -60,6 +60,7 @@ from .upserts.metering import Metering
 from .upserts.pruning import Pruning
 from .upserts.quarantine import Quarantine
 from .upserts.tables import UpsertTables
+from .upserts.upkeep import Upkeep
 from .views.changes import ViewReader
 from .views.definitions import ViewDefinitions
 
@@ -150,14 +151,18 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             listener=listener,
             principal=catalog.principal,
         )
-        upsert_tables = UpsertTables(spark, self._tables, files, self._stand_behind)
-        quarantine = Quarantine(spark, files, clock)
-        metering = Metering(
-            JobHistory(state, storage_options), clock, slot_meter, catalog.principal
-        )
-        applying = Applying(self._parts, quarantine, Pruning(spark, files))
+        quarantine = Quarantine(spark, files)
         Upserting.__init__(
-            self, spark, catalog, upsert_tables, quarantine, applying, metering, self._parts, clock
+            self,
+            spark,
+            catalog,
+            UpsertTables(spark, self._tables, files, self._stand_behind),
+            quarantine,
+            Applying(self._parts, quarantine, Pruning(spark, files)),
+            Metering(JobHistory(state, storage_options), clock, slot_meter, catalog.principal),
+            Upkeep(spark, files, clock),
+            self._parts,
+            clock,
         )
         self._results = Results(state, files, clock)
         self._scratch.sweep()

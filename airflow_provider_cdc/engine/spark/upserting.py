@@ -23,16 +23,16 @@ from ..core.upserts.jobs import JobClass, Usage, usage
 from ..core.upserts.schedule import recommended_max_staleness
 from ..core.upserts.texts import fresh_rows, live_rows, winners
 from ..stream_status import StreamStatus
-from ..upsert_jobs import apply_durations
+from ..upsert_jobs import apply_durations, apply_watermark
 from .attempts import Parts
 from .upserts.applying import BASE_BYTES_READ, Applying
 from .upserts.metering import Metering
 from .upserts.quarantine import Quarantine
 from .upserts.tables import UpsertTables
+from .upserts.upkeep import Upkeep
 from .upserts.writing import change_sink, write_changes
 
 _PENDING = "\0pending\0"
-_MILLISECOND = timedelta(milliseconds=1)
 _WEEK = timedelta(days=7)
 
 Result = TypeVar("Result")
@@ -80,6 +80,7 @@ class Upserting:
         quarantine: Quarantine,
         applying: Applying,
         metering: Metering,
+        upkeep: Upkeep,
         parts: Parts,
         clock: Callable[[], datetime],
     ) -> None:
@@ -89,6 +90,7 @@ class Upserting:
         self._quarantine = quarantine
         self._applying = applying
         self._metering = metering
+        self._upkeep = upkeep
         self._parts = parts
         self._clock = clock
 
@@ -143,6 +145,19 @@ class Upserting:
         self._catalog.alter(table.stream, max_lag=longest)
         self._upsert_tables.set_max_staleness(table, longest)
 
+    def drop_upsert_table(self, name: str) -> None:
+        """Drop an upsert table with its view, its stream and, but for an external base, its files.
+
+        A call that was killed is finished by the next one.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table
+        :raises StreamConflict: changes are being applied; nothing was dropped
+        """
+        table = self._upsert_tables.get(name)
+        self._catalog.drop(table.stream, if_exists=True)
+        self._upsert_tables.drop(table)
+
     def describe_upsert_table(self, name: str) -> UpsertTableStatus:
         """How an upsert table stands.
 
@@ -159,7 +174,7 @@ class Upserting:
             table.location,
             table.primary_key,
             None if staleness is None else interval_text(staleness),
-            _watermark(stream, status),
+            apply_watermark(stream, status),
             status.behind_since,
             status.commits_behind or 0,
             status.bytes_behind or 0,
@@ -233,8 +248,8 @@ class Upserting:
         Only rows that change are rewritten, and files of the base that hold no key of a change are
         not read: the metrics ``baseBytes`` and ``baseBytesRead`` say what share was. A killed call
         is finished by the next one, whoever makes it. Where changes have to go into quarantine, a
-        second MERGE takes them there in the same consumption. Tombstones that are older than
-        ``tombstone_horizon`` are ended now and then.
+        second MERGE takes them there in the same consumption. Now and then tombstones that are
+        older than ``tombstone_horizon`` are ended, and changes of more than seven days removed.
 
         :raises TableNotFound: there is no such table
         :raises StatementFailed: the MERGE failed; the table is as it was, the changes wait
@@ -247,7 +262,7 @@ class Upserting:
             outcome = self._applying.apply(table, stream)
             job.rows = sum(found.rows.get("inserted", 0) for found in outcome.streams)
             job.read_bytes = outcome.statements[-1].metrics[BASE_BYTES_READ]
-        self._quarantine.purge(table)
+        self._upkeep.run_when_due(table)
         return outcome
 
     def read_table(self, name: str) -> DataFrame:
@@ -339,9 +354,3 @@ class Upserting:
 def _quarantines(name: str, on_bad_rows: OnBadRows | str) -> bool:
     wanted = member(f"changes of {name}", "on_bad_rows", OnBadRows, on_bad_rows)
     return wanted is OnBadRows.QUARANTINE
-
-
-def _watermark(stream: Stream, status: StreamStatus) -> datetime:
-    if status.behind_since is not None:
-        return status.behind_since - _MILLISECOND
-    return stream.offset.timestamp

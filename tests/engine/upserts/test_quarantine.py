@@ -263,6 +263,24 @@ def test_tombstones_are_ended_once_in_a_while_and_not_by_each_apply(
     assert (purges(), tombstones(lab)) == (2, [])
 
 
+def test_changes_of_long_ago_are_removed_and_those_that_wait_are_not(lab: QuarantineLab) -> None:
+    clock = Clock()
+    engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
+    lab.write((1, "a", 1, "UPSERT"))
+    lab.apply(engine)
+    lab.write((2, "b", 2, "UPSERT"))
+    lab.apply(engine)
+    clock.now += timedelta(days=8)
+    lab.write((3, "c", 3, "UPSERT"))
+    lab.apply(engine)
+
+    assert lab.spark.read.format("delta").load(lab.changes()).count() == 0
+    assert lab.apply(engine) is None
+    lab.write((4, "d", 4, "UPSERT"))
+    lab.sql(f"DELETE FROM delta.`{lab.changes()}`")
+    assert [row[0] for row in lab.apply_all()] == [1, 2, 3, 4]
+
+
 def test_unknown_wish_for_bad_rows_is_refused(lab: QuarantineLab) -> None:
     rows = lab.spark.createDataFrame([(1, "UPSERT")], "ID INT, _CHANGE_TYPE STRING")
     with pytest.raises(InvalidRequest, match="fail, quarantine"):

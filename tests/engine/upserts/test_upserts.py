@@ -21,6 +21,7 @@ from airflow_provider_cdc.engine import (
     ProtocolPoint,
     StreamStale,
     TableExists,
+    TableNotFound,
 )
 from airflow_provider_cdc.jobs.model import Answer, ApplyUpserts, JobKind, Request, WriteChanges
 from airflow_provider_cdc.jobs.run import run
@@ -467,6 +468,18 @@ def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
     assert not error.retryable
 
 
+def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> None:
+    lab.write((1, "a", 1, "UPSERT"))
+    lab.engine.drop_upsert_table(lab.table())
+    assert not Path(lab.table()).exists()
+    assert lab.engine.show_streams() == []
+    with pytest.raises(TableNotFound):
+        lab.engine.drop_upsert_table(lab.table())
+
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    assert lab.read() == []
+
+
 @pytest.fixture
 def named(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
     spark.sql("CREATE SCHEMA IF NOT EXISTS upserts_lab")
@@ -493,6 +506,9 @@ def test_table_of_the_catalog_shows_its_data_columns_alone(
     properties = spark.sql("SHOW TBLPROPERTIES employees__base").collect()
     assert ("airflow_provider_cdc.upsert.max_staleness", "P0DT600S") in map(tuple, properties)
     assert engine.describe_upsert_table("employees").primary_key == ("id",)
+
+    engine.drop_upsert_table("employees")
+    assert spark.sql("SHOW TABLES").collect() == []
 
 
 @pytest.mark.parametrize(

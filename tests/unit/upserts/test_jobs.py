@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from typer.testing import CliRunner
 
+from airflow_provider_cdc.cli.lines import BAR_CHARACTERS
+from airflow_provider_cdc.cli.terminal import app
 from airflow_provider_cdc.engine.core.upserts.jobs import Job, JobClass, usage
 from airflow_provider_cdc.engine.storage import job_history
 from airflow_provider_cdc.engine.storage.job_history import JobHistory
@@ -69,3 +74,26 @@ def test_history_that_cannot_be_written_is_told_and_stops_nobody(
     with caplog.at_level(logging.WARNING):
         JobHistory(str(tmp_path)).record(job(0))
     assert "is not in the history" in caplog.text
+
+
+def test_usage_is_printed_with_a_plot(tmp_path: Path) -> None:
+    history = JobHistory(str(tmp_path))
+    now = datetime.now(UTC)
+    for job_class, slot_ms in ((JobClass.BACKGROUND_APPLY, 40_000), (JobClass.QUERY, 10_000)):
+        found = replace(job(0, job_class, slot_ms), started_at=now, ended_at=now + MINUTE)
+        history.record(found)
+
+    shown = CliRunner().invoke(app, ["usage", "--state", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    apply, query = (line for line in shown.output.splitlines() if "█" in line)
+    assert ("background apply" in apply, "query" in query) == (True, True)
+    assert (apply.count("█"), query.count("█")) == (BAR_CHARACTERS, BAR_CHARACTERS // 4)
+
+    told = CliRunner().invoke(app, ["usage", "--state", str(tmp_path), "-o", "json"])
+    assert [line["jobs"] for line in json.loads(told.output)] == [1, 1]
+
+
+def test_usage_of_a_folder_that_cannot_be_one_is_told() -> None:
+    shown = CliRunner().invoke(app, ["usage", "--state", "relative"])
+    assert shown.exit_code == 1
+    assert "expected an absolute path" in shown.output

@@ -1,11 +1,11 @@
-"""The SQL that ends tombstones which were kept long enough, and remembers the deletes briefly."""
+"""The SQL that removes what was kept long enough: tombstones, which leave a hash, and changes."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from ..names import quote
-from .changes import SEQUENCE
+from .changes import INGESTED_AT, SEQUENCE
 from .definition import STATE, UpsertTable
 from .diversion import KEY_HASH, key_hash
 
@@ -31,6 +31,17 @@ def purge_text(table: UpsertTable, before: datetime) -> str:
     return f"DELETE FROM {table.base.sql} WHERE {_ended(before)}"
 
 
+def forget_text(changes: str, before: datetime) -> str:
+    """The DELETE that removes changes that were ingested before ``before``.
+
+    :param changes: their table, as SQL
+    """
+    return f"DELETE FROM {changes} WHERE {INGESTED_AT} < {_moment(before)}"
+
+
 def _ended(before: datetime) -> str:
-    moment = before.astimezone(UTC).isoformat(sep=" ")
-    return f"{quote(STATE)}.deleted_at < TIMESTAMP '{moment}'"
+    return f"{quote(STATE)}.deleted_at < {_moment(before)}"
+
+
+def _moment(moment: datetime) -> str:
+    return f"TIMESTAMP '{moment.astimezone(UTC).isoformat(sep=' ')}'"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -15,15 +12,9 @@ from ...core.names import literal, quote
 from ...core.upserts.changes import BATCH, ORDER, REASON, Reason, reason
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import REDRIVE, Memory, releasable
-from ...core.upserts.purging import purge_text, remember_text
-from ...storage.delta_log import DeltaLog
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
 from .writing import write_again
-
-log = logging.getLogger(__name__)
-
-_PURGES_PER_HORIZON = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +30,9 @@ class Quarantined:
 class Quarantine:
     """The quarantines of upsert tables."""
 
-    def __init__(self, spark: SparkSession, files: Files, clock: Callable[[], datetime]) -> None:
+    def __init__(self, spark: SparkSession, files: Files) -> None:
         self._spark = spark
         self._files = files
-        self._clock = clock
 
     def memory(self, table: UpsertTable, *, pinned: bool = False) -> Memory:
         """What there is to remember of ``table``.
@@ -86,23 +76,6 @@ class Quarantine:
         for redrive, _ in counts:
             write_again(table, released.where(F.col(REDRIVE) == redrive), redrive)
         return sum(row["count"] for row in counts)
-
-    def purge(self, table: UpsertTable) -> None:
-        """End the tombstones that are older than the table's horizon, where that was not done
-        lately; the deletes are remembered first.
-        """
-        remembered = DeltaLog(table.deletes, self._files)
-        last = remembered.commit(remembered.latest_version()).timestamp
-        now = self._clock()
-        if now - last < table.tombstone_horizon / _PURGES_PER_HORIZON:
-            return
-        before = now - table.tombstone_horizon
-        try:
-            self._spark.sql(remember_text(table, f"delta.{quote(table.deletes)}", before))
-            self._spark.sql(purge_text(table, before))
-        except Exception as error:
-            # Most likely somebody else changes the table; the next apply does it.
-            log.warning("The tombstones of %s were not ended: %s", table.name, error)
 
     def _relation(self, location: str, *, pinned: bool) -> str | None:
         found = newest_snapshot(location, self._files)

@@ -131,6 +131,14 @@ class UpsertTables:
             )
         return found
 
+    def drop(self, table: UpsertTable) -> None:
+        """Drop the view and the base of ``table``; at a path, its files."""
+        if table.base.is_path:
+            self._files.remove_table(table.location)
+            return
+        self._spark.sql(f"DROP VIEW IF EXISTS {table_name(table.name).sql}")
+        self._spark.sql(f"DROP TABLE IF EXISTS {table.base.sql}")
+
     def version(self, table: UpsertTable) -> int:
         """The newest version of the base of ``table``."""
         return DeltaLog(table.location, self._files).latest_version()

@@ -1,0 +1,200 @@
+"""Applying changes to an upsert table, and reading it before they are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_cdc.engine import Engine
+
+from .results import Row
+from .shapes import COLUMNS, FILES, KEY, VALUES, new_rows
+from .tables import VECTORS, Workshop, create_table
+from .timing import Patience, read_all, timed
+
+APPLY = "apply_upserts"
+BY_HAND = "window and MERGE in Spark, by hand"
+DELTA_RS = "merge of delta-rs"
+PLAIN_READ = "plain read of the base"
+MERGED_READ = "run-time merge"
+SPREAD = "1 % changes in all files"
+RANGE = "1 % changes in one range of keys"
+PENDING = "1 % changes wait"
+FIXED = "10,000 changes in one range of keys"
+
+_NUMBER = "_CHANGE_SEQUENCE_NUMBER"
+_TYPE = "_CHANGE_TYPE"
+_FIXED_CHANGES = 10_000
+_NAMES = (KEY, *VALUES)
+_MERGE = (
+    "MERGE INTO {target} AS t USING (SELECT * FROM (SELECT *, row_number() OVER"
+    f" (PARTITION BY {KEY} ORDER BY {_NUMBER} DESC) AS place FROM {{changes}}) WHERE place = 1)"
+    f" AS c ON t.{KEY} = c.{KEY}"
+    f" WHEN MATCHED AND c.{_TYPE} = 'DELETE' THEN DELETE"
+    f" WHEN MATCHED THEN UPDATE SET {', '.join(f'{name} = c.{name}' for name in VALUES)}"
+    f" WHEN NOT MATCHED AND c.{_TYPE} <> 'DELETE' THEN INSERT ({', '.join(_NAMES)})"
+    f" VALUES ({', '.join(f'c.{name}' for name in _NAMES)})"
+)
+
+
+class Tables:
+    """An upsert table and its equals for the peers, each with the same rows in the same files."""
+
+    def __init__(self, spark: SparkSession, workshop: Workshop, rows: int) -> None:
+        self._spark = spark
+        self._root = workshop.new_folder()
+        self.rows = rows
+        self.engine = Engine(spark, str(self._root / "state"))
+        self.upserts, self.by_hand = str(self._root / "upserts"), str(self._root / "by_hand")
+        self.delta_rs = str(self._root / "delta_rs")
+        self.engine.create_upsert_table(self.upserts, COLUMNS, KEY)
+        create_table(spark, Path(self.by_hand), COLUMNS, {VECTORS: True}, cluster=KEY)
+        # delta-rs writes to no table with vectors.
+        create_table(spark, Path(self.delta_rs), COLUMNS, {VECTORS: False})
+        ordered = new_rows(spark, rows).repartitionByRange(FILES, KEY)
+        state = "named_struct('sequence', repeat('0', 16), 'deleted_at', CAST(NULL AS TIMESTAMP))"
+        _append(ordered.selectExpr("*", f"{state} AS _cdc"), self.upserts)
+        for location in (self.by_hand, self.delta_rs):
+            _append(ordered, location)
+        locations = (self.upserts, self.by_hand, self.delta_rs)
+        self._filled = {location: self._newest(location) for location in locations}
+
+    def changes(self, where: str) -> str:
+        """A Delta table of changes to the rows of ``where``: one of ten a delete, and of one of ten
+        an older one comes after the newer.
+        """
+        location = str(self._root / f"changes {abs(hash(where))}")
+        values = {"n": "n + 1", "price": "price * 2", "name": "concat(name, '*')"}
+        found = self._spark.read.format("delta").load(self.by_hand).where(where)
+        columns = [f"{values.get(name, name)} AS {name}" for name in _NAMES]
+        kind = f"if({KEY} % 10 = 3, 'DELETE', 'UPSERT') AS {_TYPE}"
+        newest = found.selectExpr(*columns, kind, f"'2' AS {_NUMBER}")
+        older = found.where(f"{KEY} % 10 = 7").selectExpr(
+            *_NAMES, f"'UPSERT' AS {_TYPE}", f"'1' AS {_NUMBER}"
+        )
+        newest.unionAll(older).coalesce(1).write.format("delta").save(location)
+        return location
+
+    def pending(self, changes: str) -> Callable[[], None]:
+        """What makes ``changes`` wait, and nothing else, for a table as it was filled."""
+
+        def prepare() -> None:
+            self.engine.apply_upserts(self.upserts)
+            self.restore(self.upserts)
+            self.engine.write_changes(self.upserts, self._spark.read.format("delta").load(changes))
+
+        return prepare
+
+    def restore(self, location: str) -> None:
+        """Bring a table back to the rows that it was filled with."""
+        version = self._filled[location]
+        self._spark.sql(f"RESTORE TABLE delta.`{location}` TO VERSION AS OF {version}")
+
+    def merge_by_hand(self, changes: str) -> None:
+        """The MERGE that is written by hand."""
+        target, source = f"delta.`{self.by_hand}`", f"delta.`{changes}`"
+        self._spark.sql(_MERGE.format(target=target, changes=source))
+
+    def merge_with_delta_rs(self, changes: str) -> None:
+        """The same with delta-rs, the winning changes found with Arrow."""
+        order = [(KEY, "ascending"), (_NUMBER, "descending")]
+        found = DeltaTable(changes).to_pyarrow_table().sort_by(order)
+        keys = found[KEY].combine_chunks()
+        is_first = pc.or_kleene(pa.array([True] + [False] * (len(keys) - 1)), _differs(keys))
+        merger = DeltaTable(self.delta_rs).merge(
+            found.filter(is_first), f"t.{KEY} = c.{KEY}", source_alias="c", target_alias="t"
+        )
+        values = {name: f"c.{name}" for name in VALUES}
+        merger.when_matched_delete(f"c.{_TYPE} = 'DELETE'").when_matched_update(
+            values
+        ).when_not_matched_insert({KEY: f"c.{KEY}", **values}, f"c.{_TYPE} <> 'DELETE'").execute()
+
+    def check(self) -> None:
+        """Compare what the ways made of the same changes."""
+        expected = self.engine.read_table(self.upserts)
+        for location in (self.by_hand, self.delta_rs):
+            found = self._spark.read.format("delta").load(location)
+            if _digest(found) != _digest(expected):
+                raise AssertionError(f"{location}: other rows than in the upsert table")
+
+    def _newest(self, location: str) -> int:
+        newest = self._spark.sql(f"DESCRIBE HISTORY delta.`{location}` LIMIT 1").first()
+        assert newest is not None
+        return int(newest["version"])
+
+
+def measure(
+    spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
+) -> Iterator[Row]:
+    """Apply, read, and apply as many changes to a tenth of the rows and to all."""
+    tables = Tables(spark, workshop, rows)
+    middle, hundredth = rows // 2, rows // 100
+    in_range = f"{KEY} BETWEEN {middle} AND {middle + hundredth - 1}"
+    for workload, where in ((SPREAD, f"{KEY} % 100 = 7 OR {KEY} % 1000 = 13"), (RANGE, in_range)):
+        changes = tables.changes(where)
+        yield from _applied(spark, tables, workload, changes, patience)
+    yield from _read(spark, tables, tables.changes(in_range), patience)
+    for table in (Tables(spark, workshop, rows // 10), tables):
+        fixed = min(_FIXED_CHANGES, table.rows // 10)
+        changes = table.changes(f"{KEY} BETWEEN 0 AND {fixed - 1}")
+        prepare = table.pending(changes)
+        timing = timed(spark, partial(_apply, table), patience, prepare=prepare)
+        yield Row(FIXED, f"{APPLY}, {table.rows:,} rows", timing)
+
+
+def _applied(
+    spark: SparkSession, tables: Tables, workload: str, changes: str, patience: Patience
+) -> Iterator[Row]:
+    ways: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        APPLY: (lambda: _apply(tables), tables.pending(changes)),
+        BY_HAND: (
+            lambda: tables.merge_by_hand(changes),
+            lambda: tables.restore(tables.by_hand),
+        ),
+        DELTA_RS: (
+            lambda: tables.merge_with_delta_rs(changes),
+            lambda: tables.restore(tables.delta_rs),
+        ),
+    }
+    rows = [
+        Row(workload, name, timed(spark, work, patience, prepare=prepare))
+        for name, (work, prepare) in ways.items()
+    ]
+    tables.check()
+    yield from rows
+
+
+def _read(spark: SparkSession, tables: Tables, changes: str, patience: Patience) -> Iterator[Row]:
+    tables.pending(changes)()
+    tables.engine.alter_upsert_table(tables.upserts, max_staleness=timedelta(days=1))
+    for name in (PLAIN_READ, MERGED_READ):
+        timing = timed(spark, lambda: read_all(tables.engine.read_table(tables.upserts)), patience)
+        yield Row(PENDING, name, timing)
+        tables.engine.alter_upsert_table(tables.upserts, max_staleness=None)
+
+
+def _apply(tables: Tables) -> None:
+    if tables.engine.apply_upserts(tables.upserts) is None:
+        raise AssertionError("no change waited")
+
+
+def _append(rows: DataFrame, location: str) -> None:
+    rows.write.format("delta").mode("append").save(location)
+
+
+def _differs(keys: pa.Array) -> pa.Array:
+    """Whether each key differs from the one before it; NULL for the first."""
+    before = pa.concat_arrays([pa.nulls(1, keys.type), keys[:-1]])
+    return pc.not_equal(keys, before)
+
+
+def _digest(rows: DataFrame) -> object:
+    text = ", ".join(f"`{name}`" for name in _NAMES)
+    return rows.selectExpr("count(*)", f"bit_xor(xxhash64({text}))").first()
