@@ -136,11 +136,11 @@ def measure(
     """Apply, read, and apply as many changes to a tenth of the rows and to all."""
     tables = Tables(spark, workshop, rows)
     middle, hundredth = rows // 2, rows // 100
-    in_range = f"{KEY} BETWEEN {middle} AND {middle + hundredth - 1}"
-    for workload, where in ((SPREAD, f"{KEY} % 100 = 7 OR {KEY} % 1000 = 13"), (RANGE, in_range)):
-        changes = tables.changes(where)
+    spread = tables.changes(f"{KEY} % 100 = 7 OR {KEY} % 1000 = 13")
+    in_range = tables.changes(f"{KEY} BETWEEN {middle} AND {middle + hundredth - 1}")
+    for workload, changes in ((SPREAD, spread), (RANGE, in_range)):
         yield from _applied(spark, tables, workload, changes, patience)
-    yield from _read(spark, tables, tables.changes(in_range), patience)
+    yield from _read(spark, tables, in_range, patience)
     for table in (Tables(spark, workshop, rows // 10), tables):
         fixed = min(_FIXED_CHANGES, table.rows // 10)
         changes = table.changes(f"{KEY} BETWEEN 0 AND {fixed - 1}")

@@ -24,7 +24,7 @@ from airflow_provider_cdc.hooks.connection import CdcConnection
 
 log = logging.getLogger(__name__)
 
-KEPT_FOR = timedelta(seconds=30)
+KEPT_FOR = timedelta(minutes=1)
 
 
 class _Kept(msgspec.Struct):
@@ -47,7 +47,10 @@ def apply_plan(conn_id: str, without_promise: timedelta, refresh: timedelta) -> 
     if kept is not None and 0 <= time.time() - kept.at < refresh.total_seconds():
         return kept.plan
     try:
-        plan = apply_schedules(settings.catalog().show(), settings.apply_times(), without_promise)
+        catalog = settings.catalog()
+        if kept is not None and kept.plan and not catalog.is_begun:
+            raise FileNotFoundError(f"there is no registry in {settings.state}")
+        plan = apply_schedules(catalog.show(), settings.apply_times(), without_promise)
     except Exception:
         if kept is None:
             raise

@@ -21,6 +21,7 @@ from .apply_plan import KEPT_FOR, apply_plan
 POOL = "cdc_background"
 """The pool of Airflow whose slots applies in the background take."""
 
+_PREFIX = "apply_upserts"
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST = 200
@@ -49,13 +50,15 @@ def background_apply_dags(
     :param without_promise: how often to apply where a table has no ``max_staleness``
     :param refresh: how long what was read is used again
     :param default_args: as of a DAG, for ``on_failure_callback`` and the like
-    :returns: the DAGs by their ids
+    :returns: the DAGs by their ids: ``apply_upserts.<table>``, and for a connection other than
+        ``cdc_default`` ``apply_upserts.<conn_id>.<table>``
     :raises AirflowNotFoundException: there is no such connection
     """
     plan = apply_plan(conn_id, without_promise, refresh)
     taken = Counter(_readable(schedule.table) for schedule in plan)
     args = dict(default_args or {})
-    dags = (_dag(_dag_id(each, taken), each, conn_id, pool, args) for each in plan)
+    prefix = _PREFIX if conn_id == CdcHook.default_conn_name else f"{_PREFIX}.{_readable(conn_id)}"
+    dags = (_dag(f"{prefix}.{_name_of(each, taken)}", each, conn_id, pool, args) for each in plan)
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -86,12 +89,12 @@ def _dag(
     return dag
 
 
-def _dag_id(schedule: ApplySchedule, taken: Mapping[str, int]) -> str:
-    """By the table's name, and where that does not tell it from others, by its stream too."""
+def _name_of(schedule: ApplySchedule, taken: Mapping[str, int]) -> str:
+    """The table's name, and where that does not tell it from others, a hash of its stream too."""
     name = _readable(schedule.table)
     if name != schedule.table or taken[name] > 1 or len(name) > _LONGEST:
         name = f"{name[:_LONGEST]}.{sha256(schedule.stream.encode()).hexdigest()[:8]}"
-    return f"apply_upserts.{name}"
+    return name
 
 
 def _readable(table: str) -> str:

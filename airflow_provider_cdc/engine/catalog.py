@@ -48,6 +48,11 @@ class StreamCatalog:
         self._sources = SourceLog(Files(storage_options), clock)
         self._clock = clock
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether the state folder holds a registry: one that is not mounted holds none."""
+        return self._registry.snapshot().version is not None
+
     def show(self) -> list[Stream]:
         """All streams, by name."""
         return list(self._registry.snapshot().streams())

@@ -124,7 +124,8 @@ class ApplyUpserts(ConsumingOperator):
         outcome = self.hook.submit(jobs.ApplyUpserts(self.table), context=context).outcome
         if outcome is None:
             return None
+        announced = self.announced(outcome, context)
         if stream and self.is_timed:
             took = utc_now() - context["dag_run"].run_after
             self.hook.settings.apply_times().note(stream.stream_id, took)
-        return self.announced(outcome, context)
+        return announced

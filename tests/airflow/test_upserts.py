@@ -12,7 +12,6 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 from airflow.serialization.serialized_objects import DagSerialization
 from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
 
-from airflow_provider_cdc.dag_factories import apply_plan
 from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.model import Source
@@ -271,4 +270,34 @@ def test_settings_of_a_pool_hold_no_secret(define_connection, tmp_path):
     found, message = CdcHook().test_connection()
     assert not found
     assert "spark.my.password" in message
-    assert apply_plan.KEPT_FOR < MINUTE
+
+
+def test_tables_of_two_connections_have_dags_of_their_own(state, define_connection, tmp_path):
+    add_table(state, "orders")
+    define_connection("cdc_other", "cdc", state=str(tmp_path / "state"))
+
+    assert set(background_apply_dags()) == {"apply_upserts.orders"}
+    assert set(background_apply_dags("cdc_other")) == {"apply_upserts.cdc_other.orders"}
+
+
+def test_state_folder_that_is_gone_takes_no_dag_away(state, caplog):
+    add_table(state, "orders")
+    background_apply_dags()
+    state.rename(state.with_name("unmounted"))
+
+    assert set(schedules()) == {"apply_upserts.orders"}
+    assert "there is no registry" in caplog.text
+
+
+def test_notes_that_cannot_be_read_or_written_stop_nobody(state):
+    stream = add_table(state, "orders")
+    notes = state / "applies" / f"{stream.stream_id}.json"
+    notes.parent.mkdir()
+    notes.write_text("nonsense")
+    assert schedules() == {"apply_upserts.orders": 5 * MINUTE}
+
+    CdcHook().settings.apply_times().note(stream.stream_id, MINUTE)
+    assert schedules() == {"apply_upserts.orders": timedelta(minutes=8, seconds=20)}
+    notes.unlink()
+    notes.mkdir()
+    CdcHook().settings.apply_times().note(stream.stream_id, MINUTE)

@@ -8,6 +8,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from stream_lab import Change, Crash, CrashAt, StreamLab, row_ids
+from upsert_lab import SALARIES, UpsertLab
 
 from airflow_provider_cdc.engine import (
     AppendSemantics,
@@ -20,6 +21,7 @@ from airflow_provider_cdc.engine import (
     StreamMode,
     Version,
 )
+from airflow_provider_cdc.engine.core.upserts.jobs import JobClass
 
 pytestmark = pytest.mark.connect
 
@@ -291,3 +293,33 @@ def test_view_made_under_other_settings_than_the_sessions_is_refused(lab: Stream
     with pytest.raises(InvalidRequest, match=r"timeZone 'Asia/Tokyo'"):
         lab.seen("s")
     lab.sql("DROP VIEW days")
+
+
+def test_upsert_table_is_written_read_applied_and_redriven(lab: StreamLab) -> None:
+    upserts = UpsertLab(lab.spark, lab.root)
+    table = upserts.table()
+    upserts.engine.create_upsert_table(table, SALARIES, "ID")
+    upserts.write((1, "a", 1, "UPSERT", "1"), (2, "b", 2, "UPSERT", "1"))
+    assert upserts.read() == [(1, "a", 1), (2, "b", 2)]
+    assert upserts.applied() == []
+    upserts.apply()
+
+    rows = upserts.frame([(1, "a", 10, "UPSERT", "none"), (2, None, None, "DELETE", "2")])
+    with pytest.raises(InvalidRequest, match="malformed sequence number"):
+        upserts.engine.write_changes(table, rows)
+    upserts.engine.write_changes(table, rows, on_bad_rows="quarantine")
+    upserts.write((1, "a", 11, "UPSERT", "3"))
+    assert upserts.read() == [(1, "a", 1)]
+    upserts.apply()
+    assert upserts.applied() == [(1, "a", 1)]
+
+    upserts.sql(
+        f"UPDATE delta.`{table}/_cdc/quarantine` SET _CHANGE_SEQUENCE_NUMBER = '2'"
+        " WHERE Salary = 10"
+    )
+    assert upserts.engine.redrive(table) == 2
+    assert upserts.engine.query_table(table, lambda found: found.count()) == 1
+    upserts.apply()
+    assert upserts.applied() == upserts.read() == [(1, "a", 11)]
+    classes = {each.job_class for each in upserts.engine.upsert_usage()}
+    assert classes == {JobClass.BACKGROUND_APPLY, JobClass.RUN_TIME_MERGE}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
@@ -31,6 +31,11 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                     spark.conf.unset(name)
                 else:
                     spark.conf.set(name, earlier)
+
+
+def alone(spark: SparkSession) -> AbstractContextManager[None]:
+    """Run while no other thread of this process runs the session under settings of its own."""
+    return settings(spark, {})
 
 
 def _lock_of(spark: SparkSession) -> threading.RLock:

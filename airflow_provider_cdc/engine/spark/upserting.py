@@ -28,11 +28,11 @@ from .attempts import Parts
 from .upserts.applying import BASE_BYTES_READ, Applying
 from .upserts.metering import Metering
 from .upserts.quarantine import Quarantine
+from .upserts.queries import ROWS, query_over
 from .upserts.tables import UpsertTables
 from .upserts.upkeep import Upkeep
 from .upserts.writing import change_sink, write_changes
 
-_PENDING = "\0pending\0"
 _WEEK = timedelta(days=7)
 
 Result = TypeVar("Result")
@@ -62,8 +62,11 @@ class UpsertTableStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Rows, how they are read, and the commits of waiting changes that are merged into them."""
+    """Rows, how they are read, and the commits of waiting changes that are merged into them;
+    ``table`` as it was created.
+    """
 
+    table: str
     rows: DataFrame
     job_class: JobClass
     merged: tuple[Commit, ...] = ()
@@ -154,6 +157,9 @@ class Upserting:
         :raises InvalidRequest: it is no upsert table
         :raises StreamConflict: changes are being applied; nothing was dropped
         """
+        if self._upsert_tables.is_half_dropped(name):
+            self._upsert_tables.remove_rest(name)
+            return
         table = self._upsert_tables.get(name)
         self._catalog.drop(table.stream, if_exists=True)
         self._upsert_tables.drop(table)
@@ -245,11 +251,13 @@ class Upserting:
     def apply_upserts(self, name: str) -> Outcome | None:
         """Apply the changes that wait, in one MERGE, exactly once; ``None`` where none waits.
 
-        Only rows that change are rewritten, and files of the base that hold no key of a change are
-        not read: the metrics ``baseBytes`` and ``baseBytesRead`` say what share was. A killed call
-        is finished by the next one, whoever makes it. Where changes have to go into quarantine, a
-        second MERGE takes them there in the same consumption. Now and then tombstones that are
-        older than ``tombstone_horizon`` are ended, and changes of more than seven days removed.
+        Only rows that change are rewritten. Of a base of 64 MiB or more, files that hold no key of
+        a change are not read, where the key begins with a whole number, a date or text and that is
+        worth it: the metrics ``baseBytes`` and ``baseBytesRead`` say what share was read. A killed
+        call is finished by the next one, whoever makes it. Where changes have to go into
+        quarantine, a second MERGE takes them there in the same consumption. Now and then tombstones
+        that are older than ``tombstone_horizon`` are ended, and changes of more than seven days
+        removed.
 
         :raises TableNotFound: there is no such table
         :raises StatementFailed: the MERGE failed; the table is as it was, the changes wait
@@ -258,7 +266,8 @@ class Upserting:
         stream = self._catalog.describe(table.stream)
         if stream.consumption is None and not self._catalog.look_at(stream).may_have_data:
             return None
-        with self._metering.job(table.name, JobClass.BACKGROUND_APPLY) as job:
+        named = stream.upsert_table or table.name
+        with self._metering.job(named, JobClass.BACKGROUND_APPLY) as job:
             outcome = self._applying.apply(table, stream)
             job.rows = sum(found.rows.get("inserted", 0) for found in outcome.streams)
             job.read_bytes = outcome.statements[-1].metrics[BASE_BYTES_READ]
@@ -288,7 +297,7 @@ class Upserting:
         """
         table = self._upsert_tables.get(name)
         found = self._read(table)
-        with self._metering.job(table.name, found.job_class) as job:
+        with self._metering.job(found.table, found.job_class) as job:
             for commit in found.merged:
                 job.rows += int(commit.operation_metrics.get("numOutputRows", 0))
                 job.read_bytes += sum(file.size_bytes for file in commit.adds)
@@ -308,17 +317,14 @@ class Upserting:
         # In this order what is applied in between is in the base or is merged, or both, which is
         # the same; and what is applied later is neither.
         stream = self._catalog.describe(table.stream)
-        version = self._upsert_tables.version(table)
+        version, named = self._upsert_tables.version(table), stream.upsert_table or table.name
         if self._is_fresh_enough(table, self._status(table, stream)):
-            return _Reading(self._spark.sql(live_rows(table)), JobClass.QUERY)
+            return _Reading(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
         memory = self._quarantine.memory(table, pinned=True)
-        text = fresh_rows(table, winners(table, accepted(table, _PENDING, memory)), version)
-        # What is named in braces is a DataFrame; other braces stand for themselves.
-        text = text.replace("{", "{{").replace("}", "}}").replace(_PENDING, "{pending}")
+        text = fresh_rows(table, winners(table, accepted(table, ROWS, memory)), version)
         span = self._parts.sources.span(stream)
-        pending = self._parts.reader.read(span).rows
-        rows = self._spark.sql(text, pending=pending)
-        return _Reading(rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits)
+        rows = query_over(self._spark, text, self._parts.reader.read(span).rows)
+        return _Reading(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits)
 
     def recommended_max_staleness(self, name: str) -> timedelta | None:
         """The least ``max_staleness`` that applying can be expected to keep (seed 004): twice the

@@ -5,12 +5,15 @@ One small file for each upsert table, ``applies/<stream id>.json``; all of them 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 import msgspec
 
 from .files import Files, each, join
+
+log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(days=7)
 _MOST = 500
@@ -28,11 +31,16 @@ class ApplyTimes:
         self._clock = clock
 
     def note(self, stream_id: str, took: timedelta) -> None:
-        """Note an apply that has ended just now; old notes go. Of two at once one may be lost."""
+        """Note an apply that has ended just now; old notes go. Of two at once one may be lost, and
+        where the store cannot be written this is logged: the apply is done all the same.
+        """
         now = self._clock()
-        kept = [note for note in self._notes(stream_id) if now - note[0] < KEPT_FOR]
-        notes = [*kept, (now, took.total_seconds())][-_MOST:]
-        self._files.write(self._file(stream_id), msgspec.json.encode(notes))
+        try:
+            kept = [note for note in self._notes(stream_id) if now - note[0] < KEPT_FOR]
+            notes = [*kept, (now, took.total_seconds())][-_MOST:]
+            self._files.write(self._file(stream_id), msgspec.json.encode(notes))
+        except Exception as error:
+            log.warning("How long an apply of %s took is not noted: %s", stream_id, error)
 
     def read(self, stream_ids: Iterable[str]) -> dict[str, list[timedelta]]:
         """How long the applies of each stream took in the last seven days."""
@@ -47,9 +55,9 @@ class ApplyTimes:
     def _notes(self, stream_id: str) -> list[tuple[datetime, float]]:
         try:
             content = self._files.read(self._file(stream_id))
-        except FileNotFoundError:
+            return msgspec.json.decode(content, type=list[tuple[datetime, float]])
+        except (FileNotFoundError, msgspec.MsgspecError):
             return []
-        return msgspec.json.decode(content, type=list[tuple[datetime, float]])
 
     def _file(self, stream_id: str) -> str:
         return join(self._folder, f"{stream_id}.json")

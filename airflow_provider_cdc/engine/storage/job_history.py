@@ -8,13 +8,17 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 
 import pyarrow as pa
-from deltalake import DeltaTable, WriterProperties, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import DeltaError
 
 from ..core.upserts.jobs import Job, JobClass
-from .registry_upkeep import NO_HOOKS, table_location
-
-log = logging.getLogger(__name__)
+from .registry_upkeep import NO_HOOKS, put_off, table_location
 
 TABLE = "upsert_jobs"
 KEPT_FOR = timedelta(days=180)
@@ -50,13 +54,11 @@ class JobHistory:
 
     def record(self, job: Job) -> None:
         """Add a job. What fails is logged: a job is not undone because nobody can tell of it."""
-        try:
+        with put_off(f"record of job {job.job_id} of {job.table}", logging.WARNING):
             self._append(job)
             table = self._open()
             if table.version() % _COMMITS_PER_UPKEEP == 0:
                 _keep_up(table, job.ended_at - KEPT_FOR)
-        except Exception as error:
-            log.warning("Job %s of %s is not in the history: %s", job.job_id, job.table, error)
 
     def read(self, since: datetime) -> list[Job]:
         """The jobs that started at ``since`` or later, oldest first."""
@@ -94,7 +96,9 @@ def _keep_up(table: DeltaTable, oldest: datetime) -> None:
     # A plain timestamp has nanoseconds, and Delta's statistics have not.
     moment = f"""arrow_cast('{oldest.isoformat()}', 'Timestamp(Microsecond, Some("UTC"))')"""
     table.delete(f"ended_at < {moment}")
-    table.optimize.compact()
+    # Two compactions of the same files would double their rows: the second is refused by this id.
+    once = CommitProperties(app_transactions=[Transaction("upkeep", table.version())])
+    table.optimize.compact(commit_properties=once, post_commithook_properties=NO_HOOKS)
     table.create_checkpoint()
     table.vacuum(_VACUUM_HOURS, dry_run=False, enforce_retention_duration=False)
     table.cleanup_metadata()

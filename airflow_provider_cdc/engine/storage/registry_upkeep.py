@@ -172,16 +172,16 @@ class Upkeep:
 
     def run_when_due(self, table: DeltaTable, store: Store) -> None:
         """Tidy up if ``table`` has gathered enough small files; never raises, as :meth:`run`."""
-        with _put_off():
+        with put_off():
             if sum(self._is_small(file) for file in _files(table)) >= self.commits:
                 self.run(store)
 
     def run(self, store: Store) -> None:
         """Rewrite, checkpoint and vacuum; a step that fails is logged and left for later."""
-        with _put_off():
+        with put_off():
             self._rewrite(store.open(), store)
         for step in (self._checkpoint, self._vacuum):
-            with _put_off():
+            with put_off():
                 step(store.open())
 
     def _rewrite(self, table: DeltaTable, store: Store) -> None:
@@ -241,14 +241,14 @@ DEFAULT = Upkeep()
 
 
 @contextmanager
-def _put_off() -> Iterator[None]:
-    """Log whatever goes wrong in upkeep: the next round makes up for it."""
+def put_off(what: str = "upkeep of the registry", level: int = logging.INFO) -> Iterator[None]:
+    """Log whatever goes wrong in something that may be left undone, or made up for later."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of delta-rs is no Exception
-        logger.info("Upkeep of the registry put off: %s", error)
+        logger.log(level, "Left undone: %s: %s", what, error)
 
 
 def superseded(rows: pa.Table) -> list[bool]:

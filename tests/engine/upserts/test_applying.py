@@ -42,12 +42,46 @@ def test_files_without_a_key_of_a_change_are_not_read(lab: UpsertLab) -> None:
     lab.write((99, "added", 99, "UPSERT", "2"))
     expected = lab.read()
 
+    # The file of the first ten keys cannot be read at all.
+    (damaged,) = lab.spark.sql(
+        f"SELECT DISTINCT _metadata.file_path FROM delta.`{lab.table()}` WHERE ID = 5"
+    ).collect()
+    file = Path(damaged[0].removeprefix("file:"))
+    content = file.read_bytes()
+    file.write_bytes(b"damaged")
+
     read, whole = shares(lab.apply())
 
-    assert 0 < read < whole / 2
+    assert 0 < read < whole
+    file.write_bytes(content)
     assert lab.applied() == expected
     found = {row[0]: row[2] for row in expected}
     assert (found[12], found[99], 15 in found, len(found)) == (1, 99, False, 40)
+
+
+def test_braces_in_keys_are_text(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "WORTH_BYTES", 0)
+    lab = UpsertLab(spark, tmp_path)
+    schema = "`k'ü` STRING, v INT"
+    lab.engine.create_upsert_table(lab.table(), schema, "k'ü")
+    given = f"{schema}, _CHANGE_TYPE STRING"
+
+    def write(*keys: str) -> None:
+        rows = [(key, number, "UPSERT") for number, key in enumerate(keys)]
+        lab.engine.write_changes(lab.table(), spark.createDataFrame(rows, given))
+
+    for keys in (("a}b", "a{0}"), ("{550e8400}", "{z"), ("ü{", "ü}")):
+        write(*keys)
+        lab.apply()
+    write("a}b", "new {key}")
+    expected = lab.read()
+    read, whole = shares(lab.apply())
+
+    assert 0 < read < whole
+    assert lab.applied() == expected
+    assert len(expected) == 7
 
 
 def test_base_is_read_whole_where_changes_are_everywhere(lab: UpsertLab) -> None:

@@ -6,6 +6,7 @@ import random
 import shutil
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from airflow_provider_cdc.engine import (
     TableExists,
     TableNotFound,
 )
+from airflow_provider_cdc.engine.core.lifecycle import Transition
 from airflow_provider_cdc.jobs.model import Answer, ApplyUpserts, JobKind, Request, WriteChanges
 from airflow_provider_cdc.jobs.run import run
 
@@ -221,6 +223,36 @@ def test_apply_that_is_killed_is_finished_by_whoever_comes_next(
     else:
         assert lab.applied() == [(2, "b", 2), (3, "c", 3)]
     assert lab.engine.describe_upsert_table(lab.table()).pending_commits == 0
+
+
+def test_writers_beside_applies_lose_nothing_and_nothing_is_applied_twice(lab: UpsertLab) -> None:
+    """Each of two writers owns its keys, and counts them up; a third one key."""
+
+    def write(first: int) -> None:
+        for step in range(1, 6):
+            lab.write(*((first + key, f"w{first}", step, "UPSERT") for key in range(5)))
+
+    def write_numbered() -> None:
+        for step in range(5):
+            lab.write((100, "numbered", step, "UPSERT", f"{step:X}"))
+
+    with ThreadPoolExecutor(3) as pool:
+        writers = [pool.submit(write, 0), pool.submit(write, 10), pool.submit(write_numbered)]
+        while not all(writer.done() for writer in writers):
+            lab.apply()
+        for writer in writers:
+            writer.result()
+    lab.apply()
+
+    assert lab.spark.read.format("delta").load(lab.changes()).count() == 55
+    keys = [*range(5), *range(10, 15)]
+    assert lab.applied() == sorted(
+        [(key, f"w{key // 10 * 10}", 5) for key in keys] + [(100, "numbered", 4)], key=repr
+    )
+    history = lab.engine.history(lab.engine.describe_upsert_table(lab.table()).stream)
+    applied = [record for record in history if record.transition is Transition.COMMITTED]
+    counts = [record.stream.last_outcome.streams[0].rows["inserted"] for record in applied]
+    assert sum(counts) == 55
 
 
 def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:

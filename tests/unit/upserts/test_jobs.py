@@ -73,7 +73,7 @@ def test_history_that_cannot_be_written_is_told_and_stops_nobody(
     (tmp_path / "upsert_jobs").write_text("in the way")
     with caplog.at_level(logging.WARNING):
         JobHistory(str(tmp_path)).record(job(0))
-    assert "is not in the history" in caplog.text
+    assert "Left undone: record of job j0 of t" in caplog.text
 
 
 def test_usage_is_printed_with_a_plot(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_change_that_just_missed_an_apply_is_applied_in_time(
 ) -> None:
     wait = apply_interval(max_staleness, durations)
     took = percentile_95(durations) if durations else max_staleness / 2
-    assert wait + took <= max_staleness
+    assert wait + took <= max(max_staleness, took + max_staleness / 12)
 
 
 def test_interval_stays_where_applying_takes_a_little_longer() -> None:
@@ -74,8 +74,9 @@ def test_interval_stays_where_applying_takes_a_little_longer() -> None:
     }
 
 
-def test_applying_that_takes_longer_than_is_allowed_goes_on_without_a_pause() -> None:
-    assert apply_interval(timedelta(minutes=1), seconds(90)) == timedelta(seconds=1)
+def test_applying_that_takes_longer_than_is_allowed_begins_again_soon() -> None:
+    assert apply_interval(timedelta(minutes=1), seconds(90)) == timedelta(seconds=5)
+    assert apply_interval(timedelta(seconds=2), seconds(90)) == timedelta(seconds=1)
 
 
 def record(transition: Transition, minute: float) -> Record:

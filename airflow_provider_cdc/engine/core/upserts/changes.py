@@ -76,6 +76,19 @@ def in_order(table: UpsertTable, stream: str) -> str:
     )
 
 
+def newest_in_order(table: UpsertTable, stream: str) -> str:
+    """As :func:`in_order`, but of a change that waits at its place twice the newest copy alone: it
+    was redriven, and then the consumption was undone that had put it into quarantine.
+    """
+    copies = f"SELECT {BATCH}, {ORDER}, {_ROW_ID} FROM {stream} WHERE {SINCE} IS NOT NULL"
+    newest = (
+        f"(SELECT first.* FROM {stream} AS first LEFT ANTI JOIN ({copies}) AS copy"
+        f" ON first.{BATCH} = copy.{BATCH} AND first.{ORDER} = copy.{ORDER}"
+        f" AND first.{_ROW_ID} < copy.{_ROW_ID})"
+    )
+    return in_order(table, newest)
+
+
 def position(prefix: str = "") -> str:
     """Where a change stands among all that were ingested, as SQL that can be compared."""
     return f"struct({prefix}{SINCE}, {prefix}{ORDER})"

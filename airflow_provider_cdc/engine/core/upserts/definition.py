@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from ..errors import InvalidRequest
-from ..names import TableName
+from ..names import TableName, quote
 from .intervals import interval_iso, interval_of
 
 CHANGE_TYPE = "_CHANGE_TYPE"
@@ -82,6 +82,11 @@ class UpsertTable:
     def changes(self) -> str:
         """The root of the table that changes wait in, inside the base's folder, hidden."""
         return f"{self.location}{_CHANGES}"
+
+    @property
+    def sql(self) -> str:
+        """The base as SQL names it whatever name the table was asked for by."""
+        return f"delta.{quote(self.location)}"
 
     @property
     def quarantine(self) -> str:

@@ -21,6 +21,7 @@ from .changes import (
     Reason,
     in_order,
     listed,
+    newest_in_order,
     position,
     same_key,
 )
@@ -40,11 +41,16 @@ _VERDICT = "_cdc_verdict"
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What has to be remembered to judge changes, as relations in SQL: the ``quarantine``, and the
-    ``deletes`` whose tombstones have ended. ``None``: there is no row in it.
+    ``deletes`` whose tombstones have ended. ``None``: no row of it could matter.
     """
 
     quarantine: str | None = None
     deletes: str | None = None
+
+
+def is_late(prefix: str = "") -> str:
+    """Whether a row of the quarantine came too late, and holds nobody up."""
+    return f"({prefix}{REASON} <=> {literal(Reason.LATE)})"
 
 
 def key_hash(table: UpsertTable, prefix: str = "") -> str:
@@ -59,9 +65,10 @@ def sound(
     key in the ``untouched`` intervals; if one is otherwise, it fails with :data:`NEEDED`, and
     nothing is left out.
     """
-    joined, is_late = _late(table, memory)
+    joined, late = _late(table, memory)
     stop = f"CAST(raise_error('{NEEDED}') AS BOOLEAN)"
-    is_sound = f"change.{REASON} IS NULL AND NOT ({is_late})"
+    # What was redriven has to leave the quarantine, which is another statement.
+    is_sound = f"change.{REASON} IS NULL AND NOT {IS_REDRIVEN} AND NOT ({late})"
     if untouched is not None:
         is_sound += f" AND NOT {untouched.contains(f'change.{quote(untouched.column)}')}"
     return (
@@ -100,8 +107,9 @@ def divert_text(table: UpsertTable, quarantine: str, memory: Memory) -> str:
 def remaining(table: UpsertTable, quarantine: str) -> str:
     """The query of the waiting changes that are not in quarantine, after :func:`divert_text`."""
     return (
-        f"SELECT c.* FROM ({in_order(table, _stream(table))}) AS c LEFT ANTI JOIN {quarantine} AS q"
-        f" ON c.{BATCH} = q.{BATCH} AND c.{ORDER} = q.{ORDER} WHERE c.{REASON} IS NULL"
+        f"SELECT c.* FROM ({newest_in_order(table, _stream(table))}) AS c"
+        f" LEFT ANTI JOIN {quarantine} AS q ON c.{BATCH} = q.{BATCH} AND c.{ORDER} = q.{ORDER}"
+        f" WHERE c.{REASON} IS NULL"
     )
 
 
@@ -113,7 +121,7 @@ def releasable(table: UpsertTable, quarantine: str, reason: str, *, late: bool) 
     :param late: those too that came later than a delete is remembered
     """
     keys = listed(table.primary_key)
-    wanted = "true" if late else f"{REASON} <> {literal(Reason.LATE)}"
+    wanted = "true" if late else f"NOT {is_late()}"
     return (
         f"WITH found AS (SELECT *, {reason} AS {_VERDICT} FROM {quarantine}"
         f" WHERE {REDRIVE} IS NULL AND {wanted}),"
@@ -141,15 +149,22 @@ def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
             f" FROM {memory.quarantine} AS q LEFT ANTI JOIN"
             f" (SELECT {BATCH}, {ORDER} FROM change WHERE {IS_REDRIVEN}) AS r"
             f" ON q.{BATCH} = r.{BATCH} AND q.{ORDER} = r.{ORDER}"
-            f" WHERE q.{REASON} <> {literal(Reason.LATE)}"
+            f" WHERE NOT {is_late('q.')}"
         )
-    joined, is_late = _late(table, memory)
+    joined, late = _late(table, memory)
+    if memory.deletes is not None and memory.quarantine is not None:
+        # What was redriven because it is late is late no more.
+        joined += (
+            f" LEFT JOIN (SELECT {BATCH}, {ORDER} FROM {memory.quarantine} WHERE {is_late()})"
+            f" AS l ON {IS_REDRIVEN} AND change.{BATCH} = l.{BATCH} AND change.{ORDER} = l.{ORDER}"
+        )
+        late += f" AND l.{BATCH} IS NULL"
     return (
-        f"WITH change AS ({in_order(table, stream)}),"
+        f"WITH change AS ({newest_in_order(table, stream)}),"
         f" blocked AS (SELECT {keys}, min(_cdc_at) AS _cdc_at FROM ({blocking}) GROUP BY {keys})"
         f" SELECT change.*, CASE WHEN {REASON} IS NOT NULL THEN {REASON}"
         f" WHEN {position('change.')} > blocked._cdc_at THEN {literal(Reason.WAITS)}"
-        f" WHEN {is_late} THEN {literal(Reason.LATE)} END AS {_VERDICT} FROM change"
+        f" WHEN {late} THEN {literal(Reason.LATE)} END AS {_VERDICT} FROM change"
         f" LEFT JOIN blocked ON {same_key(table, 'change', 'blocked')} {joined}"
     )
 
@@ -163,6 +178,5 @@ def _late(table: UpsertTable, memory: Memory) -> tuple[str, str]:
         return "", "false"
     return (
         f"LEFT JOIN {memory.deletes} AS d ON d.{KEY_HASH} = {key_hash(table, 'change.')}",
-        f"change.{CHANGE_TYPE} = 'UPSERT' AND NOT {IS_REDRIVEN}"
-        f" AND coalesce(change.{SEQUENCE} < d.{SEQUENCE}, false)",
+        f"change.{CHANGE_TYPE} = 'UPSERT' AND coalesce(change.{SEQUENCE} < d.{SEQUENCE}, false)",
     )

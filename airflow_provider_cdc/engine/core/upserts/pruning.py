@@ -7,14 +7,17 @@ key in an interval, MERGE is told to leave it out, and Delta skips its files.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from ..names import literal, quote
 from .definition import UpsertTable
 
 MOST_INTERVALS = 128
+_WIDE = 4
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 # Of others the statistics are rounded, or JSON does not hold them exactly.
 _TYPES = (*_WHOLE_NUMBERS, "date", "string")
@@ -33,7 +36,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """The intervals of the values of ``column`` in a base, in their order and apart."""
+    """The intervals of the values of ``column`` in a base, in their order and apart; a small file
+    may lie across them.
+    """
 
     column: str
     type: str
@@ -86,7 +91,7 @@ def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Inte
         if low is None or high is None:
             return None
         found.append(Interval(low, high, int(file["size"])))
-    apart = _apart(sorted(found, key=lambda interval: interval.low))
+    apart = _apart(found)
     return Intervals(name, kind, tuple(apart)) if len(apart) > 1 else None
 
 
@@ -95,26 +100,25 @@ def is_untouched(intervals: Intervals) -> str:
     return f"NOT {intervals.contains(f't.{quote(intervals.column)}')}"
 
 
-def _apart(found: Sequence[Interval]) -> list[Interval]:
-    """Intervals in their order; those that overlap are one, and so are neighbours where there would
-    be too many.
+def _apart(files: Sequence[Interval]) -> list[Interval]:
+    """The intervals of ``files``, in their order and apart; there are not too many.
+
+    A file that lies across intervals of many times its bytes is left out: it is read in any case. A
+    change in two far places makes such a file, and it must not make one interval of all.
     """
     apart: list[Interval] = []
-    for interval in found:
-        if apart and interval.low <= apart[-1].high:
-            apart[-1] = _joined(apart[-1], interval)
-        else:
-            apart.append(interval)
+    for file in sorted(files, key=lambda file: -file.size):
+        first = bisect_left(apart, file.low, key=lambda interval: interval.high)
+        end = bisect_right(apart, file.high, key=lambda interval: interval.low)
+        across = apart[first:end]
+        if len(across) > 1 and sum(each.size for each in across) >= _WIDE * file.size:
+            continue
+        apart[first:end] = [reduce(_joined, across, file)]
     group = max(1, -(-len(apart) // MOST_INTERVALS))
-    grouped = []
-    for start in range(0, len(apart), group):
-        first, *others = apart[start : start + group]
-        for other in others:
-            first = _joined(first, other)
-        grouped.append(first)
-    return grouped
+    starts = range(0, len(apart), group)
+    return [reduce(_joined, apart[start : start + group]) for start in starts]
 
 
 def _joined(first: Interval, second: Interval) -> Interval:
-    high = max(first.high, second.high)
-    return Interval(first.low, high, first.size + second.size)
+    low, high = min(first.low, second.low), max(first.high, second.high)
+    return Interval(low, high, first.size + second.size)

@@ -9,26 +9,35 @@ from .changes import INGESTED_AT, SEQUENCE
 from .definition import STATE, UpsertTable
 from .diversion import KEY_HASH, key_hash
 
+_STATE = quote(STATE)
+
 
 def remember_text(table: UpsertTable, deletes: str, before: datetime) -> str:
     """The MERGE that remembers the deletes from before ``before``, by a hash of their keys.
 
     :param deletes: the table that remembers them, as SQL
     """
-    state = quote(STATE)
     return (
         f"MERGE INTO {deletes} AS t USING (SELECT {key_hash(table)} AS {KEY_HASH},"
-        f" max({state}.sequence) AS {SEQUENCE} FROM {table.base.sql}"
-        f" WHERE {_ended(before)} GROUP BY ALL) AS c ON t.{KEY_HASH} = c.{KEY_HASH}"
+        f" max({_STATE}.sequence) AS {SEQUENCE} FROM {table.sql}"
+        f" WHERE {_STATE}.deleted_at < {_moment(before)} GROUP BY ALL) AS c"
+        f" ON t.{KEY_HASH} = c.{KEY_HASH}"
         f" WHEN MATCHED AND c.{SEQUENCE} > t.{SEQUENCE} THEN UPDATE SET {SEQUENCE} = c.{SEQUENCE}"
         f" WHEN NOT MATCHED THEN INSERT ({KEY_HASH}, {SEQUENCE})"
         f" VALUES (c.{KEY_HASH}, c.{SEQUENCE})"
     )
 
 
-def purge_text(table: UpsertTable, before: datetime) -> str:
-    """The DELETE that ends the tombstones of the deletes from before ``before``."""
-    return f"DELETE FROM {table.base.sql} WHERE {_ended(before)}"
+def purge_text(table: UpsertTable, deletes: str) -> str:
+    """The MERGE that ends the tombstones of the deletes that are remembered.
+
+    :param deletes: the table that remembers them, as SQL
+    """
+    return (
+        f"MERGE INTO {table.sql} AS t USING {deletes} AS c ON {key_hash(table, 't.')} ="
+        f" c.{KEY_HASH} AND t.{_STATE}.deleted_at IS NOT NULL"
+        f" AND t.{_STATE}.sequence <= c.{SEQUENCE} WHEN MATCHED THEN DELETE"
+    )
 
 
 def forget_text(changes: str, before: datetime) -> str:
@@ -37,10 +46,6 @@ def forget_text(changes: str, before: datetime) -> str:
     :param changes: their table, as SQL
     """
     return f"DELETE FROM {changes} WHERE {INGESTED_AT} < {_moment(before)}"
-
-
-def _ended(before: datetime) -> str:
-    return f"{quote(STATE)}.deleted_at < {_moment(before)}"
 
 
 def _moment(moment: datetime) -> str:

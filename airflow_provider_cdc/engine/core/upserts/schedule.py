@@ -49,15 +49,16 @@ def apply_interval(max_staleness: timedelta, durations: Sequence[timedelta]) -> 
 
     A change that comes right after an apply has begun waits for the next one, and for its end: both
     together must not take longer than ``max_staleness``. Where applying alone takes longer, the
-    next one begins at once, and the promise is not kept. Until anything is known, applying is
+    promise is not kept. Until anything is known, applying is
     expected to take half of what is allowed.
 
-    The interval is a whole number of twelfths of ``max_staleness``, so that a schedule stays as it
-    is when applying takes a little longer than last time.
+    The interval is a whole number of twelfths of ``max_staleness``, one at least, so that a
+    schedule stays as it is when applying takes a little longer than last time, and runs that wait
+    for each other do not make more runs.
 
     :param durations: how long each apply took lately, with the start of its driver
     """
     longest = percentile_95(durations) if durations else max_staleness / 2
     step = max_staleness / _STEPS
     steps = (max_staleness - longest) // step if step else 0
-    return max(steps * step, _SHORTEST)
+    return max(steps, 1) * step if step >= _SHORTEST else _SHORTEST

@@ -52,7 +52,7 @@ def apply_text(table: UpsertTable, changes: str, untouched: Intervals | None = N
     updated = _assigned([(name, f"c.{quote(name)}") for name in table.values] + [(STATE, alive)])
     return "\n".join(
         (
-            f"MERGE INTO {table.base.sql} AS t USING ({winners(table, changes)}) AS c",
+            f"MERGE INTO {table.sql} AS t USING ({winners(table, changes)}) AS c",
             f"ON {same_key(table, 't', 'c')}{elsewhere}",
             f"WHEN MATCHED AND {wins} AND {deleted} AND c.{SEQUENCE} = '' THEN DELETE",
             f"WHEN MATCHED AND {deleted} AND ({newer} OR ({wins} AND NOT {is_tombstone}))"
@@ -81,7 +81,7 @@ def fresh_rows(table: UpsertTable, pending: str, version: int) -> str:
         after the query was made
     """
     names, same = [column.name for column in table.columns], same_key(table, "t", "c")
-    base, state = f"{table.base.sql} VERSION AS OF {version}", f"t.{quote(STATE)}"
+    base, state = f"{table.sql} VERSION AS OF {version}", f"t.{quote(STATE)}"
     loses = f"c.{SEQUENCE} < coalesce({state}.sequence, '')"
     kept, new, keys = listed(names, "t."), listed(names, "c."), listed(table.primary_key, "c.")
     # Both joins with the base broadcast what is pending, and the second reads keys alone.

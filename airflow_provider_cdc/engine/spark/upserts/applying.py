@@ -11,7 +11,7 @@ from ...core.model import Stream
 from ...core.names import quote
 from ...core.outcomes import Outcome
 from ...core.upserts.definition import UpsertTable
-from ...core.upserts.diversion import NEEDED, divert_text, remaining, sound
+from ...core.upserts.diversion import NEEDED, Memory, divert_text, remaining, sound
 from ...core.upserts.texts import apply_text
 from ..attempts import Parts
 from ..consumption import Consumer
@@ -40,10 +40,11 @@ class Applying:
 
         :raises StatementFailed: a MERGE failed; nothing was applied
         """
-        changes = self._parts.reader.read(self._parts.sources.span(stream)).rows
-        share = self._pruning.share(table, changes)
         memory = self._quarantine.memory(table)
-        if memory.quarantine is None:
+        share = self._pruning.whole(table)
+        if memory.quarantine is None or not self._quarantine.holds(memory.quarantine):
+            changes = self._parts.reader.read(self._parts.sources.span(stream)).rows
+            share = self._pruning.share(table, changes)
             found = sound(table, quote(table.stream), memory, share.untouched)
             try:
                 outcome = self._consume(table, apply_text(table, found, share.untouched))
@@ -52,9 +53,10 @@ class Applying:
                     raise
             else:
                 return _measured(outcome, share)
-        relation = f"delta.{quote(table.quarantine)}"
-        divert = divert_text(table, relation, replace(memory, quarantine=relation))
-        outcome = self._consume(table, divert, apply_text(table, remaining(table, relation)))
+        # Neither text tells what is in these tables by now: a killed call is finished by them.
+        quarantine, deletes = f"delta.{quote(table.quarantine)}", f"delta.{quote(table.deletes)}"
+        divert = divert_text(table, quarantine, Memory(quarantine, deletes))
+        outcome = self._consume(table, divert, apply_text(table, remaining(table, quarantine)))
         return _measured(outcome, replace(share, read_bytes=share.total_bytes))
 
     def _consume(self, table: UpsertTable, *texts: str) -> Outcome:

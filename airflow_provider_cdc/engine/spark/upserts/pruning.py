@@ -11,6 +11,7 @@ from ...core.upserts.definition import UpsertTable
 from ...core.upserts.pruning import Intervals, intervals_of
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
+from .queries import ROWS, query_over
 
 # Below that, or where that share of it is read all the same, the look costs more than it saves.
 WORTH_BYTES = 64 * 2**20
@@ -36,6 +37,12 @@ class Pruning:
         self._spark = spark
         self._files = files
 
+    def whole(self, table: UpsertTable) -> BaseShare:
+        """The whole base of ``table``."""
+        base = newest_snapshot(table.location, self._files)
+        total = sum(int(file["size"]) for file in base.files)
+        return BaseShare(total, total)
+
     def share(self, table: UpsertTable, changes: DataFrame) -> BaseShare:
         """The part of the base of ``table`` that ``changes`` may touch."""
         base = newest_snapshot(table.location, self._files)
@@ -47,11 +54,11 @@ class Pruning:
         intervals = intervals_of(table, base.files)
         if intervals is None:
             return whole
-        found = self._spark.sql(
-            f"SELECT DISTINCT i.number FROM {{changes}} AS c JOIN {intervals.rows()}"
-            f" ON c.{quote(intervals.column)} BETWEEN i.low AND i.high",
-            changes=changes,
-        ).collect()
+        text = (
+            f"SELECT DISTINCT i.number FROM {ROWS} AS c JOIN {intervals.rows()}"
+            f" ON c.{quote(intervals.column)} BETWEEN i.low AND i.high"
+        )
+        found = query_over(self._spark, text, changes).collect()
         untouched = intervals.without(row["number"] for row in found)
         read = total - untouched.size
         if read > _WORTH_SHARE * total:

@@ -9,11 +9,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ...core.names import literal, quote
-from ...core.upserts.changes import BATCH, ORDER, REASON, Reason, reason
+from ...core.upserts.changes import BATCH, ORDER, reason
 from ...core.upserts.definition import UpsertTable
-from ...core.upserts.diversion import REDRIVE, Memory, releasable
+from ...core.upserts.diversion import REDRIVE, Memory, is_late, releasable
+from ...storage.delta_log import DeltaLog
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
+from ..session_settings import alone
 from .writing import write_again
 
 
@@ -44,14 +46,21 @@ class Quarantine:
             self._relation(table.deletes, pinned=pinned),
         )
 
+    def holds(self, relation: str) -> bool:
+        """Whether a change is in quarantine that holds others up: late ones do not.
+
+        :param relation: the quarantine, as :meth:`memory` names it
+        """
+        found = self._spark.sql(f"SELECT 1 FROM {relation} WHERE NOT {is_late()} LIMIT 1")
+        return found.head() is not None
+
     def counted(self, table: UpsertTable) -> Quarantined:
         """How many changes are in quarantine."""
         relation = self._relation(table.quarantine, pinned=False)
         if relation is None:
             return Quarantined()
-        is_late = f"{REASON} = {literal(Reason.LATE)}"
         found = self._spark.sql(
-            f"SELECT count_if(NOT {is_late}), count_if({is_late}) FROM {relation}"
+            f"SELECT count_if(NOT {is_late()}), count_if({is_late()}) FROM {relation}"
             f" WHERE {REDRIVE} IS NULL"
         ).head()
         return Quarantined() if found is None else Quarantined(found[0], found[1])
@@ -66,16 +75,19 @@ class Quarantine:
         if relation is None:
             return 0
         found = releasable(table, relation, reason(table), late=late)
-        self._spark.sql(
-            f"MERGE INTO {relation} AS t USING ({found}) AS c"
-            f" ON t.{BATCH} = c.{BATCH} AND t.{ORDER} = c.{ORDER}"
-            f" WHEN MATCHED THEN UPDATE SET {REDRIVE} = {literal(uuid.uuid4().hex)}"
-        )
-        released = self._spark.sql(f"SELECT * FROM {relation} WHERE {REDRIVE} IS NOT NULL")
-        counts = released.groupBy(REDRIVE).count().collect()
-        for redrive, _ in counts:
-            write_again(table, released.where(F.col(REDRIVE) == redrive), redrive)
-        return sum(row["count"] for row in counts)
+        with alone(self._spark):
+            self._spark.sql(
+                f"MERGE INTO {relation} AS t USING ({found}) AS c"
+                f" ON t.{BATCH} = c.{BATCH} AND t.{ORDER} = c.{ORDER}"
+                f" WHEN MATCHED THEN UPDATE SET {REDRIVE} = {literal(uuid.uuid4().hex)}"
+            )
+        marked = self._spark.sql(f"SELECT * FROM {relation} WHERE {REDRIVE} IS NOT NULL")
+        changes, released = DeltaLog(table.changes, self._files), 0
+        for redrive, count in marked.groupBy(REDRIVE).count().collect():
+            before = changes.latest_version()
+            write_again(table, marked.where(F.col(REDRIVE) == redrive), redrive)
+            released += count if changes.latest_version() > before else 0
+        return released
 
     def _relation(self, location: str, *, pinned: bool) -> str | None:
         found = newest_snapshot(location, self._files)

@@ -139,6 +139,17 @@ class UpsertTables:
         self._spark.sql(f"DROP VIEW IF EXISTS {table_name(table.name).sql}")
         self._spark.sql(f"DROP TABLE IF EXISTS {table.base.sql}")
 
+    def is_half_dropped(self, name: str) -> bool:
+        """Whether a path holds what a call of :meth:`drop` that was killed has left."""
+        base = base_name(name)
+        if not base.is_path or self._tables.find(base) is not None:
+            return False
+        return self._files.exists(f"{base.parts[-1]}/_cdc")
+
+    def remove_rest(self, name: str) -> None:
+        """Remove what is left at a path."""
+        self._files.remove(base_name(name).parts[-1])
+
     def version(self, table: UpsertTable) -> int:
         """The newest version of the base of ``table``."""
         return DeltaLog(table.location, self._files).latest_version()

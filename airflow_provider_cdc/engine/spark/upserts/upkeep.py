@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from ...core.names import quote
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.purging import forget_text, purge_text, remember_text
-from ...storage.delta_log import DeltaLog
 from ...storage.files import Files
+from ..session_settings import alone
 
 log = logging.getLogger(__name__)
 
@@ -31,27 +31,48 @@ class Upkeep:
         self._clock = clock
 
     def run_when_due(self, table: UpsertTable) -> None:
-        """End the tombstones that are older than the table's horizon, which are remembered first,
-        and remove old changes. What fails is logged, and done later.
+        """End tombstones and remove old changes, where that was not done lately. What fails is
+        logged, and done later.
+
+        A tombstone that is older than the table's horizon is remembered first, and ended by the
+        next upkeep: whoever applies changes meanwhile finds it here or there.
 
         The stream on the changes returns what was inserted, also where it was removed since, until
         VACUUM takes its file; and that waits as long as streams need files.
         """
-        now = self._clock()
-        remembered = DeltaLog(table.deletes, self._files)
-        last = remembered.commit(remembered.latest_version()).timestamp
-        if now - last < table.tombstone_horizon / _PER_HORIZON:
-            return
-        before = now - table.tombstone_horizon
-        changes = f"delta.{quote(table.changes)}"
         try:
-            for text in (
-                remember_text(table, f"delta.{quote(table.deletes)}", before),
-                purge_text(table, before),
-                forget_text(changes, now - CHANGES_KEPT_FOR),
-                f"VACUUM {changes}",
-            ):
-                self._spark.sql(text)
+            if self._is_due(table):
+                self._run(table)
         except Exception as error:
             # Most likely somebody else changes the table.
             log.warning("The upkeep of %s was put off: %s", table.name, error)
+
+    def _run(self, table: UpsertTable) -> None:
+        now = self._clock()
+        deletes, changes = f"delta.{quote(table.deletes)}", f"delta.{quote(table.changes)}"
+        for text in (
+            purge_text(table, deletes),
+            remember_text(table, deletes, now - table.tombstone_horizon),
+            forget_text(changes, now - CHANGES_KEPT_FOR),
+            f"VACUUM {changes}",
+        ):
+            with alone(self._spark):
+                self._spark.sql(text)
+        self._note(table, now)
+
+    def _is_due(self, table: UpsertTable) -> bool:
+        try:
+            last = datetime.fromisoformat(self._files.read(_mark(table)).decode())
+        except FileNotFoundError:
+            # A table that was made just now.
+            self._note(table, self._clock())
+            return False
+        return self._clock() - last >= table.tombstone_horizon / _PER_HORIZON
+
+    def _note(self, table: UpsertTable, moment: datetime) -> None:
+        self._files.write(_mark(table), moment.isoformat().encode())
+
+
+def _mark(table: UpsertTable) -> str:
+    """The file that says when the upkeep was done last."""
+    return f"{table.location}/_cdc/upkeep"

@@ -28,6 +28,7 @@ from ...core.upserts.definition import (
     UpsertTable,
     is_reserved,
 )
+from ..session_settings import alone
 from .types import sql_type
 
 _MARK = "cdc-invalid-change"
@@ -90,7 +91,9 @@ def _append(table: UpsertTable, rows: DataFrame, transaction: tuple[str, int] | 
         application, version = transaction
         writer = writer.option("txnAppId", application).option("txnVersion", version)
     try:
-        writer.save(table.changes)
+        # Not while another thread of the session writes a statement under its own id.
+        with alone(rows.sparkSession):
+            writer.save(table.changes)
     except Exception as error:
         # Classic Spark and Spark Connect have different classes for a job that fails.
         found = _FOUND.search(str(error))
