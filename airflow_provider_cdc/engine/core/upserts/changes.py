@@ -58,19 +58,20 @@ def reason(table: UpsertTable) -> str:
     )
 
 
-def in_order(table: UpsertTable, stream: str) -> str:
+def in_order(table: UpsertTable, stream: str, rows: str | None = None) -> str:
     """The query of waiting changes, each with where its write stands among all writes.
 
     Ingested later is what was committed later, and within one write what came later in it. Delta's
     row ids grow from commit to commit, so the smallest of a write tells it from the others.
 
     :param stream: the stream on the changes, or what stands for it, as SQL
+    :param rows: those of its rows that are wanted, as a relation; by default all
     """
     names = [column.name for column in table.columns]
     names += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, SEQUENCE, BATCH, ORDER, INGESTED_AT, REASON]
     return (
         f"SELECT {listed(names, 'change.')}, change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
-        f" coalesce(change.{SINCE}, batch._cdc_begin) AS {SINCE} FROM {stream} AS change"
+        f" coalesce(change.{SINCE}, batch._cdc_begin) AS {SINCE} FROM {rows or stream} AS change"
         f" JOIN (SELECT {BATCH}, min({_ROW_ID}) AS _cdc_begin FROM {stream} GROUP BY {BATCH})"
         f" AS batch ON change.{BATCH} = batch.{BATCH}"
     )
@@ -80,13 +81,17 @@ def newest_in_order(table: UpsertTable, stream: str) -> str:
     """As :func:`in_order`, but of a change that waits at its place twice the newest copy alone: it
     was redriven, and then the consumption was undone that had put it into quarantine.
     """
-    copies = f"SELECT {BATCH}, {ORDER}, {_ROW_ID} FROM {stream} WHERE {SINCE} IS NOT NULL"
     newest = (
-        f"(SELECT first.* FROM {stream} AS first LEFT ANTI JOIN ({copies}) AS copy"
+        f"(SELECT first.* FROM {stream} AS first LEFT ANTI JOIN ({redriven(stream)}) AS copy"
         f" ON first.{BATCH} = copy.{BATCH} AND first.{ORDER} = copy.{ORDER}"
         f" AND first.{_ROW_ID} < copy.{_ROW_ID})"
     )
-    return in_order(table, newest)
+    return in_order(table, stream, newest)
+
+
+def redriven(stream: str) -> str:
+    """The query of the places of waiting changes that come from quarantine."""
+    return f"SELECT {BATCH}, {ORDER}, {_ROW_ID} FROM {stream} WHERE {SINCE} IS NOT NULL"
 
 
 def position(prefix: str = "") -> str:

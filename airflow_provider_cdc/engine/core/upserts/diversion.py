@@ -23,6 +23,7 @@ from .changes import (
     listed,
     newest_in_order,
     position,
+    redriven,
     same_key,
 )
 from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, UpsertTable
@@ -141,17 +142,18 @@ def _stream(table: UpsertTable) -> str:
 def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
     """The query of waiting changes with what is to become of each: NULL, or the reason."""
     keys = listed(table.primary_key)
-    blocking = f"SELECT {keys}, {position()} AS _cdc_at FROM change WHERE {REASON} IS NOT NULL"
+    joined, late = _late(table, memory)
+    blocked = "change._cdc_bad"
     if memory.quarantine is not None:
         # What is redriven in these very changes holds nobody up any more.
-        blocking += (
-            f" UNION ALL SELECT {listed(table.primary_key, 'q.')}, {position('q.')}"
-            f" FROM {memory.quarantine} AS q LEFT ANTI JOIN"
-            f" (SELECT {BATCH}, {ORDER} FROM change WHERE {IS_REDRIVEN}) AS r"
-            f" ON q.{BATCH} = r.{BATCH} AND q.{ORDER} = r.{ORDER}"
-            f" WHERE NOT {is_late('q.')}"
+        held_keys = listed(table.primary_key, "q.")
+        joined += (
+            f" LEFT JOIN (SELECT {held_keys}, min({position('q.')}) AS _cdc_at"
+            f" FROM {memory.quarantine} AS q LEFT ANTI JOIN ({redriven(stream)}) AS r"
+            f" ON q.{BATCH} = r.{BATCH} AND q.{ORDER} = r.{ORDER} WHERE NOT {is_late('q.')}"
+            f" GROUP BY {held_keys}) AS held ON {same_key(table, 'change', 'held')}"
         )
-    joined, late = _late(table, memory)
+        blocked = "least(change._cdc_bad, held._cdc_at)"
     if memory.deletes is not None and memory.quarantine is not None:
         # What was redriven because it is late is late no more.
         joined += (
@@ -159,13 +161,13 @@ def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
             f" AS l ON {IS_REDRIVEN} AND change.{BATCH} = l.{BATCH} AND change.{ORDER} = l.{ORDER}"
         )
         late += f" AND l.{BATCH} IS NULL"
+    bad = f"CASE WHEN {REASON} IS NOT NULL THEN {position()} END"
     return (
-        f"WITH change AS ({newest_in_order(table, stream)}),"
-        f" blocked AS (SELECT {keys}, min(_cdc_at) AS _cdc_at FROM ({blocking}) GROUP BY {keys})"
-        f" SELECT change.*, CASE WHEN {REASON} IS NOT NULL THEN {REASON}"
-        f" WHEN {position('change.')} > blocked._cdc_at THEN {literal(Reason.WAITS)}"
-        f" WHEN {late} THEN {literal(Reason.LATE)} END AS {_VERDICT} FROM change"
-        f" LEFT JOIN blocked ON {same_key(table, 'change', 'blocked')} {joined}"
+        f"SELECT change.*, CASE WHEN {REASON} IS NOT NULL THEN {REASON}"
+        f" WHEN {position('change.')} > {blocked} THEN {literal(Reason.WAITS)}"
+        f" WHEN {late} THEN {literal(Reason.LATE)} END AS {_VERDICT}"
+        f" FROM (SELECT *, min({bad}) OVER (PARTITION BY {keys}) AS _cdc_bad"
+        f" FROM ({newest_in_order(table, stream)})) AS change {joined}"
     )
 
 
