@@ -82,7 +82,8 @@ def main(
                 case Part.WRITES:
                     yield "all", partial(writes.measure, spark, workshop, rows, patience)
                 case Part.UPSERTS:
-                    yield "all", partial(upserts.measure, spark, workshop, rows, patience)
+                    yield "one size", partial(upserts.one_size, spark, workshop, rows, patience)
+                    yield "growth", partial(upserts.growth, spark, workshop, rows, patience)
                 case Part.CHANGES:
                     yield flights.NAME, partial(measurement.flights, 365 if is_full else 8)
                     for item in workloads(rows, counts):

@@ -130,10 +130,10 @@ class Tables:
         return int(newest["version"])
 
 
-def measure(
+def one_size(
     spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
 ) -> Iterator[Row]:
-    """Apply, read, and apply as many changes to a tenth of the rows and to all."""
+    """Apply changes, and read while they wait."""
     tables = Tables(spark, workshop, rows)
     middle, hundredth = rows // 2, rows // 100
     spread = tables.changes(f"{KEY} % 100 = 7 OR {KEY} % 1000 = 13")
@@ -141,7 +141,11 @@ def measure(
     for workload, changes in ((SPREAD, spread), (RANGE, in_range)):
         yield from _applied(spark, tables, workload, changes, patience)
     yield from _read(spark, tables, in_range, patience)
-    for table in (Tables(spark, workshop, rows // 10), tables):
+
+
+def growth(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience) -> Iterator[Row]:
+    """Apply as many changes to a tenth of the rows and to all."""
+    for table in (Tables(spark, workshop, rows // 10), Tables(spark, workshop, rows)):
         fixed = min(_FIXED_CHANGES, table.rows // 10)
         changes = table.changes(f"{KEY} BETWEEN 0 AND {fixed - 1}")
         prepare = table.pending(changes)

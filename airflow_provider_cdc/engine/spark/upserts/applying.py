@@ -11,7 +11,14 @@ from ...core.model import Stream
 from ...core.names import quote
 from ...core.outcomes import Outcome
 from ...core.upserts.definition import UpsertTable
-from ...core.upserts.diversion import NEEDED, Memory, divert_text, remaining, sound
+from ...core.upserts.diversion import (
+    NEEDED,
+    Memory,
+    divert_text,
+    is_expected,
+    remaining,
+    sound,
+)
 from ...core.upserts.texts import apply_text
 from ..attempts import Parts
 from ..consumption import Consumer
@@ -42,9 +49,11 @@ class Applying:
         """
         memory = self._quarantine.memory(table)
         share = self._pruning.whole(table)
-        if memory.quarantine is None or not self._quarantine.holds(memory.quarantine):
-            changes = self._parts.reader.read(self._parts.sources.span(stream)).rows
-            share = self._pruning.share(table, changes)
+        span = self._parts.sources.span(stream)
+        files = [file for commit in span.tables[0].commits for file in commit.adds]
+        holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
+        if not holds and not is_expected(files):
+            share = self._pruning.share(table, self._parts.reader.read(span).rows)
             found = sound(table, quote(table.stream), memory, share.untouched)
             try:
                 outcome = self._consume(table, apply_text(table, found, share.untouched))
