@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
@@ -78,9 +78,8 @@ class Replay:
     """One run: what it writes to, and the events that it takes from."""
 
     spark: SparkSession
-    warehouse: Warehouse
+    table: str
     events: DataFrame
-    engine: Engine
 
     def run(self, tick: Tick) -> dict[str, int]:
         """Write the commits of ``tick``; returns the rows of each."""
@@ -90,9 +89,7 @@ class Replay:
             "arrived": self._arrive,
             "cancelled": self._cancel,
         }
-        conditions = {
-            kind: f"{kind}_at > {tick.after} AND {kind}_at <= {tick.through}" for kind in writers
-        }
+        conditions = _conditions(tick)
         measures = (
             f"{function} FILTER (WHERE {condition})"
             for condition in conditions.values()
@@ -104,14 +101,12 @@ class Replay:
             rows[kind], first, last = next(found), next(found), next(found)
             if rows[kind]:
                 write(Batch(self.events.where(conditions[kind]), first, last))
-        if any(rows.values()):
-            self.engine.write_changes(self.warehouse.flight_board, self._changes(conditions))
         return rows
 
-    def _changes(self, conditions: Mapping[str, str]) -> DataFrame:
-        """What a tick does, as changes in any order: their numbers say which is the newest."""
+    def changes(self, tick: Tick) -> DataFrame:
+        """What ``tick`` does, as changes in any order: their numbers say which is the newest."""
         of_kinds = []
-        for rank, (kind, condition) in enumerate(conditions.items()):
+        for rank, (kind, condition) in enumerate(_conditions(tick).items()):
             columns = [
                 f"'{kind}' AS status"
                 if name == "status"
@@ -136,7 +131,7 @@ class Replay:
             for name, kind in FLIGHT_COLUMNS.items()
         ]
         batch.flights.selectExpr(*columns).coalesce(1).write.format("delta").mode("append").save(
-            self.warehouse.flights
+            self.table
         )
 
     def _depart(self, batch: Batch) -> None:
@@ -159,12 +154,20 @@ class Replay:
     def _merge(self, batch: Batch, action: str) -> None:
         # Literal bounds let Delta skip the files of other days.
         self.spark.sql(
-            f"MERGE INTO {delta(self.warehouse.flights)} AS flight USING {{events}} AS event "
+            f"MERGE INTO {delta(self.table)} AS flight USING {{events}} AS event "
             f"ON flight.flight_id = event.flight_id "
             f"AND flight.flight_date BETWEEN DATE'{batch.first}' AND DATE'{batch.last}' "
             f"WHEN MATCHED THEN {action}",
             events=batch.flights,
         )
+
+
+def _conditions(tick: Tick) -> dict[str, str]:
+    """Which events of each kind a tick has, the kinds in the order of a flight's life."""
+    return {
+        kind: f"{kind}_at > {tick.after} AND {kind}_at <= {tick.through}"
+        for kind in ("scheduled", "departed", "arrived", "cancelled")
+    }
 
 
 def ticks(days: int, tick_days: int) -> Iterator[Tick]:
@@ -194,9 +197,10 @@ def run(spark: SparkSession, warehouse: Warehouse, state: str, days: int, tick_d
     written = commits = 0
     with tempfile.TemporaryDirectory(prefix="flights") as folder:
         events = load_events(spark, Path(folder), days)
-        replay = Replay(spark, warehouse, events, Engine(spark, state))
+        replay, engine = Replay(spark, warehouse.flights, events), Engine(spark, state)
         for number, tick in enumerate(ticks(days, tick_days), start=1):
             rows = replay.run(tick)
+            engine.write_changes(warehouse.flight_board, replay.changes(tick))
             written += sum(rows.values())
             commits += sum(1 for count in rows.values() if count)
             counts = ", ".join(f"{count} {kind}" for kind, count in rows.items())
