@@ -510,6 +510,11 @@ def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> No
 
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
     assert lab.read() == []
+    # A call that was killed when the log was gone already.
+    lab.engine.drop_stream(lab.engine.show_streams()[0].name)
+    shutil.rmtree(Path(lab.table(), "_delta_log"))
+    lab.engine.drop_upsert_table(lab.table())
+    assert not Path(lab.table()).exists()
 
 
 @pytest.fixture

@@ -141,14 +141,18 @@ class UpsertTables:
 
     def is_half_dropped(self, name: str) -> bool:
         """Whether a path holds what a call of :meth:`drop` that was killed has left."""
-        base = base_name(name)
-        if not base.is_path or self._tables.find(base) is not None:
+        path = base_name(name).path
+        if path is None or not self._files.exists(f"{path}/_cdc"):
             return False
-        return self._files.exists(f"{base.parts[-1]}/_cdc")
+        log = f"{path}/_delta_log"
+        names = self._files.names(log) if self._files.exists(log) else []
+        return not any(entry.endswith(".json") for entry in names)
 
     def remove_rest(self, name: str) -> None:
         """Remove what is left at a path."""
-        self._files.remove(base_name(name).parts[-1])
+        path = base_name(name).path
+        if path is not None:
+            self._files.remove(path)
 
     def version(self, table: UpsertTable) -> int:
         """The newest version of the base of ``table``."""
