@@ -121,8 +121,8 @@ class CdcHook(BaseHook):
 
     def _pool_conf(self, context: Context | None) -> dict[str, str]:
         """The Spark settings of the pool that the task takes its slot from."""
-        pool = None if context is None else context["task"].pool
-        return dict(self.settings.pool_conf.get(pool, {})) if pool else {}
+        task = None if context is None else context.get("task")
+        return {} if task is None else dict(self.settings.pool_conf.get(task.pool, {}))
 
     def kill(self) -> None:
         """Stop the job that :meth:`submit` waits for; nothing happens where there is none."""
