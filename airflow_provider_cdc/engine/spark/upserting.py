@@ -317,9 +317,10 @@ class Upserting:
         # In this order what is applied in between is in the base or is merged, or both, which is
         # the same; and what is applied later is neither.
         stream = self._catalog.describe(table.stream)
-        version, named = self._upsert_tables.version(table), stream.upsert_table or table.name
+        named = stream.upsert_table or table.name
         if self._is_fresh_enough(table, self._status(table, stream)):
             return _Reading(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
+        version = self._upsert_tables.version(table)
         memory = self._quarantine.memory(table, pinned=True)
         text = fresh_rows(table, winners(table, accepted(table, ROWS, memory)), version)
         span = self._parts.sources.span(stream)

@@ -48,7 +48,6 @@ class Applying:
         :raises StatementFailed: a MERGE failed; nothing was applied
         """
         memory = self._quarantine.memory(table)
-        share = self._pruning.whole(table)
         span = self._parts.sources.span(stream)
         files = [file for commit in span.tables[0].commits for file in commit.adds]
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
@@ -65,8 +64,9 @@ class Applying:
         # Neither text tells what is in these tables by now: a killed call is finished by them.
         quarantine, deletes = f"delta.{quote(table.quarantine)}", f"delta.{quote(table.deletes)}"
         divert = divert_text(table, quarantine, Memory(quarantine, deletes))
+        whole = self._pruning.whole(table)
         outcome = self._consume(table, divert, apply_text(table, remaining(table, quarantine)))
-        return _measured(outcome, replace(share, read_bytes=share.total_bytes))
+        return _measured(outcome, whole)
 
     def _consume(self, table: UpsertTable, *texts: str) -> Outcome:
         return Consumer(self._parts, f"apply.{table.stream}", BatchLimit()).consume(texts)
