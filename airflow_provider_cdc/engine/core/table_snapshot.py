@@ -25,6 +25,11 @@ class TableSnapshot:
     domains: tuple[Action, ...]
     files: tuple[Action, ...]
 
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all its files."""
+        return sum(int(file["size"]) for file in self.files)
+
 
 class Replay:
     """Takes the actions of a checkpoint, if there is one, then those of each commit after it."""

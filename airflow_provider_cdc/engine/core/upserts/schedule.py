@@ -49,8 +49,8 @@ def apply_interval(max_staleness: timedelta, durations: Sequence[timedelta]) -> 
 
     A change that comes right after an apply has begun waits for the next one, and for its end: both
     together must not take longer than ``max_staleness``. Where applying alone takes longer, the
-    promise is not kept. Until anything is known, applying is
-    expected to take half of what is allowed.
+    promise is not kept. Until anything is known, applying is expected to take half of what is
+    allowed.
 
     The interval is a whole number of twelfths of ``max_staleness``, one at least, so that a
     schedule stays as it is when applying takes a little longer than last time, and runs that wait

@@ -39,14 +39,13 @@ class Pruning:
 
     def whole(self, table: UpsertTable) -> BaseShare:
         """The whole base of ``table``."""
-        base = newest_snapshot(table.location, self._files)
-        total = sum(int(file["size"]) for file in base.files)
+        total = newest_snapshot(table.location, self._files).size_bytes
         return BaseShare(total, total)
 
     def share(self, table: UpsertTable, changes: DataFrame) -> BaseShare:
         """The part of the base of ``table`` that ``changes`` may touch."""
         base = newest_snapshot(table.location, self._files)
-        total = sum(int(file["size"]) for file in base.files)
+        total = base.size_bytes
         whole = BaseShare(total, total)
         mapping = base.metadata.get("configuration", {}).get(_COLUMN_MAPPING, "none")
         if total < WORTH_BYTES or mapping != "none":

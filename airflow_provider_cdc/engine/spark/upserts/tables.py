@@ -160,7 +160,7 @@ class UpsertTables:
 
     def size(self, table: UpsertTable) -> int:
         """The bytes of the files of the base of ``table``."""
-        return sum(int(file["size"]) for file in newest_snapshot(table.location, self._files).files)
+        return newest_snapshot(table.location, self._files).size_bytes
 
     def _find(self, name: str) -> UpsertTable:
         base = base_name(name)
