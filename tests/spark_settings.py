@@ -15,6 +15,8 @@ SHARED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "3g",
+    # Each small table that is broadcast takes a page: of 64 MB, were it left to Spark.
+    "spark.buffer.pageSize": "1m",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
