@@ -13,6 +13,7 @@ from airflow_provider_cdc.engine import Engine
 SALARIES = "ID INT, Name STRING, Salary INT"
 CHANGES = f"{SALARIES}, _CHANGE_TYPE STRING"
 NUMBERED = f"{CHANGES}, _CHANGE_SEQUENCE_NUMBER STRING"
+PARTIAL = f"{NUMBERED}, _CHANGE_UNCHANGED ARRAY<STRING>"
 
 
 class UpsertLab(StreamLab):
@@ -29,7 +30,7 @@ class UpsertLab(StreamLab):
 
     def frame(self, rows: Any) -> DataFrame:
         rows = list(rows)
-        schema = NUMBERED if rows and len(rows[0]) == 5 else CHANGES
+        schema = {5: NUMBERED, 6: PARTIAL}.get(len(rows[0]), CHANGES) if rows else CHANGES
         return self.spark.createDataFrame(rows, schema)
 
     def apply(self, engine: Engine | None = None) -> Any:

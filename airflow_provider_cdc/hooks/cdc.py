@@ -19,6 +19,7 @@ from airflow_provider_cdc.jobs.model import (
     Consume,
     CreateStream,
     ExportChanges,
+    ExportTable,
     HasData,
     JobKind,
     Maintain,
@@ -176,6 +177,8 @@ def request_for(settings: CdcConnection, task: Task) -> Request:
             return Request(**common, kind=JobKind.HAS_DATA, has_data=task)
         case ExportChanges():
             return Request(**common, kind=JobKind.EXPORT_CHANGES, export_changes=task)
+        case ExportTable():
+            return Request(**common, kind=JobKind.EXPORT_TABLE, export_table=task)
         case Maintain():
             return Request(**common, kind=JobKind.MAINTAIN, maintain=task)
         case Recover():

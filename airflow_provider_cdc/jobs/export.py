@@ -1,4 +1,4 @@
-"""Writing the changes between two points to a table or to files."""
+"""Writing changes, or the rows of an upsert table, to a table or to files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_provider_cdc.engine.core.names import quote, table_name
 from airflow_provider_cdc.engine.core.points import point_of
 from airflow_provider_cdc.engine.spark.idempotent_writes import idempotent_write
 
-from .model import ExportChanges, ExportFormat, ExportMode
+from .model import Export, ExportChanges, ExportFormat, ExportMode, ExportTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,19 +40,31 @@ def export_changes(
         information=task.information,
         column_style=task.column_style,
     )
+    _write(task, changes, spark, tables)
+
+
+def export_table(task: ExportTable, engine: Engine, spark: SparkSession, tables: Tables) -> None:
+    """Write the rows of the upsert table that ``task`` names to where it says, as a job in its
+    history; otherwise as :func:`export_changes`.
+
+    :raises InvalidRequest: there is a table already, and ``task`` says that there must be none
+    :raises CdcError: what ``Engine.query_table`` raises
+    """
+    engine.query_table(task.table, lambda rows: _write(task, rows, spark, tables))
+
+
+def _write(task: Export, rows: DataFrame, spark: SparkSession, tables: Tables) -> None:
     if task.format is ExportFormat.DELTA:
-        _write_table(task, changes, spark, tables)
+        _write_table(task, rows, spark, tables)
     else:
         mode = "overwrite" if task.mode is ExportMode.OVERWRITE else "error"
-        changes.write.format(task.format.value).mode(mode).save(task.target)
+        rows.write.format(task.format.value).mode(mode).save(task.target)
 
 
-def _write_table(
-    task: ExportChanges, changes: DataFrame, spark: SparkSession, tables: Tables
-) -> None:
+def _write_table(task: Export, rows: DataFrame, spark: SparkSession, tables: Tables) -> None:
     target = table_name(task.target)
     if tables.find(target) is None:
-        empty = changes.limit(0).write.format("delta").mode("ignore")
+        empty = rows.limit(0).write.format("delta").mode("ignore")
         if target.path is None:
             empty.saveAsTable(target.sql)
         else:
@@ -65,14 +77,14 @@ def _write_table(
             fix="name another table, or say append or overwrite",
         )
     view = f"cdc_export_{uuid.uuid4().hex}"
-    changes.createOrReplaceTempView(view)
+    rows.createOrReplaceTempView(view)
     try:
-        columns = ", ".join(map(quote, changes.columns))
-        rows = f"{target.sql} ({columns}) SELECT {columns} FROM {quote(view)}"
+        columns = ", ".join(map(quote, rows.columns))
+        insert = f"{target.sql} ({columns}) SELECT {columns} FROM {quote(view)}"
         if task.mode is ExportMode.OVERWRITE:
-            spark.sql(f"INSERT OVERWRITE {rows}")
+            spark.sql(f"INSERT OVERWRITE {insert}")
         else:
             with idempotent_write(spark, f"cdc/export/{task.export_id}", _VERSION):
-                spark.sql(f"INSERT INTO {rows}")
+                spark.sql(f"INSERT INTO {insert}")
     finally:
         spark.catalog.dropTempView(view)

@@ -109,14 +109,37 @@ class ExportChanges:
 
     def __post_init__(self) -> None:
         """Refuse to append to files; raises ``InvalidRequest``."""
-        if self.format is not ExportFormat.DELTA and self.mode is ExportMode.APPEND:
-            raise InvalidRequest(
-                f"export to {self.target}",
-                f"cannot append {self.format.value} files",
-                cause="a task that runs again would append the same changes again",
-                fix="overwrite the folder, name another one for each run, or append to a Delta"
-                " table",
-            )
+        _check_export(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTable:
+    """Write the rows of the upsert table ``table``, as fresh as its ``max_staleness`` asks, to
+    ``target``; see ``Engine.query_table``, and :class:`ExportChanges` for the other fields.
+    """
+
+    table: str
+    target: str
+    export_id: str
+    format: ExportFormat = ExportFormat.DELTA
+    mode: ExportMode = ExportMode.OVERWRITE
+
+    def __post_init__(self) -> None:
+        """Refuse to append to files; raises ``InvalidRequest``."""
+        _check_export(self)
+
+
+Export = ExportChanges | ExportTable
+
+
+def _check_export(task: Export) -> None:
+    if task.format is not ExportFormat.DELTA and task.mode is ExportMode.APPEND:
+        raise InvalidRequest(
+            f"export to {task.target}",
+            f"cannot append {task.format.value} files",
+            cause="a task that runs again would append the same rows again",
+            fix="overwrite the folder, name another one for each run, or append to a Delta table",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +193,7 @@ Task = (
     | Consume
     | HasData
     | ExportChanges
+    | ExportTable
     | Maintain
     | Recover
     | WriteChanges
@@ -185,6 +209,7 @@ class JobKind(StrEnum):
     CONSUME = "consume"
     HAS_DATA = "has_data"
     EXPORT_CHANGES = "export_changes"
+    EXPORT_TABLE = "export_table"
     MAINTAIN = "maintain"
     RECOVER = "recover"
     WRITE_CHANGES = "write_changes"
@@ -209,6 +234,7 @@ class Request:
     consume: Consume | None = None
     has_data: HasData | None = None
     export_changes: ExportChanges | None = None
+    export_table: ExportTable | None = None
     maintain: Maintain | None = None
     recover: Recover | None = None
     write_changes: WriteChanges | None = None

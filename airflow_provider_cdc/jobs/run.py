@@ -16,7 +16,7 @@ from airflow_provider_cdc.engine.core.points import point_of
 from airflow_provider_cdc.engine.spark.tables import Tables
 from airflow_provider_cdc.engine.storage.files import Files
 
-from .export import export_changes
+from .export import export_changes, export_table
 from .functions import check_consume, consume_by_function
 from .metering import slot_meter
 from .model import (
@@ -25,6 +25,7 @@ from .model import (
     Consume,
     CreateStream,
     ExportChanges,
+    ExportTable,
     HasData,
     JobError,
     Maintain,
@@ -121,6 +122,9 @@ def _answer(
             return Answer(request.request_id, has_data=engine.has_data(task.stream, exact=True))
         case Request(export_changes=ExportChanges() as task):
             export_changes(task, engine, spark, Tables(spark, Files(storage_options)))
+            return Answer(request.request_id)
+        case Request(export_table=ExportTable() as task):
+            export_table(task, engine, spark, Tables(spark, Files(storage_options)))
             return Answer(request.request_id)
         case Request(maintain=Maintain() as task):
             found = engine.maintain(ahead=task.ahead)

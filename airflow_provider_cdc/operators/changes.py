@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -13,7 +12,7 @@ from airflow_provider_cdc.engine.core.model import ColumnStyle
 from airflow_provider_cdc.engine.core.points import Point
 from airflow_provider_cdc.jobs import model as jobs
 
-from .stream import StreamOperator, default_consumer, written
+from .stream import StreamOperator, once_for_run, written
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -90,12 +89,11 @@ class ExportChanges(StreamOperator):
         return {"source": self.source, "target": self.target, "format": self.file_format}
 
     def _task(self, context: Context) -> jobs.ExportChanges:
-        run = f"{default_consumer(context)}\n{context['ti'].run_id}"
         try:
             return jobs.ExportChanges(
                 name=self.source,
                 target=self.target,
-                export_id=sha256(run.encode()).hexdigest(),
+                export_id=once_for_run(context, self.source, self.target),
                 at=written(self.at),
                 before=written(self.before),
                 end=written(self.end),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
@@ -383,6 +384,13 @@ def written(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | N
     """The point that an argument names, as a job's JSON has it."""
     point = point_of(given)
     return None if point is None else as_mapping(point)
+
+
+def once_for_run(context: Context, *what: str) -> str:
+    """The id under which a task does ``what`` once in a run of its DAG, however often it runs."""
+    instance = context["ti"]
+    known_by = [instance.dag_id, instance.task_id, instance.map_index, instance.run_id, *what]
+    return sha256(json.dumps(known_by).encode()).hexdigest()
 
 
 def default_consumer(context: Context) -> str:

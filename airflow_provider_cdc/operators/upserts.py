@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.engine.clock import utc_now
@@ -14,7 +12,7 @@ from airflow_provider_cdc.engine.upsert_jobs import upsert_stream
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
-from .stream import ConsumingOperator, StreamOperator
+from .stream import ConsumingOperator, StreamOperator, once_for_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -52,14 +50,63 @@ class WriteChanges(StreamOperator):
         :raises AirflowFailException: a column or a row does not fit; nothing was written
         :raises CdcJobFailed: a retry may help
         """
-        ti = context["ti"]
         # With the query: a task that is cleared after its query was corrected writes again.
-        known_by = [ti.dag_id, ti.task_id, ti.map_index, ti.run_id, self.table, self.query]
-        write_id = sha256(json.dumps(known_by).encode()).hexdigest()
+        write_id = once_for_run(context, self.table, self.query)
         subject = f"changes of {self.table}"
         with task_errors():
             on_bad_rows = member(subject, "on_bad_rows", OnBadRows, self.on_bad_rows)
         task = jobs.WriteChanges(self.table, self.query, write_id, on_bad_rows)
+        self.hook.submit(task, context=context)
+
+
+class ExportTable(StreamOperator):
+    """Write the rows of an upsert table, as fresh as its ``max_staleness`` asks, to a table or to
+    files (seed 004, EXPORT DATA).
+
+    Nothing is applied. Changes that have to be merged are merged by this task, so it belongs into a
+    pool of its own, such as ``cdc_query``. A task that runs again overwrites, or, where it appends
+    to a Delta table, appends once for each run of its DAG.
+
+    :param table: the upsert table (templated)
+    :param target: name or path of a Delta table, which is created where there is none; with a
+        format of files the URI of a folder (templated)
+    :param file_format: ``delta``, ``parquet``, ``csv``, ``json`` or ``orc`` (templated)
+    :param mode: ``overwrite``, ``append`` (Delta tables alone) or ``error`` (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("table", "target", "file_format", "mode", "conn_id")
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        target: str,
+        file_format: str = jobs.ExportFormat.DELTA.value,
+        mode: str = jobs.ExportMode.OVERWRITE.value,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.target = target
+        self.file_format = file_format
+        self.mode = mode
+
+    def execute(self, context: Context) -> None:
+        """Export the rows.
+
+        :raises AirflowFailException: an argument is wrong, or there is no such upsert table
+        :raises CdcJobFailed: a retry may help
+        """
+        subject = f"export of {self.table}"
+        with task_errors():
+            task = jobs.ExportTable(
+                self.table,
+                self.target,
+                once_for_run(context, self.table, self.target),
+                member(subject, "file_format", jobs.ExportFormat, self.file_format),
+                member(subject, "mode", jobs.ExportMode, self.mode),
+            )
         self.hook.submit(task, context=context)
 
 

@@ -17,6 +17,7 @@ from airflow_provider_cdc.engine.core.outcomes import (
     StreamOutcome,
 )
 from airflow_provider_cdc.engine.core.points import OffsetOf, Version
+from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
@@ -28,7 +29,12 @@ from airflow_provider_cdc.operators.stream import (
     DropStream,
     default_consumer,
 )
-from airflow_provider_cdc.operators.upserts import ApplyUpserts, RedriveChanges, WriteChanges
+from airflow_provider_cdc.operators.upserts import (
+    ApplyUpserts,
+    ExportTable,
+    RedriveChanges,
+    WriteChanges,
+)
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
@@ -46,6 +52,7 @@ def operators():
         WriteChanges(task_id="write", table="t", query="SELECT 1 AS id, 'DELETE' AS _CHANGE_TYPE"),
         ApplyUpserts(task_id="apply", table="t"),
         RedriveChanges(task_id="redrive", table="t"),
+        ExportTable(task_id="export_table", table="t", target="u"),
     ]
 
 
@@ -58,6 +65,7 @@ def test_operator_template_fields_are_attributes(operator):
         WriteChanges: {"table"},
         ApplyUpserts: {"table"},
         RedriveChanges: {"table"},
+        ExportTable: {"table", "target"},
     }
     subject = subjects.get(type(operator), {"stream"})
     assert subject | {"conn_id"} <= set(operator.template_fields)
@@ -81,6 +89,7 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "write",
         "apply",
         "redrive",
+        "export_table",
     }
 
 
@@ -196,13 +205,42 @@ def test_export_hands_points_to_its_job_and_is_known_again_in_a_retry():
     ("arguments", "cause"),
     [
         ({"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
-        ({"file_format": "csv", "mode": "append"}, "would append the same changes again"),
+        ({"file_format": "csv", "mode": "append"}, "would append the same rows again"),
         ({"at": {"version": -1}}, "is no version of a table"),
     ],
 )
 def test_export_that_cannot_be_as_asked_fails_for_good(arguments, cause):
     context = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r")}
     export = ExportChanges(task_id="t", source="t", target="u", **arguments)
+
+    with pytest.raises(AirflowFailException, match=cause):
+        export.execute(context)
+
+
+def test_export_of_a_table_is_known_again_in_a_retry_alone(monkeypatch):
+    submitted = []
+    monkeypatch.setattr(CdcHook, "submit", lambda _, task, context: submitted.append(task))
+    for run_id, target in (("r", "u"), ("r", "u"), ("s", "u"), ("r", "v")):
+        ti = SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id=run_id)
+        ExportTable(task_id="t", table="t", target=target, mode="append").execute({"ti": ti})
+
+    first, retry, *others = submitted
+    assert first == retry
+    assert first.export_id not in {other.export_id for other in others}
+    request = Request("r", "/state", JobKind.EXPORT_TABLE, export_table=first)
+    assert from_json(to_json(request), Request) == request
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        ({"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
+        ({"file_format": "csv", "mode": "append"}, "would append the same rows again"),
+    ],
+)
+def test_export_of_a_table_that_cannot_be_as_asked_fails_for_good(arguments, cause):
+    context = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r")}
+    export = ExportTable(task_id="t", table="t", target="u", **arguments)
 
     with pytest.raises(AirflowFailException, match=cause):
         export.execute(context)

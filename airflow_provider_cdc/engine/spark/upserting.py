@@ -16,12 +16,15 @@ from ..core.errors import StreamStale
 from ..core.log_actions import Commit
 from ..core.model import Stream
 from ..core.outcomes import Outcome
+from ..core.upserts.changes import in_order
 from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
-from ..core.upserts.diversion import accepted
+from ..core.upserts.diversion import Memory, accepted, may_divert
 from ..core.upserts.intervals import interval_of, interval_text
 from ..core.upserts.jobs import JobClass, Usage, usage
+from ..core.upserts.newer import newest_before
+from ..core.upserts.partial import partial_fresh_rows
 from ..core.upserts.schedule import recommended_max_staleness
-from ..core.upserts.texts import fresh_rows, live_rows, winners
+from ..core.upserts.texts import fresh_rows, live_rows
 from ..stream_status import StreamStatus
 from ..upsert_jobs import apply_durations, apply_watermark
 from .attempts import Parts
@@ -106,6 +109,7 @@ class Upserting:
         max_staleness: timedelta | str | None = None,
         tombstone_horizon: timedelta | str = TOMBSTONE_HORIZON,
         cluster_by: Collection[str] | None = None,
+        partial_changes: bool = False,
         if_not_exists: bool = False,
     ) -> UpsertTable:
         """Create a table that changes are upserted into by a primary key (seed 004).
@@ -121,6 +125,9 @@ class Upserting:
             ``INTERVAL 10 MINUTE``, ``PT10M`` or a ``timedelta``; ``None``: every read is fresh
         :param tombstone_horizon: how long a delete is remembered for changes that come late
         :param cluster_by: what the base is clustered by; by default the first 4 columns of the key
+        :param partial_changes: whether a change may leave columns as they are
+            (:meth:`write_changes`); the base then keeps a number for each column that is older than
+            its row, and changes are compared column by column
         :raises InvalidRequest: the schema, the key or an interval is none
         :raises TableExists: there is such a table
         """
@@ -131,6 +138,7 @@ class Upserting:
             max_staleness=max_staleness,
             tombstone_horizon=tombstone_horizon,
             cluster_by=cluster_by,
+            partial_changes=partial_changes,
             if_not_exists=if_not_exists,
         )
 
@@ -203,7 +211,9 @@ class Upserting:
         UPSERT, all values: a column that is not given is NULL. ``_CHANGE_SEQUENCE_NUMBER`` is 1 to
         4 sections of 1 to 16 hexadecimal digits, ``FFF/B``: of two changes of one key the greater
         wins; among equal ones, and without a number, the later ingested. One without a number loses
-        to one that has it.
+        to one that has it. In a table with ``partial_changes`` an UPSERT may name columns in
+        ``_CHANGE_UNCHANGED``, an array: they keep what they hold, and what is given for them is not
+        looked at; in which order such changes come makes no difference either.
 
         :param write_id: what the write is known by: the same id again writes nothing
         :param on_bad_rows: what becomes of a row that has another type, no key or a malformed
@@ -301,7 +311,7 @@ class Upserting:
             for commit in found.merged:
                 job.rows += int(commit.operation_metrics.get("numOutputRows", 0))
                 job.read_bytes += sum(file.size_bytes for file in commit.adds)
-            job.read_bytes += self._upsert_tables.size(table)
+            job.read_bytes += self._upsert_tables.snapshot(table).size_bytes
             return work(found.rows)
 
     def upsert_usage(
@@ -314,16 +324,22 @@ class Upserting:
         return usage(self._metering.history.read(self._clock() - since), period)
 
     def _read(self, table: UpsertTable) -> _Reading:
-        # In this order what is applied in between is in the base or is merged, or both, which is
-        # the same; and what is applied later is neither.
+        # The stream first, then the base: what is applied in between is in the base or is merged,
+        # or both, which is the same; and what is applied later is neither.
         stream = self._catalog.describe(table.stream)
         named = stream.upsert_table or table.name
         if self._is_fresh_enough(table, self._status(table, stream)):
             return _Reading(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
-        version = self._upsert_tables.version(table)
+        base, span = self._upsert_tables.snapshot(table), self._parts.sources.span(stream)
+        files = [file for commit in span.tables[0].commits for file in commit.adds]
         memory = self._quarantine.memory(table, pinned=True)
-        text = fresh_rows(table, winners(table, accepted(table, ROWS, memory)), version)
-        span = self._parts.sources.span(stream)
+        is_plain = memory == Memory() and not may_divert(files)
+        changes = in_order(table, ROWS) if is_plain else accepted(table, ROWS, memory)
+        if table.has_partial_changes:
+            text = partial_fresh_rows(table, changes, base.version)
+        else:
+            is_newer = newest_before(base.files, files) is not None
+            text = fresh_rows(table, changes, base.version, are_newer=is_newer)
         rows = query_over(self._spark, text, self._parts.reader.read(span).rows)
         return _Reading(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits)
 

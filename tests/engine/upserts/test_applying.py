@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from upsert_lab import Clock, UpsertLab
 
 from airflow_provider_cdc.engine import Engine
 from airflow_provider_cdc.engine.core.upserts.jobs import JobClass
 from airflow_provider_cdc.engine.core.upserts.pruning import Interval, Intervals
-from airflow_provider_cdc.engine.spark.upserts import pruning
+from airflow_provider_cdc.engine.spark.upserts import applying, pruning
 from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
 from airflow_provider_cdc.jobs.metering import slot_meter
+from airflow_provider_cdc.jobs.model import ExportFormat, ExportTable, JobKind, Request
+from airflow_provider_cdc.jobs.run import run
 
 
 @pytest.fixture
@@ -98,7 +101,7 @@ def test_change_that_came_after_the_look_is_applied_all_the_same(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = Intervals("ID", "int", (Interval(10, 19, 50), Interval(30, 39, 50)))
-    monkeypatch.setattr(Pruning, "share", lambda *_: BaseShare(200, 100, wrong))
+    monkeypatch.setattr(Pruning, "share", lambda *_: BaseShare((), 200, 100, wrong))
     lab.write((12, "new", 1, "UPSERT", "2"), (25, "new", 2, "UPSERT", "2"))
     expected = lab.read()
 
@@ -107,6 +110,48 @@ def test_change_that_came_after_the_look_is_applied_all_the_same(
     assert read == whole
     assert lab.applied() == expected
     assert len(expected) == 40
+
+
+def texts_of(lab: UpsertLab, table: str = "") -> list[str]:
+    """Whether a MERGE compared changes with the rows of a table, newest first."""
+    history = f"DESCRIBE HISTORY delta.`{table or lab.table()}`"
+    found = lab.spark.sql(history).where("operation = 'MERGE'")
+    parameters = [row["operationParameters"] for row in found.orderBy(F.desc("version")).collect()]
+    return ["compared" if "sequence" in each["matchedPredicates"] else "not" for each in parameters]
+
+
+def test_changes_that_are_newer_than_all_rows_are_applied_without_a_comparison(
+    lab: UpsertLab,
+) -> None:
+    for number, kind in (("2", "UPSERT"), ("3", "DELETE"), ("4", "UPSERT")):
+        lab.write((12, "a", int(number), kind, number), (50, "b", int(number), kind, number))
+        expected = lab.read()
+        lab.apply()
+        assert lab.applied() == expected
+    assert texts_of(lab) == ["not"] * 3
+    # One that is not newer than every row, though it is newer than its own.
+    lab.write((13, "c", 1, "UPSERT", "3"), (12, "late", 0, "UPSERT", "1"))
+    expected = lab.read()
+    lab.apply()
+    assert lab.applied() == expected
+    assert {row[0]: row[1] for row in expected}[13] == "c"
+    assert {row[0]: row[1] for row in expected}[12] == "a"
+    assert texts_of(lab)[0] == "compared"
+
+
+def test_change_that_statistics_take_for_newer_is_compared_all_the_same(
+    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write((12, "newest", 9, "UPSERT", "9"))
+    lab.apply()
+    monkeypatch.setattr(applying, "newest_before", lambda *_: "0" * 15 + "4")
+    lab.write((12, "older", 5, "UPSERT", "5"), (13, "newer", 5, "UPSERT", "5"))
+    expected = lab.read()
+    lab.apply()
+
+    assert lab.applied() == expected
+    assert {row[0]: row[1] for row in expected}[12] == "newest"
+    assert texts_of(lab)[0] == "compared"
 
 
 def test_jobs_are_recorded_by_their_class(lab: UpsertLab, spark: SparkSession) -> None:
@@ -132,6 +177,36 @@ def test_jobs_are_recorded_by_their_class(lab: UpsertLab, spark: SparkSession) -
     usage = {each.job_class: each for each in engine.upsert_usage()}
     assert {each.jobs for each in usage.values()} == {1}
     assert usage[JobClass.BACKGROUND_APPLY].slots > 0
+
+
+def test_rows_are_exported_as_fresh_as_asked(lab: UpsertLab) -> None:
+    lab.write((1, "new", 1, "UPSERT", "2"))
+    for target, kind in ((lab.path("out"), ExportFormat.DELTA), ("files", ExportFormat.JSON)):
+        folder = str(lab.root / target)
+        task = ExportTable(lab.table(), folder, "run 1", kind)
+        request = Request("r", str(lab.root / "state"), JobKind.EXPORT_TABLE, export_table=task)
+        assert run(request, lab.spark).error is None
+        found = lab.spark.read.format(kind.value).load(folder)
+        assert sorted(found.columns) == ["ID", "Name", "Salary"]
+        assert found.where("ID = 1").select("Name", "Salary").collect() == [("new", 1)]
+        assert found.count() == 40
+    assert lab.engine.upsert_usage()[0].job_class is JobClass.RUN_TIME_MERGE
+    assert lab.apply() is not None
+
+
+def test_wide_tables_have_what_tells_that_changes_are_newer(lab: UpsertLab) -> None:
+    table, names = lab.path("wide"), [f"c{number}" for number in range(40)]
+    schema = ", ".join(f"{name} INT" for name in names)
+    lab.engine.create_upsert_table(table, schema, "c0")
+    for number in (1, 2):
+        row = (*[number] * 39, 7, "UPSERT", str(number))
+        rows = lab.spark.createDataFrame(
+            [row], f"{schema}, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING"
+        )
+        lab.engine.write_changes(table, rows)
+        assert lab.engine.apply_upserts(table) is not None
+    assert lab.engine.read_table(table).columns == names
+    assert texts_of(lab, table) == ["not", "not"]
 
 
 def test_query_that_fails_is_no_job(lab: UpsertLab) -> None:

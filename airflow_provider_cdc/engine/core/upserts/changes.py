@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from ..names import literal, quote
-from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, UpsertTable
+from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, UpsertTable
 
 SEQUENCE = "_cdc_sequence"
 BATCH = "_cdc_batch"
@@ -31,6 +31,7 @@ class Reason(StrEnum):
 
     TYPE = "The given value is not a valid CHANGE_TYPE: expected UPSERT or DELETE"
     KEY = "a column of the primary key is NULL"
+    UNCHANGED = "what is left unchanged is no column of values"
     NUMBER = "expected 1 to 4 sections of 1 to 16 hexadecimal digits, with / between them"
     WAITS = "an earlier change of its key is in quarantine"
     LATE = "it is older than a delete whose tombstone has ended"
@@ -51,11 +52,17 @@ def reason(table: UpsertTable) -> str:
     """What is wrong with a change by itself, as SQL; NULL where it may be applied."""
     no_key = " OR ".join(f"{quote(name)} IS NULL" for name in table.primary_key)
     is_number = f"{CHANGE_SEQUENCE_NUMBER} RLIKE {literal(_SEQUENCE_PATTERN)}"
-    return (
-        f"CASE WHEN NOT coalesce({CHANGE_TYPE} IN ('UPSERT', 'DELETE'), false)"
-        f" THEN {literal(Reason.TYPE)} WHEN {no_key} THEN {literal(Reason.KEY)}"
-        f" WHEN NOT coalesce({is_number}, true) THEN {literal(Reason.NUMBER)} END"
-    )
+    wrong = [
+        (f"NOT coalesce({CHANGE_TYPE} IN ('UPSERT', 'DELETE'), false)", Reason.TYPE),
+        (no_key, Reason.KEY),
+        (f"NOT coalesce({is_number}, true)", Reason.NUMBER),
+    ]
+    if table.has_partial_changes:
+        values = ", ".join(literal(name.lower()) for name in table.values)
+        is_known = f"coalesce(name IN ({values}), false)"
+        wrong.append((f"exists({CHANGE_UNCHANGED}, name -> NOT {is_known})", Reason.UNCHANGED))
+    cases = (f"WHEN {condition} THEN {literal(why)}" for condition, why in wrong)
+    return f"CASE {' '.join(cases)} END"
 
 
 def in_order(table: UpsertTable, stream: str, rows: str | None = None) -> str:
@@ -68,7 +75,8 @@ def in_order(table: UpsertTable, stream: str, rows: str | None = None) -> str:
     :param rows: those of its rows that are wanted, as a relation; by default all
     """
     names = [column.name for column in table.columns]
-    names += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, SEQUENCE, BATCH, ORDER, INGESTED_AT, REASON]
+    names += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, CHANGE_UNCHANGED, SEQUENCE, BATCH, ORDER]
+    names += [INGESTED_AT, REASON]
     return (
         f"SELECT {listed(names, 'change.')}, change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
         f" coalesce(change.{SINCE}, batch._cdc_begin) AS {SINCE} FROM {rows or stream} AS change"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -15,6 +15,8 @@ from .intervals import interval_iso, interval_of
 
 CHANGE_TYPE = "_CHANGE_TYPE"
 CHANGE_SEQUENCE_NUMBER = "_CHANGE_SEQUENCE_NUMBER"
+CHANGE_UNCHANGED = "_CHANGE_UNCHANGED"
+"""The names of the columns that an UPSERT leaves as they are."""
 STATE = "_cdc"
 """The column of a base table that holds, for each key, the sequence number of the last change and
 the time of its deletion; reserved, as every name that begins with it."""
@@ -30,6 +32,7 @@ _PREFIX = "airflow_provider_cdc.upsert."
 _PRIMARY_KEY = f"{_PREFIX}primary_key"
 MAX_STALENESS = f"{_PREFIX}max_staleness"
 _HORIZON = f"{_PREFIX}tombstone_horizon"
+_PARTIAL = f"{_PREFIX}partial_changes"
 _MAX_CLUSTERED = 4
 _WITH_STATISTICS = (
     "tinyint",
@@ -44,6 +47,7 @@ _WITH_STATISTICS = (
 # Neither MERGE nor the run-time merge could tell whether such values differ.
 _INCOMPARABLE = re.compile(r"\b(map|variant|collate)\b", re.IGNORECASE)
 _WITH_STATISTICS_COLUMNS = 32
+_STATE_LEAVES = 4
 _NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
 
 
@@ -66,7 +70,8 @@ class Column:
 class UpsertTable:
     """An upsert table. ``base`` is the Delta table that changes are applied to, ``changes`` the
     folder of the Delta table beside it that they wait in; ``stream`` stands on the latter.
-    ``max_staleness`` is how far a read may lie behind what was written; ``None``: not at all.
+    ``max_staleness`` is how far a read may lie behind what was written; ``None``: not at all. With
+    ``has_partial_changes`` a change may leave columns as they are.
     """
 
     name: str
@@ -77,6 +82,7 @@ class UpsertTable:
     primary_key: tuple[str, ...]
     max_staleness: timedelta | None = None
     tombstone_horizon: timedelta = TOMBSTONE_HORIZON
+    has_partial_changes: bool = False
 
     @property
     def changes(self) -> str:
@@ -117,6 +123,8 @@ class UpsertTable:
         }
         if self.max_staleness is not None:
             given[MAX_STALENESS] = interval_iso(self.max_staleness)
+        if self.has_partial_changes:
+            given[_PARTIAL] = "true"
         return given
 
 
@@ -144,6 +152,7 @@ def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> Upsert
         primary_key=tuple(json.loads(key)),
         max_staleness=None if staleness is None else interval_of(staleness),
         tombstone_horizon=interval_of(properties[_HORIZON]),
+        has_partial_changes=properties.get(_PARTIAL) == "true",
     )
 
 
@@ -205,10 +214,9 @@ def clustered_by(
     """
     known = {column.name.casefold(): column for column in columns}
     if wanted is None:
-        leaves, early = 0, set()
+        leaves, early = _STATE_LEAVES if is_wide(columns) else 0, set()
         for column in columns:
-            # Fields of a struct count each; counting the structs too errs on the safe side.
-            leaves += 1 + column.type.count(":")
+            leaves += _leaves(column)
             if leaves <= _WITH_STATISTICS_COLUMNS and column.type.startswith(_WITH_STATISTICS):
                 early.add(column.name)
         key = [known[column.casefold()].name for column in primary_key]
@@ -220,13 +228,26 @@ def clustered_by(
     return tuple(known[given.casefold()].name for given in names)
 
 
+def is_wide(columns: Iterable[Column]) -> bool:
+    """Whether Delta would keep no statistics of what comes behind ``columns``: it keeps them of the
+    first 32 alone.
+    """
+    return sum(map(_leaves, columns)) + _STATE_LEAVES > _WITH_STATISTICS_COLUMNS
+
+
 def is_reserved(column: str) -> bool:
     """Whether no column of the data may have this name."""
     folded = column.casefold()
     return folded.startswith((STATE, "metadata$")) or folded in (
         CHANGE_TYPE.casefold(),
         CHANGE_SEQUENCE_NUMBER.casefold(),
+        CHANGE_UNCHANGED.casefold(),
     )
+
+
+def _leaves(column: Column) -> int:
+    # Fields of a struct count each; counting the structs too errs on the safe side.
+    return 1 + column.type.count(":")
 
 
 def _twice(columns: Sequence[Column]) -> str:

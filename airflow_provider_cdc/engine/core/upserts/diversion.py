@@ -29,7 +29,7 @@ from .changes import (
     redriven,
     same_key,
 )
-from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, UpsertTable
+from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, UpsertTable
 from .pruning import Intervals
 
 QUARANTINED_AT = "_cdc_quarantined_at"
@@ -86,14 +86,14 @@ def accepted(table: UpsertTable, stream: str, memory: Memory) -> str:
     return f"SELECT * FROM ({_judged(table, stream, memory)}) WHERE {_VERDICT} IS NULL"
 
 
-def is_expected(files: Iterable[DataFile]) -> bool:
-    """Whether the statistics of files of waiting changes tell of a change that is bad, or was
-    redriven; where they tell nothing, :func:`sound` finds out.
+def may_divert(files: Iterable[DataFile]) -> bool:
+    """Whether files of waiting changes may hold one that is bad, or was redriven: false only where
+    their statistics rule that out.
     """
     for file in files:
         statistics = json.loads(file.stats or "{}")
-        rows, nulls = statistics.get("numRecords", 0), statistics.get("nullCount", {})
-        if any(nulls.get(name, rows) < rows for name in (REASON, SINCE)):
+        rows, nulls = statistics.get("numRecords"), statistics.get("nullCount", {})
+        if rows is None or any(nulls.get(name) != rows for name in (REASON, SINCE)):
             return True
     return False
 
@@ -104,7 +104,8 @@ def divert_text(table: UpsertTable, quarantine: str, memory: Memory) -> str:
     :param quarantine: the table, as SQL
     """
     kept = [column.name for column in table.columns]
-    kept += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, BATCH, ORDER, SINCE, INGESTED_AT]
+    kept += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, CHANGE_UNCHANGED]
+    kept += [BATCH, ORDER, SINCE, INGESTED_AT]
     return "\n".join(
         (
             f"MERGE INTO {quarantine} AS t USING (SELECT * FROM"

@@ -9,6 +9,9 @@ from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, listed, same_key
 from .definition import CHANGE_TYPE, STATE, UpsertTable
 from .pruning import Intervals, is_untouched
 
+IS_DELETE = f"c.{CHANGE_TYPE} = 'DELETE'"
+"""Whether a winning change ``c`` is a delete."""
+
 
 def winners(table: UpsertTable, changes: str) -> str:
     """The query of the change that wins for each key.
@@ -37,7 +40,7 @@ def apply_text(table: UpsertTable, changes: str, untouched: Intervals | None = N
         else are not read
     """
     elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
-    state, deleted = f"t.{quote(STATE)}", f"c.{CHANGE_TYPE} = 'DELETE'"
+    state = f"t.{quote(STATE)}"
     wins = f"c.{SEQUENCE} >= coalesce({state}.sequence, '')"
     newer = f"c.{SEQUENCE} > coalesce({state}.sequence, '')"
     is_tombstone = f"{state}.deleted_at IS NOT NULL"
@@ -45,23 +48,22 @@ def apply_text(table: UpsertTable, changes: str, untouched: Intervals | None = N
     differs = f"NOT ({' AND '.join(same)})" if same else "false"
     names = [column.name for column in table.columns]
     columns, values = listed([*names, STATE]), listed(names, "c.")
-    tombstone = f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', c.{INGESTED_AT})"
-    alive = f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', CAST(NULL AS TIMESTAMP))"
+    tombstone, alive = new_state(is_deleted=True), new_state(is_deleted=False)
     keys, of_change = listed(table.primary_key), listed(table.primary_key, "c.")
-    erased = _assigned([(name, "NULL") for name in table.values] + [(STATE, tombstone)])
-    updated = _assigned([(name, f"c.{quote(name)}") for name in table.values] + [(STATE, alive)])
+    erased = assigned([(name, "NULL") for name in table.values] + [(STATE, tombstone)])
+    updated = assigned([(name, f"c.{quote(name)}") for name in table.values] + [(STATE, alive)])
     return "\n".join(
         (
             f"MERGE INTO {table.sql} AS t USING ({winners(table, changes)}) AS c",
             f"ON {same_key(table, 't', 'c')}{elsewhere}",
-            f"WHEN MATCHED AND {wins} AND {deleted} AND c.{SEQUENCE} = '' THEN DELETE",
-            f"WHEN MATCHED AND {deleted} AND ({newer} OR ({wins} AND NOT {is_tombstone}))"
+            f"WHEN MATCHED AND {wins} AND {IS_DELETE} AND c.{SEQUENCE} = '' THEN DELETE",
+            f"WHEN MATCHED AND {IS_DELETE} AND ({newer} OR ({wins} AND NOT {is_tombstone}))"
             f" THEN UPDATE SET {erased}",
-            f"WHEN MATCHED AND {wins} AND NOT ({deleted})"
+            f"WHEN MATCHED AND {wins} AND NOT ({IS_DELETE})"
             f" AND ({newer} OR {is_tombstone} OR {differs}) THEN UPDATE SET {updated}",
-            f"WHEN NOT MATCHED AND {deleted} AND c.{SEQUENCE} <> ''"
+            f"WHEN NOT MATCHED AND {IS_DELETE} AND c.{SEQUENCE} <> ''"
             f" THEN INSERT ({keys}, {quote(STATE)}) VALUES ({of_change}, {tombstone})",
-            f"WHEN NOT MATCHED AND NOT ({deleted}) THEN INSERT ({columns})"
+            f"WHEN NOT MATCHED AND NOT ({IS_DELETE}) THEN INSERT ({columns})"
             f" VALUES ({values}, {alive})",
         )
     )
@@ -73,27 +75,38 @@ def live_rows(table: UpsertTable) -> str:
     return f"SELECT {columns} FROM {table.base.sql} WHERE {quote(STATE)}.deleted_at IS NULL"
 
 
-def fresh_rows(table: UpsertTable, pending: str, version: int) -> str:
-    """The query of what readers would see if the pending changes were applied.
+def fresh_rows(table: UpsertTable, changes: str, version: int, *, are_newer: bool = False) -> str:
+    """The query of what readers would see if ``changes``, a query, were applied.
 
-    :param pending: the query of the winning changes
     :param version: of the base: one that holds what is not pending, and nothing that is applied
         after the query was made
+    :param are_newer: each change is newer than every row, and cannot lose to it
     """
     names, same = [column.name for column in table.columns], same_key(table, "t", "c")
     base, state = f"{table.sql} VERSION AS OF {version}", f"t.{quote(STATE)}"
     loses = f"c.{SEQUENCE} < coalesce({state}.sequence, '')"
     kept, new, keys = listed(names, "t."), listed(names, "c."), listed(table.primary_key, "c.")
+    losing = f"SELECT {keys} FROM {base} AS t JOIN pending AS c ON {same} AND {loses}"
+    replaced, winning = f"{same} AND NOT ({loses})", f"LEFT ANTI JOIN ({losing}) AS t ON {same}"
+    if are_newer:
+        replaced, winning = same, ""
     # Both joins with the base broadcast what is pending, and the second reads keys alone.
     return (
-        f"WITH pending AS ({pending}),"
-        f" losing AS (SELECT {keys} FROM {base} AS t JOIN pending AS c ON {same} AND {loses})"
-        f" SELECT {kept} FROM {base} AS t LEFT ANTI JOIN pending AS c ON {same} AND NOT ({loses})"
+        f"WITH pending AS ({winners(table, changes)})"
+        f" SELECT {kept} FROM {base} AS t LEFT ANTI JOIN pending AS c ON {replaced}"
         f" WHERE {state}.deleted_at IS NULL"
-        f" UNION ALL SELECT {new} FROM pending AS c LEFT ANTI JOIN losing AS t ON {same}"
-        f" WHERE c.{CHANGE_TYPE} = 'UPSERT'"
+        f" UNION ALL SELECT {new} FROM pending AS c {winning} WHERE NOT {IS_DELETE}"
     )
 
 
-def _assigned(pairs: Sequence[tuple[str, str]]) -> str:
+def new_state(*, is_deleted: bool) -> str:
+    """What the base remembers of a change ``c`` that was applied: its number, and of a delete when
+    it came.
+    """
+    deleted_at = f"c.{INGESTED_AT}" if is_deleted else "CAST(NULL AS TIMESTAMP)"
+    return f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', {deleted_at})"
+
+
+def assigned(pairs: Sequence[tuple[str, str]]) -> str:
+    """Columns and what they are set to, as SQL."""
     return ", ".join(f"{quote(name)} = {value}" for name, value in pairs)

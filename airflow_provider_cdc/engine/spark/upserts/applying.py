@@ -15,10 +15,13 @@ from ...core.upserts.diversion import (
     NEEDED,
     Memory,
     divert_text,
-    is_expected,
+    may_divert,
     remaining,
     sound,
 )
+from ...core.upserts.newer import COMPARISON_NEEDED, newer_text, newest_before
+from ...core.upserts.partial import partial_apply_text
+from ...core.upserts.pruning import Intervals
 from ...core.upserts.texts import apply_text
 from ..attempts import Parts
 from ..consumption import Consumer
@@ -51,25 +54,35 @@ class Applying:
         span = self._parts.sources.span(stream)
         files = [file for commit in span.tables[0].commits for file in commit.adds]
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
-        if not holds and not is_expected(files):
+        if not holds and not may_divert(files):
             share = self._pruning.share(table, self._parts.reader.read(span).rows)
             found = sound(table, quote(table.stream), memory, share.untouched)
-            try:
-                outcome = self._consume(table, apply_text(table, found, share.untouched))
-            except StatementFailed as error:
-                if NEEDED not in str(error):
-                    raise
-            else:
-                return _measured(outcome, share)
+            texts = [_merge(table, found, share.untouched)]
+            newest = newest_before(share.files, files)
+            if newest is not None and not table.has_partial_changes:
+                texts.insert(0, newer_text(table, found, newest, share.untouched))
+            for text in texts:
+                try:
+                    return _measured(self._consume(table, text), share)
+                except StatementFailed as error:
+                    if NEEDED in str(error):
+                        break
+                    if COMPARISON_NEEDED not in str(error):
+                        raise
         # Neither text tells what is in these tables by now: a killed call is finished by them.
         quarantine, deletes = f"delta.{quote(table.quarantine)}", f"delta.{quote(table.deletes)}"
         divert = divert_text(table, quarantine, Memory(quarantine, deletes))
         whole = self._pruning.whole(table)
-        outcome = self._consume(table, divert, apply_text(table, remaining(table, quarantine)))
+        outcome = self._consume(table, divert, _merge(table, remaining(table, quarantine)))
         return _measured(outcome, whole)
 
     def _consume(self, table: UpsertTable, *texts: str) -> Outcome:
         return Consumer(self._parts, f"apply.{table.stream}", BatchLimit()).consume(texts)
+
+
+def _merge(table: UpsertTable, changes: str, untouched: Intervals | None = None) -> str:
+    text = partial_apply_text if table.has_partial_changes else apply_text
+    return text(table, changes, untouched)
 
 
 def _measured(outcome: Outcome, share: BaseShare) -> Outcome:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -21,10 +23,11 @@ _COLUMN_MAPPING = "delta.columnMapping.mode"
 
 @dataclass(frozen=True, slots=True)
 class BaseShare:
-    """How much of a base an apply has to read: ``read_bytes`` of ``total_bytes``; no change is in
-    the intervals ``untouched``.
+    """How much of a base an apply has to read: ``read_bytes`` of ``total_bytes`` of its ``files``,
+    add actions; no change is in the intervals ``untouched``.
     """
 
+    files: tuple[Mapping[str, Any], ...]
     total_bytes: int
     read_bytes: int
     untouched: Intervals | None = None
@@ -39,14 +42,14 @@ class Pruning:
 
     def whole(self, table: UpsertTable) -> BaseShare:
         """The whole base of ``table``."""
-        total = newest_snapshot(table.location, self._files).size_bytes
-        return BaseShare(total, total)
+        base = newest_snapshot(table.location, self._files)
+        return BaseShare(base.files, base.size_bytes, base.size_bytes)
 
     def share(self, table: UpsertTable, changes: DataFrame) -> BaseShare:
         """The part of the base of ``table`` that ``changes`` may touch."""
         base = newest_snapshot(table.location, self._files)
         total = base.size_bytes
-        whole = BaseShare(total, total)
+        whole = BaseShare(base.files, total, total)
         mapping = base.metadata.get("configuration", {}).get(_COLUMN_MAPPING, "none")
         if total < WORTH_BYTES or mapping != "none":
             return whole
@@ -62,4 +65,4 @@ class Pruning:
         read = total - untouched.size
         if read > _WORTH_SHARE * total:
             return whole
-        return BaseShare(total, read, untouched)
+        return BaseShare(base.files, total, read, untouched)

@@ -11,10 +11,12 @@ from pyspark.sql.types import StructType
 
 from ...core.errors import InvalidRequest, TableExists
 from ...core.names import TableName, quote, table_name
+from ...core.table_snapshot import TableSnapshot
 from ...core.upserts.changes import BATCH, INGESTED_AT, ORDER, REASON, SEQUENCE, SINCE
 from ...core.upserts.definition import (
     CHANGE_SEQUENCE_NUMBER,
     CHANGE_TYPE,
+    CHANGE_UNCHANGED,
     MAX_STALENESS,
     STATE,
     Column,
@@ -22,6 +24,7 @@ from ...core.upserts.definition import (
     checked_columns,
     clustered_by,
     is_reserved,
+    is_wide,
     with_properties,
 )
 from ...core.upserts.diversion import KEY_HASH, QUARANTINED_AT, REDRIVE
@@ -34,11 +37,13 @@ from ..tables import Table, Tables, table_properties
 from .types import sql_type
 
 _VIEW_OF = "airflow_provider_cdc.upsert.view_of"
-_STATE_TYPE = "STRUCT<sequence: STRING, deleted_at: TIMESTAMP>"
+_STATE_FIELDS = "sequence: STRING, deleted_at: TIMESTAMP"
+_PARTIAL_FIELDS = f"{_STATE_FIELDS}, older: MAP<STRING, STRING>"
 # Before the data, where Delta keeps statistics of them.
 _PLACE_COLUMNS = (
     f"{CHANGE_TYPE} STRING",
     f"{CHANGE_SEQUENCE_NUMBER} STRING",
+    f"{CHANGE_UNCHANGED} ARRAY<STRING>",
     f"{BATCH} STRING NOT NULL",
     f"{ORDER} BIGINT NOT NULL",
     f"{SINCE} STRING",
@@ -84,6 +89,7 @@ class UpsertTables:
         max_staleness: timedelta | str | None,
         tombstone_horizon: timedelta | str,
         cluster_by: Collection[str] | None,
+        partial_changes: bool,
         if_not_exists: bool,
     ) -> UpsertTable:
         """Make an upsert table, or what a call that was killed left undone of it."""
@@ -99,7 +105,15 @@ class UpsertTables:
             primary_key=key,
             max_staleness=None if max_staleness is None else interval_of(max_staleness),
             tombstone_horizon=interval_of(tombstone_horizon, "tombstone_horizon"),
+            has_partial_changes=partial_changes,
         )
+        if partial_changes and not wanted.values:
+            raise InvalidRequest(
+                f"upsert table {name}",
+                "has no column that a change could leave as it is",
+                cause="all its columns are in the primary key",
+                fix="create it without partial_changes",
+            )
         clustered = clustered_by(name, columns, key, cluster_by)
         self._check_view(wanted)
         if self._tables.find(wanted.base) is None:
@@ -154,13 +168,9 @@ class UpsertTables:
         if path is not None:
             self._files.remove(path)
 
-    def version(self, table: UpsertTable) -> int:
+    def snapshot(self, table: UpsertTable) -> TableSnapshot:
         """The newest version of the base of ``table``."""
-        return DeltaLog(table.location, self._files).latest_version()
-
-    def size(self, table: UpsertTable) -> int:
-        """The bytes of the files of the base of ``table``."""
-        return newest_snapshot(table.location, self._files).size_bytes
+        return newest_snapshot(table.location, self._files)
 
     def _find(self, name: str) -> UpsertTable:
         base = base_name(name)
@@ -191,7 +201,11 @@ class UpsertTables:
             ) from None
 
     def _create_base(self, table: UpsertTable, clustered: Sequence[str]) -> None:
-        columns = [*_definitions(table), f"{quote(STATE)} {_STATE_TYPE}"]
+        fields = _PARTIAL_FIELDS if table.has_partial_changes else _STATE_FIELDS
+        state = [f"{quote(STATE)} STRUCT<{fields}>"]
+        # Where Delta keeps statistics of it: they tell whether changes are newer than all rows.
+        is_first, data = is_wide(table.columns), _definitions(table)
+        columns = [*state, *data] if is_first else [*data, *state]
         cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
         self._spark.sql(
             f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"

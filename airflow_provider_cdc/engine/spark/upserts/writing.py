@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,6 +25,7 @@ from ...core.upserts.changes import (
 from ...core.upserts.definition import (
     CHANGE_SEQUENCE_NUMBER,
     CHANGE_TYPE,
+    CHANGE_UNCHANGED,
     UpsertTable,
     is_reserved,
 )
@@ -63,9 +64,8 @@ def write_again(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
     :raises InvalidRequest: one of them is bad; nothing was written
     """
     names = [quote(column.name) for column in table.columns]
-    kept = rows.select(
-        *names, CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, BATCH, ORDER, INGESTED_AT, SINCE
-    )
+    pseudo = (CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, CHANGE_UNCHANGED)
+    kept = rows.select(*names, *pseudo, BATCH, ORDER, INGESTED_AT, SINCE)
     _append(table, _judged(table, kept, stops=True), (f"redrive/{redrive}", 0))
 
 
@@ -105,19 +105,24 @@ def _append(table: UpsertTable, rows: DataFrame, transaction: tuple[str, int] | 
 def _shaped(table: UpsertTable, rows: DataFrame) -> DataFrame:
     """The rows with the columns of the table, and the pseudo-columns."""
     given = _given(table, rows)
-    number = given.get(CHANGE_SEQUENCE_NUMBER.casefold())
     columns = []
     for column in table.columns:
         found = given.get(column.name.casefold())
         value = F.lit(None) if found is None else F.col(quote(found))
         columns.append(value.cast(column.type).alias(column.name))
+    # Names of columns are the same in any case.
+    unchanged = F.transform(_pseudo(given, CHANGE_UNCHANGED).cast("array<string>"), F.lower)
     return rows.select(
         *columns,
         F.col(quote(given[CHANGE_TYPE.casefold()])).alias(CHANGE_TYPE),
-        (F.lit(None) if number is None else F.col(quote(number)))
-        .cast("string")
-        .alias(CHANGE_SEQUENCE_NUMBER),
+        _pseudo(given, CHANGE_SEQUENCE_NUMBER).cast("string").alias(CHANGE_SEQUENCE_NUMBER),
+        unchanged.alias(CHANGE_UNCHANGED),
     )
+
+
+def _pseudo(given: Mapping[str, str], name: str) -> Column:
+    found = given.get(name.casefold())
+    return F.lit(None) if found is None else F.col(quote(found))
 
 
 def _judged(table: UpsertTable, rows: DataFrame, *, stops: bool) -> DataFrame:
@@ -136,7 +141,9 @@ def _judged(table: UpsertTable, rows: DataFrame, *, stops: bool) -> DataFrame:
 
 def _stop(table: UpsertTable) -> Column:
     """What ends the job, and says for which row and why."""
-    named = (*table.primary_key, CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER)
+    named = [*table.primary_key, CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER]
+    if table.has_partial_changes:
+        named.append(CHANGE_UNCHANGED)
     row = F.to_json(F.struct(*map(quote, named)), {"ignoreNullFields": "false"})
     found = F.concat(F.lit(f"{_MARK}<"), REASON, F.lit("|"), row, F.lit(f">{_MARK}"))
     # The cast gives the branch, which returns nothing, the type of the others.
@@ -150,7 +157,9 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
     """
     given = {name.casefold(): name for name in rows.columns}
     known = {column.name.casefold() for column in table.columns}
-    pseudo = (CHANGE_TYPE.casefold(), CHANGE_SEQUENCE_NUMBER.casefold())
+    pseudo = [CHANGE_TYPE.casefold(), CHANGE_SEQUENCE_NUMBER.casefold()]
+    if table.has_partial_changes:
+        pseudo.append(CHANGE_UNCHANGED.casefold())
     if len(given) < len(rows.columns):
         raise _unfit(table, "hold a column twice", f"found {', '.join(rows.columns)}")
     if CHANGE_TYPE.casefold() not in given:
@@ -162,14 +171,20 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
             raise _unfit(table, f"lack the column {name}", "it is in the primary key")
     for name in given.values():
         if name.casefold() not in known and name.casefold() not in pseudo:
-            cause = "it is the engine's own" if is_reserved(name) else "the table has none"
-            raise _unfit(table, f"hold a column {name}", cause)
+            raise _unfit(table, f"hold a column {name}", _why_not(name))
     types = {field.name.casefold(): sql_type(field.dataType) for field in rows.schema.fields}
-    for column in table.columns:
-        found = types.get(column.name.casefold())
-        if found is not None and not _fits(found, column.type):
-            raise _unfit(table, f"hold {column.name} as {found}", f"expected {column.type}")
+    expected = {column.name: column.type for column in table.columns}
+    for name, wanted in (expected | {CHANGE_UNCHANGED: "array<string>"}).items():
+        found = types.get(name.casefold())
+        if found is not None and not _fits(found, wanted):
+            raise _unfit(table, f"hold {name} as {found}", f"expected {wanted}")
     return given
+
+
+def _why_not(name: str) -> str:
+    if name.casefold() == CHANGE_UNCHANGED.casefold():
+        return "the table was created without partial_changes"
+    return "it is the engine's own" if is_reserved(name) else "the table has none"
 
 
 _WIDER = {
@@ -202,6 +217,10 @@ _ADVICE = {
         " new",
     ),
     Reason.KEY: ("hold a row without a key", "name the key"),
+    Reason.UNCHANGED: (
+        f"name in {CHANGE_UNCHANGED} what is no column of values",
+        "name columns that are not in the primary key",
+    ),
     Reason.NUMBER: ("hold a malformed sequence number", "write a number such as 18F2EBB6480/7B"),
 }
 

@@ -1,0 +1,80 @@
+"""Changes that are all newer than what the base holds: they win without a look at its rows.
+
+Conditions on rows of the target make MERGE read all its columns, and that twice. Where numbers only
+grow, as positions in a log do, none is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..log_actions import DataFile
+from ..names import literal, quote
+from .changes import SEQUENCE, listed, same_key
+from .definition import STATE, UpsertTable
+from .pruning import Intervals, is_untouched
+from .texts import IS_DELETE, assigned, new_state, winners
+
+COMPARISON_NEEDED = "cdc-comparison-needed"
+"""What the error says with which :func:`newer_text` refuses to apply a change that is not newer."""
+
+
+def newest_before(base: Iterable[Mapping[str, Any]], changes: Iterable[DataFile]) -> str | None:
+    """The sequence number that no row of a base exceeds and every change does, by statistics;
+    ``None`` where they tell of none.
+
+    :param base: the files of the base, add actions as its log has them
+    :param changes: the files of the waiting changes
+    """
+    newest = [_bound(file.get("stats"), "maxValues", STATE, "sequence") for file in base]
+    oldest = [_bound(file.stats, "minValues", SEQUENCE) for file in changes]
+    known = [bound for bound in newest if bound is not None]
+    changed = [bound for bound in oldest if bound is not None]
+    if len(known) < len(newest) or len(changed) < len(oldest) or not changed:
+        return None
+    bound = max(known, default="")
+    return bound if min(changed) > bound else None
+
+
+def newer_text(
+    table: UpsertTable, changes: str, newest: str, untouched: Intervals | None = None
+) -> str:
+    """The MERGE that applies ``changes``, a query, where each is newer than every row; if one is
+    not, it fails with :data:`COMPARISON_NEEDED`.
+
+    :param newest: what :func:`newest_before` gave
+    :param untouched: as of :func:`apply_text`
+    """
+    elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
+    bound, row = literal(newest), f"t.{quote(STATE)}.sequence"
+    stop = f"CAST(raise_error('{COMPARISON_NEEDED}') AS BOOLEAN)"
+    # By its statistics no file of the base is read for that.
+    newer_rows = f"SELECT count(*) AS _cdc_rows FROM {table.sql} AS t WHERE {row} > {bound}"
+    columns = [*table.values, STATE]
+    values = [
+        *(f"if({IS_DELETE}, NULL, c.{name}) AS {name}" for name in map(quote, table.values)),
+        f"if({IS_DELETE}, {new_state(is_deleted=True)}, {new_state(is_deleted=False)})"
+        f" AS {quote(STATE)}",
+    ]
+    every = [*table.primary_key, *columns]
+    return "\n".join(
+        (
+            f"MERGE INTO {table.sql} AS t USING"
+            f" (SELECT {listed(table.primary_key, 'c.')}, {', '.join(values)}"
+            f" FROM ({winners(table, changes)}) AS c CROSS JOIN ({newer_rows}) AS newer"
+            f" WHERE if(c.{SEQUENCE} > {bound} AND newer._cdc_rows = 0, true, {stop})) AS c",
+            f"ON {same_key(table, 't', 'c')}{elsewhere}",
+            "WHEN MATCHED THEN UPDATE SET"
+            f" {assigned([(name, f'c.{quote(name)}') for name in columns])}",
+            f"WHEN NOT MATCHED THEN INSERT ({listed(every)}) VALUES ({listed(every, 'c.')})",
+        )
+    )
+
+
+def _bound(statistics: str | None, kind: str, *path: str) -> str | None:
+    found: Any = json.loads(statistics or "{}").get(kind, {})
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else None

@@ -1,0 +1,139 @@
+"""The SQL of tables whose changes may leave columns untouched: each column has a number of its own.
+
+A column holds what the newest change wrote that did not leave it untouched; a delete writes NULL to
+all. Changes that come late find their place among those that were applied, column by column. The
+base remembers a number for each column that is older than its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..names import literal, quote
+from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, listed, same_key
+from .definition import CHANGE_TYPE, CHANGE_UNCHANGED, STATE, UpsertTable
+from .pruning import Intervals, is_untouched
+from .texts import IS_DELETE, assigned
+
+_STATE = f"t.{quote(STATE)}"
+_ROW_NUMBER = f"coalesce({_STATE}.sequence, '')"
+_WINS = f"c.{SEQUENCE} >= {_ROW_NUMBER}"
+_IS_TOMBSTONE = f"({_STATE}.deleted_at IS NOT NULL)"
+
+
+def partial_apply_text(table: UpsertTable, changes: str, untouched: Intervals | None = None) -> str:
+    """As :func:`apply_text`, where changes may leave columns untouched."""
+    elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
+    columns = [_Column(number, name) for number, name in enumerate(table.values)]
+    changed = " OR ".join(
+        (
+            f"c.{SEQUENCE} > {_ROW_NUMBER}",
+            f"({_WINS} AND ({IS_DELETE}) <> {_IS_TOMBSTONE})",
+            *(f"({column.takes} AND {column.differs})" for column in columns),
+        )
+    )
+    merged = [(column.name, column.merged) for column in columns]
+    names = [*table.primary_key, *table.values, STATE]
+    keys = [f"c.{name}" for name in map(quote, table.primary_key)]
+    new = [f"{column.won}.value" for column in columns]
+    number = f"greatest(c.{SEQUENCE}, {_ROW_NUMBER})"
+    written = _state(f"c.{SEQUENCE}", _deleted_at(), [column.written_number for column in columns])
+    kept = f"if({_WINS}, {_deleted_at()}, {_STATE}.deleted_at)"
+    state = _state(number, kept, [column.merged_number for column in columns])
+    return "\n".join(
+        (
+            f"MERGE INTO {table.sql} AS t USING ({_winners(table, changes)}) AS c",
+            f"ON {same_key(table, 't', 'c')}{elsewhere}",
+            f"WHEN MATCHED AND {_WINS} AND {IS_DELETE} AND c.{SEQUENCE} = '' THEN DELETE",
+            f"WHEN MATCHED AND ({changed}) THEN UPDATE SET {assigned([*merged, (STATE, state)])}",
+            f"WHEN NOT MATCHED AND NOT ({IS_DELETE} AND c.{SEQUENCE} = '') THEN INSERT"
+            f" ({listed(names)}) VALUES ({', '.join([*keys, *new, written])})",
+        )
+    )
+
+
+def partial_fresh_rows(table: UpsertTable, changes: str, version: int) -> str:
+    """As :func:`fresh_rows`, where changes may leave columns untouched."""
+    names, same = [column.name for column in table.columns], same_key(table, "t", "c")
+    merged = {name: f"c.{quote(name)}" for name in table.primary_key}
+    for number, name in enumerate(table.values):
+        merged[name] = _Column(number, name).merged
+    new = ", ".join(f"{merged[name]} AS {quote(name)}" for name in names)
+    base = f"{table.sql} VERSION AS OF {version}"
+    # Both joins with the base broadcast what is pending.
+    return (
+        f"WITH pending AS ({_winners(table, changes)}),"
+        f" touched AS (SELECT * FROM {base} AS t LEFT SEMI JOIN pending AS c ON {same})"
+        f" SELECT {listed(names, 't.')} FROM {base} AS t LEFT ANTI JOIN pending AS c ON {same}"
+        f" WHERE NOT {_IS_TOMBSTONE}"
+        f" UNION ALL SELECT {new} FROM pending AS c LEFT JOIN touched AS t ON {same}"
+        f" WHERE if({_WINS}, NOT ({IS_DELETE}), NOT {_IS_TOMBSTONE})"
+    )
+
+
+class _Column:
+    """A column of values in the MERGE of winners ``c`` into rows ``t``, as SQL."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self.name = name
+        self.won = f"c._cdc_won_{number}"
+        self._row = f"t.{quote(name)}"
+        self._number = f"coalesce({_STATE}.older[{literal(name)}], {_ROW_NUMBER})"
+
+    @property
+    def takes(self) -> str:
+        """Whether a change that waits writes to it, and is not older than what it holds."""
+        return f"coalesce({self.won}.sequence >= {self._number}, false)"
+
+    @property
+    def differs(self) -> str:
+        """Whether that makes a difference."""
+        return f"({self.won}.sequence > {self._number} OR NOT ({self.won}.value <=> {self._row}))"
+
+    @property
+    def merged(self) -> str:
+        """What it holds afterwards."""
+        return f"if({self.takes}, {self.won}.value, {self._row})"
+
+    @property
+    def merged_number(self) -> tuple[str, str]:
+        """Its name, and its number afterwards."""
+        return self.name, f"if({self.takes}, {self.won}.sequence, {self._number})"
+
+    @property
+    def written_number(self) -> tuple[str, str]:
+        """Its name, and its number where there was no row: the least if nothing was written."""
+        return self.name, f"coalesce({self.won}.sequence, '')"
+
+
+def _winners(table: UpsertTable, changes: str) -> str:
+    """The query of the newest change of each key, and of what was written last to each column."""
+    key, order = listed(table.primary_key), f"struct({SEQUENCE}, {SINCE}, {ORDER})"
+    rest = [CHANGE_TYPE, SEQUENCE, INGESTED_AT]
+    newest = ", ".join(f"{literal(name)}, {name}" for name in rest)
+    is_delete = f"{CHANGE_TYPE} = 'DELETE'"
+    found = [f"max_by(named_struct({newest}), {order}) AS _cdc_newest"]
+    for number, name in enumerate(table.values):
+        value = f"if({is_delete}, NULL, {quote(name)})"
+        left = f"coalesce(array_contains({CHANGE_UNCHANGED}, {literal(name.lower())}), false)"
+        found.append(
+            f"max_by(named_struct('value', {value}, 'sequence', {SEQUENCE}), {order})"
+            f" FILTER (WHERE {is_delete} OR NOT {left}) AS _cdc_won_{number}"
+        )
+    return (
+        f"SELECT * EXCEPT (_cdc_newest), _cdc_newest.* FROM"
+        f" (SELECT {key}, {', '.join(found)} FROM ({changes}) GROUP BY {key})"
+    )
+
+
+def _deleted_at() -> str:
+    return f"if({IS_DELETE}, c.{INGESTED_AT}, NULL)"
+
+
+def _state(number: str, deleted_at: str, columns: Sequence[tuple[str, str]]) -> str:
+    """What the base remembers of a row: its number, when it was deleted, and the numbers of the
+    columns that are older.
+    """
+    pairs = ", ".join(f"struct({literal(name)} AS name, {own} AS own)" for name, own in columns)
+    older = f"map_from_entries(filter(array({pairs}), pair -> pair.own <> {number}))"
+    return f"named_struct('sequence', {number}, 'deleted_at', {deleted_at}, 'older', {older})"

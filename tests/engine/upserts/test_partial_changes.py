@@ -1,0 +1,170 @@
+"""Changes that leave columns as they are: each column ends as if all changes had come in order."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from upsert_lab import PARTIAL, UpsertLab
+
+from airflow_provider_cdc.engine import InvalidRequest
+from airflow_provider_cdc.engine.core.upserts.changes import Reason
+
+Change = tuple[Any, ...]
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
+    lab = UpsertLab(spark, tmp_path)
+    lab.engine.create_upsert_table(
+        lab.table(), "ID INT, Name STRING, Salary INT", "ID", partial_changes=True
+    )
+    return lab
+
+
+def in_order(changes: list[Change]) -> list[Change]:
+    """The rows after all changes, one after the other as their numbers are."""
+    rows: dict[int, list[Any]] = {}
+    for key, name, salary, kind, _, unchanged in sorted(changes, key=lambda each: each[4] or ""):
+        if kind == "DELETE":
+            rows.pop(key, None)
+            continue
+        left = {column.lower() for column in unchanged or []}
+        row = rows.setdefault(key, [None, None])
+        row[0] = row[0] if "name" in left else name
+        row[1] = row[1] if "salary" in left else salary
+    return sorted(((key, *row) for key, row in rows.items()), key=repr)
+
+
+def test_columns_that_are_left_unchanged_keep_what_they_hold(lab: UpsertLab) -> None:
+    lab.write((1, "a", 10, "UPSERT", "1", None), (2, "b", 20, "UPSERT", "1", []))
+    lab.apply()
+    lab.write((1, "x", 11, "UPSERT", "2", ["Name"]), (2, "c", None, "UPSERT", "2", ["SALARY"]))
+    expected = [(1, "a", 11), (2, "c", 20)]
+    assert lab.read() == expected
+    lab.apply()
+
+    assert lab.applied() == lab.read() == expected
+
+
+def test_column_that_nothing_was_written_to_is_null(lab: UpsertLab) -> None:
+    lab.write((1, "x", 10, "UPSERT", None, ["name"]))
+    assert lab.read() == [(1, None, 10)]
+    lab.apply()
+    lab.write((1, None, None, "DELETE", "5", None), (1, "x", 11, "UPSERT", "6", ["name"]))
+    lab.apply()
+
+    assert lab.applied() == lab.read() == [(1, None, 11)]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param([(1, "late", 5, "UPSERT", "2", None)], id="upsert"),
+        pytest.param([(1, "late", 5, "UPSERT", "2", ["salary"])], id="part of a row"),
+        pytest.param([(1, None, None, "DELETE", "2", None)], id="delete"),
+        pytest.param([(1, "later", 5, "UPSERT", "0", None)], id="older than all"),
+    ],
+)
+def test_late_change_is_told_by_column_from_what_is_newer(
+    lab: UpsertLab, late: list[Change]
+) -> None:
+    early = [(1, "a", 10, "UPSERT", "1", None), (1, None, 30, "UPSERT", "3", ["name"])]
+    for batch in (early, late):
+        lab.write(*batch)
+        expected = lab.read()
+        lab.apply()
+        assert lab.applied() == expected
+
+    assert lab.applied() == in_order(early + late)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_partial_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
+    lab: UpsertLab, seed: int
+) -> None:
+    chance = random.Random(seed)
+    changes: list[Change] = [
+        (
+            chance.randrange(5),
+            f"v{step}",
+            step,
+            chance.choice(["UPSERT", "UPSERT", "UPSERT", "DELETE"]),
+            f"{step:03X}",
+            chance.choice([None, ["name"], ["salary"], ["Salary", "NAME"]]),
+        )
+        for step in range(60)
+    ]
+    sent, expected = changes + chance.choices(changes, k=20), in_order(changes)
+    chance.shuffle(sent)
+    while sent:
+        size = chance.randrange(5, 30)
+        batch, sent = sent[:size], sent[size:]
+        lab.write(*batch)
+        if chance.random() < 0.6:
+            pending = lab.read()
+            lab.apply()
+            assert lab.applied() == pending
+    lab.apply()
+
+    assert lab.applied() == lab.read() == expected
+
+
+def test_partial_changes_that_come_again_write_no_data_file(lab: UpsertLab) -> None:
+    changes = [
+        (1, "a", 10, "UPSERT", "1", ["name"]),
+        (2, "b", 20, "UPSERT", None, ["salary"]),
+        (3, None, None, "DELETE", "1", ["name"]),
+    ]
+    lab.write(*changes)
+    lab.apply()
+    lab.write(*changes)
+    lab.apply()
+
+    last = lab.spark.sql(f"DESCRIBE HISTORY delta.`{lab.table()}`").first()
+    assert last is not None
+    assert last["operationMetrics"]["numTargetFilesAdded"] == "0"
+    assert lab.applied() == [(1, None, 10), (2, "b", None)]
+
+
+def test_what_is_no_column_of_values_cannot_be_left_unchanged(lab: UpsertLab) -> None:
+    for names in (["ID"], ["nmae"], ["name", None]):
+        with pytest.raises(InvalidRequest, match="no column of values") as refused:
+            lab.write((1, "a", 1, "UPSERT", None, names))
+        assert str(names[-1] or "null") in str(refused.value).lower() or names == ["ID"]
+    rows = lab.spark.createDataFrame(
+        [(1, "UPSERT", "name")], "ID INT, _CHANGE_TYPE STRING, _CHANGE_UNCHANGED STRING"
+    )
+    with pytest.raises(InvalidRequest, match="expected array<string>"):
+        lab.engine.write_changes(lab.table(), rows)
+    assert lab.apply() is None
+
+
+def test_corrected_change_leaves_unchanged_what_it_named(lab: UpsertLab) -> None:
+    lab.write((1, "a", 10, "UPSERT", "1", None))
+    rows = lab.frame([(1, "x", 11, "UPSERT", "2", ["nmae"]), (1, "x", 12, "UPSERT", "3", ["Name"])])
+    lab.engine.write_changes(lab.table(), rows, on_bad_rows="quarantine")
+    assert lab.read() == [(1, "a", 10)]
+    lab.apply()
+
+    quarantine = f"delta.`{lab.table()}/_cdc/quarantine`"
+    held = lab.spark.sql(f"SELECT _cdc_reason FROM {quarantine} ORDER BY _cdc_order").collect()
+    assert [row[0] for row in held] == [Reason.UNCHANGED, Reason.WAITS]
+    lab.sql(f"UPDATE {quarantine} SET _CHANGE_UNCHANGED = array('name') WHERE Salary = 11")
+    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.read() == [(1, "a", 12)]
+    lab.apply()
+    assert lab.applied() == [(1, "a", 12)]
+
+
+def test_tables_take_partial_changes_if_they_were_created_so(lab: UpsertLab) -> None:
+    lab.engine.create_upsert_table(lab.path("whole"), "ID INT, Name STRING, Salary INT", "ID")
+    rows = lab.spark.createDataFrame([(1, "a", 1, "UPSERT", None, ["name"])], PARTIAL)
+    with pytest.raises(InvalidRequest, match="without partial_changes"):
+        lab.engine.write_changes(lab.path("whole"), rows)
+    with pytest.raises(InvalidRequest, match="all its columns are in the primary key"):
+        lab.engine.create_upsert_table(lab.path("keys"), "ID INT", "ID", partial_changes=True)
+    assert not Path(lab.path("keys")).exists()

@@ -1,0 +1,48 @@
+"""Whether statistics tell that changes are newer than all rows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.engine.core.log_actions import DataFile
+from airflow_provider_cdc.engine.core.upserts.newer import newest_before
+
+
+def row_file(newest: str | None) -> dict[str, Any]:
+    stats = {} if newest is None else {"maxValues": {"_cdc": {"sequence": newest}}}
+    return {"path": "f", "size": 1, "stats": json.dumps(stats)}
+
+
+def change_file(oldest: str | None) -> DataFile:
+    stats = {} if oldest is None else {"minValues": {"_cdc_sequence": oldest}}
+    return DataFile.of({"path": "f", "size": 1, "stats": json.dumps(stats)})
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "expected"),
+    [
+        (["1", "3"], ["4", "5"], "3"),
+        (["1", "4"], ["4", "5"], None),
+        ([], ["1"], ""),
+        ([], [""], None),
+        (["1"], [], None),
+        (["1", None], ["4"], None),
+        (["1"], ["4", None], None),
+        # Cut off, with a character behind that is greater than any digit.
+        (["0" * 31 + "1\x7f"], ["0" * 31 + "1"], None),
+        (["0" * 31 + "1\x7f"], ["0" * 31 + "2"], "0" * 31 + "1\x7f"),
+    ],
+)
+def test_changes_are_newer_where_the_oldest_is_newer_than_the_newest_row(
+    base: list[str | None], changes: list[str | None], expected: str | None
+) -> None:
+    assert newest_before(map(row_file, base), map(change_file, changes)) == expected
+
+
+def test_files_without_statistics_tell_nothing() -> None:
+    bare = {"path": "f", "size": 1}
+    assert newest_before([bare], [change_file("1")]) is None
+    assert newest_before([], [DataFile.of(bare)]) is None
