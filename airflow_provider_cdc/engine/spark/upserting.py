@@ -16,7 +16,7 @@ from ..core.errors import StreamStale
 from ..core.log_actions import Commit
 from ..core.model import Stream
 from ..core.outcomes import Outcome
-from ..core.upserts.changes import in_order
+from ..core.upserts.changes import are_few, in_order
 from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ..core.upserts.diversion import Memory, accepted, may_divert
 from ..core.upserts.intervals import interval_of, interval_text
@@ -216,9 +216,10 @@ class Upserting:
         looked at; in which order such changes come makes no difference either.
 
         :param write_id: what the write is known by: the same id again writes nothing
-        :param on_bad_rows: what becomes of a row that has another type, no key or a malformed
-            number: ``fail`` writes nothing; with ``quarantine`` the others are written, and it lies
-            in the table's quarantine, where later changes of its key wait too (:meth:`redrive`)
+        :param on_bad_rows: what becomes of a row that has another type, no key, a malformed number
+            or a wrong name of a column: ``fail`` writes nothing; with ``quarantine`` the others are
+            written, and it lies in the table's quarantine, where later changes of its key wait too
+            (:meth:`redrive`)
         :raises InvalidRequest: a column or a row does not fit; nothing was written
         :raises TableNotFound: there is no such table
         """
@@ -324,22 +325,24 @@ class Upserting:
         return usage(self._metering.history.read(self._clock() - since), period)
 
     def _read(self, table: UpsertTable) -> _Reading:
-        # The stream first, then the base: what is applied in between is in the base or is merged,
-        # or both, which is the same; and what is applied later is neither.
+        # In this order what is applied in between is in the base or is merged, or both, which is
+        # the same, and what is applied later is neither; and what leaves the quarantine in between
+        # is among the changes.
         stream = self._catalog.describe(table.stream)
         named = stream.upsert_table or table.name
         if self._is_fresh_enough(table, self._status(table, stream)):
             return _Reading(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
+        memory = self._quarantine.memory(table, pinned=True)
         base, span = self._upsert_tables.snapshot(table), self._parts.sources.span(stream)
         files = [file for commit in span.tables[0].commits for file in commit.adds]
-        memory = self._quarantine.memory(table, pinned=True)
-        is_plain = memory == Memory() and not may_divert(files)
+        is_plain, few = memory == Memory() and not may_divert(files), are_few(files)
         changes = in_order(table, ROWS) if is_plain else accepted(table, ROWS, memory)
         if table.has_partial_changes:
-            text = partial_fresh_rows(table, changes, base.version)
+            text = partial_fresh_rows(table, changes, base.version, are_few=few)
         else:
             is_newer = newest_before(base.files, files) is not None
-            text = fresh_rows(table, changes, base.version, are_newer=is_newer)
+            newer = (ROWS if is_plain else f"({changes})") if is_newer else None
+            text = fresh_rows(table, changes, base.version, are_few=few, newer=newer)
         rows = query_over(self._spark, text, self._parts.reader.read(span).rows)
         return _Reading(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits)
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from stream_lab import Crash, CrashAt
 from upsert_lab import Clock, UpsertLab
 
-from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine import Engine, ProtocolPoint
 from airflow_provider_cdc.engine.core.upserts.jobs import JobClass
 from airflow_provider_cdc.engine.core.upserts.pruning import Interval, Intervals
 from airflow_provider_cdc.engine.spark.upserts import applying, pruning
@@ -139,12 +140,15 @@ def test_changes_that_are_newer_than_all_rows_are_applied_without_a_comparison(
     assert texts_of(lab)[0] == "compared"
 
 
+@pytest.mark.parametrize(
+    "newest", ["4", "9"], ids=["rows are newer than told", "a change came that is not newer"]
+)
 def test_change_that_statistics_take_for_newer_is_compared_all_the_same(
-    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
+    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, newest: str
 ) -> None:
     lab.write((12, "newest", 9, "UPSERT", "9"))
     lab.apply()
-    monkeypatch.setattr(applying, "newest_before", lambda *_: "0" * 15 + "4")
+    monkeypatch.setattr(applying, "newest_before", lambda *_: newest.zfill(16))
     lab.write((12, "older", 5, "UPSERT", "5"), (13, "newer", 5, "UPSERT", "5"))
     expected = lab.read()
     lab.apply()
@@ -152,6 +156,33 @@ def test_change_that_statistics_take_for_newer_is_compared_all_the_same(
     assert lab.applied() == expected
     assert {row[0]: row[1] for row in expected}[12] == "newest"
     assert texts_of(lab)[0] == "compared"
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        ProtocolPoint.BEFORE_STATEMENT,
+        ProtocolPoint.AFTER_STATEMENT,
+        ProtocolPoint.BEFORE_COMMIT,
+    ],
+)
+@pytest.mark.parametrize("later", ["1", "5"], ids=["older", "newer"])
+def test_newer_changes_whose_apply_is_killed_are_applied_by_whoever_comes_next(
+    lab: UpsertLab, point: ProtocolPoint, later: str
+) -> None:
+    lab.write((12, "first", 1, "UPSERT", "2"), (13, "first", 1, "UPSERT", "2"))
+    lab.apply()
+    lab.write((12, None, None, "DELETE", "3"), (13, "second", 2, "UPSERT", "3"))
+    with pytest.raises(Crash):
+        lab.apply(lab.new_engine(CrashAt(point)))
+    lab.write((12, "later", 3, "UPSERT", later), (13, "later", 3, "UPSERT", later))
+    expected = lab.read()
+    while lab.apply() is not None:
+        pass
+
+    assert lab.applied() == expected
+    found = {row[0]: row[1] for row in expected if row[0] in (12, 13)}
+    assert found == ({13: "second"} if later == "1" else {12: "later", 13: "later"})
 
 
 def test_jobs_are_recorded_by_their_class(lab: UpsertLab, spark: SparkSession) -> None:

@@ -16,7 +16,9 @@ from upsert_lab import CHANGES, SALARIES, Clock, UpsertLab
 from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint
 from airflow_provider_cdc.engine.core.upserts.changes import Reason
 from airflow_provider_cdc.engine.spark.upserts import quarantine as quarantining
+from airflow_provider_cdc.engine.spark.upserts.quarantine import Quarantine
 from airflow_provider_cdc.engine.spark.upserts.upkeep import Upkeep
+from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
 BAD = "no number"
 
@@ -176,6 +178,29 @@ def test_redriven_changes_are_applied_whenever_the_apply_is_killed(
 
     assert lab.applied() == lab.read() == [(1, "a", 12)]
     assert lab.spark.sql(f"SELECT * FROM {lab.quarantine()}").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"), [(Quarantine, "memory"), (SourceLog, "span")], ids=["first", "later"]
+)
+def test_redriven_changes_that_are_applied_while_a_reader_looks_are_not_overtaken(
+    lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch, kind: type, method: str
+) -> None:
+    lab.send((1, "a", 10, "UPSERT", BAD))
+    lab.apply()
+    lab.send((1, "a", 11, "UPSERT", "5"))
+    lab.correct(10, "9")
+    look = getattr(kind, method)
+
+    def look_after_an_apply(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(kind, method, look)
+        assert lab.engine.redrive(lab.table()) == 1
+        lab.apply()
+        return look(*args, **options)
+
+    monkeypatch.setattr(kind, method, look_after_an_apply)
+    assert lab.read() in ([], [(1, "a", 10)])
+    assert lab.read() == [(1, "a", 10)]
 
 
 def test_change_that_waits_twice_at_one_place_counts_once(lab: QuarantineLab) -> None:

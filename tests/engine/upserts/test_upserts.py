@@ -458,18 +458,38 @@ def test_table_that_is_no_upsert_table_is_refused(lab: UpsertLab) -> None:
             call(lab.path("plain"))
 
 
-def test_composite_key_and_odd_names_are_applied(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("partial", [False, True], ids=["whole rows", "parts of rows"])
+def test_composite_key_and_odd_names_are_applied(
+    spark: SparkSession, tmp_path: Path, partial: bool
+) -> None:
     lab = UpsertLab(spark, tmp_path)
-    schema = "`Tag'e` DATE, `größe\\1` STRING, `a.b` STRUCT<`my-field`: INT, y: ARRAY<INT>>"
-    lab.engine.create_upsert_table(lab.table(), schema, ["tag'e", "größe\\1"])
+    schema = (
+        "`Tag'e` DATE, `größe\\1` STRING, `a.b` STRUCT<`my-field`: INT, y: ARRAY<INT>>, `Ö'\\n` INT"
+    )
+    lab.engine.create_upsert_table(
+        lab.table(), schema, ["tag'e", "größe\\1"], partial_changes=partial
+    )
     day = datetime(2026, 1, 1).date()
     given = f"{schema}, _CHANGE_TYPE STRING"
-    rows = [(day, "a", (1, [2]), "UPSERT"), (day, "b", (3, None), "UPSERT")]
+    rows: list[tuple[Any, ...]]
+    rows = [(day, "a", (1, [2]), 5, "UPSERT"), (day, "b", (3, None), 6, "UPSERT")]
     lab.engine.write_changes(lab.table(), spark.createDataFrame(rows, given))
 
     assert [tuple(row)[1] for row in lab.read()] == ["a", "b"]
     lab.apply()
-    assert lab.read() == [(day, "a", (1, [2])), (day, "b", (3, None))]
+    assert lab.read() == [(day, "a", (1, [2]), 5), (day, "b", (3, None), 6)]
+    given += ", _CHANGE_SEQUENCE_NUMBER STRING"
+    rows = [(day, "b", (4, []), 7, "UPSERT", "1")]
+    if partial:
+        given += ", _CHANGE_UNCHANGED ARRAY<STRING>"
+        rows = [(*rows[0], ["a.B"]), (day, "a", None, 8, "UPSERT", "1", ["ö'\\N"])]
+    lab.engine.write_changes(lab.table(), spark.createDataFrame(rows, given))
+    expected = [(day, "a", (1, [2]), 5), (day, "b", (4, []), 7)]
+    if partial:
+        expected = [(day, "a", None, 5), (day, "b", (3, None), 7)]
+    assert lab.read() == expected
+    lab.apply()
+    assert lab.applied() == expected
 
 
 def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:

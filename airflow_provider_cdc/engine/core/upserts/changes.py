@@ -6,9 +6,10 @@ number is compared section by section; padded, it is compared as text (:func:`pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from ..log_actions import DataFile
 from ..names import literal, quote
 from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, UpsertTable
 
@@ -22,6 +23,7 @@ REASON = "_cdc_reason"
 """What is wrong with a change; NULL: nothing."""
 IS_REDRIVEN = "_cdc_is_redriven"
 
+_FEW_BYTES = 10 * 2**20
 _ROW_ID = "`METADATA$ROW_ID`"
 _SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}\\z"
 
@@ -59,8 +61,9 @@ def reason(table: UpsertTable) -> str:
     ]
     if table.has_partial_changes:
         values = ", ".join(literal(name.lower()) for name in table.values)
-        is_known = f"coalesce(name IN ({values}), false)"
-        wrong.append((f"exists({CHANGE_UNCHANGED}, name -> NOT {is_known})", Reason.UNCHANGED))
+        is_known = f"coalesce(lower(name) IN ({values}), false)"
+        has_unknown = f"exists({CHANGE_UNCHANGED}, name -> NOT {is_known})"
+        wrong.append((f"{CHANGE_TYPE} = 'UPSERT' AND {has_unknown}", Reason.UNCHANGED))
     cases = (f"WHEN {condition} THEN {literal(why)}" for condition, why in wrong)
     return f"CASE {' '.join(cases)} END"
 
@@ -78,7 +81,8 @@ def in_order(table: UpsertTable, stream: str, rows: str | None = None) -> str:
     names += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, CHANGE_UNCHANGED, SEQUENCE, BATCH, ORDER]
     names += [INGESTED_AT, REASON]
     return (
-        f"SELECT {listed(names, 'change.')}, change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
+        f"SELECT {broadcast('batch')}{listed(names, 'change.')},"
+        f" change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
         f" coalesce(change.{SINCE}, batch._cdc_begin) AS {SINCE} FROM {rows or stream} AS change"
         f" JOIN (SELECT {BATCH}, min({_ROW_ID}) AS _cdc_begin FROM {stream} GROUP BY {BATCH})"
         f" AS batch ON change.{BATCH} = batch.{BATCH}"
@@ -111,6 +115,18 @@ def same_key(table: UpsertTable, left: str, right: str) -> str:
     """The condition that rows of two relations have one key; NULL is no key."""
     pairs = (f"{left}.{name} = {right}.{name}" for name in map(quote, table.primary_key))
     return " AND ".join(pairs)
+
+
+def are_few(files: Iterable[DataFile]) -> bool:
+    """Whether the changes in ``files`` can be sent to each task: as Spark decides of tables."""
+    return sum(file.size_bytes for file in files) <= _FEW_BYTES
+
+
+def broadcast(*names: str, when: bool = True) -> str:
+    """The hint that relations of a SELECT are small. Spark takes a join of two for one as large as
+    their product, and would sort the whole base to join that.
+    """
+    return f"/*+ BROADCAST({', '.join(names)}) */ " if when else ""
 
 
 def listed(names: Sequence[str], prefix: str = "") -> str:

@@ -18,8 +18,8 @@ CHANGE_SEQUENCE_NUMBER = "_CHANGE_SEQUENCE_NUMBER"
 CHANGE_UNCHANGED = "_CHANGE_UNCHANGED"
 """The names of the columns that an UPSERT leaves as they are."""
 STATE = "_cdc"
-"""The column of a base table that holds, for each key, the sequence number of the last change and
-the time of its deletion; reserved, as every name that begins with it."""
+"""The column of a base table that holds, for each key, the sequence number of the last change, the
+time of its deletion and the numbers of older columns; reserved, as every name that begins so."""
 
 TOMBSTONE_HORIZON = timedelta(days=2)
 """How long a delete is remembered for changes that come late (seed 004)."""
@@ -229,8 +229,8 @@ def clustered_by(
 
 
 def is_wide(columns: Iterable[Column]) -> bool:
-    """Whether Delta would keep no statistics of what comes behind ``columns``: it keeps them of the
-    first 32 alone.
+    """Whether Delta would keep no statistics of the state if it came behind ``columns``: it keeps
+    them of the first 32 alone.
     """
     return sum(map(_leaves, columns)) + _STATE_LEAVES > _WITH_STATISTICS_COLUMNS
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..log_actions import DataFile
 from ..names import literal, quote
-from .changes import SEQUENCE, listed, same_key
+from .changes import SEQUENCE, broadcast, listed, same_key
 from .definition import STATE, UpsertTable
 from .pruning import Intervals, is_untouched
 from .texts import IS_DELETE, assigned, new_state, winners
@@ -39,13 +39,19 @@ def newest_before(base: Iterable[Mapping[str, Any]], changes: Iterable[DataFile]
 
 
 def newer_text(
-    table: UpsertTable, changes: str, newest: str, untouched: Intervals | None = None
+    table: UpsertTable,
+    changes: str,
+    newest: str,
+    untouched: Intervals | None = None,
+    *,
+    are_few: bool = False,
 ) -> str:
     """The MERGE that applies ``changes``, a query, where each is newer than every row; if one is
     not, it fails with :data:`COMPARISON_NEEDED`.
 
     :param newest: what :func:`newest_before` gave
     :param untouched: as of :func:`apply_text`
+    :param are_few: as of :func:`apply_text`
     """
     elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
     bound, row = literal(newest), f"t.{quote(STATE)}.sequence"
@@ -62,9 +68,10 @@ def newer_text(
     return "\n".join(
         (
             f"MERGE INTO {table.sql} AS t USING"
+            f" (SELECT {broadcast('c', when=are_few)}{listed(every)} FROM"
             f" (SELECT {listed(table.primary_key, 'c.')}, {', '.join(values)}"
             f" FROM ({winners(table, changes)}) AS c CROSS JOIN ({newer_rows}) AS newer"
-            f" WHERE if(c.{SEQUENCE} > {bound} AND newer._cdc_rows = 0, true, {stop})) AS c",
+            f" WHERE if(c.{SEQUENCE} > {bound} AND newer._cdc_rows = 0, true, {stop})) AS c) AS c",
             f"ON {same_key(table, 't', 'c')}{elsewhere}",
             "WHEN MATCHED THEN UPDATE SET"
             f" {assigned([(name, f'c.{quote(name)}') for name in columns])}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..names import literal, quote
-from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, listed, same_key
+from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, listed, same_key
 from .definition import CHANGE_TYPE, CHANGE_UNCHANGED, STATE, UpsertTable
 from .pruning import Intervals, is_untouched
 from .texts import IS_DELETE, assigned
@@ -21,7 +21,13 @@ _WINS = f"c.{SEQUENCE} >= {_ROW_NUMBER}"
 _IS_TOMBSTONE = f"({_STATE}.deleted_at IS NOT NULL)"
 
 
-def partial_apply_text(table: UpsertTable, changes: str, untouched: Intervals | None = None) -> str:
+def partial_apply_text(
+    table: UpsertTable,
+    changes: str,
+    untouched: Intervals | None = None,
+    *,
+    are_few: bool = False,
+) -> str:
     """As :func:`apply_text`, where changes may leave columns untouched."""
     elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
     columns = [_Column(number, name) for number, name in enumerate(table.values)]
@@ -42,7 +48,8 @@ def partial_apply_text(table: UpsertTable, changes: str, untouched: Intervals | 
     state = _state(number, kept, [column.merged_number for column in columns])
     return "\n".join(
         (
-            f"MERGE INTO {table.sql} AS t USING ({_winners(table, changes)}) AS c",
+            f"MERGE INTO {table.sql} AS t USING (SELECT {broadcast('c', when=are_few)}*"
+            f" FROM ({_winners(table, changes)}) AS c) AS c",
             f"ON {same_key(table, 't', 'c')}{elsewhere}",
             f"WHEN MATCHED AND {_WINS} AND {IS_DELETE} AND c.{SEQUENCE} = '' THEN DELETE",
             f"WHEN MATCHED AND ({changed}) THEN UPDATE SET {assigned([*merged, (STATE, state)])}",
@@ -52,7 +59,9 @@ def partial_apply_text(table: UpsertTable, changes: str, untouched: Intervals | 
     )
 
 
-def partial_fresh_rows(table: UpsertTable, changes: str, version: int) -> str:
+def partial_fresh_rows(
+    table: UpsertTable, changes: str, version: int, *, are_few: bool = False
+) -> str:
     """As :func:`fresh_rows`, where changes may leave columns untouched."""
     names, same = [column.name for column in table.columns], same_key(table, "t", "c")
     merged = {name: f"c.{quote(name)}" for name in table.primary_key}
@@ -60,11 +69,11 @@ def partial_fresh_rows(table: UpsertTable, changes: str, version: int) -> str:
         merged[name] = _Column(number, name).merged
     new = ", ".join(f"{merged[name]} AS {quote(name)}" for name in names)
     base = f"{table.sql} VERSION AS OF {version}"
-    # Both joins with the base broadcast what is pending.
+    few = broadcast("c", when=are_few)
     return (
         f"WITH pending AS ({_winners(table, changes)}),"
-        f" touched AS (SELECT * FROM {base} AS t LEFT SEMI JOIN pending AS c ON {same})"
-        f" SELECT {listed(names, 't.')} FROM {base} AS t LEFT ANTI JOIN pending AS c ON {same}"
+        f" touched AS (SELECT {few}* FROM {base} AS t LEFT SEMI JOIN pending AS c ON {same})"
+        f" SELECT {few}{listed(names, 't.')} FROM {base} AS t LEFT ANTI JOIN pending AS c ON {same}"
         f" WHERE NOT {_IS_TOMBSTONE}"
         f" UNION ALL SELECT {new} FROM pending AS c LEFT JOIN touched AS t ON {same}"
         f" WHERE if({_WINS}, NOT ({IS_DELETE}), NOT {_IS_TOMBSTONE})"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..names import literal, quote
-from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, listed, same_key
+from ..names import quote
+from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, listed, same_key
 from .definition import CHANGE_TYPE, STATE, UpsertTable
 from .pruning import Intervals, is_untouched
 
@@ -18,19 +18,22 @@ def winners(table: UpsertTable, changes: str) -> str:
 
     :param changes: the query of the changes, each with where it stands among all writes
     """
-    key = listed(table.primary_key)
-    rest = [*table.values, CHANGE_TYPE, SEQUENCE, INGESTED_AT]
-    change = ", ".join(f"{literal(name)}, {quote(name)}" for name in rest)
-    order = f"struct({SEQUENCE}, {SINCE}, {ORDER})"
-    won = listed(rest, "_cdc_won.")
+    names = [*table.primary_key, *table.values, CHANGE_TYPE, SEQUENCE, INGESTED_AT]
+    order = ", ".join(f"{name} DESC" for name in (SEQUENCE, SINCE, ORDER))
     return (
-        f"SELECT {key}, {won} FROM"
-        f" (SELECT {key}, max_by(named_struct({change}), {order}) AS _cdc_won"
-        f" FROM ({changes}) GROUP BY {key})"
+        f"SELECT {listed(names)} FROM (SELECT *, row_number() OVER"
+        f" (PARTITION BY {listed(table.primary_key)} ORDER BY {order}) AS _cdc_place"
+        f" FROM ({changes})) WHERE _cdc_place = 1"
     )
 
 
-def apply_text(table: UpsertTable, changes: str, untouched: Intervals | None = None) -> str:
+def apply_text(
+    table: UpsertTable,
+    changes: str,
+    untouched: Intervals | None = None,
+    *,
+    are_few: bool = False,
+) -> str:
     """The MERGE that applies ``changes``, a query; it rewrites no row that stays as it is.
 
     A delete with a sequence number leaves a tombstone, so that an older change which comes later
@@ -38,6 +41,7 @@ def apply_text(table: UpsertTable, changes: str, untouched: Intervals | None = N
 
     :param untouched: intervals of keys in which there is no change: the files that hold nothing
         else are not read
+    :param are_few: the changes can be sent to each task that reads the base
     """
     elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
     state = f"t.{quote(STATE)}"
@@ -54,7 +58,8 @@ def apply_text(table: UpsertTable, changes: str, untouched: Intervals | None = N
     updated = assigned([(name, f"c.{quote(name)}") for name in table.values] + [(STATE, alive)])
     return "\n".join(
         (
-            f"MERGE INTO {table.sql} AS t USING ({winners(table, changes)}) AS c",
+            f"MERGE INTO {table.sql} AS t USING (SELECT {broadcast('c', when=are_few)}*"
+            f" FROM ({winners(table, changes)}) AS c) AS c",
             f"ON {same_key(table, 't', 'c')}{elsewhere}",
             f"WHEN MATCHED AND {wins} AND {IS_DELETE} AND c.{SEQUENCE} = '' THEN DELETE",
             f"WHEN MATCHED AND {IS_DELETE} AND ({newer} OR ({wins} AND NOT {is_tombstone}))"
@@ -75,26 +80,36 @@ def live_rows(table: UpsertTable) -> str:
     return f"SELECT {columns} FROM {table.base.sql} WHERE {quote(STATE)}.deleted_at IS NULL"
 
 
-def fresh_rows(table: UpsertTable, changes: str, version: int, *, are_newer: bool = False) -> str:
+def fresh_rows(
+    table: UpsertTable,
+    changes: str,
+    version: int,
+    *,
+    are_few: bool = False,
+    newer: str | None = None,
+) -> str:
     """The query of what readers would see if ``changes``, a query, were applied.
 
     :param version: of the base: one that holds what is not pending, and nothing that is applied
         after the query was made
-    :param are_newer: each change is newer than every row, and cannot lose to it
+    :param are_few: as of :func:`apply_text`
+    :param newer: a relation with the keys of the changes where each is newer than every row, and
+        cannot lose to it
     """
     names, same = [column.name for column in table.columns], same_key(table, "t", "c")
     base, state = f"{table.sql} VERSION AS OF {version}", f"t.{quote(STATE)}"
     loses = f"c.{SEQUENCE} < coalesce({state}.sequence, '')"
     kept, new, keys = listed(names, "t."), listed(names, "c."), listed(table.primary_key, "c.")
-    losing = f"SELECT {keys} FROM {base} AS t JOIN pending AS c ON {same} AND {loses}"
+    few = broadcast("c", when=are_few)
+    losing = f"SELECT {few}{keys} FROM {base} AS t JOIN pending AS c ON {same} AND {loses}"
+    # The second join with the base reads keys alone.
     replaced, winning = f"{same} AND NOT ({loses})", f"LEFT ANTI JOIN ({losing}) AS t ON {same}"
-    if are_newer:
+    if newer is not None:
         replaced, winning = same, ""
-    # Both joins with the base broadcast what is pending, and the second reads keys alone.
     return (
         f"WITH pending AS ({winners(table, changes)})"
-        f" SELECT {kept} FROM {base} AS t LEFT ANTI JOIN pending AS c ON {replaced}"
-        f" WHERE {state}.deleted_at IS NULL"
+        f" SELECT {few}{kept} FROM {base} AS t LEFT ANTI JOIN {newer or 'pending'} AS c"
+        f" ON {replaced} WHERE {state}.deleted_at IS NULL"
         f" UNION ALL SELECT {new} FROM pending AS c {winning} WHERE NOT {IS_DELETE}"
     )
 

@@ -10,6 +10,7 @@ from ...core.errors import StatementFailed
 from ...core.model import Stream
 from ...core.names import quote
 from ...core.outcomes import Outcome
+from ...core.upserts.changes import are_few
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import (
     NEEDED,
@@ -53,14 +54,16 @@ class Applying:
         memory = self._quarantine.memory(table)
         span = self._parts.sources.span(stream)
         files = [file for commit in span.tables[0].commits for file in commit.adds]
+        few = are_few(files)
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
         if not holds and not may_divert(files):
             share = self._pruning.share(table, self._parts.reader.read(span).rows)
             found = sound(table, quote(table.stream), memory, share.untouched)
-            texts = [_merge(table, found, share.untouched)]
+            texts = [_merge(table, found, share.untouched, few=few)]
             newest = newest_before(share.files, files)
             if newest is not None and not table.has_partial_changes:
-                texts.insert(0, newer_text(table, found, newest, share.untouched))
+                newer = newer_text(table, found, newest, share.untouched, are_few=few)
+                texts.insert(0, newer)
             for text in texts:
                 try:
                     return _measured(self._consume(table, text), share)
@@ -69,20 +72,22 @@ class Applying:
                         break
                     if COMPARISON_NEEDED not in str(error):
                         raise
-        # Neither text tells what is in these tables by now: a killed call is finished by them.
+        # Neither text tells what waits, or is in these tables, by now: a killed call is finished by
+        # them.
         quarantine, deletes = f"delta.{quote(table.quarantine)}", f"delta.{quote(table.deletes)}"
         divert = divert_text(table, quarantine, Memory(quarantine, deletes))
         whole = self._pruning.whole(table)
-        outcome = self._consume(table, divert, _merge(table, remaining(table, quarantine)))
+        rest = _merge(table, remaining(table, quarantine), None, few=False)
+        outcome = self._consume(table, divert, rest)
         return _measured(outcome, whole)
 
     def _consume(self, table: UpsertTable, *texts: str) -> Outcome:
         return Consumer(self._parts, f"apply.{table.stream}", BatchLimit()).consume(texts)
 
 
-def _merge(table: UpsertTable, changes: str, untouched: Intervals | None = None) -> str:
+def _merge(table: UpsertTable, changes: str, untouched: Intervals | None, *, few: bool) -> str:
     text = partial_apply_text if table.has_partial_changes else apply_text
-    return text(table, changes, untouched)
+    return text(table, changes, untouched, are_few=few)
 
 
 def _measured(outcome: Outcome, share: BaseShare) -> Outcome:

@@ -110,13 +110,11 @@ def _shaped(table: UpsertTable, rows: DataFrame) -> DataFrame:
         found = given.get(column.name.casefold())
         value = F.lit(None) if found is None else F.col(quote(found))
         columns.append(value.cast(column.type).alias(column.name))
-    # Names of columns are the same in any case.
-    unchanged = F.transform(_pseudo(given, CHANGE_UNCHANGED).cast("array<string>"), F.lower)
     return rows.select(
         *columns,
         F.col(quote(given[CHANGE_TYPE.casefold()])).alias(CHANGE_TYPE),
         _pseudo(given, CHANGE_SEQUENCE_NUMBER).cast("string").alias(CHANGE_SEQUENCE_NUMBER),
-        unchanged.alias(CHANGE_UNCHANGED),
+        _pseudo(given, CHANGE_UNCHANGED).cast("array<string>").alias(CHANGE_UNCHANGED),
     )
 
 
@@ -130,7 +128,9 @@ def _judged(table: UpsertTable, rows: DataFrame, *, stops: bool) -> DataFrame:
 
     :param stops: a row that is bad ends the job that is to write it
     """
-    judged = rows.withColumn(REASON, F.expr(reason(table)))
+    # Names of columns are the same in any case.
+    unchanged = F.transform(CHANGE_UNCHANGED, F.lower)
+    judged = rows.withColumn(REASON, F.expr(reason(table))).withColumn(CHANGE_UNCHANGED, unchanged)
     is_good = F.col(REASON).isNull()
     if stops:
         checked = F.when(is_good, F.col(CHANGE_TYPE)).otherwise(_stop(table))
@@ -176,7 +176,9 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
     expected = {column.name: column.type for column in table.columns}
     for name, wanted in (expected | {CHANGE_UNCHANGED: "array<string>"}).items():
         found = types.get(name.casefold())
-        if found is not None and not _fits(found, wanted):
+        # The type of an array without elements.
+        is_empty = found == "array<void>" and wanted.startswith("array<")
+        if found is not None and not is_empty and not _fits(found, wanted):
             raise _unfit(table, f"hold {name} as {found}", f"expected {wanted}")
     return given
 
