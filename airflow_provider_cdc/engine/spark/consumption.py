@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
-from ..core.errors import CdcError, FilesChanged, StreamStale
+from ..core.errors import CdcError, FilesChanged, StreamConflict, StreamStale
 from ..core.lifecycle import Transition
 from ..core.model import Consumption, Stream, StreamRange
 from ..core.outcomes import Outcome, StatementOutcome
@@ -33,8 +33,13 @@ class Consumer:
         self._attempt = Attempt(parts, consumer)
         self._limit = limit
 
-    def consume(self, texts: Sequence[str]) -> Outcome:
-        """Apply the statements and move the offsets; see ``Engine.consume``."""
+    def consume(self, texts: Sequence[str], *, standing: Stream | None = None) -> Outcome:
+        """Apply the statements and move the offsets; see ``Engine.consume``.
+
+        :param standing: the only stream, as it stood when the statements were made: where its
+            offset has moved since, nothing is begun
+        :raises StreamConflict: it has moved
+        """
         for _ in range(BEGIN_TRIES):
             snapshot = self._parts.registry.snapshot()
             statements, streams = _analysed(texts, snapshot)
@@ -43,6 +48,8 @@ class Consumer:
             own = self._own_consumption(streams, statements)
             if own is not None:
                 return self._finish(own, streams, statements)
+            if standing is not None and streams[0].offset != standing.offset:
+                raise _moved(standing)
             if not any(stream.consumption for stream in streams):
                 return self._start(snapshot, streams, statements)
         raise self._attempt.could_not_begin()
@@ -113,6 +120,15 @@ class Consumer:
             self._parts.resolution.take_over(found, self._attempt.consumer)
             return None
         return None
+
+
+def _moved(stream: Stream) -> StreamConflict:
+    return StreamConflict(
+        f"stream {stream.name}",
+        "was consumed by somebody else",
+        cause=f"it stood at version {stream.offset.version} when the statements were made",
+        fix="make them anew",
+    )
 
 
 def run_consumption(

@@ -140,15 +140,12 @@ def test_changes_that_are_newer_than_all_rows_are_applied_without_a_comparison(
     assert texts_of(lab)[0] == "compared"
 
 
-@pytest.mark.parametrize(
-    "newest", ["4", "9"], ids=["rows are newer than told", "a change came that is not newer"]
-)
-def test_change_that_statistics_take_for_newer_is_compared_all_the_same(
-    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, newest: str
+def test_change_that_came_after_the_look_is_compared_where_it_is_not_newer(
+    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.write((12, "newest", 9, "UPSERT", "9"))
     lab.apply()
-    monkeypatch.setattr(applying, "newest_before", lambda *_: newest.zfill(16))
+    monkeypatch.setattr(applying, "newest_before", lambda *_: "9".zfill(16))
     lab.write((12, "older", 5, "UPSERT", "5"), (13, "newer", 5, "UPSERT", "5"))
     expected = lab.read()
     lab.apply()
@@ -156,6 +153,28 @@ def test_change_that_statistics_take_for_newer_is_compared_all_the_same(
     assert lab.applied() == expected
     assert {row[0]: row[1] for row in expected}[12] == "newest"
     assert texts_of(lab)[0] == "compared"
+
+
+def test_changes_are_compared_where_newer_ones_were_applied_since_the_look(
+    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write((12, "first", 1, "UPSERT", "5"))
+    look = applying.newest_before
+
+    def look_before_an_apply(*files: Any) -> str | None:
+        monkeypatch.setattr(applying, "newest_before", look)
+        newest = look(*files)
+        lab.write((12, "newest", 9, "UPSERT", "9"))
+        lab.apply(lab.new_engine())
+        lab.write((12, "late", 7, "UPSERT", "7"))
+        return newest
+
+    monkeypatch.setattr(applying, "newest_before", look_before_an_apply)
+    lab.apply()
+
+    assert {row[0]: row[1] for row in lab.applied()}[12] == "newest"
+    assert texts_of(lab)[:2] == ["compared", "not"]
+    assert lab.apply() is None
 
 
 @pytest.mark.parametrize(

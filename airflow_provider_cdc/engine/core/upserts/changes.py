@@ -25,6 +25,8 @@ IS_REDRIVEN = "_cdc_is_redriven"
 
 _FEW_BYTES = 10 * 2**20
 _ROW_ID = "`METADATA$ROW_ID`"
+# The least of them; by their text Spark would sort all rows for it.
+_BEGIN = f"hex(min(CAST(conv({_ROW_ID}, 16, 10) AS BIGINT)))"
 _SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}\\z"
 
 
@@ -84,7 +86,7 @@ def in_order(table: UpsertTable, stream: str, rows: str | None = None) -> str:
         f"SELECT {broadcast('batch')}{listed(names, 'change.')},"
         f" change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
         f" coalesce(change.{SINCE}, batch._cdc_begin) AS {SINCE} FROM {rows or stream} AS change"
-        f" JOIN (SELECT {BATCH}, min({_ROW_ID}) AS _cdc_begin FROM {stream} GROUP BY {BATCH})"
+        f" JOIN (SELECT {BATCH}, {_BEGIN} AS _cdc_begin FROM {stream} GROUP BY {BATCH})"
         f" AS batch ON change.{BATCH} = batch.{BATCH}"
     )
 

@@ -46,18 +46,15 @@ def newer_text(
     *,
     are_few: bool = False,
 ) -> str:
-    """The MERGE that applies ``changes``, a query, where each is newer than every row; if one is
-    not, it fails with :data:`COMPARISON_NEEDED`.
+    """The MERGE that applies ``changes``, a query, where each is newer than every row; if one came
+    since that is not, it fails with :data:`COMPARISON_NEEDED`.
 
-    :param newest: what :func:`newest_before` gave
+    :param newest: what :func:`newest_before` gave of the base as it still is
     :param untouched: as of :func:`apply_text`
     :param are_few: as of :func:`apply_text`
     """
     elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
-    bound, row = literal(newest), f"t.{quote(STATE)}.sequence"
     stop = f"CAST(raise_error('{COMPARISON_NEEDED}') AS BOOLEAN)"
-    # By its statistics no file of the base is read for that.
-    newer_rows = f"SELECT count(*) AS _cdc_rows FROM {table.sql} AS t WHERE {row} > {bound}"
     columns = [*table.values, STATE]
     values = [
         *(f"if({IS_DELETE}, NULL, c.{name}) AS {name}" for name in map(quote, table.values)),
@@ -70,8 +67,8 @@ def newer_text(
             f"MERGE INTO {table.sql} AS t USING"
             f" (SELECT {broadcast('c', when=are_few)}{listed(every)} FROM"
             f" (SELECT {listed(table.primary_key, 'c.')}, {', '.join(values)}"
-            f" FROM ({winners(table, changes)}) AS c CROSS JOIN ({newer_rows}) AS newer"
-            f" WHERE if(c.{SEQUENCE} > {bound} AND newer._cdc_rows = 0, true, {stop})) AS c) AS c",
+            f" FROM ({winners(table, changes)}) AS c"
+            f" WHERE if(c.{SEQUENCE} > {literal(newest)}, true, {stop})) AS c) AS c",
             f"ON {same_key(table, 't', 'c')}{elsewhere}",
             "WHEN MATCHED THEN UPDATE SET"
             f" {assigned([(name, f'c.{quote(name)}') for name in columns])}",
