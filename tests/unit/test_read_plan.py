@@ -86,6 +86,23 @@ def test_plan_of_inserts_reads_the_files_with_rows_of_their_own() -> None:
     assert plan_inserts([]).strategy is Strategy.NOTHING
 
 
+def test_rows_of_appends_are_counted_by_their_statistics() -> None:
+    def counted(rows: int | None, born: int = 5, vector: str | None = None) -> DataFile:
+        stats = None if rows is None else f'{{"numRecords": {rows}}}'
+        return replace(data_file(f"f{rows}{vector}", 10, born, vector), stats=stats)
+
+    def row_count(*files: DataFile, removes: tuple[DataFile, ...] = ()) -> int | None:
+        return plan_inserts([new_commit(5, "WRITE", adds=files, removes=removes)]).row_count
+
+    assert row_count(counted(3), counted(4)) == 7
+    assert row_count(counted(3), counted(None)) is None
+    assert row_count(counted(3, vector="v")) is None
+    # Rows may have been carried over from what was removed.
+    assert row_count(counted(3), removes=(OLD,)) is None
+    delete = new_commit(6, "DELETE", removes=(OLD,))
+    assert plan_inserts([new_commit(5, "WRITE", adds=(counted(3),)), delete]).row_count == 3
+
+
 def test_commit_with_change_files_tells_its_inserts_by_its_data_files() -> None:
     (merge,) = commit_changes([replace(UPDATE, operation="MERGE")])
     assert (merge.change_files, merge.inserted) == ((FEED,), (NEW,))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from .commit_changes import CommitChanges, commit_changes
-from .log_actions import Commit
+from .log_actions import Commit, DataFile
 from .net_files import NetFiles, inserted_files
 from .rewrites import net_difference
 from .table_schema import Layout, matching_path
@@ -37,7 +37,8 @@ READING_DIFFERENCES = (Strategy.FILE_DIFFERENCE, Strategy.CHANGE_FILES)
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
     """How the change set of a range is read: ``file_count`` files of ``size_bytes`` in all, for
-    ``commit_count`` commits, and why.
+    ``commit_count`` commits, and why. ``row_count`` is how many rows it has, where the log tells
+    and each is an insert.
     """
 
     strategy: Strategy
@@ -45,6 +46,7 @@ class ReadPlan:
     size_bytes: int
     commit_count: int
     reason: str
+    row_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class Reading:
 
 def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
     """How to read every row that ``commits`` inserted, as it was inserted."""
-    files = [file for _, file in inserted_files(without_undone(commits))]
+    standing = without_undone(commits)
+    files = [file for _, file in inserted_files(standing)]
     if not files:
         return _nothing(commits, "no commit inserted rows")
     size = sum(file.size_bytes for file in files)
@@ -70,7 +73,17 @@ def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
         size,
         len(commits),
         "an append-only stream reads the added files alone",
+        _row_count(standing, files),
     )
+
+
+def _row_count(commits: Iterable[Commit], files: Iterable[DataFile]) -> int | None:
+    """How many rows ``files`` hold, where no commit carried rows over into its own."""
+    if any(commit.adds and commit.removes for commit in commits):
+        return None
+    counts = [None if file.deletion_vector else file.record_count for file in files]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def plan_survivors(commits: Sequence[Commit]) -> Reading:

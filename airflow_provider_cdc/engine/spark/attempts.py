@@ -73,9 +73,14 @@ class Attempt:
             == [statement.fingerprint for statement in statements]
         )
 
-    def views(self, spans: Sequence[StreamSpan]) -> AbstractContextManager[StreamViews]:
-        """Temporary views over the change sets of ``spans``."""
-        return stream_views(self.parts.spark, self.parts.reader, self.parts.scratch, spans)
+    def views(
+        self, spans: Sequence[StreamSpan], *, are_read_once: bool = False
+    ) -> AbstractContextManager[StreamViews]:
+        """Temporary views over the change sets of ``spans``; see :func:`stream_views`."""
+        parts = self.parts
+        return stream_views(
+            parts.spark, parts.reader, parts.scratch, spans, are_read_once=are_read_once
+        )
 
     def counted(self, consumption: Consumption, views: StreamViews) -> tuple[StreamOutcome, ...]:
         """What each stream gives; this computes the change sets and keeps them.

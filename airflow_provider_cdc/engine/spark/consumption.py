@@ -63,7 +63,7 @@ class Consumer:
         consumer = self._attempt.consumer
         self._attempt.tell(ProtocolPoint.BEFORE_BEGIN)
         spans = [self._parts.sources.span(stream, limit=self._limit) for stream in streams]
-        with self._attempt.views(spans) as views:
+        with self._attempt.views(spans, are_read_once=len(statements) == 1) as views:
             planned = self._parts.planner.plan(statements, views.names, consumer)
             consumption = self._parts.consumptions.begin(
                 snapshot, streams, [range_of(span) for span in spans], planned, consumer
@@ -81,7 +81,9 @@ class Consumer:
         spans = [self._pinned(by_id[item.stream_id], item) for item in consumption.streams]
         with ExitStack() as stack:
             try:
-                views = stack.enter_context(self._attempt.views(spans))
+                views = stack.enter_context(
+                    self._attempt.views(spans, are_read_once=len(statements) == 1)
+                )
             except FilesChanged:
                 # What the earlier attempt read is lost: the next consumption begins anew.
                 consumer = self._attempt.consumer

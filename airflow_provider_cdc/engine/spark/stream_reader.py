@@ -27,7 +27,8 @@ class StreamChanges:
     ``plans`` say how each base table is read. ``reused`` are frames that ``rows`` reads more than
     once; ``scratch`` names the crafted tables that must stay while ``rows`` is in use. Whoever has
     read ``rows`` calls ``check``, which raises where what was read cannot be relied on. Where they
-    are not ``is_repeatable``, reading them again may give others.
+    are not ``is_repeatable``, reading them again may give others. ``row_count`` is how many there
+    are where the log tells: then they lie in files as they are read, and each is an insert.
     """
 
     rows: DataFrame
@@ -36,6 +37,7 @@ class StreamChanges:
     scratch: tuple[str, ...]
     check: Callable[[], None] = lambda: None
     is_repeatable: bool = True
+    row_count: int | None = None
 
 
 class StreamReader:
@@ -75,7 +77,8 @@ class StreamReader:
             inserted = named(all_changes(rows, INSERT), columns, stream.column_style, ROW_ID)
             return StreamChanges(inserted, (plan_initial_rows(),), (), ())
         changes = self._tables.read(table)
-        return StreamChanges(changes.rows, (changes.plan,), (), changes.scratch)
+        plan = changes.plan
+        return StreamChanges(changes.rows, (plan,), (), changes.scratch, row_count=plan.row_count)
 
     def all_rows(self, span: StreamSpan) -> DataFrame:
         """The rows of the stream's table or view at the end of ``span``: row id as users see it,

@@ -42,7 +42,7 @@ class StreamViews:
         """
         try:
             return tuple(
-                _outcome(span, change_set, self._counted(span))
+                _outcome(span, change_set, self._counted(span, change_set))
                 for span, change_set in zip(self.spans, self.change_sets, strict=True)
             )
         finally:
@@ -50,7 +50,9 @@ class StreamViews:
             for change_set in self.change_sets:
                 change_set.check()
 
-    def _counted(self, span: StreamSpan) -> dict[str, int]:
+    def _counted(self, span: StreamSpan, change_set: StreamChanges) -> dict[str, int]:
+        if change_set.row_count is not None:
+            return {"inserted": change_set.row_count, "updated": 0, "deleted": 0}
         names = METADATA_COLUMNS[span.stream.column_style]
         action, is_update = quote(names.action), quote(names.is_update)
         # By its name: over Spark Connect the frame itself would be analysed again.
@@ -67,12 +69,19 @@ class StreamViews:
 
 @contextmanager
 def stream_views(
-    spark: SparkSession, reader: ReadsChanges, scratch: Scratch, spans: Sequence[StreamSpan]
+    spark: SparkSession,
+    reader: ReadsChanges,
+    scratch: Scratch,
+    spans: Sequence[StreamSpan],
+    *,
+    are_read_once: bool = False,
 ) -> Iterator[StreamViews]:
     """Temporary views over the change sets of ``spans``, gone with their crafted tables afterwards.
 
     Every statement sees the same records (seed 000, repeatable read), and a change set is computed
     once however many statements read it.
+
+    :param are_read_once: by one statement: what lies in files as it is read is not kept
     """
     made: list[str] = []
     kept: list[DataFrame] = []
@@ -85,8 +94,10 @@ def stream_views(
             roots.extend(change_set.scratch)
             change_sets.append(change_set)
             kept.extend(frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in change_set.reused)
-            rows = _kept(change_set)
-            kept.append(rows)
+            rows = change_set.rows
+            if change_set.row_count is None or not are_read_once:
+                rows = _kept(change_set)
+                kept.append(rows)
             view = f"cdc_{uuid.uuid4().hex}"
             rows.createOrReplaceTempView(view)
             made.append(view)
