@@ -11,7 +11,12 @@ from streams import new_commit
 from airflow_provider_cdc.engine.core.commit_changes import commit_changes
 from airflow_provider_cdc.engine.core.crafted_log import ListedFile, Side, layers
 from airflow_provider_cdc.engine.core.log_actions import DataFile, DeletionVector
-from airflow_provider_cdc.engine.core.read_plan import Strategy, plan_difference, plan_inserts
+from airflow_provider_cdc.engine.core.read_plan import (
+    Strategy,
+    inserted_row_count,
+    plan_difference,
+    plan_inserts,
+)
 from airflow_provider_cdc.engine.core.table_schema import Layout
 
 
@@ -92,7 +97,7 @@ def test_rows_of_appends_are_counted_by_their_statistics() -> None:
         return replace(data_file(f"f{rows}{vector}", 10, born, vector), stats=stats)
 
     def row_count(*files: DataFile, removes: tuple[DataFile, ...] = ()) -> int | None:
-        return plan_inserts([new_commit(5, "WRITE", adds=files, removes=removes)]).row_count
+        return inserted_row_count([new_commit(5, "WRITE", adds=files, removes=removes)])
 
     assert row_count(counted(3), counted(4)) == 7
     assert row_count(counted(3), counted(None)) is None
@@ -100,7 +105,7 @@ def test_rows_of_appends_are_counted_by_their_statistics() -> None:
     # Rows may have been carried over from what was removed.
     assert row_count(counted(3), removes=(OLD,)) is None
     delete = new_commit(6, "DELETE", removes=(OLD,))
-    assert plan_inserts([new_commit(5, "WRITE", adds=(counted(3),)), delete]).row_count == 3
+    assert inserted_row_count([new_commit(5, "WRITE", adds=(counted(3),)), delete]) == 3
 
 
 def test_commit_with_change_files_tells_its_inserts_by_its_data_files() -> None:

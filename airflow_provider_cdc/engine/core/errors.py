@@ -148,6 +148,10 @@ class StreamConflict(CdcError):
     retryable = True
 
 
+class StreamMoved(StreamConflict):
+    """The stream no longer stands where it did when its statements were made; nothing was begun."""
+
+
 class StatementFailed(CdcError):
     """A statement of a consumption failed; the consumption was aborted and the offset stays.
 

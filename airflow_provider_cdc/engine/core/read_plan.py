@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from .commit_changes import CommitChanges, commit_changes
-from .log_actions import Commit, DataFile
+from .log_actions import Commit
 from .net_files import NetFiles, inserted_files
 from .rewrites import net_difference
 from .table_schema import Layout, matching_path
@@ -37,8 +37,7 @@ READING_DIFFERENCES = (Strategy.FILE_DIFFERENCE, Strategy.CHANGE_FILES)
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
     """How the change set of a range is read: ``file_count`` files of ``size_bytes`` in all, for
-    ``commit_count`` commits, and why. ``row_count`` is how many rows it has, where the log tells
-    and each is an insert.
+    ``commit_count`` commits, and why.
     """
 
     strategy: Strategy
@@ -46,7 +45,6 @@ class ReadPlan:
     size_bytes: int
     commit_count: int
     reason: str
-    row_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +60,7 @@ class Reading:
 
 def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
     """How to read every row that ``commits`` inserted, as it was inserted."""
-    standing = without_undone(commits)
-    files = [file for _, file in inserted_files(standing)]
+    files = [file for _, file in inserted_files(without_undone(commits))]
     if not files:
         return _nothing(commits, "no commit inserted rows")
     size = sum(file.size_bytes for file in files)
@@ -73,14 +70,17 @@ def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
         size,
         len(commits),
         "an append-only stream reads the added files alone",
-        _row_count(standing, files),
     )
 
 
-def _row_count(commits: Iterable[Commit], files: Iterable[DataFile]) -> int | None:
-    """How many rows ``files`` hold, where no commit carried rows over into its own."""
-    if any(commit.adds and commit.removes for commit in commits):
+def inserted_row_count(commits: Sequence[Commit]) -> int | None:
+    """How many rows ``commits`` inserted, where statistics tell, and no commit carried rows over
+    into files of its own.
+    """
+    standing = without_undone(commits)
+    if any(commit.adds and commit.removes for commit in standing):
         return None
+    files = [file for _, file in inserted_files(standing)]
     counts = [None if file.deletion_vector else file.record_count for file in files]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None

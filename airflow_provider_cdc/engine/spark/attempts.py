@@ -83,7 +83,8 @@ class Attempt:
         )
 
     def counted(self, consumption: Consumption, views: StreamViews) -> tuple[StreamOutcome, ...]:
-        """What each stream gives; this computes the change sets and keeps them.
+        """What each stream gives; this computes the change sets and keeps them, but for those whose
+        rows the log counts.
 
         :raises StreamStale: files that have to be read are gone
         :raises FilesChanged: files of a folder were overwritten or removed while they were read

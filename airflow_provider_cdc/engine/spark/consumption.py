@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
-from ..core.errors import CdcError, FilesChanged, StreamConflict, StreamStale
+from ..core.errors import CdcError, FilesChanged, StreamMoved, StreamStale
 from ..core.lifecycle import Transition
 from ..core.model import Consumption, Stream, StreamRange
 from ..core.outcomes import Outcome, StatementOutcome
@@ -38,7 +38,7 @@ class Consumer:
 
         :param standing: the only stream, as it stood when the statements were made: where its
             offset has moved since, nothing is begun
-        :raises StreamConflict: it has moved
+        :raises StreamMoved: it has
         """
         for _ in range(BEGIN_TRIES):
             snapshot = self._parts.registry.snapshot()
@@ -124,8 +124,8 @@ class Consumer:
         return None
 
 
-def _moved(stream: Stream) -> StreamConflict:
-    return StreamConflict(
+def _moved(stream: Stream) -> StreamMoved:
+    return StreamMoved(
         f"stream {stream.name}",
         "was consumed by somebody else",
         cause=f"it stood at version {stream.offset.version} when the statements were made",

@@ -77,8 +77,9 @@ class StreamReader:
             inserted = named(all_changes(rows, INSERT), columns, stream.column_style, ROW_ID)
             return StreamChanges(inserted, (plan_initial_rows(),), (), ())
         changes = self._tables.read(table)
-        plan = changes.plan
-        return StreamChanges(changes.rows, (plan,), (), changes.scratch, row_count=plan.row_count)
+        return StreamChanges(
+            changes.rows, (changes.plan,), (), changes.scratch, row_count=changes.row_count
+        )
 
     def all_rows(self, span: StreamSpan) -> DataFrame:
         """The rows of the stream's table or view at the end of ``span``: row id as users see it,

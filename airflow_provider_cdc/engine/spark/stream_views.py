@@ -36,7 +36,8 @@ class StreamViews:
     change_sets: Sequence[StreamChanges]
 
     def outcomes(self) -> tuple[StreamOutcome, ...]:
-        """What each stream gives, counted; this computes the change sets and keeps them.
+        """What each stream gives, counted; this computes the change sets and keeps them, but for
+        those whose rows the log counts.
 
         :raises FilesChanged: a file was overwritten or removed while it was read
         """
@@ -81,7 +82,7 @@ def stream_views(
     Every statement sees the same records (seed 000, repeatable read), and a change set is computed
     once however many statements read it.
 
-    :param are_read_once: by one statement: what lies in files as it is read is not kept
+    :param are_read_once: by one statement: what lies in files as it is read is then not kept
     """
     made: list[str] = []
     kept: list[DataFrame] = []

@@ -48,6 +48,28 @@ def test_statements_source_written_in_between_see_the_same_records(lab: StreamLa
     assert lab.rows("log") == sorted([*FIRST, (1, "10", "DELETE"), (3, "30", "INSERT")], key=repr)
 
 
+@pytest.mark.parametrize("targets", [("log",), ("log", "other")], ids=["once", "twice"])
+def test_outcome_counts_the_inserts_of_an_append_only_stream_whatever_else_was_done(
+    lab: StreamLab, targets: tuple[str, ...]
+) -> None:
+    lab.engine.create_stream("a", on_table=lab.path("src"), mode="append_only")
+    steps = [
+        ("INSERT INTO {src} VALUES (10, 'a'), (11, 'b')", "INSERT INTO {src} VALUES (12, 'c')"),
+        ("INSERT INTO {src} VALUES (13, 'd')", "UPDATE {src} SET v = 'e' WHERE id = 13"),
+        (
+            "MERGE INTO {src} t USING (SELECT 10 AS id UNION ALL SELECT 14 AS id) c ON t.id = c.id"
+            " WHEN MATCHED THEN UPDATE SET v = 'f' WHEN NOT MATCHED THEN INSERT (id) VALUES (c.id)",
+        ),
+        ("INSERT INTO {src} VALUES (15, 'g')", "DELETE FROM {src} WHERE id IN (10, 15)"),
+    ]
+    for inserted, statements in zip((3, 1, 1, 1), steps, strict=True):
+        lab.sql(*statements, "DELETE FROM {log}", "DELETE FROM {other}")
+        texts = [f"INSERT INTO {{{name}}} SELECT id, v, METADATA$ACTION FROM a" for name in targets]
+        outcome = lab.consume(*texts)
+        assert outcome.streams[0].rows == {"inserted": inserted, "updated": 0, "deleted": 0}
+        assert [len(lab.rows(name)) for name in targets] == [inserted] * len(targets)
+
+
 def test_insert_of_no_rows_consumes_the_stream(lab: StreamLab) -> None:
     lab.consume(LOG + " WHERE 0 = 1")
 

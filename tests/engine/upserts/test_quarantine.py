@@ -16,6 +16,7 @@ from upsert_lab import CHANGES, SALARIES, Clock, UpsertLab
 from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint
 from airflow_provider_cdc.engine.core.upserts.changes import Reason
 from airflow_provider_cdc.engine.spark.upserts import quarantine as quarantining
+from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
 from airflow_provider_cdc.engine.spark.upserts.quarantine import Quarantine
 from airflow_provider_cdc.engine.spark.upserts.upkeep import Upkeep
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
@@ -201,6 +202,30 @@ def test_redriven_changes_that_are_applied_while_a_reader_looks_are_not_overtake
     monkeypatch.setattr(kind, method, look_after_an_apply)
     assert lab.read() in ([], [(1, "a", 10)])
     assert lab.read() == [(1, "a", 10)]
+
+
+def test_change_that_came_after_the_look_waits_for_one_that_was_held_since(
+    lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.send((2, "b", 20, "UPSERT", None))
+    look = Pruning.share
+
+    def look_before_an_apply(*args: Any) -> BaseShare:
+        monkeypatch.setattr(Pruning, "share", look)
+        share = look(*args)
+        lab.send((1, "a", 10, "UPSERT", BAD))
+        lab.apply()
+        lab.send((1, "a", 11, "UPSERT", None))
+        return share
+
+    monkeypatch.setattr(Pruning, "share", look_before_an_apply)
+    lab.apply()
+
+    assert lab.applied() == [(2, "b", 20)]
+    assert [row[1] for row in lab.held()] == [10, 11]
+    lab.correct(10, None)
+    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.apply_all() == [(1, "a", 11), (2, "b", 20)]
 
 
 def test_change_that_waits_twice_at_one_place_counts_once(lab: QuarantineLab) -> None:

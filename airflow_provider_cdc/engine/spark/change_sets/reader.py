@@ -25,6 +25,7 @@ from ...core.read_plan import (
     Reading,
     ReadPlan,
     Strategy,
+    inserted_row_count,
     plan_difference,
     plan_inserts,
     plan_survivors,
@@ -57,11 +58,14 @@ class ChangeSet:
     ``rows`` holds the source's columns as they are at the end of the range, then action
     (``INSERT``, ``DELETE``), is-update and row id; one row for an insert or a delete, two for an
     update. ``scratch`` names the crafted tables that must stay while ``rows`` is in use.
+    ``row_count`` is how many rows there are where the log tells: then they lie in files as they are
+    read, and each is an insert.
     """
 
     rows: DataFrame
     plan: ReadPlan
     scratch: tuple[str, ...]
+    row_count: int | None = None
 
 
 class ChangeSetReader:
@@ -194,7 +198,7 @@ class ChangeSetReader:
             parts.append(as_of_today(rows.where(own).drop(BASE_ROW_ID_COLUMN), steps))
         inserted = all_changes(union(parts), INSERT)
         rows = named(inserted, history[-1].column_names, span.stream.column_style)
-        return ChangeSet(rows, plan, tables.roots)
+        return ChangeSet(rows, plan, tables.roots, inserted_row_count(span.commits))
 
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
         layout = _layout(span.end.metadata)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...core.batches import BatchLimit
-from ...core.errors import StatementFailed, StreamConflict
+from ...core.errors import StatementFailed, StreamMoved
 from ...core.model import Stream
 from ...core.names import quote
 from ...core.outcomes import Outcome
@@ -59,23 +59,21 @@ class Applying:
         if not holds and not may_divert(files):
             share = self._pruning.share(table, self._parts.reader.read(span).rows)
             found = sound(table, quote(table.stream), memory, share.untouched)
-            texts: list[tuple[str, Stream | None]]
-            texts = [(_merge(table, found, share.untouched, few=few), None)]
+            texts = [_merge(table, found, share.untouched, few=few)]
             newest = newest_before(share.files, files)
             if newest is not None and not table.has_partial_changes:
                 newer = newer_text(table, found, newest, share.untouched, are_few=few)
-                # What was applied since then could be newer: the offset would have moved.
-                texts.insert(0, (newer, stream))
-            for text, standing in texts:
+                texts.insert(0, newer)
+            for text in texts:
                 try:
-                    return _measured(self._consume(table, text, standing=standing), share)
+                    return _measured(self._consume(table, text, standing=stream), share)
+                except StreamMoved:
+                    # What was applied since the look could be newer, or hold others up by now.
+                    break
                 except StatementFailed as error:
                     if NEEDED in str(error):
                         break
                     if COMPARISON_NEEDED not in str(error):
-                        raise
-                except StreamConflict:
-                    if standing is None:
                         raise
         # Neither text tells what waits, or is in these tables, by now: a killed call is finished by
         # them.
