@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,14 @@ Found = TypeVar("Found")
 
 
 class AirflowServerError(RuntimeError):
-    """The server did not do what was asked of it; the message ends with its last lines."""
+    """The server did not do what was asked of it; the message ends with its last lines.
+
+    ``status`` is that of its answer over HTTP, if it gave one.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def free_port() -> int:
@@ -178,6 +186,27 @@ class AirflowServer:
         """
         return self._request(method, f"/api/v2{path}", body)
 
+    def make_pool(self, name: str, slots: int, timeout_seconds: float = 60) -> None:
+        """Make a pool, where there is none of that name.
+
+        The scheduler locks SQLite while it writes; what that refuses is asked for again.
+
+        :raises AirflowServerError: it was not made within ``timeout_seconds``
+        """
+        body = {"name": name, "slots": slots, "include_deferred": False}
+
+        def is_made() -> bool:
+            try:
+                self.api("POST", "/pools", body)
+            except AirflowServerError as error:
+                if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+                    return False
+                if error.status != HTTPStatus.CONFLICT:
+                    raise
+            return True
+
+        self._wait(is_made, timeout_seconds, f"pool {name} could not be made")
+
     def wait_dag(self, dag_id: str, timeout_seconds: float = 300) -> None:
         """Wait until the DAG was parsed.
 
@@ -310,7 +339,8 @@ class AirflowServer:
         except urllib.error.HTTPError as error:
             with error:
                 text = error.read().decode(errors="replace")
-            raise AirflowServerError(f"{method} {path}: {error.code} {text}") from error
+            message = f"{method} {path}: {error.code} {text}"
+            raise AirflowServerError(message, error.code) from error
 
     def _tail(self, lines: int = 40) -> str:
         text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""

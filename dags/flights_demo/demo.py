@@ -267,7 +267,7 @@ def run(state: Path, days: int, *, stay: bool) -> None:
         say(f"Airflow is up after {time.monotonic() - began:.0f} s")
         if stay:
             say(f"address {server.url}, user {USER}, password {server.password}")
-        server.api("POST", "/pools", {"name": POOL, "slots": 1, "include_deferred": False})
+        server.make_pool(POOL, 1)
         server.wait_dag(DAG_ID, STREAM_SECONDS)
         wait_for_stream(server, catalog)
         replay_log = state / "replay.log"

@@ -27,8 +27,7 @@ CHANGES = "id INT, v STRING, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING
 def table(airflow_standalone, spark, wait_for):
     """An upsert table with a DAG of its own; both go when the test has ended."""
     server, name = airflow_standalone.server, str(airflow_standalone.tables / "kept_fresh")
-    pool = {"name": "cdc_background", "slots": 1, "include_deferred": False}
-    server.api("POST", "/pools", pool)
+    server.make_pool("cdc_background", 1)
     engine = Engine(spark, airflow_standalone.state.as_uri())
     engine.create_upsert_table(name, "id INT, v STRING", "id", max_staleness=PROMISE)
 
