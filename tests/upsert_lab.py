@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -35,6 +36,20 @@ class UpsertLab(StreamLab):
 
     def apply(self, engine: Engine | None = None) -> Any:
         return (engine or self.engine).apply_upserts(self.table())
+
+    def send_in_batches(self, changes: list[tuple[Any, ...]], chance: Random, least: int) -> None:
+        """Write ``changes`` in batches of ``least`` to 29, apply after some of them and at the end;
+        applying gives what was read before.
+        """
+        while changes:
+            size = chance.randrange(least, 30)
+            batch, changes = changes[:size], changes[size:]
+            self.write(*batch)
+            if chance.random() < 0.6:
+                pending = self.read()
+                self.apply()
+                assert self.applied() == pending
+        self.apply()
 
     def read(self, engine: Engine | None = None) -> list[tuple[Any, ...]]:
         rows = (engine or self.engine).read_table(self.table()).collect()

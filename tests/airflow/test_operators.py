@@ -202,16 +202,23 @@ def test_export_hands_points_to_its_job_and_is_known_again_in_a_retry():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "cause"),
+    ("kind", "arguments", "cause"),
     [
-        ({"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
-        ({"file_format": "csv", "mode": "append"}, "would append the same rows again"),
-        ({"at": {"version": -1}}, "is no version of a table"),
+        (ExportChanges, {"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
+        (
+            ExportChanges,
+            {"file_format": "csv", "mode": "append"},
+            "would append the same rows again",
+        ),
+        (ExportChanges, {"at": {"version": -1}}, "is no version of a table"),
+        (ExportTable, {"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
+        (ExportTable, {"file_format": "csv", "mode": "append"}, "would append the same rows again"),
     ],
 )
-def test_export_that_cannot_be_as_asked_fails_for_good(arguments, cause):
+def test_export_that_cannot_be_as_asked_fails_for_good(kind, arguments, cause):
     context = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r")}
-    export = ExportChanges(task_id="t", source="t", target="u", **arguments)
+    of = {"source": "t"} if kind is ExportChanges else {"table": "t"}
+    export = kind(task_id="t", target="u", **of, **arguments)
 
     with pytest.raises(AirflowFailException, match=cause):
         export.execute(context)
@@ -229,21 +236,6 @@ def test_export_of_a_table_is_known_again_in_a_retry_alone(monkeypatch):
     assert first.export_id not in {other.export_id for other in others}
     request = Request("r", "/state", JobKind.EXPORT_TABLE, export_table=first)
     assert from_json(to_json(request), Request) == request
-
-
-@pytest.mark.parametrize(
-    ("arguments", "cause"),
-    [
-        ({"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
-        ({"file_format": "csv", "mode": "append"}, "would append the same rows again"),
-    ],
-)
-def test_export_of_a_table_that_cannot_be_as_asked_fails_for_good(arguments, cause):
-    context = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r")}
-    export = ExportTable(task_id="t", table="t", target="u", **arguments)
-
-    with pytest.raises(AirflowFailException, match=cause):
-        export.execute(context)
 
 
 def test_consume_stream_within_impossible_bounds_fails_for_good():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 
 from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
@@ -63,7 +63,7 @@ class Consumer:
         consumer = self._attempt.consumer
         self._attempt.tell(ProtocolPoint.BEFORE_BEGIN)
         spans = [self._parts.sources.span(stream, limit=self._limit) for stream in streams]
-        with self._attempt.views(spans, are_read_once=len(statements) == 1) as views:
+        with self._views(spans, statements) as views:
             planned = self._parts.planner.plan(statements, views.names, consumer)
             consumption = self._parts.consumptions.begin(
                 snapshot, streams, [range_of(span) for span in spans], planned, consumer
@@ -81,9 +81,7 @@ class Consumer:
         spans = [self._pinned(by_id[item.stream_id], item) for item in consumption.streams]
         with ExitStack() as stack:
             try:
-                views = stack.enter_context(
-                    self._attempt.views(spans, are_read_once=len(statements) == 1)
-                )
+                views = stack.enter_context(self._views(spans, statements))
             except FilesChanged:
                 # What the earlier attempt read is lost: the next consumption begins anew.
                 consumer = self._attempt.consumer
@@ -91,6 +89,11 @@ class Consumer:
                     raise
                 return self._attempt.rolled_forward(consumption)
             return run_consumption(self._parts, self._attempt, consumption, statements, views)
+
+    def _views(
+        self, spans: Sequence[StreamSpan], statements: Sequence[Statement]
+    ) -> AbstractContextManager[StreamViews]:
+        return self._attempt.views(spans, are_read_once=len(statements) == 1)
 
     def _pinned(self, stream: Stream, pinned: StreamRange) -> StreamSpan:
         ends = [table.through for table in pinned.tables]

@@ -16,6 +16,7 @@ from ..core.errors import StreamStale
 from ..core.log_actions import Commit
 from ..core.model import Stream
 from ..core.outcomes import Outcome
+from ..core.table_snapshot import TableSnapshot
 from ..core.upserts.changes import are_few, in_order
 from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ..core.upserts.diversion import Memory, accepted, may_divert
@@ -66,13 +67,14 @@ class UpsertTableStatus:
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """Rows, how they are read, and the commits of waiting changes that are merged into them;
-    ``table`` as it was created.
+    ``table`` as it was created, ``base`` as it was looked at, if it was.
     """
 
     table: str
     rows: DataFrame
     job_class: JobClass
     merged: tuple[Commit, ...] = ()
+    base: TableSnapshot | None = None
 
 
 class Upserting:
@@ -312,7 +314,8 @@ class Upserting:
             for commit in found.merged:
                 job.rows += int(commit.operation_metrics.get("numOutputRows", 0))
                 job.read_bytes += sum(file.size_bytes for file in commit.adds)
-            job.read_bytes += self._upsert_tables.snapshot(table).size_bytes
+            base = found.base or self._upsert_tables.snapshot(table)
+            job.read_bytes += base.size_bytes
             return work(found.rows)
 
     def upsert_usage(
@@ -334,7 +337,7 @@ class Upserting:
             return _Reading(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
         memory = self._quarantine.memory(table, pinned=True)
         base, span = self._upsert_tables.snapshot(table), self._parts.sources.span(stream)
-        files = [file for commit in span.tables[0].commits for file in commit.adds]
+        files = span.tables[0].added_files
         is_plain, few = memory == Memory() and not may_divert(files), are_few(files)
         changes = in_order(table, ROWS) if is_plain else accepted(table, ROWS, memory)
         if table.has_partial_changes:
@@ -344,7 +347,7 @@ class Upserting:
             newer = (ROWS if is_plain else f"({changes})") if is_newer else None
             text = fresh_rows(table, changes, base.version, are_few=few, newer=newer)
         rows = query_over(self._spark, text, self._parts.reader.read(span).rows)
-        return _Reading(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits)
+        return _Reading(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits, base)
 
     def recommended_max_staleness(self, name: str) -> timedelta | None:
         """The least ``max_staleness`` that applying can be expected to keep (seed 004): twice the

@@ -18,7 +18,7 @@ from ..core.errors import (
     StreamUnusable,
 )
 from ..core.insert_only import unread_files, without_superseded
-from ..core.log_actions import Commit
+from ..core.log_actions import Commit, DataFile
 from ..core.model import AppendSemantics, Offset, Stream, StreamMode
 from ..core.newest_first import Finding, NewestFirst
 from ..core.read_plan import Strategy, plan_inserts, plan_survivors
@@ -44,6 +44,11 @@ class SourceRange:
     end: Offset
     commits: tuple[Commit, ...]
     seen_through: int | None = None
+
+    @property
+    def added_files(self) -> list[DataFile]:
+        """The files that its commits added, whatever became of them since."""
+        return [file for commit in self.commits for file in commit.adds]
 
 
 @dataclass(frozen=True, slots=True)

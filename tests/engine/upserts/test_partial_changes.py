@@ -101,15 +101,7 @@ def test_partial_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
     ]
     sent, expected = changes + chance.choices(changes, k=20), in_order(changes)
     chance.shuffle(sent)
-    while sent:
-        size = chance.randrange(5, 30)
-        batch, sent = sent[:size], sent[size:]
-        lab.write(*batch)
-        if chance.random() < 0.6:
-            pending = lab.read()
-            lab.apply()
-            assert lab.applied() == pending
-    lab.apply()
+    lab.send_in_batches(sent, chance, least=5)
 
     assert lab.applied() == lab.read() == expected
 

@@ -124,11 +124,11 @@ def are_few(files: Iterable[DataFile]) -> bool:
     return sum(file.size_bytes for file in files) <= _FEW_BYTES
 
 
-def broadcast(*names: str, when: bool = True) -> str:
-    """The hint that relations of a SELECT are small. Spark takes a join of two for one as large as
+def broadcast(name: str, *, when: bool = True) -> str:
+    """The hint that a relation of a SELECT is small. Spark takes a join of two for one as large as
     their product, and would sort the whole base to join that.
     """
-    return f"/*+ BROADCAST({', '.join(names)}) */ " if when else ""
+    return f"/*+ BROADCAST({name}) */ " if when else ""
 
 
 def listed(names: Sequence[str], prefix: str = "") -> str:

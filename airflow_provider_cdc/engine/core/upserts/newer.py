@@ -12,10 +12,10 @@ from typing import Any
 
 from ..log_actions import DataFile
 from ..names import literal, quote
-from .changes import SEQUENCE, broadcast, listed, same_key
+from .changes import SEQUENCE, listed
 from .definition import STATE, UpsertTable
-from .pruning import Intervals, is_untouched
-from .texts import IS_DELETE, assigned, new_state, winners
+from .pruning import Intervals
+from .texts import IS_DELETE, assigned, merge_head, new_state, winners
 
 COMPARISON_NEEDED = "cdc-comparison-needed"
 """What the error says with which :func:`newer_text` refuses to apply a change that is not newer."""
@@ -53,7 +53,6 @@ def newer_text(
     :param untouched: as of :func:`apply_text`
     :param are_few: as of :func:`apply_text`
     """
-    elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
     stop = f"CAST(raise_error('{COMPARISON_NEEDED}') AS BOOLEAN)"
     columns = [*table.values, STATE]
     values = [
@@ -62,14 +61,14 @@ def newer_text(
         f" AS {quote(STATE)}",
     ]
     every = [*table.primary_key, *columns]
+    source = (
+        f"SELECT {listed(table.primary_key, 'c.')}, {', '.join(values)}"
+        f" FROM ({winners(table, changes)}) AS c"
+        f" WHERE if(c.{SEQUENCE} > {literal(newest)}, true, {stop})"
+    )
     return "\n".join(
         (
-            f"MERGE INTO {table.sql} AS t USING"
-            f" (SELECT {broadcast('c', when=are_few)}{listed(every)} FROM"
-            f" (SELECT {listed(table.primary_key, 'c.')}, {', '.join(values)}"
-            f" FROM ({winners(table, changes)}) AS c"
-            f" WHERE if(c.{SEQUENCE} > {literal(newest)}, true, {stop})) AS c) AS c",
-            f"ON {same_key(table, 't', 'c')}{elsewhere}",
+            merge_head(table, source, untouched, are_few=are_few),
             "WHEN MATCHED THEN UPDATE SET"
             f" {assigned([(name, f'c.{quote(name)}') for name in columns])}",
             f"WHEN NOT MATCHED THEN INSERT ({listed(every)}) VALUES ({listed(every, 'c.')})",

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from ..names import literal, quote
 from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, listed, same_key
 from .definition import CHANGE_TYPE, CHANGE_UNCHANGED, STATE, UpsertTable
-from .pruning import Intervals, is_untouched
-from .texts import IS_DELETE, assigned
+from .pruning import Intervals
+from .texts import IS_DELETE, assigned, merge_head
 
 _STATE = f"t.{quote(STATE)}"
 _ROW_NUMBER = f"coalesce({_STATE}.sequence, '')"
@@ -29,7 +29,6 @@ def partial_apply_text(
     are_few: bool = False,
 ) -> str:
     """As :func:`apply_text`, where changes may leave columns untouched."""
-    elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
     columns = [_Column(number, name) for number, name in enumerate(table.values)]
     changed = " OR ".join(
         (
@@ -48,9 +47,7 @@ def partial_apply_text(
     state = _state(number, kept, [column.merged_number for column in columns])
     return "\n".join(
         (
-            f"MERGE INTO {table.sql} AS t USING (SELECT {broadcast('c', when=are_few)}*"
-            f" FROM ({_winners(table, changes)}) AS c) AS c",
-            f"ON {same_key(table, 't', 'c')}{elsewhere}",
+            merge_head(table, _winners(table, changes), untouched, are_few=are_few),
             f"WHEN MATCHED AND {_WINS} AND {IS_DELETE} AND c.{SEQUENCE} = '' THEN DELETE",
             f"WHEN MATCHED AND ({changed}) THEN UPDATE SET {assigned([*merged, (STATE, state)])}",
             f"WHEN NOT MATCHED AND NOT ({IS_DELETE} AND c.{SEQUENCE} = '') THEN INSERT"

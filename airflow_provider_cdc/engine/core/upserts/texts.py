@@ -43,7 +43,6 @@ def apply_text(
         else are not read
     :param are_few: the changes can be sent to each task that reads the base
     """
-    elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
     state = f"t.{quote(STATE)}"
     wins = f"c.{SEQUENCE} >= coalesce({state}.sequence, '')"
     newer = f"c.{SEQUENCE} > coalesce({state}.sequence, '')"
@@ -58,9 +57,7 @@ def apply_text(
     updated = assigned([(name, f"c.{quote(name)}") for name in table.values] + [(STATE, alive)])
     return "\n".join(
         (
-            f"MERGE INTO {table.sql} AS t USING (SELECT {broadcast('c', when=are_few)}*"
-            f" FROM ({winners(table, changes)}) AS c) AS c",
-            f"ON {same_key(table, 't', 'c')}{elsewhere}",
+            merge_head(table, winners(table, changes), untouched, are_few=are_few),
             f"WHEN MATCHED AND {wins} AND {IS_DELETE} AND c.{SEQUENCE} = '' THEN DELETE",
             f"WHEN MATCHED AND {IS_DELETE} AND ({newer} OR ({wins} AND NOT {is_tombstone}))"
             f" THEN UPDATE SET {erased}",
@@ -71,6 +68,20 @@ def apply_text(
             f"WHEN NOT MATCHED AND NOT ({IS_DELETE}) THEN INSERT ({columns})"
             f" VALUES ({values}, {alive})",
         )
+    )
+
+
+def merge_head(
+    table: UpsertTable, source: str, untouched: Intervals | None, *, are_few: bool
+) -> str:
+    """The begin of a MERGE of changes ``c``, the query ``source``, into rows ``t`` of the base; the
+    others as of :func:`apply_text`.
+    """
+    elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
+    return (
+        f"MERGE INTO {table.sql} AS t"
+        f" USING (SELECT {broadcast('c', when=are_few)}* FROM ({source}) AS c) AS c\n"
+        f"ON {same_key(table, 't', 'c')}{elsewhere}"
     )
 
 

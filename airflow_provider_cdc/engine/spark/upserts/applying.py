@@ -53,7 +53,7 @@ class Applying:
         """
         memory = self._quarantine.memory(table)
         span = self._parts.sources.span(stream)
-        files = [file for commit in span.tables[0].commits for file in commit.adds]
+        files = span.tables[0].added_files
         few = are_few(files)
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
         if not holds and not may_divert(files):
