@@ -1,8 +1,8 @@
-"""A real Airflow on this machine for a demo or a test: ``airflow standalone`` and its REST API.
+"""A real Airflow on this machine for a demo or a test: its four parts and its REST API.
 
-The server runs in a session of its own and is ended with everything in that session: scheduler,
-triggerer, api-server, tasks (which have process groups of their own) and the Spark applications
-that they wait for.
+Each part runs in a session of its own and is ended with everything in that session: tasks (which
+have process groups of their own) and the Spark applications that they wait for. Logs are read from
+the disk: the servers that ``airflow standalone`` starts for them listen on every interface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -29,6 +29,12 @@ USER = "admin"
 POLL_SECONDS = 0.5
 _STOP_SECONDS = 20
 _PASSWORDS = "simple_auth_manager_passwords.json.generated"
+_PARTS = {
+    "api-server": (),
+    "dag-processor": (),
+    "scheduler": ("--skip-serve-logs",),
+    "triggerer": ("--skip-serve-logs",),
+}
 
 Found = TypeVar("Found")
 
@@ -54,7 +60,7 @@ def free_port() -> int:
 
 @dataclass
 class AirflowServer:
-    """``airflow standalone`` with a home, a DAG folder and a port of its own.
+    """Airflow's parts with a home, a DAG folder and a port of their own.
 
     :param home: ``AIRFLOW_HOME``; database, logs and passwords are made there
     :param dags_folder: the folder of DAG files
@@ -66,8 +72,7 @@ class AirflowServer:
     dags_folder: Path
     port: int = field(default_factory=free_port)
     env: Mapping[str, str] = field(default_factory=dict)
-    _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
-    _parts: list[subprocess.Popen[bytes]] = field(default_factory=list, init=False, repr=False)
+    _parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, init=False, repr=False)
     _token: str = field(default="", init=False, repr=False)
 
     @property
@@ -78,7 +83,7 @@ class AirflowServer:
     @property
     def log_file(self) -> Path:
         """Where the server's own output goes."""
-        return self.home / "standalone.log"
+        return self.home / "airflow.log"
 
     @property
     def password(self) -> str:
@@ -107,43 +112,39 @@ class AirflowServer:
         }
 
     def start(self) -> AirflowServer:
-        """Start the server and return at once."""
+        """Make the database, where there is none, and start all parts.
+
+        :raises AirflowServerError: the database could not be made
+        """
         self.home.mkdir(parents=True, exist_ok=True)
-        self._process = self._start("standalone")
+        migration = self._parts["db"] = self._run("db", "migrate")
+        if migration.wait() != 0:
+            raise AirflowServerError(f"airflow db migrate failed.\n{self._tail()}")
+        del self._parts["db"]
+        for part in _PARTS:
+            self.start_part(part)
         return self
 
     def kill(self, part: str) -> None:
         """Kill a part of the server, as ``triggerer``, with all that it started."""
-        for pid in self._members():
-            with suppress(psutil.NoSuchProcess):
-                process = psutil.Process(pid)
-                if part in process.cmdline()[-1:]:
-                    for killed in (process, *process.children(recursive=True)):
-                        killed.kill()
+        process = self._parts.pop(part)
+        self._signal([process], signal.SIGKILL)
+        process.wait()
 
     def start_part(self, part: str) -> None:
-        """Start a part of the server that was killed."""
-        self._parts.append(self._start(part))
+        """Start a part of the server that does not run."""
+        self._parts[part] = self._run(part, *_PARTS[part])
 
-    def _start(self, command: str) -> subprocess.Popen[bytes]:
+    def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
         with self.log_file.open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "airflow", command],
+                [sys.executable, "-m", "airflow", *arguments],
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-
-    def _members(self) -> list[int]:
-        sessions = {process.pid for process in (self._process, *self._parts) if process}
-        members = []
-        for process in psutil.process_iter(["status"]):
-            with suppress(ProcessLookupError, PermissionError):
-                if os.getsid(process.pid) in sessions and process.info["status"] != "zombie":
-                    members.append(process.pid)
-        return members
 
     def wait_healthy(self, timeout_seconds: float = 300) -> AirflowServer:
         """Wait until database, scheduler, triggerer and dag-processor report that they are well.
@@ -153,15 +154,16 @@ class AirflowServer:
         parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
         def healthy() -> bool:
-            if self._process is None or self._process.poll() is not None:
-                raise AirflowServerError(f"airflow standalone ended.\n{self._tail()}")
+            for name, process in self._parts.items():
+                if process.poll() is not None:
+                    raise AirflowServerError(f"airflow {name} ended.\n{self._tail()}")
             try:
                 health = self._request("GET", "/api/v2/monitor/health", token=False)
             except OSError:
                 return False
             return all((health.get(part) or {}).get("status") == "healthy" for part in parts)
 
-        self._wait(healthy, timeout_seconds, "airflow standalone is not healthy")
+        self._wait(healthy, timeout_seconds, "Airflow is not healthy")
         return self
 
     def login(self, timeout_seconds: float = 30) -> AirflowServer:
@@ -285,22 +287,19 @@ class AirflowServer:
 
     def stop(self) -> None:
         """End the server and everything it started; safe to call twice."""
-        if self._process is None:
-            return
-        self._signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_STOP_SECONDS)
+        parts = list(self._parts.values())
+        self._signal(parts, signal.SIGTERM)
         deadline = time.monotonic() + _STOP_SECONDS
-        while self._members() and time.monotonic() < deadline:
+        while _members(parts) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-        self._signal(signal.SIGKILL)
-        for process in (self._process, *self._parts):
+        self._signal(parts, signal.SIGKILL)
+        for process in parts:
             process.wait()
-        self._process = None
         self._parts.clear()
 
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in self._members():
+    @staticmethod
+    def _signal(parts: Collection[subprocess.Popen[bytes]], number: signal.Signals) -> None:
+        for pid in _members(parts):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -345,3 +344,13 @@ class AirflowServer:
     def _tail(self, lines: int = 40) -> str:
         text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
+
+
+def _members(leaders: Collection[subprocess.Popen[bytes]]) -> list[int]:
+    sessions = {process.pid for process in leaders}
+    members = []
+    for process in psutil.process_iter(["status"]):
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) in sessions and process.info["status"] != "zombie":
+                members.append(process.pid)
+    return members

@@ -95,7 +95,8 @@ class Replay:
             for condition in conditions.values()
             for function in ("COUNT(*)", "MIN(flight_date)", "MAX(flight_date)")
         )
-        found = iter(self.events.selectExpr(*measures).head())
+        (row,) = self.events.selectExpr(*measures).collect()
+        found = iter(row)
         rows = {}
         for kind, write in writers.items():
             rows[kind], first, last = next(found), next(found), next(found)
