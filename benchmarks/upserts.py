@@ -47,7 +47,9 @@ _MERGE = (
 class Tables:
     """An upsert table and its equals for the peers, each with the same rows in the same files."""
 
-    def __init__(self, spark: SparkSession, workshop: Workshop, rows: int) -> None:
+    def __init__(
+        self, spark: SparkSession, workshop: Workshop, rows: int, files: int = FILES
+    ) -> None:
         self._spark = spark
         self._root = workshop.new_folder()
         self.rows = rows
@@ -58,7 +60,7 @@ class Tables:
         create_table(spark, Path(self.by_hand), COLUMNS, {VECTORS: True}, cluster=KEY)
         # delta-rs writes to no table with vectors.
         create_table(spark, Path(self.delta_rs), COLUMNS, {VECTORS: False})
-        ordered = new_rows(spark, rows).repartitionByRange(FILES, KEY)
+        ordered = new_rows(spark, rows).repartitionByRange(files, KEY)
         state = "named_struct('sequence', repeat('0', 16), 'deleted_at', CAST(NULL AS TIMESTAMP))"
         _append(ordered.selectExpr("*", f"{state} AS _cdc"), self.upserts)
         for location in (self.by_hand, self.delta_rs):
@@ -144,8 +146,11 @@ def one_size(
 
 
 def growth(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience) -> Iterator[Row]:
-    """Apply as many changes to a tenth of the rows and to all."""
-    for table in (Tables(spark, workshop, rows // 10), Tables(spark, workshop, rows)):
+    """Apply as many changes to a tenth of the rows and to all; files are as large in both, as Delta
+    keeps them when a table grows.
+    """
+    for share in (10, 1):
+        table = Tables(spark, workshop, rows // share, FILES // share)
         fixed = min(_FIXED_CHANGES, table.rows // 10)
         changes = table.changes(f"{KEY} BETWEEN 0 AND {fixed - 1}")
         prepare = table.pending(changes)

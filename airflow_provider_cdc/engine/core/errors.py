@@ -149,7 +149,7 @@ class StreamConflict(CdcError):
 
 
 class StreamMoved(StreamConflict):
-    """The stream no longer stands where it did when its statements were made; nothing was begun."""
+    """A stream or a target was moved since a statement was made from it; nothing was begun."""
 
 
 class StatementFailed(CdcError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 
 from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
@@ -20,6 +21,16 @@ from .failures import has_ended
 from .stream_views import StreamViews
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a statement was made from: the ``views`` of its only stream, and the version of its
+    target.
+    """
+
+    views: StreamViews
+    target_version: int
+
+
 class Consumer:
     """One attempt of one consumer to consume the streams that its statements read.
 
@@ -33,12 +44,19 @@ class Consumer:
         self._attempt = Attempt(parts, consumer)
         self._limit = limit
 
-    def consume(self, texts: Sequence[str], *, standing: Stream | None = None) -> Outcome:
+    def opened(self, span: StreamSpan) -> AbstractContextManager[StreamViews]:
+        """A view over ``span`` that can be looked at before the one statement is made that is to
+        consume it.
+        """
+        return self._attempt.views([span], are_read_once=True)
+
+    def consume(self, texts: Sequence[str], *, look: Look | None = None) -> Outcome:
         """Apply the statements and move the offsets; see ``Engine.consume``.
 
-        :param standing: the only stream, as it stood when the statements were made: where its
-            offset has moved since, nothing is begun
-        :raises StreamMoved: it has
+        :param look: what the only statement was made from, its views as of :meth:`opened`: these
+            are consumed, and nothing that came later
+        :raises StreamMoved: the stream's offset has moved since the look, or the target was
+            written; nothing was begun
         """
         for _ in range(BEGIN_TRIES):
             snapshot = self._parts.registry.snapshot()
@@ -48,10 +66,10 @@ class Consumer:
             own = self._own_consumption(streams, statements)
             if own is not None:
                 return self._finish(own, streams, statements)
-            if standing is not None and streams[0].offset != standing.offset:
-                raise _moved(standing)
+            if look is not None:
+                _check_unmoved(streams[0], look.views.spans[0].stream)
             if not any(stream.consumption for stream in streams):
-                return self._start(snapshot, streams, statements)
+                return self._start(snapshot, streams, statements, look)
         raise self._attempt.could_not_begin()
 
     def _start(
@@ -59,14 +77,23 @@ class Consumer:
         snapshot: RegistrySnapshot,
         streams: Sequence[Stream],
         statements: Sequence[Statement],
+        look: Look | None,
     ) -> Outcome:
         consumer = self._attempt.consumer
         self._attempt.tell(ProtocolPoint.BEFORE_BEGIN)
-        spans = [self._parts.sources.span(stream, limit=self._limit) for stream in streams]
-        with self._views(spans, statements) as views:
+        with ExitStack() as stack:
+            if look is None:
+                spans = [self._parts.sources.span(stream, limit=self._limit) for stream in streams]
+                views = stack.enter_context(self._views(spans, statements))
+            else:
+                views = look.views
             planned = self._parts.planner.plan(statements, views.names, consumer)
+            if look is not None and planned[0].before_version != look.target_version:
+                raise _moved(
+                    planned[0].target, f"version {look.target_version}", "written by somebody else"
+                )
             consumption = self._parts.consumptions.begin(
-                snapshot, streams, [range_of(span) for span in spans], planned, consumer
+                snapshot, streams, [range_of(span) for span in views.spans], planned, consumer
             )
             return run_consumption(self._parts, self._attempt, consumption, statements, views)
 
@@ -127,12 +154,15 @@ class Consumer:
         return None
 
 
-def _moved(stream: Stream) -> StreamMoved:
+def _check_unmoved(stream: Stream, earlier: Stream) -> None:
+    if (stream.stream_id, stream.offset) != (earlier.stream_id, earlier.offset):
+        version = earlier.offset.version
+        raise _moved(f"stream {stream.name}", f"version {version}", "consumed by somebody else")
+
+
+def _moved(subject: str, stood: str, what: str) -> StreamMoved:
     return StreamMoved(
-        f"stream {stream.name}",
-        "was consumed by somebody else",
-        cause=f"it stood at version {stream.offset.version} when the statements were made",
-        fix="make them anew",
+        subject, f"was {what}", cause=f"it stood at {stood} when it was looked at", fix="look again"
     )
 
 

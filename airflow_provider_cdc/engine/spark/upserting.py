@@ -17,7 +17,7 @@ from ..core.log_actions import Commit
 from ..core.model import Stream
 from ..core.outcomes import Outcome
 from ..core.table_snapshot import TableSnapshot
-from ..core.upserts.changes import are_few, in_order
+from ..core.upserts.changes import are_few, in_order, write_begins
 from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ..core.upserts.diversion import Memory, accepted, may_divert
 from ..core.upserts.intervals import interval_of, interval_text
@@ -339,7 +339,9 @@ class Upserting:
         base, span = self._upsert_tables.snapshot(table), self._parts.sources.span(stream)
         files = span.tables[0].added_files
         is_plain, few = memory == Memory() and not may_divert(files), are_few(files)
-        changes = in_order(table, ROWS) if is_plain else accepted(table, ROWS, memory)
+        changes = accepted(table, ROWS, memory)
+        if is_plain:
+            changes = in_order(table, ROWS, begins=write_begins(span.tables[0].commits))
         if table.has_partial_changes:
             text = partial_fresh_rows(table, changes, base.version, are_few=few)
         else:

@@ -13,7 +13,6 @@ from upsert_lab import Clock, UpsertLab
 
 from airflow_provider_cdc.engine import Engine, ProtocolPoint
 from airflow_provider_cdc.engine.core.upserts.jobs import JobClass
-from airflow_provider_cdc.engine.core.upserts.pruning import Interval, Intervals
 from airflow_provider_cdc.engine.spark.upserts import applying, pruning
 from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
 from airflow_provider_cdc.jobs.metering import slot_meter
@@ -98,19 +97,60 @@ def test_base_is_read_whole_where_changes_are_everywhere(lab: UpsertLab) -> None
     assert lab.applied() == expected
 
 
-def test_change_that_came_after_the_look_is_applied_all_the_same(
+def test_changes_that_came_after_the_look_wait_for_the_next_apply(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = Intervals("ID", "int", (Interval(10, 19, 50), Interval(30, 39, 50)))
-    monkeypatch.setattr(Pruning, "share", lambda *_: BaseShare((), 200, 100, wrong))
-    lab.write((12, "new", 1, "UPSERT", "2"), (25, "new", 2, "UPSERT", "2"))
-    expected = lab.read()
+    share = Pruning.share
 
+    def share_before_a_write(*arguments: Any) -> BaseShare:
+        monkeypatch.setattr(Pruning, "share", share)
+        found = share(*arguments)
+        # Elsewhere than the others, older than the base, and beside them for one key.
+        lab.write((35, "later", 5, "UPSERT", "2"), (12, "older", 6, "UPSERT", "0"))
+        lab.write((12, "last", 7, "UPSERT", "2"))
+        return found
+
+    lab.write((12, "first", 1, "UPSERT", "2"), (13, None, None, "DELETE", "2"))
+    at_the_look = lab.read()
+    monkeypatch.setattr(Pruning, "share", share_before_a_write)
     read, whole = shares(lab.apply())
 
-    assert read == whole
+    assert 0 < read < whole
+    assert lab.applied() == at_the_look
+    expected = lab.read()
+    lab.apply()
     assert lab.applied() == expected
-    assert len(expected) == 40
+    assert {row[0]: row[1] for row in expected if row[0] in (12, 35)} == {12: "last", 35: "later"}
+
+
+@pytest.mark.parametrize("move", ["keep", "base"])
+def test_apply_judges_anew_where_the_base_was_written_since_the_look(
+    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, move: str
+) -> None:
+    look = applying.newest_before
+
+    def look_before_a_write(*files: Any) -> str | None:
+        monkeypatch.setattr(applying, "newest_before", look)
+        newest = look(*files)
+        if move == "base":
+            lab.spark.sql(f"DELETE FROM delta.`{lab.table()}` WHERE ID = 30")
+        else:
+            lab.write((12, "newest", 9, "UPSERT", "9"))
+            with pytest.raises(Crash):
+                lab.apply(lab.new_engine(CrashAt(ProtocolPoint.BEFORE_COMMIT)))
+            status = lab.engine.describe_upsert_table(lab.table())
+            lab.engine.abort(status.stream, keep=[f"delta.`{lab.table()}`"])
+        return newest
+
+    lab.write((12, "first", 1, "UPSERT", "2"))
+    monkeypatch.setattr(applying, "newest_before", look_before_a_write)
+    lab.apply()
+
+    assert texts_of(lab)[0] == "compared"
+    assert {row[0]: row[1] for row in lab.applied()}[12] == (
+        "first" if move == "base" else "newest"
+    )
+    assert lab.apply() is None
 
 
 def texts_of(lab: UpsertLab, table: str = "") -> list[str]:
@@ -137,21 +177,6 @@ def test_changes_that_are_newer_than_all_rows_are_applied_without_a_comparison(
     assert lab.applied() == expected
     assert {row[0]: row[1] for row in expected}[13] == "c"
     assert {row[0]: row[1] for row in expected}[12] == "a"
-    assert texts_of(lab)[0] == "compared"
-
-
-def test_change_that_came_after_the_look_is_compared_where_it_is_not_newer(
-    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab.write((12, "newest", 9, "UPSERT", "9"))
-    lab.apply()
-    monkeypatch.setattr(applying, "newest_before", lambda *_: "9".zfill(16))
-    lab.write((12, "older", 5, "UPSERT", "5"), (13, "newer", 5, "UPSERT", "5"))
-    expected = lab.read()
-    lab.apply()
-
-    assert lab.applied() == expected
-    assert {row[0]: row[1] for row in expected}[12] == "newest"
     assert texts_of(lab)[0] == "compared"
 
 

@@ -163,11 +163,12 @@ def test_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
     assert lab.applied() == lab.read() == sorted(rows, key=repr)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("most_writes", [32, 0], ids=["told by the log", "looked for"])
 def test_changes_without_numbers_or_with_equal_ones_end_as_they_came(
-    lab: UpsertLab, seed: int
+    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, most_writes: int
 ) -> None:
-    chance = random.Random(seed)
+    monkeypatch.setattr("airflow_provider_cdc.engine.core.upserts.changes.MOST_WRITES", most_writes)
+    chance = random.Random(most_writes)
     held: dict[int, tuple[str, Any]] = {}
     for _ in range(8):
         batch = []

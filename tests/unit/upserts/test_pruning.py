@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.engine.core.log_actions import DataFile
 from airflow_provider_cdc.engine.core.names import table_name
 from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTable
 from airflow_provider_cdc.engine.core.upserts.pruning import (
@@ -17,6 +18,7 @@ from airflow_provider_cdc.engine.core.upserts.pruning import (
     Intervals,
     intervals_of,
     is_untouched,
+    key_ranges,
 )
 
 
@@ -64,13 +66,29 @@ def test_statistics_that_are_rounded_are_not_used(kind: str) -> None:
 def test_intervals_that_changes_touch_are_read_and_the_others_are_named() -> None:
     found = intervals_of(table(key="a`b"), [file(n, n, key="a`b") for n in (1, 3, 5)])
     assert found is not None
-    untouched = found.without([1])
+    untouched = found.without(found.numbered([1]))
 
     assert (untouched.size, found.size) == (20, 30)
     assert is_untouched(untouched) == (
         "NOT (t.`a``b` BETWEEN CAST('1' AS int) AND CAST('1' AS int)"
         " OR t.`a``b` BETWEEN CAST('5' AS int) AND CAST('5' AS int))"
     )
+
+
+def test_intervals_near_changes_are_told_by_the_files_that_these_lie_in() -> None:
+    found = intervals_of(table(), [file(n, n + 5) for n in (0, 10, 20, 30, 40)])
+    assert found is not None
+
+    def near(*ranges: tuple[int, int]) -> list[int]:
+        files = [DataFile.of(file(low, high)) for low, high in ranges]
+        given = key_ranges(table(), files)
+        assert given is not None
+        return [interval.low for interval in found.near(given).found]
+
+    assert near((12, 13)) == [10]
+    assert near((6, 9)) == near() == []
+    assert near((15, 20), (-5, 0), (41, 99)) == [0, 10, 20, 40]
+    assert key_ranges(table(), [DataFile.of(file(1, 2)), DataFile.of({"path": "f"})]) is None
 
 
 def test_text_in_a_bound_stays_text() -> None:

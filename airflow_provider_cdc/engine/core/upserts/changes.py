@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from ..log_actions import DataFile
+from ..log_actions import Commit, DataFile
+from ..model import row_id_text
 from ..names import literal, quote
+from ..net_files import inserted_files
 from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, UpsertTable
 
 SEQUENCE = "_cdc_sequence"
@@ -23,6 +25,7 @@ REASON = "_cdc_reason"
 """What is wrong with a change; NULL: nothing."""
 IS_REDRIVEN = "_cdc_is_redriven"
 
+MOST_WRITES = 32
 _FEW_BYTES = 10 * 2**20
 _ROW_ID = "`METADATA$ROW_ID`"
 # The least of them; by their text Spark would sort all rows for it.
@@ -70,7 +73,25 @@ def reason(table: UpsertTable) -> str:
     return f"CASE {' '.join(cases)} END"
 
 
-def in_order(table: UpsertTable, stream: str, rows: str | None = None) -> str:
+def write_begins(commits: Iterable[Commit]) -> tuple[str, ...] | None:
+    """The least row id of each write among the ``commits`` of changes, as the stream on them shows
+    it, in their order; ``None`` where the log does not tell, or the writes are many.
+    """
+    begins: dict[int, int] = {}
+    for version, file in inserted_files(commits):
+        if file.base_row_id is None:
+            return None
+        begins[version] = min(begins.get(version, file.base_row_id), file.base_row_id)
+    return tuple(map(row_id_text, begins.values())) if 0 < len(begins) <= MOST_WRITES else None
+
+
+def in_order(
+    table: UpsertTable,
+    stream: str,
+    rows: str | None = None,
+    *,
+    begins: Sequence[str] | None = None,
+) -> str:
     """The query of waiting changes, each with where its write stands among all writes.
 
     Ingested later is what was committed later, and within one write what came later in it. Delta's
@@ -78,16 +99,26 @@ def in_order(table: UpsertTable, stream: str, rows: str | None = None) -> str:
 
     :param stream: the stream on the changes, or what stands for it, as SQL
     :param rows: those of its rows that are wanted, as a relation; by default all
+    :param begins: what :func:`write_begins` gave of all that waits; by default that is looked for
+        among the changes
     """
     names = [column.name for column in table.columns]
     names += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, CHANGE_UNCHANGED, SEQUENCE, BATCH, ORDER]
     names += [INGESTED_AT, REASON]
+    found, hint = f"{rows or stream} AS change", ""
+    if begins is None:
+        begin, hint = "batch._cdc_begin", broadcast("batch")
+        found += (
+            f" JOIN (SELECT {BATCH}, {_BEGIN} AS _cdc_begin FROM {stream} GROUP BY {BATCH})"
+            f" AS batch ON change.{BATCH} = batch.{BATCH}"
+        )
+    else:
+        first, *later = map(literal, begins)
+        cases = (f" WHEN change.{_ROW_ID} >= {each} THEN {each}" for each in reversed(later))
+        begin = f"CASE{''.join(cases)} ELSE {first} END" if later else first
     return (
-        f"SELECT {broadcast('batch')}{listed(names, 'change.')},"
-        f" change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
-        f" coalesce(change.{SINCE}, batch._cdc_begin) AS {SINCE} FROM {rows or stream} AS change"
-        f" JOIN (SELECT {BATCH}, {_BEGIN} AS _cdc_begin FROM {stream} GROUP BY {BATCH})"
-        f" AS batch ON change.{BATCH} = batch.{BATCH}"
+        f"SELECT {hint}{listed(names, 'change.')}, change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
+        f" coalesce(change.{SINCE}, {begin}) AS {SINCE} FROM {found}"
     )
 
 

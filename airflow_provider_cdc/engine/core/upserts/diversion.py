@@ -8,11 +8,11 @@ them, the next applies the rest: which these are is told by what is in quarantin
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..log_actions import DataFile
-from ..names import literal, quote
+from ..names import literal
 from .changes import (
     BATCH,
     INGESTED_AT,
@@ -30,7 +30,6 @@ from .changes import (
     same_key,
 )
 from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, UpsertTable
-from .pruning import Intervals
 
 QUARANTINED_AT = "_cdc_quarantined_at"
 REDRIVE = "_cdc_redrive"
@@ -63,22 +62,19 @@ def key_hash(table: UpsertTable, prefix: str = "") -> str:
 
 
 def sound(
-    table: UpsertTable, stream: str, memory: Memory, untouched: Intervals | None = None
+    table: UpsertTable, stream: str, memory: Memory, begins: Sequence[str] | None = None
 ) -> str:
-    """The query of waiting changes where none is expected to be led elsewhere, and none to have a
-    key in the ``untouched`` intervals; if one is otherwise, it fails with :data:`NEEDED`, and
-    nothing is left out.
+    """The query of waiting changes of which none is bad or redriven (:func:`may_divert`); if one is
+    late, it fails with :data:`NEEDED`, and nothing is left out.
+
+    :param begins: as of :func:`in_order`
     """
+    changes = in_order(table, stream, begins=begins)
+    if memory.deletes is None:
+        return changes
     joined, late = _late(table, memory)
     stop = f"CAST(raise_error('{NEEDED}') AS BOOLEAN)"
-    # What was redriven has to leave the quarantine, which is another statement.
-    is_sound = f"change.{REASON} IS NULL AND NOT {IS_REDRIVEN} AND NOT ({late})"
-    if untouched is not None:
-        is_sound += f" AND NOT {untouched.contains(f'change.{quote(untouched.column)}')}"
-    return (
-        f"SELECT change.* FROM ({in_order(table, stream)}) AS change {joined}"
-        f" WHERE if({is_sound}, true, {stop})"
-    )
+    return f"SELECT change.* FROM ({changes}) AS change {joined} WHERE if({late}, {stop}, true)"
 
 
 def accepted(table: UpsertTable, stream: str, memory: Memory) -> str:

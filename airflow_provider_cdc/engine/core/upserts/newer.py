@@ -11,14 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..log_actions import DataFile
-from ..names import literal, quote
+from ..names import quote
 from .changes import SEQUENCE, listed
 from .definition import STATE, UpsertTable
 from .pruning import Intervals
 from .texts import IS_DELETE, assigned, merge_head, new_state, winners
-
-COMPARISON_NEEDED = "cdc-comparison-needed"
-"""What the error says with which :func:`newer_text` refuses to apply a change that is not newer."""
 
 
 def newest_before(base: Iterable[Mapping[str, Any]], changes: Iterable[DataFile]) -> str | None:
@@ -41,19 +38,11 @@ def newest_before(base: Iterable[Mapping[str, Any]], changes: Iterable[DataFile]
 def newer_text(
     table: UpsertTable,
     changes: str,
-    newest: str,
     untouched: Intervals | None = None,
     *,
     are_few: bool = False,
 ) -> str:
-    """The MERGE that applies ``changes``, a query, where each is newer than every row; if one came
-    since that is not, it fails with :data:`COMPARISON_NEEDED`.
-
-    :param newest: what :func:`newest_before` gave of the base as it still is
-    :param untouched: as of :func:`apply_text`
-    :param are_few: as of :func:`apply_text`
-    """
-    stop = f"CAST(raise_error('{COMPARISON_NEEDED}') AS BOOLEAN)"
+    """As :func:`apply_text`, where each change is newer than every row of the base."""
     columns = [*table.values, STATE]
     values = [
         *(f"if({IS_DELETE}, NULL, c.{name}) AS {name}" for name in map(quote, table.values)),
@@ -64,7 +53,6 @@ def newer_text(
     source = (
         f"SELECT {listed(table.primary_key, 'c.')}, {', '.join(values)}"
         f" FROM ({winners(table, changes)}) AS c"
-        f" WHERE if(c.{SEQUENCE} > {literal(newest)}, true, {stop})"
     )
     return "\n".join(
         (

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
+from ..log_actions import DataFile
 from ..names import literal, quote
 from .definition import UpsertTable
 
@@ -65,11 +66,23 @@ class Intervals:
         )
         return f"VALUES {', '.join(rows)} AS i (number, low, high)"
 
-    def without(self, numbers: Iterable[int]) -> Intervals:
-        """Those whose numbers are not among ``numbers``."""
-        touched = set(numbers)
-        kept = (each for number, each in enumerate(self.found) if number not in touched)
-        return replace(self, found=tuple(kept))
+    def numbered(self, numbers: Iterable[int]) -> Intervals:
+        """Those with these numbers."""
+        return replace(self, found=tuple(self.found[number] for number in sorted(numbers)))
+
+    def near(self, ranges: Iterable[tuple[Any, Any]]) -> Intervals:
+        """Those that a range meets, each from its low to its high."""
+        touched: set[int] = set()
+        for low, high in ranges:
+            first = bisect_left(self.found, low, key=lambda interval: interval.high)
+            end = bisect_right(self.found, high, key=lambda interval: interval.low)
+            touched.update(range(first, end))
+        return self.numbered(touched)
+
+    def without(self, others: Intervals) -> Intervals:
+        """Those that are not among ``others``."""
+        touched = set(others.found)
+        return replace(self, found=tuple(each for each in self.found if each not in touched))
 
     def _literal(self, value: Any) -> str:
         return f"CAST({literal(str(value))} AS {self.type})"
@@ -85,14 +98,28 @@ def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Inte
         return None
     found = []
     for file in files:
-        statistics = json.loads(file.get("stats") or "{}")
-        low = statistics.get("minValues", {}).get(name)
-        high = statistics.get("maxValues", {}).get(name)
-        if low is None or high is None:
+        bounds = _bounds(name, file.get("stats"))
+        if bounds is None:
             return None
-        found.append(Interval(low, high, int(file["size"])))
+        found.append(Interval(*bounds, int(file["size"])))
     apart = _apart(found)
     return Intervals(name, kind, tuple(apart)) if len(apart) > 1 else None
+
+
+def key_ranges(table: UpsertTable, files: Iterable[DataFile]) -> list[tuple[Any, Any]] | None:
+    """The least and the greatest value of the first column of the key in each of the ``files`` of
+    changes; ``None`` where statistics do not tell.
+    """
+    found = [_bounds(table.primary_key[0], file.stats) for file in files]
+    known = [bounds for bounds in found if bounds is not None]
+    return known if len(known) == len(found) else None
+
+
+def _bounds(name: str, stats: str | None) -> tuple[Any, Any] | None:
+    statistics = json.loads(stats or "{}")
+    low = statistics.get("minValues", {}).get(name)
+    high = statistics.get("maxValues", {}).get(name)
+    return None if low is None or high is None else (low, high)
 
 
 def is_untouched(intervals: Intervals) -> str:

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from ...core.errors import InvalidRequest
-from ...core.model import METADATA_COLUMNS, ColumnStyle, MetadataColumns, Stream
+from ...core.model import METADATA_COLUMNS, ROW_ID_MARK, ColumnStyle, MetadataColumns, Stream
 from ...core.names import quote
 from .netting import ACTION, IS_UPDATE
 from .rows import ROW, ROW_ID
 
-# Sets the first of sixteen hexadecimal digits: padding text would take five times as long.
-_ID_MARK = 1 << 60
 # How Delta's row ids are written.
-NUMBER_AS_TEXT = f"hex({ROW_ID} | {_ID_MARK}L)"
+NUMBER_AS_TEXT = f"hex({ROW_ID} | {ROW_ID_MARK}L)"
 
 
 def named(

@@ -10,7 +10,7 @@ from ...core.errors import StatementFailed, StreamMoved
 from ...core.model import Stream
 from ...core.names import quote
 from ...core.outcomes import Outcome
-from ...core.upserts.changes import are_few
+from ...core.upserts.changes import are_few, write_begins
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import (
     NEEDED,
@@ -20,12 +20,13 @@ from ...core.upserts.diversion import (
     remaining,
     sound,
 )
-from ...core.upserts.newer import COMPARISON_NEEDED, newer_text, newest_before
+from ...core.upserts.newer import newer_text, newest_before
 from ...core.upserts.partial import partial_apply_text
 from ...core.upserts.pruning import Intervals
 from ...core.upserts.texts import apply_text
+from ...storage.source_log import StreamSpan
 from ..attempts import Parts
-from ..consumption import Consumer
+from ..consumption import Consumer, Look
 from .pruning import BaseShare, Pruning
 from .quarantine import Quarantine
 
@@ -53,45 +54,55 @@ class Applying:
         """
         memory = self._quarantine.memory(table)
         span = self._parts.sources.span(stream)
-        files = span.tables[0].added_files
-        few = are_few(files)
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
-        if not holds and not may_divert(files):
-            share = self._pruning.share(table, self._parts.reader.read(span).rows)
-            found = sound(table, quote(table.stream), memory, share.untouched)
-            texts = [_merge(table, found, share.untouched, few=few)]
-            newest = newest_before(share.files, files)
-            if newest is not None and not table.has_partial_changes:
-                newer = newer_text(table, found, newest, share.untouched, are_few=few)
-                texts.insert(0, newer)
-            for text in texts:
-                try:
-                    return _measured(self._consume(table, text, standing=stream), share)
-                except StreamMoved:
-                    # What was applied since the look could be newer, or hold others up by now.
-                    break
-                except StatementFailed as error:
-                    if NEEDED in str(error):
-                        break
-                    if COMPARISON_NEEDED not in str(error):
-                        raise
+        if not holds and not may_divert(span.tables[0].added_files):
+            found = self._at_once(table, span, memory)
+            if found is not None:
+                return found
         # Neither text tells what waits, or is in these tables, by now: a killed call is finished by
         # them.
         quarantine, deletes = f"delta.{quote(table.quarantine)}", f"delta.{quote(table.deletes)}"
         divert = divert_text(table, quarantine, Memory(quarantine, deletes))
         whole = self._pruning.whole(table)
-        rest = _merge(table, remaining(table, quarantine), None, few=False)
-        outcome = self._consume(table, divert, rest)
-        return _measured(outcome, whole)
+        rest = _compared(table, remaining(table, quarantine))
+        return _measured(self._consumer(table).consume([divert, rest]), whole)
 
-    def _consume(self, table: UpsertTable, *texts: str, standing: Stream | None = None) -> Outcome:
-        consumer = Consumer(self._parts, f"apply.{table.stream}", BatchLimit())
-        return consumer.consume(texts, standing=standing)
+    def _at_once(self, table: UpsertTable, span: StreamSpan, memory: Memory) -> Outcome | None:
+        """Apply ``span`` by one statement, none of it expected to be led elsewhere; ``None`` where
+        some of it has to be, or somebody else was first.
+        """
+        consumer, (waiting,) = self._consumer(table), span.tables
+        files, begins = waiting.added_files, write_begins(waiting.commits)
+        with consumer.opened(span) as views:
+            share = self._pruning.share(table, quote(views.names[table.stream]), files)
+            changes = sound(table, quote(table.stream), memory, begins)
+            newest = newest_before(share.files, files)
+            is_newer = newest is not None and not table.has_partial_changes
+            text = newer_text if is_newer else _compared
+            merge = text(table, changes, share.untouched, are_few=are_few(files))
+            try:
+                return _measured(consumer.consume([merge], look=Look(views, share.version)), share)
+            except StreamMoved:
+                # What was applied since could be newer, or hold others up by now.
+                return None
+            except StatementFailed as error:
+                if NEEDED not in str(error):
+                    raise
+                return None
+
+    def _consumer(self, table: UpsertTable) -> Consumer:
+        return Consumer(self._parts, f"apply.{table.stream}", BatchLimit())
 
 
-def _merge(table: UpsertTable, changes: str, untouched: Intervals | None, *, few: bool) -> str:
+def _compared(
+    table: UpsertTable,
+    changes: str,
+    untouched: Intervals | None = None,
+    *,
+    are_few: bool = False,
+) -> str:
     text = partial_apply_text if table.has_partial_changes else apply_text
-    return text(table, changes, untouched, are_few=few)
+    return text(table, changes, untouched, are_few=are_few)
 
 
 def _measured(outcome: Outcome, share: BaseShare) -> Outcome:

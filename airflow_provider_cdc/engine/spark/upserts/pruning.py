@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from ...core.log_actions import DataFile
 from ...core.names import quote
 from ...core.upserts.definition import UpsertTable
-from ...core.upserts.pruning import Intervals, intervals_of
+from ...core.upserts.pruning import Intervals, intervals_of, key_ranges
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
-from .queries import ROWS, query_over
 
 # Below that, or where that share of it is read all the same, the look costs more than it saves.
 WORTH_BYTES = 64 * 2**20
@@ -23,10 +23,11 @@ _COLUMN_MAPPING = "delta.columnMapping.mode"
 
 @dataclass(frozen=True, slots=True)
 class BaseShare:
-    """How much of a base an apply has to read: ``read_bytes`` of ``total_bytes`` of its ``files``,
-    add actions; no change is in the intervals ``untouched``.
+    """How much of a base at ``version`` an apply has to read: ``read_bytes`` of ``total_bytes`` of
+    its ``files``, add actions; no change is in the intervals ``untouched``.
     """
 
+    version: int
     files: tuple[Mapping[str, Any], ...]
     total_bytes: int
     read_bytes: int
@@ -43,26 +44,37 @@ class Pruning:
     def whole(self, table: UpsertTable) -> BaseShare:
         """The whole base of ``table``."""
         base = newest_snapshot(table.location, self._files)
-        return BaseShare(base.files, base.size_bytes, base.size_bytes)
+        return BaseShare(base.version, base.files, base.size_bytes, base.size_bytes)
 
-    def share(self, table: UpsertTable, changes: DataFrame) -> BaseShare:
-        """The part of the base of ``table`` that ``changes`` may touch."""
+    def share(self, table: UpsertTable, changes: str, files: Sequence[DataFile]) -> BaseShare:
+        """The part of the base of ``table`` that changes may touch.
+
+        :param changes: a relation of them, as SQL
+        :param files: what they lie in
+        """
         base = newest_snapshot(table.location, self._files)
         total = base.size_bytes
-        whole = BaseShare(base.files, total, total)
+        whole = BaseShare(base.version, base.files, total, total)
         mapping = base.metadata.get("configuration", {}).get(_COLUMN_MAPPING, "none")
         if total < WORTH_BYTES or mapping != "none":
             return whole
         intervals = intervals_of(table, base.files)
         if intervals is None:
             return whole
-        text = (
-            f"SELECT DISTINCT i.number FROM {ROWS} AS c JOIN {intervals.rows()}"
-            f" ON c.{quote(intervals.column)} BETWEEN i.low AND i.high"
-        )
-        found = query_over(self._spark, text, changes).collect()
-        untouched = intervals.without(row["number"] for row in found)
+        ranges = key_ranges(table, files)
+        touched = intervals if ranges is None else intervals.near(ranges)
+        if touched.size > WORTH_BYTES:
+            touched = self._touched(touched, changes)
+        untouched = intervals.without(touched)
         read = total - untouched.size
         if read > _WORTH_SHARE * total:
             return whole
-        return BaseShare(base.files, total, read, untouched)
+        return BaseShare(base.version, base.files, total, read, untouched)
+
+    def _touched(self, intervals: Intervals, changes: str) -> Intervals:
+        """Those in which a change has a key."""
+        found = self._spark.sql(
+            f"SELECT DISTINCT i.number FROM {changes} AS c JOIN {intervals.rows()}"
+            f" ON c.{quote(intervals.column)} BETWEEN i.low AND i.high"
+        )
+        return intervals.numbered(row["number"] for row in found.collect())
