@@ -31,6 +31,7 @@ from .timing import Patience, Timing
 
 LOGS = (10, 1_000, 10_000)
 SMALL_LOGS = LOGS[:2]
+LOOK = "sensor's look"
 STREAMS, TRANSITIONS = 1_000, 10_000
 SMALL_TRANSITIONS = 2_000
 TOGETHER = 10
@@ -44,9 +45,14 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
         _long_log(spark, root, commits)
         group = f"{commits:,} commits behind"
         catalog = StreamCatalog(str(root / "state"))
-        yield Row(group, "sensor's look", _rounds(partial(_look, catalog)))
+        yield Row(group, LOOK, _rounds(partial(_look, catalog, has_data=True)))
         yield Row(group, "status with exact lag", _rounds(partial(catalog.status, "s")))
         yield from _folding(root, group)
+    for commits in (LOGS if patience.is_thorough else SMALL_LOGS)[1:]:
+        root = workshop.new_folder()
+        _long_log(spark, root, commits, is_maintenance=True)
+        look = partial(_look, StreamCatalog(str(root / "state")), has_data=False)
+        yield Row(f"{commits:,} commits of maintenance alone behind", LOOK, _rounds(look))
     root = workshop.new_folder()
     create_table(spark, root / "t", "id BIGINT", {})
     engine = Engine(spark, str(root / "state"))
@@ -58,9 +64,9 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
     yield Row(group, "SHOW", _rounds(catalog.show))
 
 
-def _look(catalog: StreamCatalog) -> None:
-    if not catalog.look("s").may_have_data:
-        raise AssertionError("the stream has data")
+def _look(catalog: StreamCatalog, *, has_data: bool) -> None:
+    if catalog.look("s").may_have_data is not has_data:
+        raise AssertionError(f"expected data: {has_data}")
 
 
 def _rounds(work: Callable[[], object]) -> Timing:
@@ -72,17 +78,25 @@ def _rounds(work: Callable[[], object]) -> Timing:
     return Timing(tuple(found[1:]))
 
 
-def _long_log(spark: SparkSession, root: Path, commits: int) -> None:
-    """A table with that many commits behind a stream: one real INSERT, written again with other
-    files and versions. The files themselves are not there, and nothing here opens them.
+def _long_log(
+    spark: SparkSession, root: Path, commits: int, *, is_maintenance: bool = False
+) -> None:
+    """A table with that many commits behind a stream: one real INSERT, or OPTIMIZE, written again
+    with other files and versions. The files themselves are not there, and nothing here opens them.
     """
     table = create_table(spark, root / "t", "id BIGINT, n BIGINT", {ROW_TRACKING: True})
-    stream = Engine(spark, str(root / "state")).create_stream("s", on_table=str(root / "t"))
-    spark.sql(f"INSERT INTO {table} SELECT id, id FROM range(0, 1000, 1, 1)")
+    engine = Engine(spark, str(root / "state"))
+    insert = f"INSERT INTO {table} SELECT id, id FROM range(0, 1000, 1, 1)"
+    if is_maintenance:
+        for _ in range(2):
+            spark.sql(insert)
+    stream = engine.create_stream("s", on_table=str(root / "t"))
+    spark.sql(f"OPTIMIZE {table}" if is_maintenance else insert)
     log = root / "t/_delta_log"
     first = stream.offset.version + 1
     lines = (log / f"{first:020d}.json").read_text(encoding="utf-8").splitlines()
-    actions = [json.loads(line) for line in lines]
+    # Each OPTIMIZE rewrites the one file that the one before it left.
+    actions = {next(iter(action)): action for action in map(json.loads, lines)}.values()
     for version in range(first + 1, first + commits):
         text = "\n".join(json.dumps(_moved(action, version, first)) for action in actions)
         (log / f"{version:020d}.json").write_text(text, encoding="utf-8")
@@ -92,12 +106,17 @@ def _moved(action: dict[str, dict[str, object]], version: int, first: int) -> di
     ((kind, fields),) = action.items()
     rows = (version - first) * 1000
     if kind == "add":
-        path = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-        moved = {"path": path, "baseRowId": rows, "defaultRowCommitVersion": version}
-        return {kind: fields | moved}
+        moved = {"baseRowId": rows, "defaultRowCommitVersion": version}
+        return {kind: fields | moved | {"path": _file_name(version)}}
+    if kind == "remove":
+        return {kind: fields | {"path": _file_name(version - 1)}}
     if kind == "domainMetadata":
         return {kind: fields | {"configuration": json.dumps({"rowIdHighWaterMark": rows + 999})}}
     return dict(action)
+
+
+def _file_name(version: int) -> str:
+    return f"part-00000-{uuid.UUID(int=version)}-c000.snappy.parquet"
 
 
 def _folding(root: Path, group: str) -> Iterator[Row]:

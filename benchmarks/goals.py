@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from . import iceberg_process, upserts
-from .checks import LOGS
+from .checks import LOGS, LOOK
 from .fixed_cost import AT_MOST_ONCE, CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
 from .readers import CHANGES, FEED_BY_KEY, FLOOR, OURS, OURS_BY_FEED, SNAPSHOTS
 from .results import Row, Run
@@ -124,7 +124,7 @@ def _consumption(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
 def _checks(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
     for commits, limit in ((LOGS[1], 0.05), (LOGS[2], 0.25)):
         rows = workloads.get(f"{commits:,} commits behind", {})
-        look = _median(rows, "sensor's look")
+        look = _median(rows, LOOK)
         if look is not None:
             yield _below(f"sensor's look, {commits:,} commits behind", look, limit)
     longest = workloads.get(f"{LOGS[2]:,} commits behind", {})

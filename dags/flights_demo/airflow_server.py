@@ -28,6 +28,7 @@ import psutil
 USER = "admin"
 POLL_SECONDS = 0.5
 _STOP_SECONDS = 20
+_MIGRATION_SECONDS = 300
 _PASSWORDS = "simple_auth_manager_passwords.json.generated"
 _PARTS = {
     "api-server": (),
@@ -118,7 +119,10 @@ class AirflowServer:
         """
         self.home.mkdir(parents=True, exist_ok=True)
         migration = self._parts["db"] = self._run("db", "migrate")
-        if migration.wait() != 0:
+        self._wait(
+            lambda: migration.poll() is not None, _MIGRATION_SECONDS, "the database was not made"
+        )
+        if migration.returncode != 0:
             raise AirflowServerError(f"airflow db migrate failed.\n{self._tail()}")
         del self._parts["db"]
         for part in _PARTS:
@@ -127,12 +131,13 @@ class AirflowServer:
 
     def kill(self, part: str) -> None:
         """Kill a part of the server, as ``triggerer``, with all that it started."""
-        process = self._parts.pop(part)
-        self._signal([process], signal.SIGKILL)
-        process.wait()
+        self._kill([self._parts[part]])
+        del self._parts[part]
 
     def start_part(self, part: str) -> None:
-        """Start a part of the server that does not run."""
+        """Start a part of the server that was not started, or was killed."""
+        if part in self._parts:
+            raise AirflowServerError(f"airflow {part} was started before: kill it first")
         self._parts[part] = self._run(part, *_PARTS[part])
 
     def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -288,20 +293,22 @@ class AirflowServer:
     def stop(self) -> None:
         """End the server and everything it started; safe to call twice."""
         parts = list(self._parts.values())
-        self._signal(parts, signal.SIGTERM)
+        for pid in _members(parts):
+            _signal(pid, signal.SIGTERM)
         deadline = time.monotonic() + _STOP_SECONDS
         while _members(parts) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-        self._signal(parts, signal.SIGKILL)
-        for process in parts:
-            process.wait()
+        self._kill(parts)
         self._parts.clear()
 
     @staticmethod
-    def _signal(parts: Collection[subprocess.Popen[bytes]], number: signal.Signals) -> None:
-        for pid in _members(parts):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+    def _kill(parts: Collection[subprocess.Popen[bytes]]) -> None:
+        # Again and again: one that starts while they are listed is not in the list.
+        while members := _members(parts):
+            for pid in members:
+                _signal(pid, signal.SIGKILL)
+        for process in parts:
+            process.wait()
 
     def __enter__(self) -> AirflowServer:
         try:
@@ -344,6 +351,11 @@ class AirflowServer:
     def _tail(self, lines: int = 40) -> str:
         text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _members(leaders: Collection[subprocess.Popen[bytes]]) -> list[int]:

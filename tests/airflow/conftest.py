@@ -78,7 +78,7 @@ def variables(monkeypatch) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Standalone:
+class RunningAirflow:
     """A running Airflow, with the state folder and the tables that its connections name."""
 
     server: airflow_server.AirflowServer
@@ -121,7 +121,7 @@ def statsd() -> Iterator[tuple[int, set[str]]]:
 
 
 @pytest.fixture(scope="session")
-def airflow_standalone(tmp_path_factory, postgres, statsd) -> Iterator[Standalone]:
+def running_airflow(tmp_path_factory, postgres, statsd) -> Iterator[RunningAirflow]:
     """One real Airflow for all tests: scheduler, triggerer, dag-processor and api-server, on
     PostgreSQL.
     """
@@ -154,4 +154,4 @@ def airflow_standalone(tmp_path_factory, postgres, statsd) -> Iterator[Standalon
         },
     )
     with server:
-        yield Standalone(server, state, tables, metrics)
+        yield RunningAirflow(server, state, tables, metrics)

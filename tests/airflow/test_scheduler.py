@@ -53,9 +53,9 @@ def driver_processes(state: Path) -> list[psutil.Process]:
 
 
 def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs(
-    airflow_standalone, spark, wait_for
+    running_airflow, spark, wait_for
 ):
-    server, tables = airflow_standalone.server, airflow_standalone.tables
+    server, tables = running_airflow.server, running_airflow.tables
     make_tables(spark, tables, "flow")
     server.wait_dag("cdc_flow")
     server.wait_dag("cdc_after")
@@ -115,12 +115,12 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
 
 @pytest.mark.fault
 def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_retry(
-    airflow_standalone, spark, wait_for
+    running_airflow, spark, wait_for
 ):
     from airflow_provider_cdc.engine import Engine
 
-    server, tables = airflow_standalone.server, airflow_standalone.tables
-    state = airflow_standalone.state
+    server, tables = running_airflow.server, running_airflow.tables
+    state = running_airflow.state
     make_tables(spark, tables, "retry")
     Engine(spark, state=state.as_uri()).create_stream("retry_changes", on_table=f"{tables}/retry")
     source = f"delta.`{tables}/retry`"
@@ -152,11 +152,11 @@ def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_r
     assert outcome["statements"][0]["result"] == "already_applied"
 
 
-def test_stream_that_nobody_consumes_is_told_of_three_times(airflow_standalone, wait_for):
+def test_stream_that_nobody_consumes_is_told_of_three_times(running_airflow, wait_for):
     """A warning, a miss and, when it is consumed after all, a recovery: each once."""
-    server, tables = airflow_standalone.server, airflow_standalone.tables
-    catalog = StreamCatalog(str(airflow_standalone.state))
-    watched = watched_stream(airflow_standalone.state, tables / "watched")
+    server, tables = running_airflow.server, running_airflow.tables
+    catalog = StreamCatalog(str(running_airflow.state))
+    watched = watched_stream(running_airflow.state, tables / "watched")
     file = tables / "told"
 
     def told() -> list[str]:

@@ -19,13 +19,13 @@ NOW = datetime.now(UTC)
 
 
 @pytest.fixture(scope="module")
-def airflow(airflow_standalone):
+def airflow(running_airflow):
     """The server, with all DAGs of this module parsed and three streams without data."""
     for name in ("woken", "kept", "witness"):
-        add_stream(airflow_standalone, name)
+        add_stream(running_airflow, name)
     for dag in ("cdc_woken", "cdc_kept", "cdc_witness", "cdc_after", "cdc_deadline"):
-        airflow_standalone.server.wait_dag(dag)
-    return airflow_standalone
+        running_airflow.server.wait_dag(dag)
+    return running_airflow
 
 
 def add_stream(airflow, name, moment=NOW):

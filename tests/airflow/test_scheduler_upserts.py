@@ -24,11 +24,11 @@ CHANGES = "id INT, v STRING, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING
 
 
 @pytest.fixture
-def table(airflow_standalone, spark, wait_for):
+def table(running_airflow, spark, wait_for):
     """An upsert table with a DAG of its own; both go when the test has ended."""
-    server, name = airflow_standalone.server, str(airflow_standalone.tables / "kept_fresh")
+    server, name = running_airflow.server, str(running_airflow.tables / "kept_fresh")
     server.make_pool("cdc_background", 1)
-    engine = Engine(spark, airflow_standalone.state.as_uri())
+    engine = Engine(spark, running_airflow.state.as_uri())
     engine.create_upsert_table(name, "id INT, v STRING", "id", max_staleness=PROMISE)
 
     def dags():
@@ -47,7 +47,7 @@ def runs(server, dag_id, state):
 
 
 def test_background_dag_keeps_a_table_as_fresh_as_promised_while_a_writer_runs(
-    airflow_standalone, spark, table, wait_for, capsys
+    running_airflow, spark, table, wait_for, capsys
 ):
     engine, name, dag_id = table
     chance, expected, staleness = random.Random(7), {}, []
@@ -82,7 +82,7 @@ def test_background_dag_keeps_a_table_as_fresh_as_promised_while_a_writer_runs(
             .collect(),
         )
     ) == sorted(rows)
-    done = runs(airflow_standalone.server, dag_id, "success")
+    done = runs(running_airflow.server, dag_id, "success")
     assert len(done) >= 2
     with capsys.disabled():
         print(

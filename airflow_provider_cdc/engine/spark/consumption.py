@@ -55,7 +55,7 @@ class Consumer:
 
         :param look: what the only statement was made from, its views as of :meth:`opened`: these
             are consumed, and nothing that came later
-        :raises StreamMoved: the stream's offset has moved since the look, or the target was
+        :raises StreamMoved: something became of the stream since the look, or the target was
             written; nothing was begun
         """
         for _ in range(BEGIN_TRIES):
@@ -155,9 +155,10 @@ class Consumer:
 
 
 def _check_unmoved(stream: Stream, earlier: Stream) -> None:
-    if (stream.stream_id, stream.offset) != (earlier.stream_id, earlier.offset):
-        version = earlier.offset.version
-        raise _moved(f"stream {stream.name}", f"version {version}", "consumed by somebody else")
+    # Its offset alone would not do: what was begun and undone since has been seen by others.
+    if (stream.stream_id, stream.sequence) != (earlier.stream_id, earlier.sequence):
+        state = f"state {earlier.sequence}"
+        raise _moved(f"stream {stream.name}", state, "consumed or changed by somebody else")
 
 
 def _moved(subject: str, stood: str, what: str) -> StreamMoved:

@@ -22,7 +22,7 @@ from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ..core.upserts.diversion import Memory, accepted, may_divert
 from ..core.upserts.intervals import interval_of, interval_text
 from ..core.upserts.jobs import JobClass, Usage, usage
-from ..core.upserts.newer import newest_before
+from ..core.upserts.newer import are_newer
 from ..core.upserts.partial import partial_fresh_rows
 from ..core.upserts.schedule import recommended_max_staleness
 from ..core.upserts.texts import fresh_rows, live_rows
@@ -345,8 +345,9 @@ class Upserting:
         if table.has_partial_changes:
             text = partial_fresh_rows(table, changes, base.version, are_few=few)
         else:
-            is_newer = newest_before(base.files, files) is not None
-            newer = (ROWS if is_plain else f"({changes})") if is_newer else None
+            newer = None
+            if are_newer(files, base.files):
+                newer = ROWS if is_plain else f"({changes})"
             text = fresh_rows(table, changes, base.version, are_few=few, newer=newer)
         rows = query_over(self._spark, text, self._parts.reader.read(span).rows)
         return _Reading(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits, base)

@@ -105,12 +105,14 @@ def test_changes_that_came_after_the_look_wait_for_the_next_apply(
     def share_before_a_write(*arguments: Any) -> BaseShare:
         monkeypatch.setattr(Pruning, "share", share)
         found = share(*arguments)
-        # Elsewhere than the others, older than the base, and beside them for one key.
-        lab.write((35, "later", 5, "UPSERT", "2"), (12, "older", 6, "UPSERT", "0"))
-        lab.write((12, "last", 7, "UPSERT", "2"))
+        # Elsewhere than the others, older than a row of the base, and beside them for one key.
+        lab.write((35, "later", 5, "UPSERT", "9"), (14, "older", 6, "UPSERT", "4"))
+        lab.write((12, "last", 7, "UPSERT", "6"))
         return found
 
-    lab.write((12, "first", 1, "UPSERT", "2"), (13, None, None, "DELETE", "2"))
+    lab.write((14, "base", 0, "UPSERT", "5"))
+    lab.apply()
+    lab.write((12, "first", 1, "UPSERT", "6"), (13, None, None, "DELETE", "6"))
     at_the_look = lab.read()
     monkeypatch.setattr(Pruning, "share", share_before_a_write)
     read, whole = shares(lab.apply())
@@ -120,35 +122,39 @@ def test_changes_that_came_after_the_look_wait_for_the_next_apply(
     expected = lab.read()
     lab.apply()
     assert lab.applied() == expected
-    assert {row[0]: row[1] for row in expected if row[0] in (12, 35)} == {12: "last", 35: "later"}
+    found = {row[0]: row[1] for row in expected if row[0] in (12, 14, 35)}
+    assert found == {12: "last", 14: "base", 35: "later"}
 
 
-@pytest.mark.parametrize("move", ["keep", "base"])
-def test_apply_judges_anew_where_the_base_was_written_since_the_look(
+@pytest.mark.parametrize("move", ["keep", "stream", "base"])
+def test_apply_judges_anew_where_stream_or_base_are_others_than_at_the_look(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, move: str
 ) -> None:
-    look = applying.newest_before
+    look = applying.are_newer
 
-    def look_before_a_write(*files: Any) -> str | None:
-        monkeypatch.setattr(applying, "newest_before", look)
-        newest = look(*files)
+    def look_before_a_write(*files: Any) -> bool:
+        monkeypatch.setattr(applying, "are_newer", look)
+        found = look(*files)
         if move == "base":
             lab.spark.sql(f"DELETE FROM delta.`{lab.table()}` WHERE ID = 30")
+        elif move == "stream":
+            status = lab.engine.describe_upsert_table(lab.table())
+            lab.engine.alter_stream(status.stream, comment="another")
         else:
             lab.write((12, "newest", 9, "UPSERT", "9"))
             with pytest.raises(Crash):
                 lab.apply(lab.new_engine(CrashAt(ProtocolPoint.BEFORE_COMMIT)))
             status = lab.engine.describe_upsert_table(lab.table())
             lab.engine.abort(status.stream, keep=[f"delta.`{lab.table()}`"])
-        return newest
+        return found
 
     lab.write((12, "first", 1, "UPSERT", "2"))
-    monkeypatch.setattr(applying, "newest_before", look_before_a_write)
+    monkeypatch.setattr(applying, "are_newer", look_before_a_write)
     lab.apply()
 
     assert texts_of(lab)[0] == "compared"
     assert {row[0]: row[1] for row in lab.applied()}[12] == (
-        "first" if move == "base" else "newest"
+        "newest" if move == "keep" else "first"
     )
     assert lab.apply() is None
 
@@ -184,17 +190,17 @@ def test_changes_are_compared_where_newer_ones_were_applied_since_the_look(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.write((12, "first", 1, "UPSERT", "5"))
-    look = applying.newest_before
+    look = applying.are_newer
 
-    def look_before_an_apply(*files: Any) -> str | None:
-        monkeypatch.setattr(applying, "newest_before", look)
-        newest = look(*files)
+    def look_before_an_apply(*files: Any) -> bool:
+        monkeypatch.setattr(applying, "are_newer", look)
+        found = look(*files)
         lab.write((12, "newest", 9, "UPSERT", "9"))
         lab.apply(lab.new_engine())
         lab.write((12, "late", 7, "UPSERT", "7"))
-        return newest
+        return found
 
-    monkeypatch.setattr(applying, "newest_before", look_before_an_apply)
+    monkeypatch.setattr(applying, "are_newer", look_before_an_apply)
     lab.apply()
 
     assert {row[0]: row[1] for row in lab.applied()}[12] == "newest"

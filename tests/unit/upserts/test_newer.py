@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.engine.core.log_actions import DataFile
-from airflow_provider_cdc.engine.core.upserts.newer import newest_before
+from airflow_provider_cdc.engine.core.upserts.newer import are_newer
 
 
 def row_file(newest: str | None) -> dict[str, Any]:
@@ -24,25 +24,25 @@ def change_file(oldest: str | None) -> DataFile:
 @pytest.mark.parametrize(
     ("base", "changes", "expected"),
     [
-        (["1", "3"], ["4", "5"], "3"),
-        (["1", "4"], ["4", "5"], None),
-        ([], ["1"], ""),
-        ([], [""], None),
-        (["1"], [], None),
-        (["1", None], ["4"], None),
-        (["1"], ["4", None], None),
+        (["1", "3"], ["4", "5"], True),
+        (["1", "4"], ["4", "5"], False),
+        ([], ["1"], True),
+        ([], [""], False),
+        (["1"], [], False),
+        (["1", None], ["4"], False),
+        (["1"], ["4", None], False),
         # Cut off, with a character behind that is greater than any digit.
-        (["0" * 31 + "1\x7f"], ["0" * 31 + "1"], None),
-        (["0" * 31 + "1\x7f"], ["0" * 31 + "2"], "0" * 31 + "1\x7f"),
+        (["0" * 31 + "1\x7f"], ["0" * 31 + "1"], False),
+        (["0" * 31 + "1\x7f"], ["0" * 31 + "2"], True),
     ],
 )
 def test_changes_are_newer_where_the_oldest_is_newer_than_the_newest_row(
-    base: list[str | None], changes: list[str | None], expected: str | None
+    base: list[str | None], changes: list[str | None], expected: bool
 ) -> None:
-    assert newest_before(map(row_file, base), map(change_file, changes)) == expected
+    assert are_newer(map(change_file, changes), map(row_file, base)) is expected
 
 
 def test_files_without_statistics_tell_nothing() -> None:
     bare = {"path": "f", "size": 1}
-    assert newest_before([bare], [change_file("1")]) is None
-    assert newest_before([], [DataFile.of(bare)]) is None
+    assert not are_newer([change_file("1")], [bare])
+    assert not are_newer([DataFile.of(bare)], [])

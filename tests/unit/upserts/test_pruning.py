@@ -58,6 +58,18 @@ def test_files_that_tell_nothing_leave_nothing_out(files: list[dict[str, Any]]) 
     assert intervals_of(table(), files) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "bound"),
+    [("date", "+10000-01-01"), ("date", "-0044-03-15"), ("string", "a\N{REPLACEMENT CHARACTER}")],
+)
+def test_statistics_that_do_not_sort_as_the_values_are_not_used(kind: str, bound: str) -> None:
+    good = {"date": "2021-01-01", "string": "b"}[kind]
+
+    assert intervals_of(table(kind), [file(good, good), file(bound, bound)]) is None
+    assert key_ranges(table(kind), [DataFile.of(file(bound, good))]) is None
+    assert key_ranges(table(kind), [DataFile.of(file(good, good))]) == [(good, good)]
+
+
 @pytest.mark.parametrize("kind", ["double", "decimal(10,2)", "timestamp", "boolean", "binary"])
 def test_statistics_that_are_rounded_are_not_used(kind: str) -> None:
     assert intervals_of(table(kind), [file(1, 2), file(3, 4)]) is None

@@ -18,21 +18,20 @@ from .pruning import Intervals
 from .texts import IS_DELETE, assigned, merge_head, new_state, winners
 
 
-def newest_before(base: Iterable[Mapping[str, Any]], changes: Iterable[DataFile]) -> str | None:
-    """The sequence number that no row of a base exceeds and every change does, by statistics;
-    ``None`` where they tell of none.
+def are_newer(changes: Iterable[DataFile], base: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether each change has a greater sequence number than every row of a base, by statistics:
+    false where they do not tell.
 
-    :param base: the files of the base, add actions as its log has them
     :param changes: the files of the waiting changes
+    :param base: the files of the base, add actions as its log has them
     """
     newest = [_bound(file.get("stats"), "maxValues", STATE, "sequence") for file in base]
     oldest = [_bound(file.stats, "minValues", SEQUENCE) for file in changes]
     known = [bound for bound in newest if bound is not None]
     changed = [bound for bound in oldest if bound is not None]
     if len(known) < len(newest) or len(changed) < len(oldest) or not changed:
-        return None
-    bound = max(known, default="")
-    return bound if min(changed) > bound else None
+        return False
+    return min(changed) > max(known, default="")
 
 
 def newer_text(

@@ -7,6 +7,7 @@ key in an interval, MERGE is told to leave it out, and Delta skips its files.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from .definition import UpsertTable
 
 MOST_INTERVALS = 128
 _WIDE = 4
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NO_TEXT = "\N{REPLACEMENT CHARACTER}"
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 # Of others the statistics are rounded, or JSON does not hold them exactly.
 _TYPES = (*_WHOLE_NUMBERS, "date", "string")
@@ -93,12 +96,12 @@ def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Inte
     first column of the key; ``None``: nothing that would help.
     """
     name = table.primary_key[0]
-    kind = next(column.type for column in table.columns if column.name == name)
+    kind = _type_of(table, name)
     if kind not in _TYPES:
         return None
     found = []
     for file in files:
-        bounds = _bounds(name, file.get("stats"))
+        bounds = _bounds(name, kind, file.get("stats"))
         if bounds is None:
             return None
         found.append(Interval(*bounds, int(file["size"])))
@@ -110,16 +113,29 @@ def key_ranges(table: UpsertTable, files: Iterable[DataFile]) -> list[tuple[Any,
     """The least and the greatest value of the first column of the key in each of the ``files`` of
     changes; ``None`` where statistics do not tell.
     """
-    found = [_bounds(table.primary_key[0], file.stats) for file in files]
+    name = table.primary_key[0]
+    kind = _type_of(table, name)
+    found = [_bounds(name, kind, file.stats) for file in files]
     known = [bounds for bounds in found if bounds is not None]
     return known if len(known) == len(found) else None
 
 
-def _bounds(name: str, stats: str | None) -> tuple[Any, Any] | None:
+def _type_of(table: UpsertTable, name: str) -> str:
+    return next(column.type for column in table.columns if column.name == name)
+
+
+def _bounds(name: str, kind: str, stats: str | None) -> tuple[Any, Any] | None:
     statistics = json.loads(stats or "{}")
     low = statistics.get("minValues", {}).get(name)
     high = statistics.get("maxValues", {}).get(name)
-    return None if low is None or high is None else (low, high)
+    is_known = low is not None and high is not None
+    if is_known and kind == "date":
+        # Years of five digits, and those before the first, do not sort as text.
+        is_known = bool(_DAY.fullmatch(low) and _DAY.fullmatch(high))
+    if is_known and kind == "string":
+        # It stands for bytes that are no text, and is no bound of them.
+        is_known = _NO_TEXT not in low + high
+    return (low, high) if is_known else None
 
 
 def is_untouched(intervals: Intervals) -> str:

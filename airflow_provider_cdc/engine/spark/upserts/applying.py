@@ -20,7 +20,7 @@ from ...core.upserts.diversion import (
     remaining,
     sound,
 )
-from ...core.upserts.newer import newer_text, newest_before
+from ...core.upserts.newer import are_newer, newer_text
 from ...core.upserts.partial import partial_apply_text
 from ...core.upserts.pruning import Intervals
 from ...core.upserts.texts import apply_text
@@ -53,8 +53,8 @@ class Applying:
         :raises StatementFailed: a MERGE failed; nothing was applied
         """
         memory = self._quarantine.memory(table)
-        span = self._parts.sources.span(stream)
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
+        span = self._parts.sources.span(stream)
         if not holds and not may_divert(span.tables[0].added_files):
             found = self._at_once(table, span, memory)
             if found is not None:
@@ -76,8 +76,7 @@ class Applying:
         with consumer.opened(span) as views:
             share = self._pruning.share(table, quote(views.names[table.stream]), files)
             changes = sound(table, quote(table.stream), memory, begins)
-            newest = newest_before(share.files, files)
-            is_newer = newest is not None and not table.has_partial_changes
+            is_newer = not table.has_partial_changes and are_newer(files, share.files)
             text = newer_text if is_newer else _compared
             merge = text(table, changes, share.untouched, are_few=are_few(files))
             try:
