@@ -40,7 +40,8 @@ ROUNDS = 9
 
 def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
     """All checks; a smoke test has shorter logs."""
-    for commits in LOGS if patience.is_thorough else SMALL_LOGS:
+    logs = LOGS if patience.is_thorough else SMALL_LOGS
+    for commits in logs:
         root = workshop.new_folder()
         _long_log(spark, root, commits)
         group = f"{commits:,} commits behind"
@@ -48,7 +49,7 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
         yield Row(group, LOOK, _rounds(partial(_look, catalog, has_data=True)))
         yield Row(group, "status with exact lag", _rounds(partial(catalog.status, "s")))
         yield from _folding(root, group)
-    for commits in (LOGS if patience.is_thorough else SMALL_LOGS)[1:]:
+    for commits in logs[1:]:
         root = workshop.new_folder()
         _long_log(spark, root, commits, is_maintenance=True)
         look = partial(_look, StreamCatalog(str(root / "state")), has_data=False)

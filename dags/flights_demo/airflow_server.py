@@ -131,7 +131,7 @@ class AirflowServer:
 
     def kill(self, part: str) -> None:
         """Kill a part of the server, as ``triggerer``, with all that it started."""
-        self._kill([self._parts[part]])
+        _kill([self._parts[part]])
         del self._parts[part]
 
     def start_part(self, part: str) -> None:
@@ -293,22 +293,12 @@ class AirflowServer:
     def stop(self) -> None:
         """End the server and everything it started; safe to call twice."""
         parts = list(self._parts.values())
-        for pid in _members(parts):
-            _signal(pid, signal.SIGTERM)
+        _signal(parts, signal.SIGTERM)
         deadline = time.monotonic() + _STOP_SECONDS
         while _members(parts) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-        self._kill(parts)
+        _kill(parts)
         self._parts.clear()
-
-    @staticmethod
-    def _kill(parts: Collection[subprocess.Popen[bytes]]) -> None:
-        # Again and again: one that starts while they are listed is not in the list.
-        while members := _members(parts):
-            for pid in members:
-                _signal(pid, signal.SIGKILL)
-        for process in parts:
-            process.wait()
 
     def __enter__(self) -> AirflowServer:
         try:
@@ -353,9 +343,21 @@ class AirflowServer:
         return "\n".join(text.splitlines()[-lines:])
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
+def _kill(leaders: Collection[subprocess.Popen[bytes]]) -> None:
+    # Again and again: one that starts while they are listed is not in the list.
+    while _signal(leaders, signal.SIGKILL):
+        pass
+    for process in leaders:
+        process.wait()
+
+
+def _signal(leaders: Collection[subprocess.Popen[bytes]], number: signal.Signals) -> bool:
+    """Send a signal to all processes of these sessions; whether there were any."""
+    members = _members(leaders)
+    for pid in members:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+    return bool(members)
 
 
 def _members(leaders: Collection[subprocess.Popen[bytes]]) -> list[int]:

@@ -77,9 +77,7 @@ class Intervals:
         """Those that a range meets, each from its low to its high."""
         touched: set[int] = set()
         for low, high in ranges:
-            first = bisect_left(self.found, low, key=lambda interval: interval.high)
-            end = bisect_right(self.found, high, key=lambda interval: interval.low)
-            touched.update(range(first, end))
+            touched.update(_met(self.found, low, high))
         return self.numbered(touched)
 
     def without(self, others: Intervals) -> Intervals:
@@ -151,15 +149,22 @@ def _apart(files: Sequence[Interval]) -> list[Interval]:
     """
     apart: list[Interval] = []
     for file in sorted(files, key=lambda file: -file.size):
-        first = bisect_left(apart, file.low, key=lambda interval: interval.high)
-        end = bisect_right(apart, file.high, key=lambda interval: interval.low)
-        across = apart[first:end]
+        places = _met(apart, file.low, file.high)
+        across = apart[places.start : places.stop]
         if len(across) > 1 and sum(each.size for each in across) >= _WIDE * file.size:
             continue
-        apart[first:end] = [reduce(_joined, across, file)]
+        apart[places.start : places.stop] = [reduce(_joined, across, file)]
     group = max(1, -(-len(apart) // MOST_INTERVALS))
     starts = range(0, len(apart), group)
     return [reduce(_joined, apart[start : start + group]) for start in starts]
+
+
+def _met(apart: Sequence[Interval], low: Any, high: Any) -> range:
+    """The places of those of the intervals, in their order and apart, that hold a value from
+    ``low`` to ``high``; where none does, the empty range at which it would stand.
+    """
+    first = bisect_left(apart, low, key=lambda interval: interval.high)
+    return range(first, bisect_right(apart, high, key=lambda interval: interval.low))
 
 
 def _joined(first: Interval, second: Interval) -> Interval:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ...core.batches import BatchLimit
@@ -22,7 +22,6 @@ from ...core.upserts.diversion import (
 )
 from ...core.upserts.newer import are_newer, newer_text
 from ...core.upserts.partial import partial_apply_text
-from ...core.upserts.pruning import Intervals
 from ...core.upserts.texts import apply_text
 from ...storage.source_log import StreamSpan
 from ..attempts import Parts
@@ -64,7 +63,7 @@ class Applying:
         quarantine, deletes = f"delta.{quote(table.quarantine)}", f"delta.{quote(table.deletes)}"
         divert = divert_text(table, quarantine, Memory(quarantine, deletes))
         whole = self._pruning.whole(table)
-        rest = _compared(table, remaining(table, quarantine))
+        rest = _comparing(table)(table, remaining(table, quarantine))
         return _measured(self._consumer(table).consume([divert, rest]), whole)
 
     def _at_once(self, table: UpsertTable, span: StreamSpan, memory: Memory) -> Outcome | None:
@@ -77,7 +76,7 @@ class Applying:
             share = self._pruning.share(table, quote(views.names[table.stream]), files)
             changes = sound(table, quote(table.stream), memory, begins)
             is_newer = not table.has_partial_changes and are_newer(files, share.files)
-            text = newer_text if is_newer else _compared
+            text = newer_text if is_newer else _comparing(table)
             merge = text(table, changes, share.untouched, are_few=are_few(files))
             try:
                 return _measured(consumer.consume([merge], look=Look(views, share.version)), share)
@@ -93,15 +92,9 @@ class Applying:
         return Consumer(self._parts, f"apply.{table.stream}", BatchLimit())
 
 
-def _compared(
-    table: UpsertTable,
-    changes: str,
-    untouched: Intervals | None = None,
-    *,
-    are_few: bool = False,
-) -> str:
-    text = partial_apply_text if table.has_partial_changes else apply_text
-    return text(table, changes, untouched, are_few=are_few)
+def _comparing(table: UpsertTable) -> Callable[..., str]:
+    """What writes the MERGE that compares changes with the rows of ``table``."""
+    return partial_apply_text if table.has_partial_changes else apply_text
 
 
 def _measured(outcome: Outcome, share: BaseShare) -> Outcome:
