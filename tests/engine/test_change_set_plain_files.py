@@ -1,24 +1,35 @@
-"""Change sets of few simple files, which are read as plain Parquet: no crafted log is written."""
+"""Change sets of simple files, which are read as plain Parquet: no crafted log is written."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from oracle import Change, MakeTable, SourceTable, update
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine.core import plain_files
 from airflow_provider_cdc.engine.core.model import Stream
 from airflow_provider_cdc.engine.core.read_plan import Strategy
-from airflow_provider_cdc.engine.spark.change_sets import plain_files as plain_files_of_spark
+from airflow_provider_cdc.engine.spark.session_settings import settings
 
 PLAIN = "plain"
+# Spark lists so many paths without a job.
+MANY = 32
 FEED = "'delta.enableChangeDataFeed' = 'true'"
 
 either_vectors = pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 
 
+def has_crafted_log(table: SourceTable, stream: Stream) -> bool:
+    """Whether a change set is read through a crafted log, and not through lists of files."""
+    return any((Path(root) / "_delta_log").exists() for root in table.read(stream).scratch)
+
+
 def check(table: SourceTable, stream: Stream) -> list[Change]:
     """The oracle's change set, read without a crafted log."""
-    assert table.read(stream).scratch == ()
+    assert not has_crafted_log(table, stream)
     return table.check(stream)
 
 
@@ -40,13 +51,13 @@ def test_plain_files_of_many_commits_give_the_minimal_change_set(
         *[(1, "v1"), (1, "x"), (2, "v2")],
         *[(10, "x"), (12, "c")],
     ]
-    assert table.read(inserted).scratch == ()
+    assert not has_crafted_log(table, inserted)
     assert {change.values for change in table.changes(inserted)} == {
         (10, "a"),
         (11, "b"),
         (12, "c"),
     }
-    assert table.read(surviving).scratch == ()
+    assert not has_crafted_log(table, surviving)
     assert {change.values for change in table.check_inserts(surviving)} == {(10, "x"), (12, "c")}
 
     middle = table.stream()
@@ -117,18 +128,56 @@ def test_plain_change_files_give_the_minimal_change_set(
 
 
 @either_vectors
-def test_more_plain_files_than_spark_lists_at_once_are_read_in_parts(
-    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, vectors: bool
-) -> None:
-    rows = [f"{i}, {i % 4}" for i in range(40)]
+def test_many_plain_files_are_one_scan(make_table: MakeTable, vectors: bool) -> None:
+    rows = [f"{i}, {i % 40}" for i in range(80)]
     table = make_table(
         "id INT, p INT", *rows, vectors=vectors, clause="PARTITIONED BY (p)", folder=PLAIN
     )
     stream = table.stream()
-    table.sql("UPDATE {t} SET id = -id WHERE id % 10 < 4", "DELETE FROM {t} WHERE id > 35")
-    monkeypatch.setattr(plain_files_of_spark, "LISTED_AT_ONCE", 3)
+    table.sql("UPDATE {t} SET id = -id WHERE id BETWEEN 1 AND 39", "DELETE FROM {t} WHERE id > 75")
 
-    assert len(check(table, stream)) == 2 * 15 + 4
+    assert len(table.read(stream).rows.inputFiles()) > MANY
+    assert len(check(table, stream)) == 2 * 39 + 4
+
+
+def test_a_session_that_ignores_lists_of_files_reads_a_crafted_log(
+    make_table: MakeTable, spark: SparkSession
+) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", folder=PLAIN)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
+    expected = check(table, stream)
+
+    with settings(spark, {"spark.sql.streaming.fileStreamSink.ignoreMetadata": "true"}):
+        assert has_crafted_log(table, stream)
+        assert table.check(stream) == expected
+
+
+@pytest.mark.parametrize("name", ["compactInterval", "cleanupDelay"])
+def test_settings_of_file_sinks_do_not_change_what_is_read(
+    make_table: MakeTable, spark: SparkSession, name: str
+) -> None:
+    table = make_table("id INT", "1", "2", folder=PLAIN)
+    stream = table.stream()
+    table.sql("DELETE FROM {t} WHERE id = 1")
+
+    with settings(spark, {f"spark.sql.streaming.fileSink.log.{name}": "1"}):
+        assert len(check(table, stream)) == 1
+
+
+@pytest.mark.parametrize("folder", [PLAIN, "not so plain"])
+def test_a_file_that_goes_before_it_is_read_is_an_error_whatever_the_session_ignores(
+    make_table: MakeTable, spark: SparkSession, folder: str
+) -> None:
+    table = make_table("id INT", folder=folder)
+    stream = table.stream()
+    table.sql("INSERT INTO {t} VALUES (1)", "INSERT INTO {t} VALUES (2)")
+    with settings(spark, {"spark.sql.files.ignoreMissingFiles": "true"}):
+        rows = table.read(stream).rows
+        next(Path(table.location).glob("*.parquet")).unlink()
+
+        with pytest.raises(Py4JError, match="FAILED_READ_FILE"):
+            rows.collect()
 
 
 @pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_WORDS", "MOST_BYTES"])
@@ -142,7 +191,7 @@ def test_files_above_a_limit_are_read_through_a_crafted_log(
     assert expected == sorted(update(1, (1, "v1"), (1, "x")), key=repr)
     monkeypatch.setattr(plain_files, limit, 0)
 
-    assert table.read(stream).scratch != ()
+    assert has_crafted_log(table, stream)
     assert table.check(stream) == expected
 
 

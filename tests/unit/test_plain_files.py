@@ -15,7 +15,7 @@ from table_histories import data_file
 from airflow_provider_cdc.engine.core import plain_files
 from airflow_provider_cdc.engine.core.crafted_log import ListedFile, Side
 from airflow_provider_cdc.engine.core.deletion_vectors import inline
-from airflow_provider_cdc.engine.core.plain_files import name_key, reads_as_plain, slots, words
+from airflow_provider_cdc.engine.core.plain_files import reads_as_plain, words
 from airflow_provider_cdc.engine.core.table_schema import Layout
 
 TRACKED = {
@@ -101,10 +101,10 @@ def test_paths_that_could_be_read_as_something_else_are_not_plain(path: str) -> 
     assert not reads_as_plain(layout(), PROTOCOL, [listed(path)])
 
 
-def test_files_of_one_name_in_two_folders_are_not_plain() -> None:
+def test_files_of_one_name_in_two_folders_are_plain() -> None:
     files = [listed("file:///t/p=1/a.parquet"), listed("file:///t/p=2/a.parquet")]
 
-    assert not reads_as_plain(layout(), PROTOCOL, files)
+    assert reads_as_plain(layout(), PROTOCOL, files)
 
 
 @pytest.mark.parametrize("missing", ["base_row_id", "default_row_commit_version"])
@@ -119,9 +119,6 @@ def test_too_much_to_read_is_not_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not reads_as_plain(layout(), PROTOCOL, [])
     large = listed(size_bytes=plain_files.MOST_BYTES + 1)
     assert not reads_as_plain(layout(), PROTOCOL, [large])
-    remote = [listed(f"s3://b/{n}.parquet") for n in range(plain_files.MOST_REMOTE_FILES + 1)]
-    assert not reads_as_plain(layout(), PROTOCOL, remote)
-    assert reads_as_plain(layout(), PROTOCOL, remote[1:])
 
     monkeypatch.setattr(plain_files, "MOST_WORDS", 3)
     picked = replace(listed(), kept=BitMap64([1, 2, 127]))
@@ -147,31 +144,3 @@ def test_the_bits_of_the_words_are_the_positions(positions: set[int]) -> None:
     is_set = {at for at in range(len(found) * 64) if found[at >> 6] >> (at & 63) & 1}
     assert is_set == positions
     assert not found or found[-1]
-
-
-@given(st.sets(st.integers(min_value=0, max_value=1 << 40), max_size=128))
-def test_every_key_is_found_in_its_slot(keys: set[int]) -> None:
-    ordered = sorted(keys)
-    found = slots(ordered)
-
-    if found is not None:
-        size = len(found.numbers)
-        assert size & (size - 1) == 0
-        places = [(key >> found.shift) % size for key in ordered]
-        assert [found.numbers[place] for place in places] == list(range(len(ordered)))
-
-
-@pytest.mark.parametrize("count", [1, 2, 40, plain_files.MOST_FILES])
-def test_names_have_slots(count: int) -> None:
-    files = [
-        listed(f"file:///t/part-{number:05}-c1d4.c000.snappy.parquet") for number in range(count)
-    ]
-
-    assert slots([name_key(file) for file in files]) is not None
-
-
-def test_one_key_for_two_files_has_no_slots() -> None:
-    plumless, buckeroo = listed("file:///t/plumless"), listed("file:///t/buckeroo")
-
-    assert name_key(plumless) == name_key(buckeroo)
-    assert slots([name_key(plumless), name_key(buckeroo)]) is None

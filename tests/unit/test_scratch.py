@@ -15,12 +15,15 @@ def scratch_at(state: Path, later: timedelta = timedelta()) -> Scratch:
 
 
 def test_a_sweep_removes_what_is_older_than_a_day_and_nothing_else(tmp_path: Path) -> None:
-    old = Path(scratch_at(tmp_path).write_table("old", b"{}"))
+    table = Path(scratch_at(tmp_path).write_table("old", b"{}"))
+    files = Path(scratch_at(tmp_path).write_list(b"v1"))
     scratch_at(tmp_path, timedelta(hours=23)).sweep()
-    assert old.exists()
+    assert table.exists()
+    assert files.exists()
 
     scratch_at(tmp_path, timedelta(hours=25)).sweep()
-    assert not old.exists()
+    assert not table.exists()
+    assert not files.exists()
 
 
 def test_a_sweep_leaves_what_another_process_is_writing(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
+from .file_options import WHOLE_FILES
 from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING, DataFile, DeletionVector
 from .table_schema import FIELD_ID, MAPPING_MODE, MAX_COLUMN_ID, PHYSICAL_NAME, Layout
 
@@ -164,7 +165,7 @@ def _metadata(layout: Layout, table_id: str, has_change_files: bool) -> dict[str
     ]
     return {
         "id": table_id,
-        "format": {"provider": "parquet", "options": {}},
+        "format": {"provider": "parquet", "options": WHOLE_FILES},
         "schemaString": json.dumps({"type": "struct", "fields": [*layout.fields, *extra]}),
         "partitionColumns": [*layout.partition_columns, *_PARTITION_COLUMNS],
         "configuration": settings,

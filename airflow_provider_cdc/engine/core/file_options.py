@@ -9,6 +9,8 @@ from typing import Any
 from .errors import InvalidRequest
 from .file_paths import name_pattern
 
+# For every reader of ours, whatever the session says: what is left out would count as consumed.
+WHOLE_FILES = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 _GLOB = "pathglobfilter"
 _NO_PARTITIONS = "recursivefilelookup"
 # They would leave files or rows out without a word, or name other files.

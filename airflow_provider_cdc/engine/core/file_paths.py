@@ -41,6 +41,11 @@ def partition_values(path: str) -> dict[str, str | None]:
     return values
 
 
+def path_key(uri: str) -> str:
+    """``uri`` in the one form that Spark and a Delta log both lead to."""
+    return re.sub("^file:/+", "/", uri)
+
+
 def name_pattern(glob: str) -> re.Pattern[str]:
     """A Hadoop glob of file names (``*``, ``?``, ``[a-z]``, ``{a,b}``) as a regular expression.
 

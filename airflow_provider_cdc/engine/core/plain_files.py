@@ -1,17 +1,15 @@
 """Which files Spark can read as plain Parquet, with no Delta log around them.
 
-Opening a crafted log costs Delta some five small Spark jobs, however little it lists. Few files of
+Opening a crafted log costs Delta some five small Spark jobs, however little it lists. The files of
 a simple table need nothing of Delta to be read right: their rows are those at certain positions,
-and what the log says of each file is looked up by its size or its name.
+and what the log says of each file is looked up by its number in a list.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyroaring import BitMap64
@@ -19,18 +17,13 @@ from pyroaring import BitMap64
 from .crafted_log import ListedFile, bytes_of, own_columns
 from .table_schema import Layout
 
-# Spark lists more than that in a job with a task for each.
-LISTED_AT_ONCE = 32
-MOST_FILES = 4 * LISTED_AT_ONCE
-# Spark lists files one after the other, which costs an object store some requests each.
-MOST_REMOTE_FILES = 8
+# What the log says of each of them travels inside the plan.
+MOST_FILES = 10_000
 # Above it, looking up what the log says for each row costs more than a crafted log.
 MOST_BYTES = 1 << 30
 # Positions travel inside the plan, as words of bits.
 BITS_IN_A_WORD = 64
 MOST_WORDS = 1 << 18
-_MOST_SLOTS = 1 << 16
-_KEY_BITS = 32
 
 # Features that leave the meaning of a data file's columns as Parquet has it.
 _PLAIN_FEATURES = frozenset(
@@ -57,11 +50,8 @@ def reads_as_plain(
     """
     features = set(protocol.get("readerFeatures") or ())
     names = [name.casefold() for name in layout.column_names]
-    files = {item.file.path: file_name(item) for item in listed}
-    are_local = all(path.startswith("file:") for path in files)
     return (
-        0 < len(set(files.values())) == len(files)
-        and len(files) <= (MOST_FILES if are_local else MOST_REMOTE_FILES)
+        0 < len(listed) <= MOST_FILES
         and bytes_of(listed) <= MOST_BYTES
         and features <= _PLAIN_FEATURES
         and own_columns(layout) is not None
@@ -76,44 +66,6 @@ def reads_as_plain(
         and all(_is_plain_file(item) for item in listed)
         and sum(map(_most_words, listed)) <= MOST_WORDS
     )
-
-
-def file_name(item: ListedFile) -> str:
-    """The last part of a listed file's path, by which its rows are told from those of others."""
-    return item.file.path.rpartition("/")[2]
-
-
-def path_key(uri: str) -> str:
-    """``uri`` in the one form that Spark and a Delta log both lead to."""
-    return re.sub("^file:/+", "/", uri)
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """Numbers of files by a key that each has: ``numbers[(key >> shift) % len(numbers)]``.
-
-    The length of ``numbers`` is a power of two; no two keys share a place.
-    """
-
-    shift: int
-    numbers: tuple[int, ...]
-
-
-def slots(keys: Sequence[int]) -> Slots | None:
-    """Slots for keys, numbered as they come; ``None`` where too many would be needed."""
-    size = 1
-    while size <= _MOST_SLOTS:
-        for shift in range(_KEY_BITS - size.bit_length() + 1):
-            places = {(key >> shift) % size: number for number, key in enumerate(keys)}
-            if len(places) == len(keys):
-                return Slots(shift, tuple(places.get(place, 0) for place in range(size)))
-        size *= 2
-    return None
-
-
-def name_key(item: ListedFile) -> int:
-    """A key of a listed file that Spark can tell from its name."""
-    return zlib.crc32(file_name(item).encode("ascii"))
 
 
 def words(positions: BitMap64) -> list[int]:

@@ -12,10 +12,9 @@ from pyspark.sql.types import StructType
 
 from ..core.errors import InvalidRequest
 from ..core.file_options import file_options
-from ..core.file_paths import folder_uri
+from ..core.file_paths import folder_uri, path_key
 from ..core.folder_log import FolderState
 from ..core.model import Base, FileFormat, Folder, Source
-from ..core.plain_files import path_key
 from ..storage.files import Files, join
 from ..storage.folders import FolderLogs, log_location
 from ..storage.source_log import SourceLog

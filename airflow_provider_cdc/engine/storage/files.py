@@ -190,8 +190,17 @@ def _modified(filesystem: Any, path: str) -> datetime:
 def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found]:
     """What ``work`` finds at each of ``uris``, several asked at once."""
     wanted = sorted(set(uris))
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return dict(zip(wanted, pool.map(work, wanted), strict=True))
+
+    def found_at(first: int) -> list[_Found]:
+        return [work(uri) for uri in wanted[first::_AT_ONCE]]
+
+    found: dict[str, _Found] = {}
+    # Each thread has its share: handing out one by one takes longer than a look at a local file.
+    count = min(_AT_ONCE, len(wanted))
+    with ThreadPoolExecutor(max(1, count)) as pool:
+        for first, share in enumerate(pool.map(found_at, range(count))):
+            found |= zip(wanted[first::_AT_ONCE], share, strict=True)
+    return found
 
 
 def join(folder: str, *names: str) -> str:

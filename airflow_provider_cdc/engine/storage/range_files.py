@@ -56,9 +56,9 @@ class RangeFiles:
         self._sizes |= self._files.sizes(paths)
         return sorted(path for path in paths if self._sizes[path] is None)
 
-    def is_as_large_as_logged(self, file: DataFile) -> bool:
-        """Whether ``file``, which :meth:`missing` looked at, has the size that the log says."""
-        return self._sizes.get(plain_uri(file.path)) == file.size_bytes
+    def size_of(self, file: DataFile) -> int:
+        """The bytes of ``file``: in the store if :meth:`missing` looked at it, else in the log."""
+        return self._sizes.get(plain_uri(file.path)) or file.size_bytes
 
     def deleted(self, file: DataFile) -> BitMap64:
         """The positions that the vector of ``file`` leaves out; its path is an absolute one."""

@@ -1,18 +1,22 @@
-"""Scratch folders: the crafted logs that change sets are read through."""
+"""Scratch folders: the crafted logs and lists of files that change sets are read through."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
+from ..core import sink_log
 from .files import Files, join
 
 KEPT_FOR = timedelta(days=1)
+_TABLE = ("_delta_log", f"{0:020d}.json")
+_LIST = (sink_log.FOLDER, sink_log.NAME)
 
 
 class Scratch:
-    """Crafted tables below the state folder, which hold a log and no data.
+    """Crafted tables and lists of files below the state folder: all of them hold no data.
 
     :param state: the state folder
     """
@@ -24,9 +28,11 @@ class Scratch:
 
     def write_table(self, table_id: str, log: bytes) -> str:
         """Put down a crafted table; returns its root."""
-        root = join(self._folder, table_id)
-        self._files.write(_log_of(root), log)
-        return root
+        return self._write(table_id, _TABLE, log)
+
+    def write_list(self, files: bytes) -> str:
+        """Put down a list of files; returns the folder that Spark reads as if they were in it."""
+        return self._write(new_table_id(), _LIST, files)
 
     def remove(self, root: str) -> None:
         """Remove one crafted table."""
@@ -43,17 +49,17 @@ class Scratch:
             if self._is_old(root):
                 self._files.remove(root)
 
+    def _write(self, name: str, file: tuple[str, str], content: bytes) -> str:
+        root = join(self._folder, name)
+        self._files.write(join(root, *file), content)
+        return root
+
     def _is_old(self, root: str) -> bool:
-        try:
-            written = self._files.modified(_log_of(root))
-        except FileNotFoundError:
-            # It is being written, or another process is sweeping it.
-            return False
-        return self._clock() - written > KEPT_FOR
-
-
-def _log_of(root: str) -> str:
-    return join(root, "_delta_log", f"{0:020d}.json")
+        for file in (_TABLE, _LIST):
+            with suppress(FileNotFoundError):
+                return self._clock() - self._files.modified(join(root, *file)) > KEPT_FOR
+        # It is being written, or another process is sweeping it.
+        return False
 
 
 def new_table_id() -> str:

@@ -64,17 +64,20 @@ def netted_changes(rows: DataFrame, listed: Sequence[ListedFile], kind: DataType
         f" THEN {CHANGE_TYPE_COLUMN} NOT IN ('delete', 'update_preimage')"
         f" ELSE {SIDE_COLUMN} <> '{Side.OLD.value}' END"
     )
-    moment = f"named_struct('version', {VERSION_COLUMN}, 'is_after', {is_after}) AS moment"
     pairs = (
         to_group(rows, listed)
         .where(is_told)
-        .selectExpr(ROW_ID, moment, ROW)
-        .groupBy(ROW_ID)
-        .agg(
-            F.expr(f"min_by({ROW}, moment) AS {OLD}"),
-            F.expr(f"max_by({ROW}, moment) AS {NEW}"),
-            F.expr("min(moment).is_after AS was_born"),
-            F.expr("max(moment).is_after AS is_there"),
+        .selectExpr(ROW_ID, VERSION_COLUMN, f"{is_after} AS is_after", ROW)
+        .selectExpr(
+            ROW_ID,
+            # What was before a commit comes before what was after it.
+            f"2 * {VERSION_COLUMN} + CAST(is_after AS INT) AS moment",
+            # Of each row only one side is kept, so that nothing is shuffled twice.
+            f"CASE WHEN NOT is_after THEN {ROW} END AS before",
+            f"CASE WHEN is_after THEN {ROW} END AS after",
         )
+        .groupBy(ROW_ID)
+        .agg(F.expr(f"min_by(before, moment) AS {OLD}"), F.expr(f"max_by(after, moment) AS {NEW}"))
     )
-    return changes_of(pairs, "NOT was_born", "is_there", same_values(kind))
+    was, is_now = f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL"
+    return changes_of(pairs, was, is_now, same_values(kind))

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from ...core.file_options import takes_columns_from_folders
+from ...core.file_options import WHOLE_FILES, takes_columns_from_folders
 from ...core.file_paths import partition_values, uri_as_spark_tells
 from ...core.folder_log import FolderFile
 from ...core.insert_only import unread_files
@@ -101,8 +101,7 @@ class FileRows:
             .options(**folder.options)
             # No path is a pattern, and no column is taken from the name of a folder.
             .options(recursiveFileLookup="true", __globPaths__="false")
-            # Whatever the session says: what is left out would count as consumed.
-            .options(ignoreMissingFiles="false", ignoreCorruptFiles="false")
+            .options(**WHOLE_FILES)
             .schema(StructType(data))
             .load(paths)
         )

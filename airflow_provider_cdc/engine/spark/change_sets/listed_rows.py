@@ -12,11 +12,11 @@ from ...core.table_schema import Layout
 from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from .crafted_tables import CraftedTables
-from .plain_files import open_plain
+from .plain_files import PlainFiles
 
 
 class ListedRows:
-    """Opens the files of one change set: few simple ones as plain Parquet, others through crafted
+    """Opens the files of one change set: simple ones as plain Parquet, others through crafted
     tables.
 
     :param plain: whether plain Parquet may be read at all
@@ -25,15 +25,14 @@ class ListedRows:
     def __init__(
         self, spark: SparkSession, scratch: Scratch, source: RangeFiles, *, plain: bool = True
     ) -> None:
-        self._spark = spark
-        self._source = source
-        self._plain = plain
+        self._plain = PlainFiles(spark, scratch, source) if plain else None
         self._tables = CraftedTables(spark, scratch)
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The crafted tables that were written; they must stay while the rows are in use."""
-        return tuple(self._tables.roots)
+        """What was written to read them through; it must stay while the rows are in use."""
+        lists = () if self._plain is None else self._plain.roots
+        return (*lists, *self._tables.roots)
 
     def open(
         self,
@@ -46,6 +45,6 @@ class ListedRows:
         commit version, and the columns of ``layout`` in one struct.
         """
         rows = None
-        if self._plain:
-            rows = open_plain(self._spark, self._source, layout, protocol, listed, extra)
+        if self._plain is not None:
+            rows = self._plain.open(layout, protocol, listed, extra)
         return self._tables.open(layout, protocol, listed, extra) if rows is None else rows

@@ -1,4 +1,4 @@
-"""Reading few files as plain Parquet; what the log says of each is looked up by its size."""
+"""Reading files as plain Parquet; what the log says of each is looked up by its number."""
 
 from __future__ import annotations
 
@@ -23,24 +23,22 @@ from ...core.crafted_log import (
 from ...core.names import quote
 from ...core.plain_files import (
     BITS_IN_A_WORD,
-    LISTED_AT_ONCE,
-    file_name,
-    name_key,
-    path_key,
     reads_as_plain,
-    slots,
     words,
 )
 from ...core.table_schema import Layout
-from ...storage.files import plain_uri
 from ...storage.range_files import RangeFiles
+from ...storage.scratch import Scratch
 from .columns import spark_fields
+from .file_lists import FileLists
 from .rows import NO_ROW_ID, ROW, ROW_ID, ROW_VERSION, union
 
 # What the log tells of a file, and its type in SQL.
 _Told = tuple[Callable[[ListedFile], Any], str]
 _PLACE, _OWN = "place", "own"
-_FILE, _SIZE, _AT = f"{_PLACE}.file_name", f"{_PLACE}.file_size", f"{_PLACE}.row_index"
+_AT = f"{_PLACE}.row_index"
+# The list gives each file its number as its time.
+_NUMBER = f"CAST(unix_millis({_PLACE}.file_modification_time) AS INT)"
 _OWN_ID, _OWN_VERSION = f"{_OWN}.id", f"{_OWN}.version"
 _WORD_SHIFT = BITS_IN_A_WORD.bit_length() - 1
 _BASE_ROW_ID: _Told = (lambda item: item.file.base_row_id, "BIGINT")
@@ -53,64 +51,50 @@ _FILE_COLUMNS: Mapping[str, _Told] = {
 }
 
 
-def open_plain(
-    spark: SparkSession,
-    source: RangeFiles,
-    layout: Layout,
-    protocol: Mapping[str, Any],
-    listed: Sequence[ListedFile],
-    extra: Sequence[str],
-) -> DataFrame | None:
-    """The rows of the ``listed`` files as :meth:`CraftedTables.open` returns them; ``None`` where
-    Spark alone would not read them right, or it would not pay.
+class PlainFiles:
+    """Opens the plain files of one change set.
+
+    ``roots`` names the lists that were written; they must stay while the change set is in use.
     """
-    if not reads_as_plain(layout, protocol, listed):
-        return None
-    parts = []
-    for files in layers(listed, file_name):
-        number = _number(source, files)
-        scan = None if number is None else _scan(spark, layout, files, extra)
-        if number is None or scan is None:
+
+    def __init__(self, spark: SparkSession, scratch: Scratch, source: RangeFiles) -> None:
+        self._lists = FileLists(spark, scratch)
+        self._source = source
+        self.roots = self._lists.roots
+
+    def open(
+        self,
+        layout: Layout,
+        protocol: Mapping[str, Any],
+        listed: Sequence[ListedFile],
+        extra: Sequence[str],
+    ) -> DataFrame | None:
+        """The rows of the ``listed`` files as :meth:`CraftedTables.open` returns them; ``None``
+        where Spark alone would not read them right, or it would not pay.
+        """
+        if not reads_as_plain(layout, protocol, listed):
             return None
-        parts.append(_told(source, scan, number, layout, files, extra))
-    return union(parts)
+        parts = []
+        for files in layers(listed, lambda item: item.file.path):
+            scan = self._scan(layout, files, extra)
+            if scan is None:
+                return None
+            parts.append(_told(self._source, scan, layout, files, extra))
+        return union(parts)
 
-
-def _number(source: RangeFiles, files: Sequence[ListedFile]) -> str | None:
-    """The number that a row's file has among ``files``, in SQL; ``None`` if there is no way."""
-    found = None
-    if all(source.is_as_large_as_logged(item.file) for item in files):
-        # A number costs less for each row than a name.
-        found, key = slots([item.file.size_bytes for item in files]), _SIZE
-    if found is None:
-        found, key = slots([name_key(item) for item in files]), f"crc32({_FILE})"
-    if found is None:
-        return None
-    place = f"shiftright({key}, {found.shift}) & {len(found.numbers) - 1}L"
-    return f"get({_array(found.numbers, 'INT')}, CAST({place} AS INT))"
-
-
-def _scan(
-    spark: SparkSession, layout: Layout, files: Sequence[ListedFile], extra: Sequence[str]
-) -> DataFrame | None:
-    """Every row of the files, with its place; ``None`` where Spark found other files than these."""
-    data = [field for field in layout.fields if field["name"] not in layout.partition_columns]
-    own = own_columns(layout)
-    assert own is not None
-    added = [StructField(name, LongType()) for name in own]
-    if CHANGE_TYPE_COLUMN in extra:
-        added.append(StructField(CHANGE_TYPE_COLUMN, StringType()))
-    schema = StructType([*spark_fields(data), *added])
-    paths = sorted({plain_uri(item.file.path) for item in files})
-    parts = []
-    for begin in range(0, len(paths), LISTED_AT_ONCE):
-        some = paths[begin : begin + LISTED_AT_ONCE]
-        reader = spark.read.schema(schema).option("recursiveFileLookup", True)
-        rows = reader.parquet(*some)
-        if {path_key(path) for path in rows.inputFiles()} != {path_key(path) for path in some}:
-            return None
-        parts.append(_placed(rows, own, data, extra))
-    return union(parts)
+    def _scan(
+        self, layout: Layout, files: Sequence[ListedFile], extra: Sequence[str]
+    ) -> DataFrame | None:
+        """Every row of the files, with its place; ``None`` where Spark finds other files."""
+        data = [field for field in layout.fields if field["name"] not in layout.partition_columns]
+        own = own_columns(layout)
+        assert own is not None
+        added = [StructField(name, LongType()) for name in own]
+        if CHANGE_TYPE_COLUMN in extra:
+            added.append(StructField(CHANGE_TYPE_COLUMN, StringType()))
+        sizes = [(item.file.path, self._source.size_of(item.file)) for item in files]
+        rows = self._lists.open(sizes, StructType([*spark_fields(data), *added]))
+        return None if rows is None else _placed(rows, own, data, extra)
 
 
 def _placed(
@@ -132,7 +116,6 @@ def _placed(
 def _told(
     source: RangeFiles,
     scan: DataFrame,
-    number: str,
     layout: Layout,
     files: Sequence[ListedFile],
     extra: Sequence[str],
@@ -143,14 +126,14 @@ def _told(
         values = [value_of(item) for item in files]
         if all(value == values[0] for value in values):
             return f"get({_array(values[:1], kind)}, 0)"
-        return f"get({_array(values, kind)}, {number})"
+        return f"get({_array(values, kind)}, {_NUMBER})"
 
     marked = [
         words(source.deleted(item.file) if item.kept is None else item.kept) for item in files
     ]
     if any(marked):
         index = f"CAST(shiftright({_AT}, {_WORD_SHIFT}) AS INT)"
-        word = f"get(get({_array(marked, 'ARRAY<BIGINT>')}, {number}), {index})"
+        word = f"get(get({_array(marked, 'ARRAY<BIGINT>')}, {_NUMBER}), {index})"
         bit = f"getbit({word}, CAST({_AT} & {BITS_IN_A_WORD - 1} AS INT))"
         # Where a file has no word, no bit of it is set.
         scan = scan.where(f"(coalesce({bit}, 0) = 1) = {of_file(*_IS_PICKED)}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
+from math import ceil
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,8 +15,9 @@ from ...core.crafted_log import ListedFile, bytes_of
 from ...core.table_schema import Layout
 from .columns import as_read_today
 
-# One task reads this much in less time than a shuffle takes.
+# One task reads this much, or opens so many files, in less time than a shuffle takes.
 LITTLE_BYTES = 4 << 20
+_FEW_FILES = 100
 ROW = "row"
 ROW_ID = "row_id"
 ROW_VERSION = "row_version"
@@ -40,8 +42,12 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def to_group(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
-    """``rows`` of the ``listed`` files; so few bytes that one task reads them are not shuffled."""
-    return rows.coalesce(1) if bytes_of(listed) <= LITTLE_BYTES else rows
+    """``rows`` of the ``listed`` files in no more tasks than pay; those of one are not shuffled.
+
+    Spark reckons with 4 MiB for opening a file, and would make a task of some thirty small ones.
+    """
+    tasks = max(ceil(bytes_of(listed) / LITTLE_BYTES), ceil(len(listed) / _FEW_FILES))
+    return rows.coalesce(tasks)
 
 
 def as_of_today(rows: DataFrame, steps: Sequence[Layout]) -> DataFrame:
