@@ -195,6 +195,21 @@ def test_files_above_a_limit_are_read_through_a_crafted_log(
     assert table.check(stream) == expected
 
 
+def test_inserts_in_many_files_go_through_a_crafted_log_which_filters_prune(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", folder=PLAIN)
+    standard, inserted, surviving = table.stream(), table.inserted(), table.surviving()
+    table.sql("INSERT INTO {t} VALUES (2, 'b')", "UPDATE {t} SET v = 'x' WHERE id = 1")
+    later = table.stream()
+    table.sql("INSERT INTO {t} VALUES (3, 'c')")
+    monkeypatch.setattr(plain_files, "MOST_PRUNED_FILES", 0)
+
+    assert not has_crafted_log(table, standard)
+    for stream in (inserted, surviving, later):
+        assert has_crafted_log(table, stream)
+
+
 def test_files_added_under_columns_that_came_later_are_read_as_nulls(make_table: MakeTable) -> None:
     table = make_table("id INT", "1", "2", "3", folder=PLAIN)
     stream = table.stream()

@@ -116,6 +116,9 @@ def test_too_much_to_read_is_not_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [listed(f"file:///t/{number}.parquet") for number in range(plain_files.MOST_FILES)]
     assert reads_as_plain(layout(), PROTOCOL, files)
     assert not reads_as_plain(layout(), PROTOCOL, [*files, listed("file:///t/more.parquet")])
+    few = files[: plain_files.MOST_PRUNED_FILES]
+    assert reads_as_plain(layout(), PROTOCOL, few, can_be_pruned=True)
+    assert not reads_as_plain(layout(), PROTOCOL, files[: len(few) + 1], can_be_pruned=True)
     assert not reads_as_plain(layout(), PROTOCOL, [])
     large = listed(size_bytes=plain_files.MOST_BYTES + 1)
     assert not reads_as_plain(layout(), PROTOCOL, [large])

@@ -19,6 +19,8 @@ from .table_schema import Layout
 
 # What the log says of each of them travels inside the plan.
 MOST_FILES = 10_000
+# Of more of them a filter may leave many out, for which it needs what a Delta log says of each.
+MOST_PRUNED_FILES = 128
 # Above it, looking up what the log says for each row costs more than a crafted log.
 MOST_BYTES = 1 << 30
 # Positions travel inside the plan, as words of bits.
@@ -41,17 +43,23 @@ _PLAIN_PATH = re.compile(
 
 
 def reads_as_plain(
-    layout: Layout, protocol: Mapping[str, Any], listed: Sequence[ListedFile]
+    layout: Layout,
+    protocol: Mapping[str, Any],
+    listed: Sequence[ListedFile],
+    *,
+    can_be_pruned: bool = False,
 ) -> bool:
     """Whether the ``listed`` files can be read as plain Parquet, and it pays.
 
     :param layout: how the files are read
     :param protocol: the source's protocol action
+    :param can_be_pruned: a filter on the rows may reach the files
     """
+    most_files = MOST_PRUNED_FILES if can_be_pruned else MOST_FILES
     features = set(protocol.get("readerFeatures") or ())
     names = [name.casefold() for name in layout.column_names]
     return (
-        0 < len(listed) <= MOST_FILES
+        0 < len(listed) <= most_files
         and bytes_of(listed) <= MOST_BYTES
         and features <= _PLAIN_FEATURES
         and own_columns(layout) is not None

@@ -32,7 +32,7 @@ class FileLists:
 
         :param files: the percent-encoded URI of each, none of them twice, and its bytes
         """
-        if self._spark.conf.get(_IGNORES_LISTS, "false") == "true":
+        if (self._spark.conf.get(_IGNORES_LISTS, None) or "").casefold() == "true":
             return None
         self.roots.append(self._scratch.write_list(sink_log(files)))
         # No column is taken from the name of a folder.

@@ -40,11 +40,15 @@ class ListedRows:
         protocol: Mapping[str, Any],
         listed: Sequence[ListedFile],
         extra: Sequence[str],
+        *,
+        can_be_pruned: bool = False,
     ) -> DataFrame:
         """The rows of the ``listed`` files: the ``extra`` columns of the crafted log, row id, row
         commit version, and the columns of ``layout`` in one struct.
+
+        :param can_be_pruned: a filter on the rows may reach the files, as nothing is netted
         """
         rows = None
         if self._plain is not None:
-            rows = self._plain.open(layout, protocol, listed, extra)
+            rows = self._plain.open(layout, protocol, listed, extra, can_be_pruned=can_be_pruned)
         return self._tables.open(layout, protocol, listed, extra) if rows is None else rows

@@ -68,11 +68,15 @@ class PlainFiles:
         protocol: Mapping[str, Any],
         listed: Sequence[ListedFile],
         extra: Sequence[str],
+        *,
+        can_be_pruned: bool = False,
     ) -> DataFrame | None:
         """The rows of the ``listed`` files as :meth:`CraftedTables.open` returns them; ``None``
         where Spark alone would not read them right, or it would not pay.
+
+        :param can_be_pruned: a filter on the rows may reach the files
         """
-        if not reads_as_plain(layout, protocol, listed):
+        if not reads_as_plain(layout, protocol, listed, can_be_pruned=can_be_pruned):
             return None
         parts = []
         for files in layers(listed, lambda item: item.file.path):

@@ -173,7 +173,8 @@ class ChangeSetReader:
         check_files(span.stream, source, [item.file for item in listed])
         today = _layout(span.end.metadata)
         tables = self._listed_rows(source)
-        rows = tables.open(today, json.loads(span.end.protocol), listed, ())
+        rules = json.loads(span.end.protocol)
+        rows = tables.open(today, rules, listed, (), can_be_pruned=True)
         born = rows.where(F.col(ROW_ID) > span.start.row_id_high_water_mark)
         rows = named(all_changes(born, INSERT), today.column_names, span.stream.column_style)
         return ChangeSet(rows, reading.plan, tables.roots)
@@ -193,7 +194,9 @@ class ChangeSetReader:
         for group in groups:
             steps = matching_path(history[group.position :])
             listed = [ListedFile(Side.INSERTED, source.absolute(file)) for file in group.files]
-            rows = tables.open(steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,))
+            rows = tables.open(
+                steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,), can_be_pruned=True
+            )
             own = F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
             parts.append(as_of_today(rows.where(own).drop(BASE_ROW_ID_COLUMN), steps))
         inserted = all_changes(union(parts), INSERT)
@@ -222,11 +225,15 @@ class ChangeSetReader:
         if len(path) == 2 and today.reads_files_of(then):  # noqa: PLR2004 - the two ends
             path, rules = (today,), span.end.protocol
 
+        # What is on one side alone is not netted.
+        can_be_pruned = len({file.side for file in listed}) == 1
+
         def opened(side: Side, steps: Sequence[Layout], rules: str) -> DataFrame | None:
             files = [file for file in listed if file.side is side]
             if not files:
                 return None
-            return as_of_today(tables.open(steps[0], json.loads(rules), files, ()), steps)
+            rows = tables.open(steps[0], json.loads(rules), files, (), can_be_pruned=can_be_pruned)
+            return as_of_today(rows, steps)
 
         return Sides(
             opened(Side.OLD, path, rules),
