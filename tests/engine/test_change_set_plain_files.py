@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 from oracle import Change, MakeTable, SourceTable, update
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.engine.core import plain_files
+from airflow_provider_cdc.engine.core import plain_files, sink_log
 from airflow_provider_cdc.engine.core.model import Stream
 from airflow_provider_cdc.engine.core.read_plan import Strategy
+from airflow_provider_cdc.engine.spark.change_sets import file_lists
 from airflow_provider_cdc.engine.spark.session_settings import settings
+from airflow_provider_cdc.engine.storage.scratch import Scratch
 
 PLAIN = "plain"
 # Spark lists so many paths without a job.
@@ -23,8 +27,10 @@ either_vectors = pytest.mark.parametrize("vectors", [True, False], ids=["vectors
 
 
 def has_crafted_log(table: SourceTable, stream: Stream) -> bool:
-    """Whether a change set is read through a crafted log, and not through lists of files."""
-    return any((Path(root) / "_delta_log").exists() for root in table.read(stream).scratch)
+    """Whether a change set is read through a crafted log: a list of files leaves nothing behind."""
+    roots = table.read(stream).scratch
+    assert all((Path(root) / "_delta_log").exists() for root in roots)
+    return roots != ()
 
 
 def check(table: SourceTable, stream: Stream) -> list[Change]:
@@ -122,13 +128,15 @@ def test_plain_change_files_give_the_minimal_change_set(
     stream = table.stream()
     table.sql("UPDATE {t} SET v = 'x' WHERE id IN (1, 2)", "DELETE FROM {t} WHERE id = 2")
     table.sql("INSERT INTO {t} VALUES (9, 'new')", "UPDATE {t} SET v = 'newer' WHERE id = 9")
+    # With vectors they are told by the same file as the delete above.
+    table.sql("DELETE FROM {t} WHERE id = 3", "DELETE FROM {t} WHERE id = 4")
     assert table.plan(stream).strategy is Strategy.CHANGE_FILES
 
-    assert len(check(table, stream)) == 2 + 1 + 1
+    assert len(check(table, stream)) == 2 + 1 + 2 + 1
 
 
 @either_vectors
-def test_many_plain_files_are_one_scan(make_table: MakeTable, vectors: bool) -> None:
+def test_many_plain_files_are_read_by_a_list(make_table: MakeTable, vectors: bool) -> None:
     rows = [f"{i}, {i % 40}" for i in range(80)]
     table = make_table(
         "id INT, p INT", *rows, vectors=vectors, clause="PARTITIONED BY (p)", folder=PLAIN
@@ -153,16 +161,52 @@ def test_a_session_that_ignores_lists_of_files_reads_a_crafted_log(
         assert table.check(stream) == expected
 
 
-@pytest.mark.parametrize("name", ["compactInterval", "cleanupDelay"])
-def test_settings_of_file_sinks_do_not_change_what_is_read(
-    make_table: MakeTable, spark: SparkSession, name: str
+@pytest.mark.parametrize("interval", ["1", "2", "10"])
+def test_how_often_file_sinks_compact_does_not_change_what_is_read(
+    make_table: MakeTable, spark: SparkSession, interval: str
 ) -> None:
     table = make_table("id INT", "1", "2", folder=PLAIN)
     stream = table.stream()
     table.sql("DELETE FROM {t} WHERE id = 1")
 
-    with settings(spark, {f"spark.sql.streaming.fileSink.log.{name}": "1"}):
+    with settings(spark, {"spark.sql.streaming.fileSink.log.compactInterval": interval}):
         assert len(check(table, stream)) == 1
+
+
+def test_a_session_that_reads_files_by_sparks_second_interface_reads_a_crafted_log(
+    make_table: MakeTable, spark: SparkSession
+) -> None:
+    table = make_table("id INT", "1", "2", folder=PLAIN)
+    stream = table.stream()
+    table.sql("DELETE FROM {t} WHERE id = 1")
+
+    with settings(spark, {"spark.sql.sources.useV1SourceList": "csv,json"}):
+        assert has_crafted_log(table, stream)
+        assert len(table.check(stream)) == 1
+
+
+def test_a_list_that_spark_does_not_see_is_never_an_empty_change_set(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Scratch.write_list
+
+    def unseen(scratch: Scratch, files: bytes) -> str:
+        root = write(scratch, files)
+        shutil.rmtree(Path(root) / sink_log.FOLDER)
+        return root
+
+    table = make_table("id INT", "1", "2", folder=PLAIN)
+    stream = table.stream()
+    table.sql("DELETE FROM {t} WHERE id = 1")
+    check(table, stream)
+    monkeypatch.setattr(Scratch, "write_list", unseen)
+
+    with pytest.raises(Py4JError, match="FAILED_READ_FILE"):
+        table.read(stream).rows.collect()
+
+    monkeypatch.setattr(file_lists, "_trusted", WeakSet())
+    assert has_crafted_log(table, stream)
+    assert len(table.check(stream)) == 1
 
 
 @pytest.mark.parametrize("folder", [PLAIN, "not so plain"])

@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 from stream_lab import Crash, CrashAt, StreamLab, row_ids
 
 from airflow_provider_cdc.engine import ProtocolPoint, Version
+from airflow_provider_cdc.engine.core.errors import StreamUnusable
 from airflow_provider_cdc.engine.core.read_plan import Strategy
+from airflow_provider_cdc.engine.spark.session_settings import settings
 
 LOG = "INSERT INTO {log} SELECT id, v, METADATA$ACTION FROM s"
 FIRST = [(1, "a", "INSERT", False), (2, "b", "INSERT", False)]
@@ -104,3 +106,16 @@ def test_stream_with_initial_rows_has_data_and_one_without_rows_has_none(lab: St
     lab.sql("DELETE FROM {src}")
     create(lab, "empty")
     assert lab.engine.has_data("empty") is False
+
+
+def test_initial_rows_are_not_read_where_files_could_be_left_out(lab: StreamLab) -> None:
+    create(lab)
+
+    with (
+        settings(lab.spark, {"spark.sql.files.ignoreMissingFiles": "true"}),
+        pytest.raises(StreamUnusable, match="switch it off in this session"),
+    ):
+        lab.consume(LOG)
+
+    assert lab.rows("log") == []
+    assert lab.seen("s") == FIRST

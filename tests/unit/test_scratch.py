@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core import sink_log
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.scratch import Scratch
+from airflow_provider_cdc.engine.storage.scratch import NO_FILE, Scratch
 
 
 def scratch_at(state: Path, later: timedelta = timedelta()) -> Scratch:
@@ -24,6 +29,55 @@ def test_a_sweep_removes_what_is_older_than_a_day_and_nothing_else(tmp_path: Pat
     scratch_at(tmp_path, timedelta(hours=25)).sweep()
     assert not table.exists()
     assert not files.exists()
+
+
+def test_what_was_left_of_a_removed_list_is_swept_too(tmp_path: Path) -> None:
+    files = Path(scratch_at(tmp_path).write_list(b"v1"))
+    shutil.rmtree(files / sink_log.FOLDER)
+
+    scratch_at(tmp_path, timedelta(hours=25)).sweep()
+
+    assert not files.exists()
+
+
+def test_a_list_is_out_of_sight_before_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch, seen = scratch_at(tmp_path), []
+    root = Path(scratch.write_list(b"v1"))
+    remove = Files.remove
+
+    def watched(files: Files, uri: str) -> None:
+        seen.append({path.name for path in root.iterdir()})
+        remove(files, uri)
+
+    monkeypatch.setattr(Files, "remove", watched)
+    scratch.remove(str(root))
+
+    assert seen == [{NO_FILE, "_removed"}, {NO_FILE}]
+    assert not root.exists()
+
+
+def test_a_table_and_what_is_not_there_are_removed_too(tmp_path: Path) -> None:
+    scratch = scratch_at(tmp_path)
+    table = scratch.write_table("t", b"{}")
+
+    scratch.remove(table)
+    scratch.remove(table)
+
+    assert not Path(table).exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(files: Files, uri: str, content: bytes) -> None:
+        raise PermissionError(13, "no")
+
+    monkeypatch.setattr(Files, "write", refuse)
+
+    with pytest.raises(InvalidRequest, match="scratch: cannot be written to"):
+        scratch_at(tmp_path).write_list(b"v1")
 
 
 def test_a_sweep_leaves_what_another_process_is_writing(tmp_path: Path) -> None:

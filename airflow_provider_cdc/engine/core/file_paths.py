@@ -42,7 +42,7 @@ def partition_values(path: str) -> dict[str, str | None]:
 
 
 def path_key(uri: str) -> str:
-    """``uri`` in the one form that Spark and a Delta log both lead to."""
+    """``uri`` in one form: a local one as a path."""
     return re.sub("^file:/+", "/", uri)
 
 

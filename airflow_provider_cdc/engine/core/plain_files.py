@@ -36,7 +36,7 @@ _PLAIN_TYPES = re.compile(
     r"|decimal\(\d+,\d+\)"
 )
 _PARTITION_TYPES = re.compile(r"boolean|byte|short|integer|long|string|date|decimal\(\d+,\d+\)")
-# Nothing that a URI, a glob or Hadoop would read as something else; no hidden file.
+# Nothing that could be spelled in two ways; no hidden file, which Spark would leave out.
 _PLAIN_PATH = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9_\-./=@:]*/[A-Za-z0-9][A-Za-z0-9_\-.=]*"
 )

@@ -33,6 +33,11 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                     spark.conf.set(name, earlier)
 
 
+def is_on(spark: SparkSession, name: str) -> bool:
+    """Whether a setting that is true or false is true."""
+    return str(spark.conf.get(name, "false")).strip().casefold() == "true"
+
+
 def alone(spark: SparkSession) -> AbstractContextManager[None]:
     """Run while no other thread of this process runs the session under settings of its own."""
     return settings(spark, {})

@@ -135,6 +135,11 @@ class Files:
         if filesystem.exists(path):
             filesystem.rm(path, recursive=True)
 
+    def move(self, uri: str, to: str) -> None:
+        """Give a folder another name; on a local disk at once, elsewhere file by file."""
+        filesystem, path = self._open(uri)
+        filesystem.mv(path, self._open(to)[1], recursive=True)
+
     def remove_table(self, root: str) -> None:
         """Remove a Delta table, its newest commit first: where that is cut off, what is left is the
         table as it once was, or nothing that is a table.

@@ -58,7 +58,8 @@ class RangeFiles:
 
     def size_of(self, file: DataFile) -> int:
         """The bytes of ``file``: in the store if :meth:`missing` looked at it, else in the log."""
-        return self._sizes.get(plain_uri(file.path)) or file.size_bytes
+        # Spark leaves out files that have none.
+        return self._sizes.get(plain_uri(file.path)) or file.size_bytes or 1
 
     def deleted(self, file: DataFile) -> BitMap64:
         """The positions that the vector of ``file`` leaves out; its path is an absolute one."""

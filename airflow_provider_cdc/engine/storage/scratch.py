@@ -8,11 +8,15 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from ..core import sink_log
+from ..core.errors import InvalidRequest
 from .files import Files, join
 
 KEPT_FOR = timedelta(days=1)
 _TABLE = ("_delta_log", f"{0:020d}.json")
 _LIST = (sink_log.FOLDER, sink_log.NAME)
+_MOVED = "_removed"
+# What a folder with a list seems to hold to whoever does not see the list.
+NO_FILE = "no-file"
 
 
 class Scratch:
@@ -31,11 +35,19 @@ class Scratch:
         return self._write(table_id, _TABLE, log)
 
     def write_list(self, files: bytes) -> str:
-        """Put down a list of files; returns the folder that Spark reads as if they were in it."""
-        return self._write(new_table_id(), _LIST, files)
+        """Put down a list of files; returns the folder that Spark reads as if they were in it.
+
+        Where Spark cannot see the list, it reads what does lie there: a file that is no Parquet.
+        """
+        name = new_table_id()
+        self._write(name, (NO_FILE,), b"This folder is read by its list.")
+        return self._write(name, _LIST, files)
 
     def remove(self, root: str) -> None:
-        """Remove one crafted table."""
+        """Remove a crafted table or a list; who still reads it fails, and never finds it empty."""
+        with suppress(FileNotFoundError):
+            self._files.move(join(root, _LIST[0]), join(root, _MOVED))
+            self._files.remove(join(root, _MOVED))
         self._files.remove(root)
 
     def sweep(self) -> None:
@@ -49,13 +61,21 @@ class Scratch:
             if self._is_old(root):
                 self._files.remove(root)
 
-    def _write(self, name: str, file: tuple[str, str], content: bytes) -> str:
+    def _write(self, name: str, file: tuple[str, ...], content: bytes) -> str:
         root = join(self._folder, name)
-        self._files.write(join(root, *file), content)
+        try:
+            self._files.write(join(root, *file), content)
+        except PermissionError as error:
+            raise InvalidRequest(
+                f"the folder {self._folder}",
+                "cannot be written to",
+                cause=str(error),
+                fix="let whoever reads streams write there: no data is stored in it",
+            ) from error
         return root
 
     def _is_old(self, root: str) -> bool:
-        for file in (_TABLE, _LIST):
+        for file in ((NO_FILE,), _TABLE):
             with suppress(FileNotFoundError):
                 return self._clock() - self._files.modified(join(root, *file)) > KEPT_FOR
         # It is being written, or another process is sweeping it.

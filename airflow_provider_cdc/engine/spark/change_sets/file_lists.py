@@ -7,19 +7,24 @@ from weakref import WeakSet
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 from ...core.file_options import WHOLE_FILES
 from ...core.sink_log import sink_log
-from ...storage.scratch import Scratch
+from ...storage.scratch import NO_FILE, Scratch
+from ..session_settings import is_on
 
 _IGNORES_LISTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
+_OLD_SOURCES = "spark.sql.sources.useV1SourceList"
+_FORMAT = "parquet"
 _trusted: WeakSet[SparkSession] = WeakSet()
 
 
 class FileLists:
     """Writes lists of files, and opens them.
 
-    ``roots`` names those that were written; they must stay while their rows are in use.
+    ``roots`` names the lists that must stay while their rows are in use: over Spark Connect each
+    action resolves its frame anew. Elsewhere a frame keeps what it read of a list.
     """
 
     def __init__(self, spark: SparkSession, scratch: Scratch) -> None:
@@ -32,16 +37,32 @@ class FileLists:
 
         :param files: the percent-encoded URI of each, none of them twice, and its bytes
         """
-        if (self._spark.conf.get(_IGNORES_LISTS, None) or "").casefold() == "true":
+        if not self._reads_lists():
             return None
-        self.roots.append(self._scratch.write_list(sink_log(files)))
+        root = self._scratch.write_list(sink_log(files))
+        try:
+            rows = self._opened(root, len(files), schema)
+        finally:
+            if is_remote():
+                self.roots.append(root)
+            else:
+                self._scratch.remove(root)
+        return rows
+
+    def _reads_lists(self) -> bool:
+        # Only Spark's first interface to files tells a row's place.
+        old = str(self._spark.conf.get(_OLD_SOURCES, _FORMAT)).casefold().split(",")
+        return _FORMAT in map(str.strip, old) and not is_on(self._spark, _IGNORES_LISTS)
+
+    def _opened(self, root: str, count: int, schema: StructType) -> DataFrame | None:
         # No column is taken from the name of a folder.
         reader = self._spark.read.options(recursiveFileLookup="true", **WHOLE_FILES)
-        rows = reader.schema(schema.toNullable()).parquet(self.roots[-1])
-        # To whoever knows nothing of lists the folder is empty. Asking for the names takes longer
-        # than the rest, and the answer is the same for all lists of a session.
+        rows = reader.schema(schema.toNullable()).parquet(root)
+        # Asking for the names takes longer than the rest, and whether a session knows of lists at
+        # all does not change. Who fails to see a single one fails to read what lies beside it.
         if self._spark not in _trusted:
-            if len(rows.inputFiles()) != len(files):
+            found = rows.inputFiles()
+            if len(found) != count or found[0].endswith(f"/{NO_FILE}"):
                 return None
             _trusted.add(self._spark)
         return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
+from posixpath import normpath
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +21,7 @@ from ...core.crafted_log import (
     layers,
     own_columns,
 )
+from ...core.file_paths import path_key
 from ...core.names import quote
 from ...core.plain_files import (
     BITS_IN_A_WORD,
@@ -79,7 +81,7 @@ class PlainFiles:
         if not reads_as_plain(layout, protocol, listed, can_be_pruned=can_be_pruned):
             return None
         parts = []
-        for files in layers(listed, lambda item: item.file.path):
+        for files in layers(listed, lambda item: normpath(path_key(item.file.path))):
             scan = self._scan(layout, files, extra)
             if scan is None:
                 return None
@@ -89,7 +91,7 @@ class PlainFiles:
     def _scan(
         self, layout: Layout, files: Sequence[ListedFile], extra: Sequence[str]
     ) -> DataFrame | None:
-        """Every row of the files, with its place; ``None`` where Spark finds other files."""
+        """Every row of the files, with its place; ``None`` where the session reads no lists."""
         data = [field for field in layout.fields if field["name"] not in layout.partition_columns]
         own = own_columns(layout)
         assert own is not None
