@@ -25,7 +25,7 @@ class StreamChanges:
 
     ``rows`` holds the source's columns, then action (``INSERT``, ``DELETE``), is-update and row id.
     ``plans`` say how each base table is read. ``reused`` are frames that ``rows`` reads more than
-    once; ``scratch`` names the crafted tables that must stay while ``rows`` is in use. Whoever has
+    once; ``scratch`` names the folders that must stay while ``rows`` is in use. Whoever has
     read ``rows`` calls ``check``, which raises where what was read cannot be relied on. Where they
     are not ``is_repeatable``, reading them again may give others. ``row_count`` is how many there
     are where the log tells: then they lie in files as they are read, and each is an insert.

@@ -77,7 +77,7 @@ def stream_views(
     *,
     are_read_once: bool = False,
 ) -> Iterator[StreamViews]:
-    """Temporary views over the change sets of ``spans``, gone with their crafted tables afterwards.
+    """Temporary views over the change sets of ``spans``, gone with their folders afterwards.
 
     Every statement sees the same records (seed 000, repeatable read), and a change set is computed
     once however many statements read it.

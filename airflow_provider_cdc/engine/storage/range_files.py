@@ -1,4 +1,4 @@
-"""From the commits of a range to the files that a crafted log lists, vectors included."""
+"""From the commits of a range to the files that a change set reads, vectors included."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class ChangeSet:
 
     ``rows`` holds the source's columns as they are at the end of the range, then action
     (``INSERT``, ``DELETE``), is-update and row id; one row for an insert or a delete, two for an
-    update. ``scratch`` names the crafted tables that must stay while ``rows`` is in use.
+    update. ``scratch`` names the folders that must stay while ``rows`` is in use.
     ``row_count`` is how many rows there are where the log tells: then they lie in files as they are
     read, and each is an insert.
     """
@@ -71,7 +71,7 @@ class ChangeSet:
 class ChangeSetReader:
     """Makes change sets of ranges of sources.
 
-    :param scratch: where crafted tables go; Spark must be able to read it
+    :param scratch: where crafted tables and file lists go; Spark must be able to read it
     :param strategy: read net differences in this way wherever it is possible; by default in the
         way that reads the fewest bytes
     :param plain: whether files may be read as plain Parquet, where that is right
