@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
@@ -196,16 +197,14 @@ def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found
     """What ``work`` finds at each of ``uris``, several asked at once."""
     wanted = sorted(set(uris))
 
-    def found_at(first: int) -> list[_Found]:
-        return [work(uri) for uri in wanted[first::_AT_ONCE]]
-
-    found: dict[str, _Found] = {}
     # Each thread has its share: handing out one by one takes longer than a look at a local file.
-    count = min(_AT_ONCE, len(wanted))
-    with ThreadPoolExecutor(max(1, count)) as pool:
-        for first, share in enumerate(pool.map(found_at, range(count))):
-            found |= zip(wanted[first::_AT_ONCE], share, strict=True)
-    return found
+    shares = [wanted[first::_AT_ONCE] for first in range(min(_AT_ONCE, len(wanted)))]
+
+    def of_share(share: Sequence[str]) -> list[tuple[str, _Found]]:
+        return [(uri, work(uri)) for uri in share]
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(chain.from_iterable(pool.map(of_share, shares)))
 
 
 def join(folder: str, *names: str) -> str:

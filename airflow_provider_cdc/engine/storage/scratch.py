@@ -59,7 +59,7 @@ class Scratch:
         for name in names:
             root = join(self._folder, name)
             if self._is_old(root):
-                self._files.remove(root)
+                self.remove(root)
 
     def _write(self, name: str, file: tuple[str, ...], content: bytes) -> str:
         root = join(self._folder, name)

@@ -18,21 +18,16 @@ from .plain_files import PlainFiles
 class ListedRows:
     """Opens the files of one change set: simple ones as plain Parquet, others through crafted
     tables.
-
-    :param plain: whether plain Parquet may be read at all
     """
 
-    def __init__(
-        self, spark: SparkSession, scratch: Scratch, source: RangeFiles, *, plain: bool = True
-    ) -> None:
-        self._plain = PlainFiles(spark, scratch, source) if plain else None
+    def __init__(self, spark: SparkSession, scratch: Scratch, source: RangeFiles) -> None:
+        self._plain = PlainFiles(spark, scratch, source)
         self._tables = CraftedTables(spark, scratch)
 
     @property
     def roots(self) -> tuple[str, ...]:
         """What was written to read them through; it must stay while the rows are in use."""
-        lists = () if self._plain is None else self._plain.roots
-        return (*lists, *self._tables.roots)
+        return (*self._plain.roots, *self._tables.roots)
 
     def open(
         self,
@@ -48,7 +43,5 @@ class ListedRows:
 
         :param can_be_pruned: a filter on the rows may reach the files, as nothing is netted
         """
-        rows = None
-        if self._plain is not None:
-            rows = self._plain.open(layout, protocol, listed, extra, can_be_pruned=can_be_pruned)
+        rows = self._plain.open(layout, protocol, listed, extra, can_be_pruned=can_be_pruned)
         return self._tables.open(layout, protocol, listed, extra) if rows is None else rows

@@ -23,11 +23,7 @@ from ...core.crafted_log import (
 )
 from ...core.file_paths import path_key
 from ...core.names import quote
-from ...core.plain_files import (
-    BITS_IN_A_WORD,
-    reads_as_plain,
-    words,
-)
+from ...core.plain_files import BITS_IN_A_WORD, reads_as_plain, words
 from ...core.table_schema import Layout
 from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch

@@ -74,7 +74,6 @@ class ChangeSetReader:
     :param scratch: where crafted tables and file lists go; Spark must be able to read it
     :param strategy: read net differences in this way wherever it is possible; by default in the
         way that reads the fewest bytes
-    :param plain: whether files may be read as plain Parquet, where that is right
     """
 
     def __init__(
@@ -83,14 +82,11 @@ class ChangeSetReader:
         files: Files,
         scratch: Scratch,
         strategy: Strategy | None = None,
-        *,
-        plain: bool = True,
     ) -> None:
         self._spark = spark
         self._files = files
         self._scratch = scratch
         self._strategy = strategy
-        self._plain = plain
 
     def read(self, span: SourceRange) -> ChangeSet:
         """The change set of ``span``.
@@ -213,7 +209,7 @@ class ChangeSetReader:
         return RangeFiles(span.stream.source.location, self._files)
 
     def _listed_rows(self, source: RangeFiles) -> ListedRows:
-        return ListedRows(self._spark, self._scratch, source, plain=self._plain)
+        return ListedRows(self._spark, self._scratch, source)
 
     def _sides(self, span: SourceRange, listed: Sequence[ListedFile], tables: ListedRows) -> Sides:
         """Both sides of the range, each opened by itself: a filter that tells them apart in one
