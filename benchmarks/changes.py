@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -12,7 +13,7 @@ from .readers import READERS, Reader
 from .results import Row
 from .shapes import Workload
 from .tables import Bench, Workshop
-from .timing import Patience, read_all, timed
+from .timing import Patience, Timing, read_all, timed, timed_in_turns
 
 
 class Measurement:
@@ -48,16 +49,25 @@ class Measurement:
 
     def _rows(self, name: str, bench: Bench) -> Iterator[Row]:
         touched = bench.touched_bytes
+
+        def read(item: Reader) -> None:
+            read_all(item.read(self._spark, bench))
+
+        in_turns = [item for item in self._readers if item.takes_turns]
+        works = [partial(read, item) for item in in_turns]
+        timings = timed_in_turns(self._spark, works, self._patience)
+        for item, timing in zip(in_turns, timings, strict=True):
+            yield self._row(name, item, bench, timing, touched)
         for item in self._readers:
-            timing = timed(
-                self._spark,
-                lambda: read_all(item.read(self._spark, bench)),  # noqa: B023 - used at once
-                self._patience,
-            )
-            if not timing.is_lower_bound:
-                self._check(item, bench)
-            yield Row(name, item.name, timing, touched)
+            if not item.takes_turns:
+                timing = timed(self._spark, partial(read, item), self._patience)
+                yield self._row(name, item, bench, timing, touched)
         shutil.rmtree(bench.root)
+
+    def _row(self, name: str, item: Reader, bench: Bench, timing: Timing, touched: int) -> Row:
+        if not timing.is_lower_bound:
+            self._check(item, bench)
+        return Row(name, item.name, timing, touched)
 
     def _check(self, item: Reader, bench: Bench) -> None:
         if item.counted is None:

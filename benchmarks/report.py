@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from . import goals, plots, results
+from . import flights, goals, plots, results
 from .readers import OURS, WAYS
 from .results import Row, Run
+from .shapes import COMMITS, workloads
 
 TITLES = {
     "changes": "Reading net changes",
@@ -20,16 +22,18 @@ HEAD = """# Benchmarks
 
 Written by `make bench`. Seconds are medians of the rounds after those that warm up (ten seconds or
 five rounds of them); once a minute was spent there is no further round, and a first round of more
-than a minute is the measurement itself. Row tracking and the change data feed are on in the tables
-that are read. All ways to do the work of a line were measured one after the other in one run, and
-what each of them found was compared with what it must find. ≥: stopped after that long. *Scan
-floor* reads every column of every touched file once and nets nothing.
+than a minute is the measurement itself. The scan floor, the stream and the feed take turns after
+that, up to nine rounds of each, so that none of them meets a warmer JVM or a quieter machine. Row
+tracking and the change data feed are on in the tables that are read. All ways to do the work of a
+line were measured in one run, and what each of them found was compared with what it must find. ≥:
+stopped after that long. *Scan floor* reads every column of every touched file once and nets
+nothing.
 """
 
 
 def write(folder: Path, page: Path) -> None:
     """Write the page of what ``folder`` keeps, and its plots beside it."""
-    runs = [run for part in TITLES if (run := results.read(folder, part)) is not None]
+    runs = [_sorted(run) for part in TITLES if (run := results.read(folder, part)) is not None]
     parts = [HEAD, *_goals(runs)]
     for run in runs:
         parts.append(f"\n## {TITLES[run.part]}\n")
@@ -44,6 +48,13 @@ def write(folder: Path, page: Path) -> None:
             parts.append(_listed(run))
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n".join(parts).replace("\n\n\n", "\n\n"), encoding="utf-8")
+
+
+def _sorted(run: Run) -> Run:
+    """``run`` in the order of the workloads: what was measured again stands at the end."""
+    names = [flights.NAME, *(item.name for item in workloads(run.table_rows, COMMITS))]
+    places = {name: place for place, name in enumerate(names)}
+    return replace(run, rows=sorted(run.rows, key=lambda row: places.get(row.workload, 0)))
 
 
 def _goals(runs: Sequence[Run]) -> list[str]:

@@ -6,7 +6,7 @@ import statistics
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,6 +19,9 @@ LONG_SECONDS = 60
 # The JVM compiles what a round runs after some seconds or some rounds of it.
 WARM_SECONDS = 10
 WARMING_ROUNDS = 5
+# Rounds in turn go on until that many were, or that long was spent.
+MOST_TURNS = 9
+TURNS_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,27 @@ def timed(
         if found and spent > LONG_SECONDS:
             break
     return Timing(tuple(found))
+
+
+def timed_in_turns(
+    spark: SparkSession, works: Sequence[Callable[[], object]], patience: Patience
+) -> list[Timing]:
+    """How long each of ``works`` takes: when all are warm, one round of each after the other, so
+    that all of them meet the same machine and the same JVM. What takes long is not repeated.
+    """
+    found = [timed(spark, work, patience) for work in works]
+    if not patience.is_thorough:
+        return found
+    quick = [place for place, timing in enumerate(found) if timing.median < LONG_SECONDS]
+    turns: list[list[float]] = []
+    begun = time.perf_counter()
+    while len(turns) < patience.repeats or (
+        len(turns) < MOST_TURNS and time.perf_counter() - begun < TURNS_SECONDS
+    ):
+        turns.append([round(_once(spark, works[place], patience.limit)[0], 4) for place in quick])
+    for place, seconds in zip(quick, zip(*turns, strict=True), strict=True):
+        found[place] = Timing(seconds)
+    return found
 
 
 def read_all(rows: DataFrame) -> None:
