@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.definitions.deadline import BaseDeadlineReference
 
-from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.hooks import DEFAULT_CONN_ID
 
 from .mirror import read_stale_after, variable_key
 
@@ -31,7 +31,7 @@ class StreamStaleDeadline(BaseDeadlineReference):
     :param conn_id: a connection of type ``cdc``
     """
 
-    def __init__(self, stream: str, conn_id: str = CdcHook.default_conn_name) -> None:
+    def __init__(self, stream: str, conn_id: str = DEFAULT_CONN_ID) -> None:
         self.stream = stream
         self.conn_id = conn_id
 

@@ -1,7 +1,7 @@
 """The change data capture engine: a library for notebooks and jobs, without Airflow.
 
-``Engine`` and ``ChangeSet`` live where pyspark is imported; they are loaded when first asked for,
-so that workers can read streams without it.
+What lives where pyspark or delta-rs is imported is loaded when it is first asked for: workers read
+streams without the one, and Airflow's scheduler loads its plugins without the other.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .catalog import StreamCatalog
 from .core.errors import (
     CdcError,
     ChangeTrackingDisabled,
@@ -37,11 +36,20 @@ from .core.outcomes import Outcome
 from .core.points import OffsetOf, Point, Timestamp, Version
 from .core.progress import Progress, ProtocolPoint
 from .core.read_plan import ReadPlan, Strategy
-from .stream_status import StreamStatus, shown
 
 if TYPE_CHECKING:
+    from .catalog import StreamCatalog
     from .spark.engine import Engine
     from .spark.transactions import Transaction
+    from .stream_status import StreamStatus, shown
+
+_LOADED_LATE = {
+    "Engine": ".spark.engine",
+    "StreamCatalog": ".catalog",
+    "StreamStatus": ".stream_status",
+    "Transaction": ".spark.transactions",
+    "shown": ".stream_status",
+}
 
 __all__ = [
     "AppendSemantics",
@@ -89,8 +97,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Engine":
-        return import_module(".spark.engine", __name__).Engine
-    if name == "Transaction":
-        return import_module(".spark.transactions", __name__).Transaction
-    raise AttributeError(f"module {__name__} has no attribute {name}")
+    if name not in _LOADED_LATE:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(import_module(_LOADED_LATE[name], __name__), name)

@@ -30,6 +30,7 @@ from airflow_provider_cdc.jobs.model import (
     WriteChanges,
 )
 
+from . import DEFAULT_CONN_ID
 from .connection import CdcConnection
 from .failures import task_errors, task_failure
 
@@ -48,7 +49,7 @@ class CdcHook(BaseHook):
     """
 
     conn_name_attr = "conn_id"
-    default_conn_name = "cdc_default"
+    default_conn_name = DEFAULT_CONN_ID
     conn_type = "cdc"
     hook_name = "Change data capture"
 
