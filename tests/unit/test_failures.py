@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.errors import PySparkException
 
 from airflow_provider_cdc.engine.spark.failures import has_ended, reason
@@ -51,3 +52,19 @@ def test_statement_may_still_run_when_the_connection_is_lost() -> None:
     assert not has_ended(Py4JNetworkError("Answer from Java side is empty"))
     assert not has_ended(PySparkException("the channel was closed"))
     assert not has_ended(ConnectionResetError())
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "INVALID_HANDLE.SESSION_CHANGED",
+        "INVALID_HANDLE.OPERATION_ABANDONED",
+        "RESPONSE_ALREADY_RECEIVED",
+        "OPERATION_CANCELED",
+    ],
+)
+def test_statement_may_still_run_when_its_answer_is_lost(condition: str) -> None:
+    error = PySparkException(condition)
+    error._errorClass = condition
+    assert error.getCondition() == condition
+    assert not has_ended(error)

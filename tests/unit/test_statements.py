@@ -17,6 +17,8 @@ from airflow_provider_cdc.engine.core.statements import (
     creation_text,
     insertion_text,
     plan_streams,
+    replacement_text,
+    text_to_run,
 )
 from airflow_provider_cdc.engine.core.stream_references import (
     parse,
@@ -462,24 +464,33 @@ def test_create_table_is_split_at_its_own_as() -> None:
     )
     create = statement.create
     assert create is not None
-    assert (create.or_replace, create.if_not_exists) == (False, True)
+    assert not create.or_replace
     assert create.definition.endswith("TBLPROPERTIES ('AS' = 'select') -- AS SELECT")
     assert create.query.startswith("WITH q AS (SELECT a AS b")
     query = "WITH q AS (SELECT a AS b, `change$action` FROM `v` AS `s`) SELECT * FROM q -- end"
     assert creation_text(statement, VIEWS) == (
-        "CREATE TABLE IF NOT EXISTS db.t USING delta PARTITIONED BY (`change$action`)\n"
+        "CREATE TABLE db.t USING delta PARTITIONED BY (`change$action`)\n"
         "TBLPROPERTIES ('AS' = 'select') -- AS SELECT\n"
         f"AS SELECT * FROM (\n{query}\n) WHERE 1 = 0"
     )
+    assert replacement_text(statement, VIEWS) == (
+        "CREATE OR REPLACE TABLE db.t USING delta PARTITIONED BY (`change$action`)\n"
+        f"TBLPROPERTIES ('AS' = 'select') -- AS SELECT\nAS\n{query}"
+    )
     assert insertion_text(statement, VIEWS) == f"INSERT INTO `db`.`t`\n{query}"
+    assert text_to_run(statement, VIEWS, created=True) == insertion_text(statement, VIEWS)
+    assert text_to_run(statement, VIEWS, created=False) == replacement_text(statement, VIEWS)
 
 
-def test_create_or_replace_table_of_a_table_query_is_bound_in_both_texts() -> None:
+def test_create_or_replace_table_of_a_table_query_is_bound_in_every_text() -> None:
     statement = analyse("create or replace table delta.`/a b` as table s;", STREAMS)
     assert statement.create is not None
     assert statement.create.or_replace
     assert creation_text(statement, VIEWS) == (
-        "create or replace table delta.`/a b`\nAS SELECT * FROM (\ntable `v`\n) WHERE 1 = 0"
+        "CREATE TABLE delta.`/a b`\nAS SELECT * FROM (\ntable `v`\n) WHERE 1 = 0"
+    )
+    assert replacement_text(statement, VIEWS) == (
+        "CREATE OR REPLACE TABLE delta.`/a b`\nAS\ntable `v`"
     )
     assert insertion_text(statement, VIEWS) == "INSERT INTO delta.`/a b`\ntable `v`"
 
@@ -490,6 +501,9 @@ def test_creation_text_of_another_statement_is_refused() -> None:
         creation_text(statement, VIEWS)
     with pytest.raises(InvalidStatement, match="is not CREATE TABLE"):
         insertion_text(statement, VIEWS)
+    with pytest.raises(InvalidStatement, match="is not CREATE TABLE"):
+        replacement_text(statement, VIEWS)
+    assert text_to_run(statement, VIEWS, created=False) == bind(statement, VIEWS)
 
 
 RELATIONS = st.sampled_from(

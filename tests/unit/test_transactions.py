@@ -174,7 +174,7 @@ def test_files_that_a_user_restored_away_stay() -> None:
         (commit(6), False),
         (commit(6, add(), txn(1)), False),
         (commit(6, txn(1, FENCE_VERSION)), False),
-        (commit(6, add(), txn(0, of=consumption(epoch=1))), False),
+        (commit(6, add(), txn(0, of=consumption(epoch=1))), True),
         (commit(6, {"metaData": {"id": "x"}}, userMetadata=creation_mark("me")), False),
         (restore(6, to=4), False),
     ],
@@ -182,6 +182,11 @@ def test_files_that_a_user_restored_away_stay() -> None:
 def test_foreign_commit_is_what_others_changed(late: Commit, is_foreign: bool) -> None:
     found = foreign_commit(C1, [commit(4, add()), commit(5, add(), txn(0)), late], first_version=5)
     assert found is (late if is_foreign else None)
+
+
+def test_foreign_commit_is_none_that_an_earlier_epoch_made() -> None:
+    earlier = commit(6, add(), txn(0))
+    assert foreign_commit(consumption(epoch=1), [earlier], first_version=5) is None
 
 
 def test_foreign_commit_of_a_consumption_whose_id_begins_alike_is_foreign() -> None:
@@ -241,6 +246,28 @@ def test_wiped_out_is_nothing_where_no_foreign_commit_is_lost(commits: list[Comm
     assert wiped_out(C1, commits) is None
 
 
+def test_wiped_out_sees_an_undo_that_comes_again_behind_a_later_commit() -> None:
+    late = commit(7, add())
+    done = [commit(5, txn(0)), restore(6, to=4), late]
+    assert wiped_out(C1, done) is None
+    assert wiped_out(C1, [*done, restore(8, to=4)]) == (8, late)
+    assert wiped_out(C1, [*done, restore(8, to=4), restore(9, to=7)]) is None
+
+
+def test_wiped_out_sees_what_the_same_consumption_applied_in_a_later_epoch() -> None:
+    again = commit(7, add(), txn(0, of=consumption(epoch=1)))
+    done = [commit(5, txn(0)), restore(6, to=4), again, restore(8, to=4)]
+    assert wiped_out(C1, done) == (8, again)
+    assert wiped_out(consumption(epoch=1), done) is None
+
+
+def test_wiped_out_names_the_first_of_two_undos_that_met_others() -> None:
+    first, second = commit(6, add()), commit(8, add())
+    done = [commit(5, txn(0)), first, restore(7, to=4), second, restore(9, to=4)]
+    assert wiped_out(C1, done) == (7, first)
+    assert wiped_out(C1, [*done, restore(10, to=8)]) == (7, first)
+
+
 STEPS = st.lists(st.sampled_from(["apply", "fence", "undo", "redo", "foreign"]), max_size=12)
 
 
@@ -283,3 +310,35 @@ def test_table_is_filled_by_the_consumption_that_was_applied_and_not_undone() ->
     assert filled_by([created, commit(1, txn(0)), restore(2, 0), commit(3, txn(0, of=other))]) == (
         "c2"
     )
+
+
+@given(st.lists(st.sampled_from(["apply", "undo", "back", "foreign"]), max_size=12), st.data())
+def test_wiped_out_is_found_exactly_where_a_foreign_commit_does_not_stand(
+    steps: list[str], data: st.DataObject
+) -> None:
+    """A plain model: the foreign commits that the table holds at each version."""
+    commits: list[Commit] = []
+    holds: dict[int, frozenset[int]] = {4: frozenset()}
+    for version, step in enumerate(steps, start=5):
+        held = holds[version - 1]
+        if step == "apply":
+            commits.append(commit(version, add(), txn(0)))
+        elif step == "foreign":
+            commits.append(commit(version, add()))
+            held = held | {version}
+        else:
+            to = 4 if step == "undo" else data.draw(st.integers(4, version - 1))
+            commits.append(restore(version, to=to))
+            held = holds[to]
+        holds[version] = held
+    lost = {c.version for c in commits if foreign_commit(C1, [c], first_version=0)} - holds[
+        4 + len(steps)
+    ]
+
+    found = wiped_out(C1, commits)
+
+    assert (found is not None) is bool(lost)
+    if found is not None:
+        undo_version, wiped = found
+        assert wiped.version in lost
+        assert wiped.version in holds[undo_version - 1] - holds[undo_version]

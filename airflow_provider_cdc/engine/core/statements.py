@@ -48,7 +48,6 @@ class CreateTable:
     """
 
     or_replace: bool
-    if_not_exists: bool
     definition: str
     query: str
     name_start: int
@@ -106,22 +105,26 @@ def bind(statement: Statement, views: Mapping[str, str]) -> str:
     return bound(statement, views, 0, len(statement.text))
 
 
-def creation_text(statement: Statement, views: Mapping[str, str], *, replace: bool = False) -> str:
-    """The SQL text that creates the table of a CREATE TABLE ... AS without any row.
+def creation_text(statement: Statement, views: Mapping[str, str]) -> str:
+    """The SQL text that creates the table of a CREATE TABLE ... AS without any row, where there is
+    none: whatever the statement says, what stands there by then is left alone.
 
     :param views: the name of a temporary view for each of ``statement.streams``
-    :param replace: replace a table that is there, whatever the statement says
     :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
     """
-    create = _create_of(statement)
-    query = bound(statement, views, create.query_start, len(statement.text))
+    definition, query = _halves(statement, views)
     # Both halves may end in a comment, so each ends its line.
-    if replace:
-        named = bound(statement, views, create.name_start, len(create.definition))
-        definition = f"CREATE OR REPLACE TABLE {named}"
-    else:
-        definition = bound(statement, views, 0, len(create.definition))
-    return f"{definition}\nAS SELECT * FROM (\n{query}\n) WHERE 1 = 0"
+    return f"CREATE TABLE {definition}\nAS SELECT * FROM (\n{query}\n) WHERE 1 = 0"
+
+
+def replacement_text(statement: Statement, views: Mapping[str, str]) -> str:
+    """The SQL text that replaces the table of a CREATE TABLE ... AS which is there, in one commit.
+
+    :param views: the name of a temporary view for each of ``statement.streams``
+    :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
+    """
+    definition, query = _halves(statement, views)
+    return f"CREATE OR REPLACE TABLE {definition}\nAS\n{query}"
 
 
 def insertion_text(statement: Statement, views: Mapping[str, str]) -> str:
@@ -130,9 +133,19 @@ def insertion_text(statement: Statement, views: Mapping[str, str]) -> str:
     :param views: the name of a temporary view for each of ``statement.streams``
     :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
     """
-    create = _create_of(statement)
-    query = bound(statement, views, create.query_start, len(statement.text))
+    _, query = _halves(statement, views)
     return f"INSERT INTO {statement.target.sql}\n{query}"
+
+
+def text_to_run(statement: Statement, views: Mapping[str, str], *, created: bool) -> str:
+    """The SQL text that applies ``statement``.
+
+    :param views: the name of a temporary view for each of ``statement.streams``
+    :param created: its target was created for it, empty, just before
+    """
+    if statement.create is None:
+        return bind(statement, views)
+    return (insertion_text if created else replacement_text)(statement, views)
 
 
 def plan_streams(statements: Sequence[Statement]) -> tuple[str, ...]:
@@ -252,7 +265,6 @@ def _create_table(
     start = query_tokens[0].start
     create = CreateTable(
         head.or_replace,
-        head.if_not_exists,
         definition=text[: tokens[split].start].rstrip(),
         query=text[start:],
         name_start=tokens[head.name_at].start,
@@ -266,7 +278,6 @@ def _create_table(
 @dataclass(frozen=True, slots=True)
 class _CreateHead:
     or_replace: bool
-    if_not_exists: bool
     parts: tuple[str, ...]
     name_at: int
     name_end: int
@@ -281,15 +292,14 @@ def _create_head(tokens: Sequence[Token]) -> _CreateHead | None:
     if words[position : position + 1] != ["TABLE"]:
         return None
     position += 1
-    if_not_exists = words[position : position + 3] == ["IF", "NOT", "EXISTS"]
-    position += 3 * if_not_exists
+    position += 3 * (words[position : position + 3] == ["IF", "NOT", "EXISTS"])
     parts = [token.text for token in tokens[position : position + 1]]
     name_at = position
     position += 1
     while words[position : position + 1] == ["."]:
         parts += [token.text for token in tokens[position + 1 : position + 2]]
         position += 2
-    return _CreateHead(or_replace, if_not_exists, tuple(parts), name_at, position)
+    return _CreateHead(or_replace, tuple(parts), name_at, position)
 
 
 def _statement(
@@ -340,7 +350,10 @@ def _refuse_directory(text: str, tokens: Sequence[Token]) -> None:
             )
 
 
-def _create_of(statement: Statement) -> CreateTable:
-    if statement.create is None:
+def _halves(statement: Statement, views: Mapping[str, str]) -> tuple[str, str]:
+    """What stands before and after the AS of a CREATE TABLE ... AS, from the table's name on."""
+    create = statement.create
+    if create is None:
         raise InvalidStatement(subject(statement.text), "is not CREATE TABLE ... AS")
-    return statement.create
+    definition = bound(statement, views, create.name_start, len(create.definition))
+    return definition, bound(statement, views, create.query_start, len(statement.text))

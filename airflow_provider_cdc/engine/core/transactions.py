@@ -152,42 +152,52 @@ def foreign_commit(
 
     Neutral are commits that change no data and no metadata, such as OPTIMIZE.
     """
-    for commit in commits:
-        if commit.version < first_version or _is_own(consumption, commit):
-            continue
-        if commit.changes_data or commit.metadata or commit.protocol:
-            return commit
-    return None
+    later = (commit for commit in commits if commit.version >= first_version)
+    return next((commit for commit in later if _is_foreign(consumption, commit)), None)
 
 
 def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int, Commit] | None:
-    """The version of the last undo of ``consumption`` and the foreign commit that it wiped out.
+    """The version of an undo of ``consumption`` and a foreign commit that it wiped out for good.
 
-    RESTORE does not see a commit that lands just before it. ``None``: there is no undo, it wiped
-    out nothing of others, or it was taken back already.
+    RESTORE does not see a commit that lands just before it. ``None``: every foreign commit stands,
+    because no undo met one, or each that did was taken back. Of several such undos it is the first.
     """
-    undo = next(
-        (commit for commit in reversed(commits) if is_own_restore(consumption, commit)), None
-    )
-    if undo is None:
-        return None
-    restored = int(undo.operation_parameters["version"])
-    undone = [commit for commit in commits if restored < commit.version < undo.version]
-    if any(is_own_restore(consumption, commit) for commit in undone):
-        return None
-    foreign = foreign_commit(consumption, undone, first_version=restored + 1)
-    return None if foreign is None else (undo.version, foreign)
+    wiped_at: dict[int, int] = {}
+    standing_at: dict[int, frozenset[int]] = {}
+    standing: frozenset[int] = frozenset()
+    for commit in commits:
+        if is_own_restore(consumption, commit):
+            restored = standing_at.get(int(commit.operation_parameters["version"]), frozenset())
+            wiped_at |= dict.fromkeys(standing - restored, commit.version)
+            standing = restored
+        standing = standing | {commit.version}
+        standing_at[commit.version] = standing
+    lost = [
+        (wiped_at[commit.version], commit)
+        for commit in commits
+        if commit.version not in standing and _is_foreign(consumption, commit)
+    ]
+    return min(lost, key=lambda found: found[0], default=None)
 
 
 def _is_undo(commit: Commit) -> bool:
     return (commit.user_metadata or "").startswith(_UNDO)
 
 
+def _is_foreign(consumption: Consumption, commit: Commit) -> bool:
+    changes = commit.changes_data or commit.metadata or commit.protocol
+    return bool(changes) and not _is_own(consumption, commit)
+
+
 def _is_own(consumption: Consumption, commit: Commit) -> bool:
     if commit.user_metadata in (undo_mark(consumption), creation_mark(consumption.consumer)):
         return True
     own = f"{_OWN}{consumption.consumption_id}/"
-    return any(app_id.startswith(own) for app_id in commit.transactions)
+    # Who knows an earlier epoch was passed over: what came under a later one is not his to undo.
+    return any(
+        app_id.startswith(own) and int(app_id.rpartition("/")[2]) <= consumption.epoch
+        for app_id in commit.transactions
+    )
 
 
 def _prefix(consumption: Consumption, index: int) -> str:

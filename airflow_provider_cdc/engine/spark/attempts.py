@@ -111,6 +111,9 @@ class Attempt:
         if state.applied_version is None:
             if state.fenced:
                 raise fenced_off(consumption)
+            if consumption.attempts > 1:
+                # It was planned long ago.
+                self.parts.planner.check_in_place(statement, planned)
             state = self.parts.targets.apply(consumption, planned, statement, views)
             result = StatementResult.APPLIED
         self.tell(ProtocolPoint.AFTER_STATEMENT, consumption, planned.index)

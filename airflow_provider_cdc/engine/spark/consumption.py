@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
-from ..core.errors import CdcError, FilesChanged, StreamMoved, StreamStale
+from ..core.errors import CdcError, StreamMoved, StreamStale, StreamUnusable
 from ..core.lifecycle import Transition
 from ..core.model import Consumption, Stream, StreamRange
 from ..core.outcomes import Outcome, StatementOutcome
@@ -105,12 +105,12 @@ class Consumer:
             found, Transition.RESUMED, self._attempt.consumer
         )
         by_id = {stream.stream_id: stream for stream in streams}
-        spans = [self._pinned(by_id[item.stream_id], item) for item in consumption.streams]
         with ExitStack() as stack:
             try:
+                spans = [self._pinned(by_id[item.stream_id], item) for item in consumption.streams]
                 views = stack.enter_context(self._views(spans, statements))
-            except FilesChanged:
-                # What the earlier attempt read is lost: the next consumption begins anew.
+            except StreamUnusable:
+                # What the earlier attempt read is lost: all of it was applied, or none of it holds.
                 consumer = self._attempt.consumer
                 if not self._parts.resolution.fail(consumption, consumer, has_ended=True):
                     raise
@@ -134,7 +134,7 @@ class Consumer:
                     f"stream {stream.name}",
                     f"cannot be finished, its source {found.stream.source.name} was replaced",
                     cause=f"version {end.version} is another commit than it was",
-                    fix="call engine.abort(stream), then create the stream again",
+                    fix="create the stream again, or bring its target back with engine.recover",
                 )
         return span
 

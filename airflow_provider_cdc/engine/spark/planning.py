@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
-from ..core.errors import CdcError, InvalidStatement, NotADeltaTable
+from ..core.errors import ConsumptionOpen, InvalidStatement, NotADeltaTable, StreamConflict
 from ..core.model import PlannedStatement
 from ..core.statements import Statement
 from .tables import Table, Tables
@@ -22,53 +22,77 @@ class Planner:
     def plan(
         self, statements: Sequence[Statement], views: Mapping[str, str], consumer: str
     ) -> list[PlannedStatement]:
-        """The plan of all ``statements``. Only a CREATE TABLE AS writes here: its empty target, and
-        only after every other statement was found in order.
+        """The plan of all ``statements``. Only a CREATE TABLE AS writes here, after every statement
+        was found in order: its empty target, where there is none.
+
+        What an earlier consumption created and left empty is not touched: another driver may be
+        about to fill it. The statement itself replaces it, once it can be fenced off.
 
         :raises InvalidStatement: a target cannot take part
         :raises TableNotFound: a target does not exist
+        :raises StreamConflict: somebody else created a target meanwhile
         """
         found = [self._existing(statement) for statement in statements]
-        leftovers = [
-            self._is_leftover(statement, table, consumer)
-            for statement, table in zip(statements, found, strict=True)
+        _check_created_once(statements)
+        for statement, table in zip(statements, found, strict=True):
+            self._check_free(statement, table, consumer)
+            self._targets.check(statement, views)
+        return [
+            self._planned(
+                index,
+                statement,
+                table or self._created(statement, views, consumer),
+                created=table is None,
+            )
+            for index, (statement, table) in enumerate(zip(statements, found, strict=True))
         ]
-        made: list[Table] = []
-        planned = []
+
+    def _created(self, statement: Statement, views: Mapping[str, str], consumer: str) -> Table:
         try:
-            for index, statement in enumerate(statements):
-                table, created = found[index], found[index] is None or leftovers[index]
-                if table is None or created:
-                    self._targets.create(statement, views, consumer, replace=leftovers[index])
-                    table = self._tables.get(statement.target)
-                    made.extend([] if leftovers[index] else [table])
-                self._targets.check(statement, views, created=created)
-                planned.append(self._planned(index, statement, table, created=created))
-        except Exception:
-            for table in made:
-                with suppress(CdcError, OSError):
-                    self._targets.drop(table.sql, table.location)
-            raise
-        return planned
+            self._targets.create(statement, views, consumer)
+        except InvalidStatement:
+            if self._tables.find(statement.target) is None:
+                raise
+            raise StreamConflict(
+                f"target {statement.target.sql}",
+                "was created by somebody else",
+                cause="there was no such table a moment before",
+                fix="run the consumer again; nothing was begun",
+            ) from None
+        return self._tables.get(statement.target)
+
+    def check_in_place(self, statement: Statement, planned: PlannedStatement) -> None:
+        """Refuse to write to another table than the one whose log tells of the statement.
+
+        :raises ConsumptionOpen: the target's name stands for another table by now
+        """
+        table = self._tables.find(statement.target)
+        if table is not None and table.location != planned.location:
+            raise ConsumptionOpen(
+                f"target {planned.target}",
+                "is another table than it was when the consumption began",
+                cause=f"it was at {planned.location}, and is at {table.location}",
+                fix="let the name stand for the former table and run the consumer again, or end the"
+                f" consumption with engine.abort(stream, keep=[{planned.target!r}])",
+            )
 
     def _existing(self, statement: Statement) -> Table | None:
         if statement.create is None:
             return self._delta_table(statement)
         return self._tables.find(statement.target)
 
-    def _is_leftover(self, statement: Statement, table: Table | None, consumer: str) -> bool:
-        """Whether ``table`` is what an earlier consumption created for a CREATE TABLE AS."""
+    def _check_free(self, statement: Statement, table: Table | None, consumer: str) -> None:
+        """Refuse a CREATE TABLE AS where there is a table that no consumption left empty."""
         create = statement.create
         if table is None or create is None or create.or_replace:
-            return False
-        if self._targets.is_leftover(table.location, consumer):
-            return True
-        raise InvalidStatement(
-            f"target {statement.target.sql}",
-            "exists already",
-            cause="expected CREATE TABLE AS to make a new table",
-            fix="use INSERT INTO, or CREATE OR REPLACE TABLE AS",
-        )
+            return
+        if not self._targets.is_leftover(table.location, consumer):
+            raise InvalidStatement(
+                f"target {statement.target.sql}",
+                "exists already",
+                cause="expected CREATE TABLE AS to make a new table",
+                fix="use INSERT INTO, or CREATE OR REPLACE TABLE AS",
+            )
 
     def _delta_table(self, statement: Statement) -> Table:
         try:
@@ -94,3 +118,15 @@ class Planner:
             created=created,
             rewritten_as=statement.rewritten_as,
         )
+
+
+def _check_created_once(statements: Sequence[Statement]) -> None:
+    created = Counter(each.target.sql for each in statements if each.create is not None)
+    for target, count in created.items():
+        if count > 1:
+            raise InvalidStatement(
+                f"target {target}",
+                "cannot take part in a consumption",
+                cause=f"{count} statements create it",
+                fix="create it once, and use INSERT INTO in the other statements",
+            )

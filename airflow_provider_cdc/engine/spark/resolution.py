@@ -14,7 +14,7 @@ from ..core.model import (
 from ..core.progress import Listener, Progress, ProtocolPoint
 from ..core.transactions import StatementState
 from ..storage.consumptions import Consumptions
-from .targets import Targets
+from .targets import Targets, UndoneTooMuch, first_version
 
 
 class Resolution:
@@ -90,30 +90,20 @@ class Resolution:
         # Whoever resumed it did so before this move: epoch and number of attempts are final now.
         consumption = self._consumptions.move(consumption, mark, actor)
         fence = fence or consumption.attempts > 1
-        # Whoever began to end it before may have dropped what it created.
-        dropped = set() if phase is Phase.APPLYING else self._targets.dropped(consumption)
-        states = self._states(consumption, keep, dropped)
+        states = self._states(consumption, keep)
         if fence:
             states = self._fence(consumption, states)
         if roll_forward and _all_applied(states):
             self._consumptions.move(consumption, Transition.COMMITTED, actor)
             return True
-        left = {*keep, *dropped}
-        self._undo(consumption, states, actor, keep=left, drop_created=not fence)
+        self._undo(consumption, states, actor, keep)
         self._consumptions.move(consumption, Transition.ABORTED, actor)
         return False
 
-    def _states(
-        self, consumption: Consumption, keep: Collection[str], dropped: Collection[str] = ()
-    ) -> list[StatementState]:
-        """What became of every statement; a target to keep may tell nothing any more, and one that
-        was ``dropped`` holds nothing of it.
-        """
+    def _states(self, consumption: Consumption, keep: Collection[str]) -> list[StatementState]:
+        """What became of every statement; a target to keep may tell nothing any more."""
         states = []
         for planned in consumption.statements:
-            if planned.target in dropped:
-                states.append(StatementState(planned.index, None, fenced=True))
-                continue
             try:
                 states.append(self._targets.log.state(consumption, planned))
             except (ConsumptionOpen, OutcomeUnknown):
@@ -128,8 +118,7 @@ class Resolution:
         to_undo: Sequence[Sequence[tuple[PlannedStatement, StatementState]]],
     ) -> None:
         for applied in to_undo:
-            first_version = min(state.applied_version or 0 for _, state in applied)
-            self._targets.check_not_moved_on(consumption, applied[0][0], first_version)
+            self._targets.check_not_moved_on(consumption, applied[0][0], first_version(applied))
 
     def _fence(
         self, consumption: Consumption, states: Sequence[StatementState]
@@ -149,9 +138,7 @@ class Resolution:
         consumption: Consumption,
         states: Sequence[StatementState],
         actor: str,
-        *,
         keep: Collection[str],
-        drop_created: bool,
     ) -> None:
         to_undo = _by_location(consumption, states, keep)
         try:
@@ -162,12 +149,13 @@ class Resolution:
             self._check_undoable(consumption, to_undo)
             for applied in to_undo:
                 self._tell(ProtocolPoint.BEFORE_UNDO, consumption, applied[0][0])
-                self._targets.undo(consumption, applied, drop_created=drop_created)
+                self._targets.undo(
+                    consumption, applied, lambda: self._consumptions.check_ending(consumption)
+                )
                 self._tell(ProtocolPoint.AFTER_UNDO, consumption, applied[0][0])
-            for planned, state in zip(consumption.statements, states, strict=True):
-                unused = drop_created and planned.created and state.applied_version is None
-                if unused and planned.target not in keep:
-                    self._targets.drop_unused(consumption, planned)
+        except UndoneTooMuch:
+            # As long as it is not ended by hand, every attempt says so.
+            raise
         except ConsumptionOpen:
             # What is fenced can only be applied under a new epoch, so that its consumer may finish.
             self._consumptions.move(consumption, Transition.REOPENED, actor)
@@ -188,9 +176,13 @@ def _all_applied(states: Sequence[StatementState]) -> bool:
 def _by_location(
     consumption: Consumption, states: Sequence[StatementState], keep: Collection[str]
 ) -> list[list[tuple[PlannedStatement, StatementState]]]:
-    """The applied statements, those of one target together, without the targets to keep."""
+    """The applied statements, those of one target together, without the targets to keep.
+
+    What was applied last comes first: a table that statements call by several names makes several
+    groups, and an undo brings the table back as it was before its own first statement.
+    """
     groups: dict[str, list[tuple[PlannedStatement, StatementState]]] = {}
     for planned, state in zip(consumption.statements, states, strict=True):
         if state.applied_version is not None and planned.target not in keep:
             groups.setdefault(planned.location, []).append((planned, state))
-    return list(groups.values())
+    return sorted(groups.values(), key=first_version, reverse=True)

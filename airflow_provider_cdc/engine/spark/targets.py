@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ..core.errors import ConsumptionOpen, InvalidStatement, OutcomeUnknown, StreamConflict
-from ..core.model import Consumption, PlannedStatement
+from ..core.model import Consumption, PlannedStatement, StatementKind
 from ..core.names import quote
-from ..core.statements import Statement, bind, creation_text, insertion_text
+from ..core.statements import Statement, creation_text, text_to_run
 from ..core.transactions import (
     APPLY_VERSION,
     FENCE_VERSION,
@@ -27,9 +27,16 @@ from ..storage.delta_log import DeltaLog, LogIncomplete
 from ..storage.files import Files
 from ..storage.target_log import TargetLog
 from .idempotent_writes import idempotent_write, marked_commit
+from .log_stores import warn_of_one_driver
 
 _EXPLAIN_FAILED = "Error occurred during query planning:"
 _WRITTEN_BY_DELTA = ("delta.generationExpression", "delta.identity.start")
+
+
+class UndoneTooMuch(ConsumptionOpen):
+    """An undo took the commit of somebody else along: only an operator can bring it back, so that
+    nothing goes on before.
+    """
 
 
 class Targets:
@@ -42,12 +49,12 @@ class Targets:
         self._files = files
         self.log = TargetLog(files)
 
-    def check(self, statement: Statement, views: Mapping[str, str], *, created: bool) -> None:
+    def check(self, statement: Statement, views: Mapping[str, str]) -> None:
         """Let Spark analyse ``statement`` without running it.
 
         :raises InvalidStatement: Spark cannot parse or resolve it
         """
-        text = insertion_text(statement, views) if created else bind(statement, views)
+        text = text_to_run(statement, views, created=False)
         try:
             plan = self._spark.sql(f"EXPLAIN {text}").collect()
         except PySparkException as error:
@@ -69,8 +76,8 @@ class Targets:
         :raises StreamConflict: it was fenced off by somebody who took the consumption over
         :raises Exception: whatever the statement itself raises, when it did not land
         """
-        # A table that is created and filled in one commit could not be fenced before it exists.
-        text = insertion_text(statement, views) if planned.created else bind(statement, views)
+        warn_of_one_driver(self._spark, planned.location)
+        text = text_to_run(statement, views, created=planned.created)
         app_id = application_id(consumption, planned.index)
         try:
             with idempotent_write(self._spark, app_id, APPLY_VERSION):
@@ -111,44 +118,42 @@ class Targets:
         self,
         consumption: Consumption,
         applied: Sequence[tuple[PlannedStatement, StatementState]],
-        *,
-        drop_created: bool,
+        check_ending: Callable[[], None],
     ) -> None:
         """Take back what the ``applied`` statements did to the one target that they share.
 
-        :param drop_created: remove a target that the consumption created itself
+        A target that the consumption created stays, empty: to remove it would remove what another
+        driver, which found it so, has written to it since.
+
+        :param check_ending: raises where the consumption is no longer to be undone
         :raises ConsumptionOpen: the target has moved on; then it holds the statements' work still
         :raises OutcomeUnknown: the undo was refused
         """
         planned = applied[0][0]
-        first_version = min(state.applied_version or 0 for _, state in applied)
-        self.check_not_moved_on(consumption, planned, first_version)
-        if drop_created and _is_new(planned):
-            self.drop(planned.target, planned.location)
-            return
+        first = first_version(applied)
+        self.check_not_moved_on(consumption, planned, first)
+        # Right before the RESTORE, which does not see what is committed until it begins.
+        check_ending()
         try:
-            self._restore(planned.location, first_version - 1, undo_mark(consumption))
+            self._restore(planned.location, first - 1, undo_mark(consumption))
         except Exception as error:
             # Somebody committed meanwhile; it may be another driver that undid the same.
-            self.check_not_moved_on(consumption, planned, first_version)
+            self.check_not_moved_on(consumption, planned, first)
             if any(
                 self.log.state(consumption, item).applied_version is not None for item, _ in applied
             ):
                 raise _not_undone(consumption, planned, error) from error
         self.check_undone(consumption, planned)
 
-    def create(
-        self, statement: Statement, views: Mapping[str, str], consumer: str, *, replace: bool
-    ) -> None:
-        """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on.
+    def create(self, statement: Statement, views: Mapping[str, str], consumer: str) -> None:
+        """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on: a
+        table that is created and filled in one commit could not be, before it exists.
 
-        :param replace: what an earlier consumption left empty stands there; its log stays, for the
-            fences in it
-        :raises InvalidStatement: Spark refuses to create it
+        :raises InvalidStatement: Spark refuses to create it; it may be there by now
         """
         try:
             with marked_commit(self._spark, creation_mark(consumer)):
-                self._spark.sql(creation_text(statement, views, replace=replace))
+                self._spark.sql(creation_text(statement, views))
         except PySparkException as error:
             raise _refused(statement, str(error)) from None
 
@@ -161,40 +166,23 @@ class Targets:
         except LogIncomplete:
             return False
 
-    def drop(self, target: str, location: str) -> None:
-        """Remove a target that a consumption created itself."""
-        if not target.startswith("delta.`"):
-            self._spark.sql(f"DROP TABLE IF EXISTS {target}")
-        self._files.remove_table(location)
-
-    def dropped(self, consumption: Consumption) -> set[str]:
-        """The targets that the consumption created itself and that are there no more."""
-        created = {planned.location for planned in consumption.statements if _is_new(planned)}
-        gone = {location for location in created if self.log.newest_version(location) < 0}
-        return {planned.target for planned in consumption.statements if planned.location in gone}
-
-    def drop_unused(self, consumption: Consumption, planned: PlannedStatement) -> None:
-        """Remove a target that the consumption created and did not fill, unless others wrote to
-        it.
-        """
-        if _is_new(planned) and self.log.moved_on(consumption, planned, first_version=1) is None:
-            self.drop(planned.target, planned.location)
-
     def check_undone(self, consumption: Consumption, planned: PlannedStatement) -> None:
         """Take an undo back that wiped out a commit of somebody else.
 
         :raises ConsumptionOpen: it did
+        :raises UndoneTooMuch: it did, and cannot be taken back any more
         """
+        taken_back = None
         commits = self.log.commits_since(planned)
-        found = wiped_out(consumption, commits)
-        if found is None:
-            return
-        undo_version, foreign = found
-        later = foreign_commit(consumption, commits, first_version=undo_version + 1)
-        if later is not None:
-            raise _wiped_out(consumption, planned, foreign.version, undo_version)
-        self._restore(planned.location, undo_version - 1, undo_mark(consumption))
-        raise moved_on(consumption, planned, foreign.version)
+        while (found := wiped_out(consumption, commits)) is not None:
+            undo_version, taken_back = found
+            if foreign_commit(consumption, commits, first_version=undo_version + 1) is not None:
+                raise _undone_too_much(consumption, planned, taken_back.version, undo_version)
+            self._restore(planned.location, undo_version - 1, undo_mark(consumption))
+            # This RESTORE may have met somebody as well.
+            commits = self.log.commits_since(planned)
+        if taken_back is not None:
+            raise moved_on(consumption, planned, taken_back.version)
 
     def check_not_moved_on(
         self, consumption: Consumption, planned: PlannedStatement, first_version: int
@@ -210,9 +198,10 @@ class Targets:
             return state
         if state.fenced:
             raise fenced_off(consumption)
-        # A DELETE that matches nothing commits nothing; the mark stands in for it.
-        self._write_nothing(consumption, planned, APPLY_VERSION)
-        state = self.log.state(consumption, planned)
+        if planned.kind is StatementKind.DELETE and planned.rewritten_as is None:
+            # One that matches nothing commits nothing; the mark stands in for it.
+            self._write_nothing(consumption, planned, APPLY_VERSION)
+            state = self.log.state(consumption, planned)
         if state.applied_version is None:
             if state.fenced:
                 raise fenced_off(consumption)
@@ -250,9 +239,9 @@ class Targets:
             )
 
 
-def _is_new(planned: PlannedStatement) -> bool:
-    """Whether the consumption made the table's very log: no other consumption has a fence in it."""
-    return planned.created and planned.before_version == 0
+def first_version(applied: Sequence[tuple[PlannedStatement, StatementState]]) -> int:
+    """The version of a target that holds the first of the statements ``applied`` to it."""
+    return min(state.applied_version or 0 for _, state in applied)
 
 
 def _refused(statement: Statement, cause: str) -> InvalidStatement:
@@ -301,10 +290,10 @@ def _not_undone(
     )
 
 
-def _wiped_out(
+def _undone_too_much(
     consumption: Consumption, planned: PlannedStatement, version: int, undo_version: int
-) -> ConsumptionOpen:
-    return ConsumptionOpen(
+) -> UndoneTooMuch:
+    return UndoneTooMuch(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, its undo"
         f" took more from target {planned.target} than its own",

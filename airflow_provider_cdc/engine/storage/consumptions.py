@@ -144,6 +144,17 @@ class Consumptions:
             raise _ended(stream, consumption)
         return stream.phase
 
+    def check_ending(self, consumption: Consumption) -> None:
+        """Refuse to undo what somebody else has ended or reopened meanwhile.
+
+        :raises StreamConflict: ``consumption`` is no longer resolved, or aborted, in its epoch
+        """
+        stream = self._registry.snapshot().by_id(consumption.stream_ids[0])
+        found = stream.consumption if _is_open(stream, consumption) else None
+        is_ending = stream.phase in (Phase.RESOLVING, Phase.ABORTING)
+        if found is None or not is_ending or found.epoch != consumption.epoch:
+            raise _ended(stream, consumption)
+
     def _was_committed(self, consumption: Consumption) -> bool:
         return any(
             record.transition is Transition.COMMITTED

@@ -154,7 +154,11 @@ def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
             InvalidStatement,
             "nope",
         ),
-        (["CREATE TABLE {made} USING delta AS SELECT * FROM s"] * 2, InvalidStatement, "exists"),
+        (
+            ["CREATE TABLE {made} USING delta AS SELECT * FROM s"] * 2,
+            InvalidStatement,
+            "2 statements create it",
+        ),
         (
             ["UPDATE {log} SET v = 'x' WHERE id NOT IN (SELECT id FROM s)"],
             InvalidStatement,

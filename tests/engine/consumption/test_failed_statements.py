@@ -26,6 +26,7 @@ from stream_lab import Crash, CrashAt, StreamLab
 from airflow_provider_cdc.engine import (
     ConsumptionOpen,
     InvalidRequest,
+    InvalidStatement,
     OutcomeUnknown,
     ProtocolPoint,
     StatementFailed,
@@ -33,6 +34,8 @@ from airflow_provider_cdc.engine import (
 )
 from airflow_provider_cdc.engine.core.model import Phase
 from airflow_provider_cdc.engine.spark.targets import Targets
+
+BY_NAME = "INSERT INTO by_name SELECT id, v, METADATA$ACTION FROM s"
 
 
 def test_single_statement_that_fails_leaves_target_and_offset(three: StreamLab) -> None:
@@ -102,12 +105,14 @@ def test_two_statements_on_one_target_are_undone_together(three: StreamLab) -> N
     assert three.rows("log") == [(0, "kept", "x")]
 
 
-def test_create_table_as_beside_a_failing_statement_leaves_no_table(three: StreamLab) -> None:
+def test_create_table_as_beside_a_failing_statement_leaves_an_empty_table(
+    three: StreamLab,
+) -> None:
     create = "CREATE TABLE {made} USING delta AS SELECT id, v FROM s"
     with pytest.raises(StatementFailed):
         three.consume(create, NUMBERS)
 
-    assert not Path(three.path("made")).exists()
+    assert three.rows("made") == []
     three.consume(create)
     assert len(three.rows("made")) == 3
 
@@ -119,7 +124,7 @@ def test_create_table_as_is_undone_by_the_next_attempt_where_a_crash_came_betwee
     engine = three.new_engine(CrashAt(ProtocolPoint.AFTER_UNDO, 1))
     with pytest.raises(Crash):
         three.consume(LOG, create, NUMBERS, engine=engine)
-    assert not Path(three.path("made")).exists()
+    assert three.rows("made") == []
 
     three.consume(create)
 
@@ -128,12 +133,43 @@ def test_create_table_as_is_undone_by_the_next_attempt_where_a_crash_came_betwee
     assert transitions(three)[-3:] == ["aborted", "begun", "committed"]
 
 
-def test_create_table_as_that_fails_leaves_no_table(three: StreamLab) -> None:
+def test_create_table_as_that_fails_leaves_an_empty_table(three: StreamLab) -> None:
     with pytest.raises(StatementFailed):
         three.consume(LOG, "CREATE TABLE {made} USING delta AS SELECT CAST(v AS INT) AS n FROM s")
 
-    assert not Path(three.path("made")).exists()
+    assert three.rows("made") == []
     assert three.rows("log") == [(0, "kept", "x")]
+
+
+def test_create_table_as_that_spark_refuses_leaves_no_table(three: StreamLab) -> None:
+    with pytest.raises(InvalidStatement, match="is refused by Spark"):
+        three.consume(LOG, "CREATE TABLE {made} USING delta AS SELECT missing FROM s")
+
+    assert not Path(three.path("made")).exists()
+    assert transitions(three) == ["created"]
+
+
+def test_create_table_as_that_failed_may_have_other_columns_when_it_is_retried(
+    three: StreamLab,
+) -> None:
+    with pytest.raises(StatementFailed):
+        three.consume("CREATE TABLE {made} USING delta AS SELECT CAST(v AS INT) AS n FROM s")
+
+    three.consume("CREATE TABLE IF NOT EXISTS {made} USING delta PARTITIONED BY (id) AS TABLE s")
+
+    assert len(three.rows("made")) == 3
+
+
+def test_table_under_two_names_is_undone_as_one(three: StreamLab) -> None:
+    three.spark.sql(f"CREATE TABLE by_name USING delta LOCATION '{three.path('log')}'")
+    try:
+        for statements in ([BY_NAME, LOG], [LOG, BY_NAME], [LOG, BY_NAME, LOG]):
+            with pytest.raises(StatementFailed):
+                three.consume(*statements, NUMBERS)
+            assert three.rows("log") == [(0, "kept", "x")]
+    finally:
+        three.spark.sql("DROP TABLE by_name")
+    assert transitions(three)[-1] == "aborted"
 
 
 def test_create_or_replace_beside_a_failing_statement_brings_the_old_table_back(
@@ -396,6 +432,33 @@ def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
     assert (99, "foreign", "y") in three.rows("log")
     assert (1, "10", "INSERT") in three.rows("log")
     assert phase(three) is Phase.APPLYING
+
+
+def test_undo_that_took_too_much_is_told_until_it_is_ended_by_hand(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore = Targets._restore
+
+    def late(targets: Targets, *arguments: Any) -> None:
+        foreign(three)()
+        restore(targets, *arguments)
+        raise Crash("right after the RESTORE")
+
+    monkeypatch.setattr(Targets, "_restore", late)
+    with pytest.raises(Crash):
+        three.consume(LOG, NUMBERS, consumer="me")
+    monkeypatch.undo()
+    three.sql("INSERT INTO {log} VALUES (100, 'later', 'y')")
+
+    for consumer in ("me", "me", "second"):
+        with pytest.raises(ConsumptionOpen, match="took more from target") as caught:
+            three.consume(LOG, NUMBERS, consumer=consumer)
+        assert "apply version" in str(caught.value)
+    three.engine.abort("s", keep=[three.name("log")])
+
+    three.consume(SUMS, consumer="second")
+    assert three.rows("log") == [(0, "kept", "x"), (100, "later", "y")]
+    assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])

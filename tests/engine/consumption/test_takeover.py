@@ -37,6 +37,26 @@ def test_delete_that_matches_nothing_is_confirmed_and_not_repeated(three: Stream
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM {log} WHERE id = 77",
+        "DELETE FROM {log} WHERE id IN (SELECT id + 77 FROM s)",
+        "UPDATE {log} SET v = 'z' WHERE id = 77",
+        "MERGE INTO {log} t USING s ON t.id = s.id + 77 WHEN MATCHED THEN DELETE",
+        "INSERT INTO {log} SELECT id, v, 'z' FROM s WHERE id = 77",
+        "INSERT OVERWRITE {other} SELECT id, v, 'z' FROM s WHERE id = 77",
+    ],
+)
+def test_statement_that_changes_nothing_is_confirmed_like_any(
+    three: StreamLab, statement: str
+) -> None:
+    outcome = three.consume(statement, SUMS)
+
+    assert [each.result.value for each in outcome.statements] == ["applied", "applied"]
+    assert three.rows("log") == [(0, "kept", "x")]
+
+
 def test_retry_with_changed_statements_undoes_and_begins_anew(three: StreamLab) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
 

@@ -1,0 +1,38 @@
+"""Whether the store of a table's log lets one driver overwrite the commit of another."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_OF_ONE_DRIVER = ("s3", "s3a", "s3n")
+_OF_ALL = "spark.delta.logStore.class"
+_warned: set[str] = set()
+
+
+def warn_of_one_driver(spark: SparkSession, location: str) -> None:
+    """Say once for each scheme where Delta would write the log of ``location`` by a store that
+    tells apart the drivers of one JVM alone, as it does on S3 unless another one is named.
+
+    Fences and application ids rest on a version of a log being written once. Where it is not, a
+    driver that was given up and still lives can overwrite the commit of the next one.
+    """
+    scheme = location.partition(":")[0]
+    if scheme not in _OF_ONE_DRIVER or scheme in _warned:
+        return
+    setting = f"spark.delta.logStore.{scheme}.impl"
+    if spark.conf.get(setting, None) or spark.conf.get(_OF_ALL, None):
+        return
+    _warned.add(scheme)
+    log.warning(
+        "Target %s: two drivers may write the same version of its log, and a consumption may then"
+        " be lost or applied twice. Cause: Delta's own store of logs for %s:// knows the drivers of"
+        " one JVM alone. Fix: set %s to a store for several writers, such as"
+        " io.delta.storage.S3DynamoDBLogStore.",
+        location,
+        scheme,
+        setting,
+    )

@@ -1,0 +1,210 @@
+"""Drivers that go on after somebody else ended what they were at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenes import FIRST, LOG, NUMBERS, OTHER, SUMS, before, crash, offset, phase, transitions
+from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine import (
+    ConsumptionOpen,
+    OutcomeUnknown,
+    ProtocolPoint,
+    StreamConflict,
+    StreamStale,
+)
+from airflow_provider_cdc.engine.core.model import Phase
+from airflow_provider_cdc.engine.spark import targets
+from airflow_provider_cdc.engine.spark.targets import Targets
+from airflow_provider_cdc.engine.storage.consumptions import Consumptions
+
+ALL = [(0, "kept", "x"), *FIRST, (3, "x", "INSERT")]
+CREATE = "CREATE TABLE {made} USING delta AS SELECT id, v FROM s"
+
+
+def once(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], Any]) -> None:
+    """Do ``act`` right before the first call of a method of the targets."""
+    method = getattr(Targets, name)
+    pending = [act]
+
+    def late(found: Targets, *arguments: Any, **named: Any) -> Any:
+        if pending:
+            pending.pop()()
+        return method(found, *arguments, **named)
+
+    monkeypatch.setattr(Targets, name, late)
+
+
+def test_undo_behind_a_later_consumption_is_taken_back(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
+    once(monkeypatch, "_restore", lambda: three.consume(LOG, SUMS, consumer="third"))
+
+    with pytest.raises(StreamConflict):
+        three.consume(LOG, SUMS, consumer="second")
+
+    assert three.rows("log") == ALL
+    assert three.rows("sums") == [(0, 1020), (1, 2010)]
+    assert (offset(three), phase(three)) == (2, Phase.IDLE)
+
+
+def test_undo_behind_a_commit_that_followed_another_undo_is_taken_back(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
+
+    def undone_and_written() -> None:
+        three.consume(OTHER, consumer="third")
+        three.sql("INSERT INTO {log} VALUES (99, 'foreign', 'y')")
+
+    once(monkeypatch, "_restore", undone_and_written)
+
+    with pytest.raises(StreamConflict):
+        three.consume(LOG, SUMS, consumer="second")
+
+    assert three.rows("log") == [(0, "kept", "x"), (99, "foreign", "y")]
+
+
+def test_undo_of_what_somebody_else_has_ended_is_not_begun(three: StreamLab) -> None:
+    crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
+    found: list[int] = []
+
+    def look() -> None:
+        three.consume(OTHER, consumer="third")
+        found.append(three.version("log"))
+
+    ended = before(ProtocolPoint.BEFORE_UNDO, look, 0)
+    with pytest.raises(StreamConflict):
+        three.consume(LOG, SUMS, consumer="second", engine=three.new_engine(ended))
+
+    assert found == [three.version("log")]
+    assert three.rows("log") == [(0, "kept", "x")]
+    assert len(three.rows("other")) == 3
+
+
+def test_table_that_was_left_empty_is_not_touched_by_who_cannot_begin(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise StreamConflict("stream s", "was moved first")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Consumptions, "begin", refused)
+        with pytest.raises(StreamConflict):
+            lab.consume(CREATE)
+    assert lab.rows("made") == []
+    found = Targets.is_leftover
+    pending = [lambda: lab.consume(CREATE)]
+
+    def looked(*arguments: Any) -> bool:
+        is_leftover = found(*arguments)
+        if pending:
+            pending.pop()()
+        return is_leftover
+
+    monkeypatch.setattr(Targets, "is_leftover", looked)
+
+    with pytest.raises(StreamConflict):
+        lab.consume(CREATE)
+
+    assert lab.rows("made") == [(1, "10"), (2, "20")]
+    assert offset(lab) == 1
+
+
+@pytest.mark.parametrize(
+    "create", ["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "CREATE OR REPLACE TABLE"]
+)
+def test_table_that_appears_while_it_is_to_be_created_is_not_touched(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch, create: str
+) -> None:
+    text = f"{create} {{made}} USING delta AS SELECT id, v FROM s"
+    once(monkeypatch, "create", lambda: lab.consume(text))
+
+    with pytest.raises(StreamConflict, match="was created by somebody else"):
+        lab.consume(text)
+
+    assert lab.rows("made") == [(1, "10"), (2, "20")]
+    assert offset(lab) == 1
+
+
+def test_table_that_another_consumer_takes_while_its_creator_undoes_it_keeps_the_rows(
+    three: StreamLab,
+) -> None:
+    taken = before(ProtocolPoint.BEFORE_UNDO, lambda: three.consume(CREATE, consumer="second"), 0)
+
+    with pytest.raises((StreamConflict, ConsumptionOpen)):
+        three.consume(CREATE, NUMBERS, consumer="me", engine=three.new_engine(taken))
+
+    assert len(three.rows("made")) == 3
+    assert (offset(three), transitions(three)[-1]) == (2, "committed")
+
+
+def test_consumption_that_was_applied_is_committed_though_its_source_forgot_it(
+    three: StreamLab,
+) -> None:
+    crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG)
+    Path(three.path("src"), "_delta_log", f"{1:020}.json").unlink()
+
+    outcome = three.consume(LOG, consumer="first")
+
+    assert outcome.statements[0].result.value == "already_applied"
+    assert three.rows("log") == ALL
+    assert (offset(three), phase(three)) == (2, Phase.IDLE)
+
+
+def test_consumption_that_was_applied_in_part_is_undone_when_its_source_forgot_it(
+    three: StreamLab,
+) -> None:
+    crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
+    Path(three.path("src"), "_delta_log", f"{1:020}.json").unlink()
+
+    with pytest.raises(StreamStale):
+        three.consume(LOG, SUMS, consumer="first")
+
+    assert three.rows("log") == [(0, "kept", "x")]
+    assert (offset(three), phase(three)) == (0, Phase.IDLE)
+
+
+def test_retry_does_not_write_to_another_table_that_got_the_name_of_its_target(
+    three: StreamLab,
+) -> None:
+    def name(table: str) -> None:
+        three.spark.sql("DROP TABLE IF EXISTS by_name")
+        three.spark.sql(f"CREATE TABLE by_name USING delta LOCATION '{three.path(table)}'")
+
+    statement = "INSERT INTO by_name SELECT id, v, METADATA$ACTION FROM s"
+    name("log")
+    try:
+        crash(three, ProtocolPoint.BEFORE_STATEMENT, 0, statement, SUMS)
+        name("other")
+        with pytest.raises(ConsumptionOpen, match="is another table than it was"):
+            three.consume(statement, SUMS, consumer="first")
+        assert three.rows("other") == []
+
+        name("log")
+        three.consume(statement, SUMS, consumer="first")
+    finally:
+        three.spark.sql("DROP TABLE IF EXISTS by_name")
+    assert three.rows("log") == ALL
+    assert three.rows("sums") == [(0, 1020), (1, 2010)]
+
+
+def test_statement_whose_commit_is_not_in_the_log_is_not_taken_for_applied(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = targets.idempotent_write
+    pending = [nullcontext()]
+    monkeypatch.setattr(
+        targets, "idempotent_write", lambda *how: pending.pop() if pending else write(*how)
+    )
+
+    with pytest.raises(OutcomeUnknown, match="does not show a statement that returned"):
+        three.consume(LOG)
+
+    assert phase(three) is Phase.APPLYING
