@@ -141,19 +141,29 @@ def added_at(commits: list[Commit]) -> list[int]:
     return [commit.version for commit in without_undone(commits) if commit.adds]
 
 
+def applied(version: int, of: Consumption = C1) -> Commit:
+    return commit(version, add(), txn(0, of=of))
+
+
 def test_files_of_undone_commits_are_left_out_and_those_around_them_are_not() -> None:
-    written = [commit(version, add()) for version in (4, 5, 6)]
+    written = [commit(4, add()), applied(5), applied(6)]
     assert added_at(written) == [4, 5, 6]
     assert added_at([*written, restore(7, to=4), commit(8, add())]) == [4, 7, 8]
 
 
 def test_files_of_commits_whose_undo_was_taken_back_stay() -> None:
-    written = [commit(4, add()), commit(5, add()), restore(6, to=3), restore(7, to=5)]
+    written = [applied(4), applied(5), restore(6, to=3), restore(7, to=5)]
     assert added_at(written) == [4, 5, 7]
 
 
+def test_files_of_others_that_an_undo_met_stay_before_it_is_taken_back() -> None:
+    written = [applied(4), commit(5, add()), applied(6, of=consumption("c2"))]
+    assert added_at([*written, restore(7, to=3)]) == [5, 6, 7]
+    assert added_at([*written, restore(7, to=3), restore(8, to=6)]) == [4, 5, 6, 8]
+
+
 def test_undo_to_before_the_range_leaves_nothing_of_it() -> None:
-    assert added_at([commit(5, add()), restore(6, to=3), commit(7, add())]) == [6, 7]
+    assert added_at([applied(5), restore(6, to=3), commit(7, add())]) == [6, 7]
 
 
 def test_files_that_a_user_restored_away_stay() -> None:

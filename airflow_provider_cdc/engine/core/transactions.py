@@ -57,18 +57,24 @@ def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
 
     Seed 000: a stream returns what committed transactions changed. What was undone before it was
     read was never committed, though each statement is a commit of the table. An undo that was
-    taken back, because it met a foreign commit, undid nothing.
+    taken back, because it met a foreign commit, undid nothing; a foreign commit that an undo met
+    counts even before it is taken back.
     """
     standing: frozenset[int] = frozenset()
     standing_at: dict[int, frozenset[int]] = {}
+    undone: set[int] = set()
+    writer_of = {commit.version: _consumption_id(commit) for commit in commits}
     for commit in commits:
         if _is_undo(commit):
-            restored = int(commit.operation_parameters["version"])
-            standing = standing_at.get(restored, frozenset())
+            restored = standing_at.get(int(commit.operation_parameters["version"]), frozenset())
+            undoer = writer_of[commit.version]
+            undone |= {each for each in standing - restored if writer_of[each] == undoer}
+            standing = restored
         standing = standing | {commit.version}
         standing_at[commit.version] = standing
     return tuple(
-        commit if commit.version in standing else replace(commit, adds=()) for commit in commits
+        replace(commit, adds=()) if commit.version in undone - standing else commit
+        for commit in commits
     )
 
 
@@ -117,9 +123,8 @@ def filled_by(commits: Iterable[Commit]) -> str | None:
     for commit in commits:
         if (commit.user_metadata or "").startswith((_UNDO, _CREATION)):
             found = None
-        for app_id, version in commit.transactions.items():
-            if app_id.startswith(_OWN) and version == APPLY_VERSION:
-                found = app_id.removeprefix(_OWN).partition("/")[0]
+        if APPLY_VERSION in commit.transactions.values():
+            found = _consumption_id(commit) or found
     return found
 
 
@@ -178,6 +183,14 @@ def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int,
         if commit.version not in standing and _is_foreign(consumption, commit)
     ]
     return min(lost, key=lambda found: found[0], default=None)
+
+
+def _consumption_id(commit: Commit) -> str | None:
+    """The id of the consumption that wrote ``commit``, applying or undoing."""
+    if _is_undo(commit):
+        return (commit.user_metadata or "").removeprefix(_UNDO)
+    own = (app_id for app_id in commit.transactions if app_id.startswith(_OWN))
+    return next((app_id.removeprefix(_OWN).partition("/")[0] for app_id in own), None)
 
 
 def _is_undo(commit: Commit) -> bool:
