@@ -12,6 +12,7 @@ import airflow
 import jsonschema
 import pytest
 from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
+from airflow.sdk.log import redact
 from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_cdc.get_provider_info import get_provider_info
@@ -78,7 +79,17 @@ def test_provider_info_fields_with_secrets_are_passwords():
         name for name, item in fields.items() if item["schema"].get("format") == "password"
     } == {
         "secret_conf",
-        "storage_options",
+        "secret_storage_options",
+    }
+
+
+def test_provider_info_secrets_are_redacted_by_airflow_where_it_shows_a_connection():
+    fields = INFO["connection-types"][0]["conn-fields"]
+    shown = redact({name: {"a_setting": "hidden"} for name in fields})
+
+    assert {name for name, value in shown.items() if "hidden" not in str(value)} == {
+        "secret_conf",
+        "secret_storage_options",
     }
 
 
