@@ -19,6 +19,7 @@ from airflow_provider_cdc.get_provider_info import get_provider_info
 from airflow_provider_cdc.hooks.connection import CdcConnection
 
 INFO = get_provider_info()
+SECRET_FIELDS = {"secret_conf", "secret_storage_options"}
 BASES = {
     "operators": BaseOperator,
     "sensors": BaseSensorOperator,
@@ -77,20 +78,16 @@ def test_provider_info_fields_with_secrets_are_passwords():
 
     assert {
         name for name, item in fields.items() if item["schema"].get("format") == "password"
-    } == {
-        "secret_conf",
-        "secret_storage_options",
-    }
+    } == SECRET_FIELDS
 
 
 def test_provider_info_secrets_are_redacted_by_airflow_where_it_shows_a_connection():
     fields = INFO["connection-types"][0]["conn-fields"]
     shown = redact({name: {"a_setting": "hidden"} for name in fields})
 
-    assert {name for name, value in shown.items() if "hidden" not in str(value)} == {
-        "secret_conf",
-        "secret_storage_options",
-    }
+    hidden = {name for name, value in shown.items() if "hidden" not in str(value)}
+
+    assert hidden == SECRET_FIELDS
 
 
 def test_airflow_cdc_streams_shows_the_streams_of_a_connection(tmp_path, monkeypatch, capsys):

@@ -71,7 +71,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     :param spark: a session with Delta, classic or over Spark Connect
     :param state: the folder of registry and scratch, a URI or an absolute path; Spark and this
         process must both reach it under this name
-    :param storage_options: how this process reaches the store
+    :param storage_options: how this process reaches the store, by the names of delta-rs
     :param on_progress: is told each step of a consumption
     :param clock: gives the time, in UTC
     :param strategy: read net differences by ``file_difference`` or by ``change_files`` wherever
