@@ -82,7 +82,13 @@ _CONNECTION_FIELDS = {
     ),
     "storage_options": _field(
         "Storage options",
-        "JSON object with the credentials of the state folder's store; never shown or logged.",
+        "JSON object: how to reach the store of the state folder, as"
+        ' {"AWS_REGION": "eu-central-1"}. No secret here.',
+        type="object",
+    ),
+    "secret_storage_options": _field(
+        "Secret storage options",
+        "JSON object of storage options that reach the driver by its environment only; they win.",
         format="password",
     ),
     "spark_conn_id": _field(

@@ -25,6 +25,8 @@ with DAG(
     # Without one the second run would have the first one's logical date, and never start.
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     max_active_runs=1,
+    # Else a failure that lasts is met again at once, for ever.
+    max_consecutive_failed_dag_runs=3,
     catchup=False,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
     doc_md=__doc__,

@@ -3,8 +3,15 @@
 FROM apache/spark:4.2.0-scala2.13-java17-python3-ubuntu
 
 USER root
-WORKDIR /opt/cdc
+# The image's own Python is older than 3.11. Below the home of root no other user could read one.
+ENV UV_PYTHON_INSTALL_DIR=/opt/python PIP_BREAK_SYSTEM_PACKAGES=1
+RUN python3 -m pip install --no-cache-dir uv && uv venv --python 3.11 /opt/cdc/venv
+WORKDIR /opt/cdc/source
 COPY pyproject.toml README.md LICENSE ./
 COPY airflow_provider_cdc ./airflow_provider_cdc
-RUN python3 -m pip install --no-cache-dir .
+RUN uv pip install --no-cache --python /opt/cdc/venv/bin/python . \
+    && chmod -R a+rX /opt/python /opt/cdc
+COPY airflow_provider_cdc/jobs/entry_point.py /opt/cdc/entry_point.py
+ENV PYSPARK_PYTHON=/opt/cdc/venv/bin/python PYSPARK_DRIVER_PYTHON=/opt/cdc/venv/bin/python
+WORKDIR /opt/spark/work-dir
 USER spark

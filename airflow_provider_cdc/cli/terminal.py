@@ -62,10 +62,7 @@ def streams(
     output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
     storage_options: StorageOptions = "{}",
 ) -> None:
-    """Show streams, or describe one: offset, how far it is behind, whether it is stale.
-
-    Seed 000, SHOW STREAMS and DESCRIBE STREAM.
-    """
+    """Show streams, or describe one: offset, how far it is behind, whether it is stale."""
     try:
         catalog = StreamCatalog(state, storage_options=json.loads(storage_options))
         lines = stream_lines(catalog, name)
@@ -89,10 +86,7 @@ def usage(
     output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
     storage_options: StorageOptions = "{}",
 ) -> None:
-    """Show what the jobs of upsert tables used: by period and class, with a plot of their slots.
-
-    Seed 004, JOBS_TIMELINE.
-    """
+    """Show what the jobs of upsert tables used: by period and class, with a plot of their slots."""
     try:
         history = JobHistory(state, json.loads(storage_options))
         jobs = history.read(utc_now() - timedelta(days=days))

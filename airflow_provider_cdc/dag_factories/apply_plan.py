@@ -48,9 +48,17 @@ def apply_plan(conn_id: str, without_promise: timedelta, refresh: timedelta) -> 
         return kept.plan
     try:
         catalog = settings.catalog()
-        if kept is not None and kept.plan and not catalog.is_begun:
-            raise FileNotFoundError(f"there is no registry in {settings.state}")
         plan = apply_schedules(catalog.show(), settings.apply_times(), without_promise)
+        if not plan and not catalog.is_begun:
+            if kept is not None and kept.plan:
+                raise FileNotFoundError(f"there is no registry in {settings.state}")
+            log.warning(
+                "There is no registry in %s, so no DAG applies upsert tables of %s. Where there"
+                " should be one: this process parses DAG files, and has to reach the state folder"
+                " as workers do",
+                settings.state,
+                conn_id,
+            )
     except Exception:
         if kept is None:
             raise

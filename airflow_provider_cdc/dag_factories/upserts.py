@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,13 +16,13 @@ from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.operators.upserts import ApplyUpserts
 
 from .apply_plan import KEPT_FOR, apply_plan
+from .dag_ids import dag_id_of, readable
 
 POOL = "cdc_background"
 """The pool of Airflow whose slots applies in the background take."""
 
 _PREFIX = "apply_upserts"
 _START = datetime(2026, 1, 1, tzinfo=UTC)
-_UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST = 200
 
 
@@ -55,9 +54,9 @@ def background_apply_dags(
     :raises AirflowNotFoundException: there is no such connection
     """
     plan = apply_plan(conn_id, without_promise, refresh)
-    taken = Counter(_readable(schedule.table) for schedule in plan)
+    taken = Counter(readable(schedule.table) for schedule in plan)
     args = dict(default_args or {})
-    prefix = _PREFIX if conn_id == CdcHook.default_conn_name else f"{_PREFIX}.{_readable(conn_id)}"
+    prefix = dag_id_of(_PREFIX, conn_id)
     dags = (_dag(f"{prefix}.{_name_of(each, taken)}", each, conn_id, pool, args) for each in plan)
     return {dag.dag_id: dag for dag in dags}
 
@@ -91,11 +90,7 @@ def _dag(
 
 def _name_of(schedule: ApplySchedule, taken: Mapping[str, int]) -> str:
     """The table's name, and where that does not tell it from others, a hash of its stream too."""
-    name = _readable(schedule.table)
+    name = readable(schedule.table)
     if name != schedule.table or taken[name] > 1 or len(name) > _LONGEST:
         name = f"{name[:_LONGEST]}.{sha256(schedule.stream.encode()).hexdigest()[:8]}"
     return name
-
-
-def _readable(table: str) -> str:
-    return _UNFIT.sub("_", table).strip("_.")

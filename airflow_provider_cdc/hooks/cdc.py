@@ -90,7 +90,7 @@ class CdcHook(BaseHook):
     def monitor(self) -> StreamMonitor:
         """What tells of the streams of the state folder, without a JVM."""
         settings = self.settings
-        return StreamMonitor(settings.state, storage_options=settings.storage_options)
+        return StreamMonitor(settings.state, storage_options=settings.store_options)
 
     def submit(self, task: Task, *, context: Context | None = None) -> Answer:
         """Run ``task`` on Spark and wait for its answer, which holds no error.
@@ -117,9 +117,7 @@ class CdcHook(BaseHook):
         properties = self._pool_conf(context) | submission.lineage_conf(context)
         if spark.conn_type == "spark_connect":
             return submission.ConnectSubmission(request, self.settings, conf=properties)
-        return submission.SparkSubmission(
-            request, self.settings, spark_extra=spark.extra_dejson, conf=properties
-        )
+        return submission.SparkSubmission(request, self.settings, spark=spark, conf=properties)
 
     def _pool_conf(self, context: Context | None) -> dict[str, str]:
         """The Spark settings of the pool that the task takes its slot from."""
@@ -148,7 +146,7 @@ class CdcHook(BaseHook):
         return True, f"{streams} streams in {self.settings.state}, Spark by {spark.conn_id}"
 
     def _list_state(self) -> None:
-        files = Files(self.settings.storage_options)
+        files = Files(self.settings.store_options)
         if files.exists(self.settings.state):
             files.names(self.settings.state)
 

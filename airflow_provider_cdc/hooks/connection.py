@@ -18,26 +18,36 @@ from airflow_provider_cdc.jobs.entry_point import DELTA_CONF
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 """The Maven coordinates of the Delta release that the engine is written for."""
 
-DEFAULT_CONF = {
-    **DELTA_CONF,
+DEFAULT_CONF = {**DELTA_CONF, "spark.log.level": "WARN"}
+"""Spark settings of every job that is submitted."""
+
+LOCAL_CONF = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.files.openCostInBytes": "65536",
-    "spark.log.level": "WARN",
 }
-"""Spark settings of every job: Delta itself, and values that fit small tables."""
+"""Spark settings of jobs that run in one process, where many small tasks cost more than they save;
+a cluster has its own.
+"""
 
-# What Spark redacts in its own pages; a Kubernetes setting only names a secret.
-_SECRET_KEY = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-_NAMES_A_SECRET = "spark.kubernetes."
+_SECRET = r"secret|password|passphrase|token|(access|account|private)[._]?key|(^|[._])sas[._]"
+# Beside what Spark redacts in its own pages, the keys of stores; a Kubernetes setting only names a
+# secret.
+_SECRET_SETTING = re.compile(rf"^(?!spark[.]kubernetes[.]).*({_SECRET})", re.IGNORECASE)
+# ``key`` is what s3fs calls an access key's id; a file or a path only names a secret.
+_SECRET_OPTION = re.compile(
+    rf"^(?!.*_(file|path)$).*({_SECRET}|^key$|(customer|master)_key|connection_string)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CdcConnection:
     """The settings of a ``cdc`` connection, all of them fields of its extra.
 
-    ``state`` is the folder of registry, scratch and answers. ``storage_options`` and
-    ``secret_conf`` may hold secrets: they reach the driver by its environment only.
+    ``state`` is the folder of registry, scratch and answers. ``storage_options`` say how to reach
+    its store; ``secret_storage_options`` are those that hold secrets, and win over them.
+    ``secret_conf`` are Spark settings that do. All three reach the driver by its environment only.
     ``packages`` and ``jars`` bring Delta (with ``jars`` alone, no package is fetched).
     ``archives``, ``py_files``, ``driver_python`` and ``entry_point`` say how a driver in cluster
     mode comes by the engine; in client mode it runs in the environment of the worker.
@@ -48,7 +58,8 @@ class CdcConnection:
     conn_id: str
     state: str
     spark_conn_id: str = "spark_default"
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    secret_storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     conf: Mapping[str, str] = field(default_factory=dict)
     secret_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     packages: str | None = DELTA_PACKAGE
@@ -69,8 +80,8 @@ class CdcConnection:
     def from_extra(cls, conn_id: str, extra: Mapping[str, Any]) -> CdcConnection:
         """Parse the extra of connection ``conn_id``; JSON fields may be objects or strings.
 
-        :raises InvalidRequest: there is no state folder, a field is malformed, or a Spark setting
-            that holds a secret would show on a command line
+        :raises InvalidRequest: there is no state folder, a field is malformed, or a secret would
+            show: as a Spark setting on a command line, or as a storage option in Airflow
         """
         present = {key: value for key, value in extra.items() if value not in (None, "")}
         if not present.get("state"):
@@ -82,12 +93,15 @@ class CdcConnection:
             )
         jars = _text(present, "jars")
         conf = _mapping(conn_id, present, "conf")
-        _refuse_secrets(conn_id, conf)
+        _refuse_secret_settings(conn_id, conf)
+        options = _mapping(conn_id, present, "storage_options")
+        _refuse_secret_options(conn_id, options)
         return cls(
             conn_id=conn_id,
             state=str(present["state"]),
             spark_conn_id=_text(present, "spark_conn_id") or "spark_default",
-            storage_options=_mapping(conn_id, present, "storage_options"),
+            storage_options=options,
+            secret_storage_options=_mapping(conn_id, present, "secret_storage_options"),
             conf=conf,
             secret_conf=_mapping(conn_id, present, "secret_conf"),
             packages=_text(present, "packages") or (None if jars else DELTA_PACKAGE),
@@ -108,17 +122,22 @@ class CdcConnection:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values that no log may show."""
-        return (*self.storage_options.values(), *self.secret_conf.values())
+        return (*self.secret_storage_options.values(), *self.secret_conf.values())
+
+    @property
+    def store_options(self) -> dict[str, str]:
+        """All storage options, those that hold secrets too."""
+        return {**self.storage_options, **self.secret_storage_options}
 
     def catalog(self) -> StreamCatalog:
         """The stream registry of the state folder, read and written without a JVM."""
         return StreamCatalog(
-            self.state, storage_options=dict(self.storage_options), principal=self.principal
+            self.state, storage_options=self.store_options, principal=self.principal
         )
 
     def apply_times(self) -> ApplyTimes:
         """How long applying the changes of each upsert table took lately."""
-        return ApplyTimes(self.state, Files(dict(self.storage_options)), utc_now)
+        return ApplyTimes(self.state, Files(self.store_options), utc_now)
 
 
 def _text(extra: Mapping[str, Any], name: str) -> str | None:
@@ -144,7 +163,7 @@ def _pools(conn_id: str, extra: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         pool: _mapping(conn_id, {"pool_conf": conf}, "pool_conf") for pool, conf in pools.items()
     }
     for conf in found.values():
-        _refuse_secrets(conn_id, conf)
+        _refuse_secret_settings(conn_id, conf)
     return found
 
 
@@ -173,12 +192,22 @@ def _malformed(conn_id: str, name: str, expected: str) -> InvalidRequest:
     )
 
 
-def _refuse_secrets(conn_id: str, conf: Mapping[str, str]) -> None:
-    for key in conf:
-        if _SECRET_KEY.search(key) and not key.startswith(_NAMES_A_SECRET):
-            raise InvalidRequest(
-                f"connection {conn_id}",
-                f"would show the Spark setting {key} on a command line",
-                cause="its name says that it holds a secret, and the field conf becomes arguments",
-                fix="move it to the field secret_conf",
-            )
+def _refuse_secret_settings(conn_id: str, conf: Mapping[str, str]) -> None:
+    for key in filter(_SECRET_SETTING.search, conf):
+        raise InvalidRequest(
+            f"connection {conn_id}",
+            f"would show the Spark setting {key} on a command line",
+            cause="its name says that it holds a secret, and the field conf becomes arguments",
+            fix="move it to the field secret_conf",
+        )
+
+
+def _refuse_secret_options(conn_id: str, options: Mapping[str, str]) -> None:
+    for key in filter(_SECRET_OPTION.search, options):
+        raise InvalidRequest(
+            f"connection {conn_id}",
+            f"would show the storage option {key}",
+            cause="its name says that it holds a secret, and Airflow shows the field"
+            " storage_options to whoever may read connections",
+            fix="move it to the field secret_storage_options",
+        )

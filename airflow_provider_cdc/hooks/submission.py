@@ -31,11 +31,11 @@ from airflow_provider_cdc.jobs.answers import read_answer, remove_answer
 from airflow_provider_cdc.jobs.model import Answer, Request
 from airflow_provider_cdc.jobs.run import run
 
-from .connection import DEFAULT_CONF, CdcConnection
+from .connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
 from .failures import CdcJobFailed
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Connection, Context
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _ARGUMENT_BYTES = 120_000
 _KILL_SECONDS = 10
 _SESSION_SETTINGS = ("spark.sql.", "spark.databricks.")
+_LOCAL = re.compile(r"local(\[.*\])?")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -64,7 +65,7 @@ class Submission(ABC):
 class SparkSubmission(Submission):
     """A request run by ``spark-submit`` through the Spark provider's hook.
 
-    :param spark_extra: the extra of the Spark connection
+    :param spark: the Spark connection
     :param conf: Spark settings that win over those of the connection
     """
 
@@ -73,19 +74,21 @@ class SparkSubmission(Submission):
         request: Request,
         connection: CdcConnection,
         *,
-        spark_extra: Mapping[str, Any],
+        spark: Connection,
         conf: Mapping[str, str] | None = None,
     ) -> None:
         self.request = request
         self.connection = connection
-        self.cluster_mode = spark_extra.get("deploy-mode") == "cluster"
+        extra = spark.extra_dejson
+        self.cluster_mode = extra.get("deploy-mode") == "cluster"
+        self.is_local = bool(_LOCAL.fullmatch(spark.host or ""))
         self.application = connection.entry_point or str(Path(entry_point.__file__).resolve())
-        self._binary = _spark_binary(spark_extra)
+        self._binary = _spark_binary(extra)
         self.spark_hook = self._spark_hook({**self._conf(), **(conf or {})})
 
     def run(self) -> Answer:
         """See :meth:`Submission.run`; the application's log goes to the task's log."""
-        state, options = self.connection.state, self.connection.storage_options
+        state, options = self.connection.state, self.connection.store_options
         failure: AirflowException | None = None
         try:
             self.spark_hook.submit(self.application, env=self.environment())
@@ -126,7 +129,7 @@ class SparkSubmission(Submission):
         """
         environment = {**self._spark_home, **os.environ}
         for variable, values in (
-            (entry_point.STORAGE_OPTIONS_VARIABLE, self.connection.storage_options),
+            (entry_point.STORAGE_OPTIONS_VARIABLE, self.connection.store_options),
             (entry_point.SECRET_CONF_VARIABLE, self.connection.secret_conf),
         ):
             if values and self.cluster_mode:
@@ -139,6 +142,7 @@ class SparkSubmission(Submission):
         python = self.connection.driver_python or (None if self.cluster_mode else sys.executable)
         return {
             **DEFAULT_CONF,
+            **(LOCAL_CONF if self.is_local else {}),
             **({"spark.pyspark.driver.python": python} if python else {}),
             **self.connection.conf,
         }
@@ -201,14 +205,14 @@ class ConnectSubmission(Submission):
     ) -> None:
         self.request = request
         self.connection = connection
-        self.conf = {**DEFAULT_CONF, **connection.conf, **connection.secret_conf, **(conf or {})}
+        self.conf = {**connection.conf, **connection.secret_conf, **(conf or {})}
         self._session: SparkSession | None = None
 
     def run(self) -> Answer:
         """See :meth:`Submission.run`; settings that only a server can have are left to it."""
         self._session = self._new_session()
         try:
-            return run(self.request, self._session, self.connection.storage_options)
+            return run(self.request, self._session, self.connection.store_options)
         finally:
             self._session.stop()
 

@@ -15,9 +15,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_cdc.assets.stream import CONSUMPTIONS, announce
 from airflow_provider_cdc.engine.core.access import principals
 from airflow_provider_cdc.engine.core.batches import BatchLimit
+from airflow_provider_cdc.engine.core.choices import mode_of
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.file_options import options_as_text
-from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
+from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream
 from airflow_provider_cdc.engine.core.names import CONSUMER_NAME_MAX_CHARACTERS
 from airflow_provider_cdc.engine.core.outcomes import Outcome
 from airflow_provider_cdc.engine.core.points import Point, as_mapping, point_of
@@ -88,8 +89,8 @@ class CreateStream(StreamOperator):
     :param file_format: ``parquet``, ``csv``, ``json``, ``orc`` or ``avro`` (templated)
     :param file_options: those of Spark's reader, such as ``{"header": True}`` (templated)
     :param file_schema: the columns in DDL (templated); by default inferred from the files there are
-    :param mode: ``standard`` or ``append_only`` (templated); with ``on_files`` it is
-        ``insert_only``
+    :param mode: ``standard``, which is the default, or ``append_only``; with ``on_files`` always
+        ``insert_only`` (templated)
     :param append_semantics: ``inserted`` or ``surviving``, for ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)
     :param at: the point behind which the stream stands: ``Version(3)``, ``OffsetOf("other")`` or
@@ -139,7 +140,7 @@ class CreateStream(StreamOperator):
         file_format: str | None = None,
         file_options: Mapping[str, Any] | None = None,
         file_schema: str | None = None,
-        mode: str = StreamMode.STANDARD.value,
+        mode: str | None = None,
         append_semantics: str = AppendSemantics.INSERTED.value,
         column_style: str = ColumnStyle.SNOWFLAKE.value,
         at: Point | Mapping[str, Any] | None = None,
@@ -203,7 +204,7 @@ class CreateStream(StreamOperator):
                 file_format=self.file_format,
                 file_options=options_as_text(self.file_options),
                 file_schema=self.file_schema,
-                mode=StreamMode(self.mode),
+                mode=mode_of(subject, self.mode, self.on_files),
                 append_semantics=AppendSemantics(self.append_semantics),
                 column_style=ColumnStyle(self.column_style),
                 at=written(self.at),

@@ -33,10 +33,11 @@ def test_connection_objects_may_be_json_text(as_text):
     assert connection.storage_options == {"AWS_REGION": "eu", "AWS_ALLOW_HTTP": "true"}
 
 
+@pytest.mark.parametrize("field", ["storage_options", "secret_storage_options"])
 @pytest.mark.parametrize("value", ["{not json", "[1]", [1], 7])
-def test_connection_malformed_storage_options_are_refused_without_showing_them(value):
-    with pytest.raises(InvalidRequest, match="malformed field storage_options") as caught:
-        CdcConnection.from_extra("cdc", {"state": STATE, "storage_options": value})
+def test_connection_malformed_storage_options_are_refused_without_showing_them(field, value):
+    with pytest.raises(InvalidRequest, match=f"malformed field {field}") as caught:
+        CdcConnection.from_extra("cdc", {"state": STATE, field: value})
 
     assert str(value) not in str(caught.value)
 
@@ -46,7 +47,17 @@ def test_connection_with_jars_fetches_no_package():
 
 
 @pytest.mark.parametrize(
-    "key", ["spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "spark.x.password"]
+    "key",
+    [
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.sas.files.lake.blob.core.windows.net",
+        "spark.hadoop.google.cloud.auth.service.account.private.key",
+        "spark.my.private_key",
+        "spark.my.passphrase",
+        "spark.x.password",
+    ],
 )
 def test_connection_secret_among_the_plain_settings_is_refused(key):
     with pytest.raises(InvalidRequest, match="move it to the field secret_conf"):
@@ -59,10 +70,64 @@ def test_connection_setting_that_names_a_kubernetes_secret_is_taken():
     assert CdcConnection.from_extra("cdc", {"state": STATE, "conf": conf}).conf == conf
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "aws_session_token",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_MASTER_KEY",
+        "AZURE_STORAGE_SAS_KEY",
+        "sas_key",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+        "connection_string",
+        "key",
+    ],
+)
+def test_connection_secret_among_the_plain_storage_options_is_refused(key):
+    with pytest.raises(InvalidRequest, match="move it to the field secret_storage_options") as told:
+        CdcConnection.from_extra("cdc", {"state": STATE, "storage_options": {key: "hidden"}})
+
+    assert "hidden" not in str(told.value)
+
+
+def test_connection_storage_options_that_hold_no_secret_are_taken():
+    options = {
+        "AWS_REGION": "eu-central-1",
+        "AWS_ENDPOINT_URL": "http://store:9000",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token",
+        "AZURE_STORAGE_ACCOUNT_NAME": "lake",
+        "GOOGLE_SERVICE_ACCOUNT": "/etc/key.json",
+    }
+
+    extra = {"state": STATE, "storage_options": options}
+
+    assert CdcConnection.from_extra("cdc", extra).storage_options == options
+
+
+def test_connection_secret_storage_options_win_over_the_plain_ones():
+    extra = {
+        "state": STATE,
+        "storage_options": {"AWS_REGION": "eu", "AWS_ALLOW_HTTP": True},
+        "secret_storage_options": '{"AWS_SECRET_ACCESS_KEY": "hidden", "AWS_REGION": "us"}',
+    }
+
+    assert CdcConnection.from_extra("cdc", extra).store_options == {
+        "AWS_REGION": "us",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_SECRET_ACCESS_KEY": "hidden",
+    }
+
+
 def test_connection_shown_as_text_hides_its_secrets():
     connection = CdcConnection.from_extra(
         "cdc",
-        {"state": STATE, "storage_options": {"key": "hidden1"}, "secret_conf": {"k": "hidden2"}},
+        {
+            "state": STATE,
+            "secret_storage_options": {"key": "hidden1"},
+            "secret_conf": {"k": "hidden2"},
+        },
     )
 
     assert "hidden" not in repr(connection)

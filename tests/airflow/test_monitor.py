@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.observability import stats
+from airflow.serialization.serialized_objects import DagSerialization
 from streams import add_file, new_offset, new_stream, register
 
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
@@ -109,8 +110,33 @@ def test_log_notifier_writes_all_that_an_operator_needs(streams, capsys):
 def test_factories_make_dags_that_run_one_at_a_time_on_a_timer():
     monitor = stale_stream_monitor([LogNotifier()], conn_id="other", every=timedelta(minutes=1))
     maintenance = stream_maintenance(every=timedelta(hours=6))
-    assert (monitor.dag_id, maintenance.dag_id) == ("stale_stream_monitor", "stream_maintenance")
     for dag in (monitor, maintenance):
         assert (dag.max_active_runs, dag.catchup) == (1, False)
     assert monitor.get_task("check_streams").conn_id == "other"
     assert maintenance.get_task("maintain_streams").ahead == timedelta(hours=12)
+
+
+def test_factories_make_dags_that_nobody_has_to_switch_on():
+    for dag in (stale_stream_monitor([]), stream_maintenance()):
+        restored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+        assert restored.is_paused_upon_creation is False
+
+
+@pytest.mark.parametrize(
+    ("conn_id", "suffix"),
+    [("cdc_default", ""), ("cdc_other", ".cdc_other"), ("cdc/größe", ".cdc_gr_e")],
+)
+def test_factories_name_a_dag_by_its_connection_where_nobody_names_it(conn_id, suffix):
+    found = {
+        stale_stream_monitor([], conn_id=conn_id).dag_id,
+        stream_maintenance(conn_id=conn_id).dag_id,
+        stale_stream_monitor([], conn_id=conn_id, dag_id="mine").dag_id,
+        stream_maintenance(conn_id=conn_id, dag_id="mine_too").dag_id,
+    }
+
+    assert found == {
+        f"stale_stream_monitor{suffix}",
+        f"stream_maintenance{suffix}",
+        "mine",
+        "mine_too",
+    }

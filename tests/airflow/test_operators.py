@@ -161,6 +161,19 @@ def test_create_stream_hands_files_to_its_job_as_json():
     assert from_json(to_json(request), Request) == request
 
 
+@pytest.mark.parametrize(
+    ("arguments", "mode"),
+    [
+        ({"on_table": "t"}, "standard"),
+        ({"on_view": "v"}, "standard"),
+        ({"on_files": "/in"}, "insert_only"),
+        ({"on_table": "t", "mode": "append_only"}, "append_only"),
+    ],
+)
+def test_create_stream_without_a_mode_has_that_of_its_source(arguments, mode):
+    assert CreateStream(task_id="create", stream="s", **arguments)._task().mode == mode
+
+
 def test_create_stream_hands_view_initial_rows_and_principals_to_its_job():
     create = CreateStream(
         task_id="create",

@@ -12,12 +12,14 @@ import airflow
 import jsonschema
 import pytest
 from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
+from airflow.sdk.log import redact
 from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_cdc.get_provider_info import get_provider_info
 from airflow_provider_cdc.hooks.connection import CdcConnection
 
 INFO = get_provider_info()
+SECRET_FIELDS = {"secret_conf", "secret_storage_options"}
 BASES = {
     "operators": BaseOperator,
     "sensors": BaseSensorOperator,
@@ -76,10 +78,16 @@ def test_provider_info_fields_with_secrets_are_passwords():
 
     assert {
         name for name, item in fields.items() if item["schema"].get("format") == "password"
-    } == {
-        "secret_conf",
-        "storage_options",
-    }
+    } == SECRET_FIELDS
+
+
+def test_provider_info_secrets_are_redacted_by_airflow_where_it_shows_a_connection():
+    fields = INFO["connection-types"][0]["conn-fields"]
+    shown = redact({name: {"a_setting": "hidden"} for name in fields})
+
+    hidden = {name for name, value in shown.items() if "hidden" not in str(value)}
+
+    assert hidden == SECRET_FIELDS
 
 
 def test_airflow_cdc_streams_shows_the_streams_of_a_connection(tmp_path, monkeypatch, capsys):

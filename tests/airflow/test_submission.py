@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import threading
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model import from_json
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
-from airflow_provider_cdc.hooks.connection import CdcConnection
+from airflow_provider_cdc.hooks.connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.submission import (
     ConnectSubmission,
@@ -35,13 +36,21 @@ def connection(define_connection, tmp_path) -> CdcConnection:
         "cdc_default",
         {
             "state": tmp_path.as_uri(),
-            "storage_options": {"AWS_SECRET_ACCESS_KEY": SECRET},
+            "storage_options": {"AWS_REGION": "eu"},
+            "secret_storage_options": {"AWS_SECRET_ACCESS_KEY": SECRET},
             "secret_conf": {"spark.hadoop.fs.s3a.secret.key": SECRET},
             "conf": {"spark.sql.shuffle.partitions": 7},
             "driver_memory": "2g",
             "archives": "cdc.tar.gz#environment",
         },
     )
+
+
+def submission_of(connection: CdcConnection, task=None) -> SparkSubmission:
+    """The submission of a task by the Spark connection as it is defined now."""
+    request = request_for(connection, task or HasData("s"))
+    spark = CdcHook.get_connection(connection.spark_conn_id)
+    return SparkSubmission(request, connection, spark=spark)
 
 
 def command_of(submission: SparkSubmission) -> list[str]:
@@ -53,27 +62,52 @@ def settings_of(command: list[str]) -> dict[str, str]:
 
 
 def test_submission_command_holds_the_request_and_the_connections_settings(connection):
-    request = request_for(connection, Consume(("INSERT INTO t SELECT 1",), "dag.task"))
+    submission = submission_of(connection, Consume(("INSERT INTO t SELECT 1",), "dag.task"))
 
-    command = command_of(SparkSubmission(request, connection, spark_extra={}))
+    command = command_of(submission)
 
     assert command[command.index("--master") + 1] == "local[2]"
     assert command[command.index("--driver-memory") + 1] == "2g"
     assert command[command.index("--archives") + 1] == "cdc.tar.gz#environment"
     assert command[command.index("--packages") + 1].startswith("io.delta:delta-spark_")
     assert command[-3:-1] == [entry_point.__file__, "--request"]
-    assert from_json(command[-1], Request) == request
+    assert from_json(command[-1], Request) == submission.request
 
 
 def test_submission_settings_of_the_connection_win_over_defaults(connection):
-    request = request_for(connection, HasData("s"))
-
-    settings = settings_of(command_of(SparkSubmission(request, connection, spark_extra={})))
+    settings = settings_of(command_of(submission_of(connection)))
 
     assert settings["spark.sql.shuffle.partitions"] == "7"
     assert settings["spark.databricks.delta.snapshotPartitions"] == "2"
     assert settings["spark.pyspark.driver.python"] == sys.executable
     assert settings.items() >= entry_point.DELTA_CONF.items()
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*, 3]"])
+def test_submission_in_one_process_has_settings_that_fit_it(connection, define_connection, master):
+    define_connection("spark_default", "spark", master)
+
+    settings = settings_of(command_of(submission_of(replace(connection, conf={}))))
+
+    assert settings.items() >= LOCAL_CONF.items()
+
+
+@pytest.mark.parametrize("master", ["yarn", "spark://master:7077", "localhost"])
+def test_submission_to_a_cluster_leaves_it_its_own_settings(connection, define_connection, master):
+    define_connection("spark_default", "spark", master)
+
+    settings = settings_of(command_of(submission_of(replace(connection, conf={}))))
+
+    assert not settings.keys() & LOCAL_CONF.keys()
+    assert settings.items() >= DEFAULT_CONF.items()
+
+
+def test_submission_over_connect_leaves_the_server_its_own_settings():
+    connection = CdcConnection("c", "file:///s", conf={"spark.sql.ansi.enabled": "true"})
+
+    found = ConnectSubmission(request_for(connection, HasData("s")), connection).conf
+
+    assert found == {"spark.sql.ansi.enabled": "true"}
 
 
 @pytest.mark.parametrize("master", ["local[2]", "yarn", "spark://master:7077"])
@@ -82,15 +116,14 @@ def test_submission_secrets_reach_the_environment_and_nothing_else(
 ):
     caplog.set_level(logging.DEBUG)
     define_connection("spark_default", "spark", master)
-    request = request_for(connection, HasData("s"))
-    submission = SparkSubmission(request, connection, spark_extra={})
+    submission = submission_of(connection)
 
     command = command_of(submission)
 
     assert SECRET not in " ".join(command)
     assert SECRET not in caplog.text
     variable = submission.environment()[entry_point.STORAGE_OPTIONS_VARIABLE]
-    assert json.loads(variable) == {"AWS_SECRET_ACCESS_KEY": SECRET}
+    assert json.loads(variable) == {"AWS_REGION": "eu", "AWS_SECRET_ACCESS_KEY": SECRET}
     variable = submission.environment()[entry_point.SECRET_CONF_VARIABLE]
     assert json.loads(variable) == {"spark.hadoop.fs.s3a.secret.key": SECRET}
 
@@ -98,10 +131,8 @@ def test_submission_secrets_reach_the_environment_and_nothing_else(
 def test_submission_in_cluster_mode_sends_no_secret_and_no_local_interpreter(
     connection, define_connection
 ):
-    extra = {"deploy-mode": "cluster"}
-    define_connection("spark_default", "spark", "yarn", **extra)
-    request = request_for(connection, HasData("s"))
-    submission = SparkSubmission(request, connection, spark_extra=extra)
+    define_connection("spark_default", "spark", "yarn", **{"deploy-mode": "cluster"})
+    submission = submission_of(connection)
 
     command = command_of(submission)
 

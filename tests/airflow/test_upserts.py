@@ -301,3 +301,13 @@ def test_notes_that_cannot_be_read_or_written_stop_nobody(state):
     notes.unlink()
     notes.mkdir()
     CdcHook().settings.apply_times().note(stream.stream_id, MINUTE)
+
+
+def test_state_folder_that_was_never_there_is_told(state, caplog):
+    assert schedules() == {}
+    assert f"There is no registry in {state}" in caplog.text
+
+    caplog.clear()
+    quiet_stream(state, state.parent / "t", "no_upserts")
+    assert schedules() == {}
+    assert caplog.text == ""

@@ -25,6 +25,7 @@ from airflow_provider_cdc.engine import (
     StatementFailed,
     Stream,
     StreamCatalog,
+    StreamMode,
     StreamUnusable,
     Timestamp,
     Version,
@@ -543,6 +544,10 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
             "a column metadata\\$action of its own",
         ),
     }
+
+
+def test_stream_on_files_is_insert_only_without_a_word(inbox: Inbox) -> None:
+    assert inbox.stream(mode=None).mode is StreamMode.INSERT_ONLY
 
 
 @pytest.mark.parametrize("case", refused())

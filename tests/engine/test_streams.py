@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 from stream_lab import Crash, CrashAt, StreamLab
 
@@ -358,3 +361,24 @@ def test_state_folder_that_cannot_be_one_is_refused(lab: StreamLab, state: str) 
 
     with pytest.raises(InvalidRequest, match="state folder"):
         Engine(lab.spark, state)
+
+
+def test_source_is_written_by_delta_rs_again_when_the_features_are_dropped(
+    untracked: StreamLab,
+) -> None:
+    path = untracked.path("plain")
+    row = pa.table({"id": pa.array([2], pa.int32())})
+    create(untracked, table="plain")
+
+    with pytest.raises(CommitFailedError, match="Unsupported table features required"):
+        write_deltalake(path, row, mode="append")
+    assert DeltaTable(path).to_pyarrow_table().num_rows == 1
+
+    for feature in ("rowTracking", "domainMetadata"):
+        untracked.sql(f"ALTER TABLE {{plain}} DROP FEATURE {feature}")
+    write_deltalake(path, row, mode="append")
+    assert untracked.rows("plain") == [(1,), (2,)]
+    untracked.sql(f"ALTER TABLE {{plain}} SET TBLPROPERTIES ({TRACKED})")
+    assert untracked.engine.describe_stream("s").stale
+    with pytest.raises(StreamStale, match="set up anew"):
+        untracked.engine.read_stream("s")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_cdc.engine.storage.files import Files, encoded_uri, hadoop_uri
 
@@ -79,3 +80,27 @@ def test_table_that_is_removed_in_part_is_the_table_as_it_once_was(
     files.remove_table(str(tmp_path / "t"))
     assert not (tmp_path / "t").exists()
     files.remove_table(str(tmp_path / "t"))
+
+
+def test_options_of_a_store_do_not_keep_a_file_on_a_disk_from_being_opened(tmp_path: Path) -> None:
+    files = Files({"AWS_SECRET_ACCESS_KEY": "hidden", "AWS_CONDITIONAL_PUT": "etag"})
+    files.write(str(tmp_path / "a"), b"content")
+
+    assert files.read((tmp_path / "a").as_uri()) == b"content"
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_store_is_opened_by_fsspecs_names_of_the_options(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[str, dict[str, str]]] = []
+
+    def url_to_fs(uri: str, **options: str) -> tuple[MemoryFileSystem, str]:
+        opened.append((uri, options))
+        return MemoryFileSystem(), uri
+
+    monkeypatch.setattr("airflow_provider_cdc.engine.storage.files.url_to_fs", url_to_fs)
+
+    Files({"AWS_ACCESS_KEY_ID": "me", "AWS_ALLOW_HTTP": "true"}).exists(f"{scheme}://bucket/a")
+
+    assert opened == [("s3://bucket/a", {"key": "me"})]

@@ -41,6 +41,16 @@ def strategy_of(name: str | None) -> Strategy | None:
     )
 
 
+def mode_of(subject: str, mode: str | None, on_files: str | None) -> StreamMode:
+    """The mode of that name; ``None``: the one that records most of what the source tells.
+
+    :raises InvalidRequest: there is none of that name
+    """
+    if mode is None:
+        return StreamMode.STANDARD if on_files is None else StreamMode.INSERT_ONLY
+    return member(subject, "mode", StreamMode, mode)
+
+
 def member(subject: str, argument: str, kind: type[Choice], value: str) -> Choice:
     """``value`` as a member of ``kind``; raises ``InvalidRequest`` naming those that there are."""
     try:

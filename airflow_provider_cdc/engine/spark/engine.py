@@ -13,7 +13,7 @@ from ..catalog import StreamCatalog
 from ..clock import utc_now
 from ..core.access import Right, principals
 from ..core.batches import BatchLimit
-from ..core.choices import member, strategy_of
+from ..core.choices import member, mode_of, strategy_of
 from ..core.errors import StreamConflict
 from ..core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.names import table_name
@@ -71,7 +71,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     :param spark: a session with Delta, classic or over Spark Connect
     :param state: the folder of registry and scratch, a URI or an absolute path; Spark and this
         process must both reach it under this name
-    :param storage_options: how this process reaches the store
+    :param storage_options: how this process reaches the store, by the names of delta-rs
     :param on_progress: is told each step of a consumption
     :param clock: gives the time, in UTC
     :param strategy: read net differences by ``file_difference`` or by ``change_files`` wherever
@@ -197,7 +197,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         file_format: str | None = None,
         file_options: Mapping[str, Any] | None = None,
         file_schema: str | None = None,
-        mode: StreamMode | str = StreamMode.STANDARD,
+        mode: StreamMode | str | None = None,
         append_semantics: AppendSemantics | str = AppendSemantics.INSERTED,
         column_style: ColumnStyle | str = ColumnStyle.SNOWFLAKE,
         at: Point | None = None,
@@ -232,7 +232,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :param file_options: those of Spark's reader; ``pathGlobFilter`` says which names count
         :param file_schema: the columns in DDL, those of ``key=value`` folders included; inferred
             from the files there are by default. They stay as they are then
-        :param mode: ``standard`` or ``append_only``; of a stream on files ``insert_only``
+        :param mode: ``standard``, which is the default, or ``append_only``; of a stream on files
+            always ``insert_only``
         :param append_semantics: what an append-only stream returns, ``inserted`` or ``surviving``
         :param column_style: ``snowflake`` (METADATA$ACTION, ...) or ``databend`` (change$action)
         :param at: the point behind which it stands, ``Version(3)``, ``OffsetOf("other_stream")`` or
@@ -269,7 +270,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             file_format=file_format,
             file_options=file_options,
             file_schema=file_schema,
-            mode=member(subject, "mode", StreamMode, mode),
+            mode=mode_of(subject, mode, on_files),
             append_semantics=member(subject, "append_semantics", AppendSemantics, append_semantics),
             column_style=member(subject, "column_style", ColumnStyle, column_style),
             bound=bound_of(subject, at, before),
@@ -301,7 +302,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not consume it
         :raises InvalidRequest: the key does not tell rows apart, the source lacks a column, or the
-            stream is on a view or on files
+            stream is on files
         :raises ChangeTrackingDisabled: the source does not track its rows now
         :raises StatementFailed: the target could not be changed; nothing of it remains
         :raises StreamConflict: another consumer was first

@@ -19,6 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from ..core.folder_log import FolderFile
 from .listings import files_below, local_files_below
+from .store_options import fsspec_options
 
 # Hadoop's names of stores that fsspec knows under another one.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
@@ -33,7 +34,7 @@ _AT_ONCE = 16
 class Files:
     """Reads, lists and writes files by their URI or absolute path.
 
-    :param options: fsspec's storage options
+    :param options: how to reach the store, by the names of delta-rs or those of fsspec
     """
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
@@ -162,8 +163,9 @@ class Files:
     def _open(self, uri: str) -> tuple[Any, str]:
         scheme, colon, rest = uri.partition(":")
         if colon and scheme in SCHEMES:
-            uri = f"{SCHEMES[scheme]}:{rest}"
-        filesystem, path = url_to_fs(uri, **self._options)
+            scheme = SCHEMES[scheme]
+            uri = f"{scheme}:{rest}"
+        filesystem, path = url_to_fs(uri, **fsspec_options(self._options, scheme))
         # Every look at a log has to see what is there now.
         filesystem.invalidate_cache()
         return filesystem, path

@@ -65,3 +65,12 @@ def test_streams_that_cannot_be_shown_are_one_line_on_standard_error(
     assert (code, printed) == (1, "")
     assert problem in said
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["streams", "usage"])
+def test_help_speaks_of_nothing_that_users_do_not_have(command: str) -> None:
+    found = CliRunner().invoke(app, [command, "--help"])
+
+    assert found.exit_code == 0
+    assert "Show " in found.stdout
+    assert "seed" not in found.stdout.lower()
