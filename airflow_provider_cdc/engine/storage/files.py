@@ -137,10 +137,18 @@ class Files:
         if filesystem.exists(path):
             filesystem.rm(path, recursive=True)
 
-    def move(self, uri: str, to: str) -> None:
-        """Give a folder another name; on a local disk at once, elsewhere file by file."""
+    def remove_at_once(self, uri: str, *, moved_to: str) -> None:
+        """Remove a folder of one file so that nobody finds it empty; raises ``FileNotFoundError``.
+
+        :param moved_to: what it is called meanwhile on a disk; stores of objects know no folder
+            without a file
+        """
         filesystem, path = self._open(uri)
-        filesystem.mv(path, self._open(to)[1], recursive=True)
+        if not isinstance(filesystem, LocalFileSystem):
+            filesystem.rm(path, recursive=True)
+            return
+        filesystem.mv(path, self._open(moved_to)[1], recursive=True)
+        self.remove(moved_to)
 
     def remove_table(self, root: str) -> None:
         """Remove a Delta table, its newest commit first: where that is cut off, what is left is the

@@ -46,8 +46,7 @@ class Scratch:
     def remove(self, root: str) -> None:
         """Remove a crafted table or a list; who still reads it fails, and never finds it empty."""
         with suppress(FileNotFoundError):
-            self._files.move(join(root, _LIST[0]), join(root, _MOVED))
-            self._files.remove(join(root, _MOVED))
+            self._files.remove_at_once(join(root, _LIST[0]), moved_to=join(root, _MOVED))
         self._files.remove(root)
 
     def sweep(self) -> None:

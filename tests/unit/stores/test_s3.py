@@ -1,0 +1,143 @@
+"""What the engine does without Spark, on an object store: by s3fs and by delta-rs, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from registry_scenes import WRITERS, advance, create, drop
+
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.model import FileFormat, Folder
+from airflow_provider_cdc.engine.storage.delta_log import DeltaLog
+from airflow_provider_cdc.engine.storage.files import Files, join
+from airflow_provider_cdc.engine.storage.folders import FolderLogs, log_location
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
+from airflow_provider_cdc.engine.storage.scratch import NO_FILE, Scratch
+
+
+@pytest.fixture
+def files(options: dict[str, str]) -> Files:
+    return Files(options)
+
+
+def test_files_are_written_read_listed_and_removed(files: Files, root: str) -> None:
+    files.write(join(root, "a", "x"), b"one")
+    files.write(join(root, "a", "x"), b"again")
+    files.write(join(root, "a", "b", "y z"), b"two")
+
+    assert files.read(join(root, "a", "x")) == b"again"
+    assert files.names(join(root, "a")) == ["b", "x"]
+    assert files.read_below(join(root, "a"), ["x", "b/y z"]) == [b"again", b"two"]
+    assert files.sizes([join(root, "a", "x"), join(root, "none")]) == {
+        join(root, "a", "x"): 5,
+        join(root, "none"): None,
+    }
+    assert [file.path for file in files.below(root)] == ["a/b/y z", "a/x"]
+    assert abs(files.modified(join(root, "a", "x")) - utc_now()) < timedelta(minutes=1)
+    assert files.exists(join(root, "a"))
+
+    files.remove(join(root, "a"))
+
+    assert not files.exists(join(root, "a"))
+    assert files.below(root) == []
+    for look in (files.read, files.names, files.modified):
+        with pytest.raises(FileNotFoundError):
+            look(join(root, "a"))
+
+
+def test_of_many_that_create_a_file_at_once_one_does(files: Files, root: str) -> None:
+    uri = join(root, "claims", "1")
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda number: files.create(uri, str(number).encode()), range(8)))
+
+    assert won.count(True) == 1
+    assert files.read(uri) == str(won.index(True)).encode()
+
+
+def test_registry_keeps_streams_through_its_own_upkeep(
+    options: dict[str, str], files: Files, root: str
+) -> None:
+    upkeep = Upkeep(commits=3)
+    registry = Registry(root, storage_options=options, upkeep=upkeep)
+    made = create(registry, "s")
+    advance(registry, "s", 7)
+    create(registry, "gone")
+    drop(registry, "gone")
+
+    again = Registry(root, storage_options=options, upkeep=upkeep)
+
+    assert [stream.name for stream in again.snapshot().streams()] == ["s"]
+    assert again.snapshot().get("s").offset.version == made.offset.version + 7
+    assert len(again.history(made.stream_id)) == 8
+    # fsspec finds what delta-rs wrote: both mean the same place.
+    assert any(
+        name.endswith(".checkpoint.parquet") for name in files.names(f"{root}/registry/_delta_log")
+    )
+    assert StreamCatalog(root, storage_options=options).describe("s").name == "s"
+
+
+def test_registry_loses_no_move_of_several_writers(options: dict[str, str], root: str) -> None:
+    create(Registry(root, storage_options=options), "first")
+    start = threading.Barrier(WRITERS)
+
+    def write(number: int) -> None:
+        registry = Registry(root, storage_options=options)
+        start.wait()
+        create(registry, f"s{number}")
+        advance(registry, f"s{number}", 5)
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(write, range(WRITERS)))
+
+    found = Registry(root, storage_options=options).snapshot()
+    offsets = {stream.name: stream.offset.version for stream in found.streams()}
+    assert offsets == {"first": 0} | {f"s{number}": 5 for number in range(WRITERS)}
+
+
+def test_log_of_a_table_is_read(options: dict[str, str], files: Files, root: str) -> None:
+    for number in range(3):
+        rows = pa.table({"id": [number]})
+        write_deltalake(root, rows, mode="append", storage_options=options)
+    log = DeltaLog(root, files)
+
+    assert log.latest_version() == 2
+    assert [commit.version for commit in log.commits(after=0, through=2)] == [1, 2]
+    assert json.loads(log.state_at(2).metadata["schemaString"])["fields"][0]["name"] == "id"
+    assert len(log.file_times([0, 1, 2])) == 3
+
+
+def test_new_and_overwritten_files_of_a_folder_are_versions_of_it(files: Files, root: str) -> None:
+    inbox = join(root, "in")
+    folder = Folder(inbox, FileFormat.CSV, {}, json.dumps({"type": "struct", "fields": []}), None)
+    location = log_location(join(root, "state"), inbox, None)
+    logs = FolderLogs(files)
+    files.write(join(inbox, "a.csv"), b"1")
+    first = logs.open(location, folder).version
+
+    files.write(join(inbox, "day=1", "b.csv"), b"1")
+    assert logs.open(location, folder).version == first + 1
+    assert logs.open(location, folder).version == first + 1
+    files.write(join(inbox, "a.csv"), b"2")
+
+    assert logs.open(location, folder).version == first + 2
+
+
+def test_lists_and_crafted_tables_come_and_go(files: Files, root: str) -> None:
+    scratch = Scratch(root, files, utc_now)
+    table, listed = scratch.write_table("t", b"{}"), scratch.write_list(b"v1")
+    assert sorted(file.path for file in files.below(listed)) == [NO_FILE]
+    assert files.exists(join(listed, "_spark_metadata", "0.compact"))
+
+    scratch.remove(listed)
+    Scratch(root, files, lambda: utc_now() + timedelta(hours=25)).sweep()
+
+    assert not files.exists(listed)
+    assert not files.exists(table)
