@@ -100,24 +100,26 @@ def test_change_files_beside_overwrites_and_restores_give_the_minimal_change_set
     assert {change.action for change in check(table, stream)} == {"DELETE"}
 
 
-def test_change_files_under_column_mapping_follow_columns_by_id(make_table: MakeTable) -> None:
+@pytest.mark.parametrize(
+    ("mapping", "strategy"),
+    [("name", Strategy.CHANGE_FILES), ("id", Strategy.FILE_DIFFERENCE)],
+)
+def test_change_files_under_column_mapping_follow_columns_by_id(
+    make_table: MakeTable, mapping: str, strategy: Strategy
+) -> None:
     table = make_table(
         "id INT, v STRING, w STRUCT<a: INT>",
         *[f"{row}, named_struct('a', 1)" for row in ROWS],
-        properties=f"{FEED}, 'delta.columnMapping.mode' = 'name'",
+        properties=f"{FEED}, 'delta.columnMapping.mode' = '{mapping}'",
     )
     stream = table.stream()
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
     table.sql("ALTER TABLE {t} RENAME COLUMN v TO renamed")
     table.sql("ALTER TABLE {t} ADD COLUMN (added INT)", "UPDATE {t} SET added = 5 WHERE id = 3")
-    found = check_renamed(table, stream)
-    assert {change.values[0] for change in found} == {1, 2, 3}
-
-
-def check_renamed(table: SourceTable, stream: Stream) -> list[Change]:
     by_feed = table.read_by(Strategy.CHANGE_FILES)
-    assert by_feed.plan(stream).strategy is Strategy.CHANGE_FILES
-    return by_feed.check(stream, old={"renamed": "v", "added": None})
+    found = by_feed.check(stream, old={"renamed": "v", "added": None})
+    assert {change.values[0] for change in found} == {1, 2, 3}
+    assert by_feed.plan(stream).strategy is strategy
 
 
 @either_vectors

@@ -151,6 +151,9 @@ def _obstacle(commits: Sequence[Commit], history: Sequence[Layout]) -> str | Non
     """Why change files cannot be read, or ``None``."""
     if not any(commit.change_files for commit in commits):
         return "no commit has change files"
+    if any(layout.mapping_mode == "id" for layout in history):
+        # Delta writes the kind of a change without a field id, and each column must have one here.
+        return "columns are found by field ids, and the kind of a change has none in change files"
     today = history[-1]
     if len(matching_path(history)) > 2 or not all(map(today.reads_files_of, history)):  # noqa: PLR2004 - the two ends
         return "the change files were written under columns that today's cannot read"
