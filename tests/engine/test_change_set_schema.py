@@ -41,6 +41,21 @@ def test_change_set_under_column_mapping_follows_columns_by_id(make_table: MakeT
     )
 
 
+@pytest.mark.parametrize("mode", ["id", "ID", "NAME"])
+def test_change_set_under_column_mapping_in_any_spelling_keeps_row_ids(
+    make_table: MakeTable, mode: str
+) -> None:
+    table = make_table(
+        "id INT, v STRING",
+        *[f"{i}, 'v{i}'" for i in range(4)],
+        vectors=False,
+        properties=f"'delta.columnMapping.mode' = '{mode}'",
+    )
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
+    assert sorted(table.check(stream)) == sorted(update(1, (1, "v1"), (1, "x")))
+
+
 def test_change_set_across_removal_of_column_mapping_keeps_old_values(
     make_table: MakeTable,
 ) -> None:

@@ -53,6 +53,16 @@ def test_layout_keeps_what_readers_need_and_makes_all_nullable() -> None:
     assert (layout.is_mapped, layout.max_column_id, layout.column_names) == (False, 0, ("a",))
 
 
+def test_layout_takes_the_mode_of_column_mapping_in_any_case_as_delta_does() -> None:
+    schema = json.dumps({"type": "struct", "fields": []})
+
+    def mode(*typed: str) -> str:
+        configuration = {"delta.columnMapping.mode": text for text in typed}
+        return Layout.of({"schemaString": schema, "configuration": configuration}).mapping_mode
+
+    assert [mode("ID"), mode("Name"), mode("NONE"), mode()] == ["id", "name", "none", "none"]
+
+
 def test_layout_reads_files_of_an_older_one_that_only_has_fewer_columns() -> None:
     old = plain(("a", "string"))
     assert plain(("a", "string"), ("b", "long")).reads_files_of(old)

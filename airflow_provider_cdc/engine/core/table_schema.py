@@ -47,7 +47,8 @@ class Layout:
         return cls(
             tuple(_reader_field(field) for field in fields),
             tuple(metadata.get("partitionColumns") or ()),
-            configuration.get(MAPPING_MODE, "none"),
+            # As it was typed; Delta reads it in any case.
+            configuration.get(MAPPING_MODE, "none").lower(),
             int(configuration.get(MAX_COLUMN_ID, 0)),
             configuration,
         )
