@@ -56,11 +56,11 @@ def test_layout_keeps_what_readers_need_and_makes_all_nullable() -> None:
 def test_layout_takes_the_mode_of_column_mapping_in_any_case_as_delta_does() -> None:
     schema = json.dumps({"type": "struct", "fields": []})
 
-    def mode(*typed: str) -> str:
-        configuration = {"delta.columnMapping.mode": text for text in typed}
+    def mode(typed: str | None) -> str:
+        configuration = {"delta.columnMapping.mode": typed} if typed else {}
         return Layout.of({"schemaString": schema, "configuration": configuration}).mapping_mode
 
-    assert [mode("ID"), mode("Name"), mode("NONE"), mode()] == ["id", "name", "none", "none"]
+    assert [mode("ID"), mode("Name"), mode("NONE"), mode(None)] == ["id", "name", "none", "none"]
 
 
 def test_layout_reads_files_of_an_older_one_that_only_has_fewer_columns() -> None:
