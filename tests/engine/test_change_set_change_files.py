@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from oracle import Change, MakeTable, SourceTable, delete, insert, update
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine.core.model import Stream
@@ -176,6 +179,36 @@ def test_plan_reads_change_files_where_they_are_smaller(
         Strategy.FILE_DIFFERENCE,
         "no commit has change files",
     )
+
+
+@pytest.mark.parametrize("folder", ["täble 1", "plain"])
+def test_change_files_without_row_ids_are_refused_when_they_are_read(
+    make_table: MakeTable, folder: str
+) -> None:
+    """The protocol asks no writer to put row ids into them, and Delta 4.4 does."""
+    table = make_table("id INT, v STRING", *ROWS, properties=FEED, folder=folder)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", MERGE)
+    for version in range(stream.offset.version + 1, table.version + 1):
+        rewrite_change_files(table, version)
+    by_feed = table.read_by(Strategy.CHANGE_FILES)
+    assert by_feed.plan(stream).strategy is Strategy.CHANGE_FILES
+    with pytest.raises(PySparkException, match=r'stream s: .*no row id.*"file_difference"'):
+        by_feed.changes(stream)
+    assert len(table.read_by(Strategy.FILE_DIFFERENCE).check(stream)) == 4
+
+
+def rewrite_change_files(table: SourceTable, version: int) -> None:
+    """Write the change files of a commit as a writer would that knows nothing of row ids."""
+    log = Path(table.location, "_delta_log", f"{version:020d}.json")
+    actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    for action in actions:
+        if "cdc" in action:
+            path = Path(table.location, action["cdc"]["path"])
+            rows = pq.read_table(path)
+            pq.write_table(rows.drop_columns([c for c in rows.column_names if "row-id" in c]), path)
+            action["cdc"]["size"] = path.stat().st_size
+    log.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
 
 
 def test_change_files_that_are_gone_leave_the_file_difference(make_table: MakeTable) -> None:

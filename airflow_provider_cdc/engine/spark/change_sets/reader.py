@@ -157,7 +157,7 @@ class ChangeSetReader:
         check_row_ids(span.stream, [item.file for item in listed])
         today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
         rows = tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS)
-        return netted_changes(rows, listed, _row_type(today))
+        return netted_changes(span.stream, rows, listed, _row_type(today))
 
     def _survivors(self, span: SourceRange) -> ChangeSet:
         """Every row that was born since the offset and still lives, as it is now."""
