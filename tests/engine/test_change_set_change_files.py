@@ -83,6 +83,20 @@ def test_change_files_of_a_part_of_the_range_give_the_minimal_change_set(
     assert len(check(table, stream)) == 2 * 3 + 3 + 1
 
 
+def test_change_files_from_before_a_column_of_the_name_of_theirs_are_not_read(
+    make_table: MakeTable,
+) -> None:
+    table = make_table("id INT, v STRING", *ROWS, properties=FEED)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", NO_FEED)
+    table.sql("ALTER TABLE {t} ADD COLUMN _change_type STRING")
+    by_feed = table.read_by(Strategy.CHANGE_FILES)
+    assert sorted(by_feed.check(stream), key=repr) == sorted(
+        update(1, (1, "v1", None), (1, "x", None)), key=repr
+    )
+    assert by_feed.plan(stream).strategy is Strategy.FILE_DIFFERENCE
+
+
 def test_change_files_beside_overwrites_and_restores_give_the_minimal_change_set(
     make_table: MakeTable,
 ) -> None:

@@ -96,6 +96,14 @@ def test_plan_leaves_change_files_alone_where_columns_are_found_by_field_ids() -
     assert plan_difference([UPDATE], [by_name]).plan.strategy is Strategy.CHANGE_FILES
 
 
+@pytest.mark.parametrize("name", ["_change_type", "_CHANGE_TYPE"])
+def test_plan_leaves_change_files_alone_where_a_column_has_the_name_of_theirs(name: str) -> None:
+    for today in (layout(name=name), layout(name=name, mapping="name")):
+        plan = plan_difference([UPDATE], [today], Strategy.CHANGE_FILES).plan
+        assert plan.strategy is Strategy.FILE_DIFFERENCE
+        assert "_change_type" in plan.reason
+
+
 def test_plan_of_a_range_that_leaves_no_file_different_reads_nothing() -> None:
     back = new_commit(6, "RESTORE", removes=(NEW,), adds=(OLD,))
     plan = plan_difference([UPDATE, back], ONE_LAYOUT).plan
