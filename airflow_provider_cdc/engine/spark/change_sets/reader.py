@@ -37,7 +37,7 @@ from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
-from .checks import check_columns, check_files, check_row_ids
+from .checks import check_columns, check_files, check_row_ids, check_types
 from .columns import spark_fields
 from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
 from .listed_rows import ListedRows
@@ -97,6 +97,7 @@ class ChangeSetReader:
         the row as it was at the offset. Append-only streams return inserts alone.
 
         :raises StreamStale: a file that has to be read is gone
+        :raises StreamUnusable: a column has got a type that does not hold its old values
         """
         check_columns(span.stream, _layout(span.end.metadata))
         if span.stream.mode is Mode.STANDARD:
@@ -185,10 +186,12 @@ class ChangeSetReader:
         files = [source.absolute(file) for group in groups for file in group.files]
         check_files(span.stream, source, files)
         history = _history(span)
+        paths = [matching_path(history[group.position :]) for group in groups]
+        for steps in paths:
+            check_types(span.stream, steps)
         tables = self._listed_rows(source)
         parts = []
-        for group in groups:
-            steps = matching_path(history[group.position :])
+        for group, steps in zip(groups, paths, strict=True):
             listed = [ListedFile(Side.INSERTED, source.absolute(file)) for file in group.files]
             rows = tables.open(
                 steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,), can_be_pruned=True
@@ -228,6 +231,7 @@ class ChangeSetReader:
             files = [file for file in listed if file.side is side]
             if not files:
                 return None
+            check_types(span.stream, steps)
             rows = tables.open(steps[0], json.loads(rules), files, (), can_be_pruned=can_be_pruned)
             return as_of_today(rows, steps)
 
