@@ -116,7 +116,7 @@ class ChangeSetReader:
 
     def _reading(self, span: SourceRange, source: RangeFiles) -> Reading:
         """The plan of a difference; change files that are gone are no plan."""
-        history = _history(span)
+        history = layouts(span)
         reading = plan_difference(span.commits, history, self._strategy)
         if reading.plan.strategy is Strategy.CHANGE_FILES:
             files = [source.absolute(file) for item in reading.by_commit for file in item.files]
@@ -185,7 +185,7 @@ class ChangeSetReader:
         groups = _files_by_layout(span)
         files = [source.absolute(file) for group in groups for file in group.files]
         check_files(span.stream, source, files)
-        history = _history(span)
+        history = layouts(span)
         paths = [matching_path(history[group.position :]) for group in groups]
         for steps in paths:
             check_types(span.stream, steps)
@@ -218,7 +218,7 @@ class ChangeSetReader:
         """Both sides of the range, each opened by itself: a filter that tells them apart in one
         table would make Delta list its files again for every stage of a query.
         """
-        path = matching_path(_history(span))
+        path = matching_path(layouts(span))
         then, today = path[0], path[-1]
         rules = span.start.protocol
         if len(path) == 2 and today.reads_files_of(then):  # noqa: PLR2004 - the two ends
@@ -256,7 +256,7 @@ def _row_type(layout: Layout) -> StructType:
     return StructType(spark_fields(layout.fields))
 
 
-def _history(span: SourceRange) -> list[Layout]:
+def layouts(span: SourceRange) -> list[Layout]:
     """The layouts that were in force one after the other, the one at the offset first."""
     changes = [commit.metadata for commit in span.commits if commit.metadata is not None]
     return [_layout(span.start.metadata), *map(Layout.of, changes)]
