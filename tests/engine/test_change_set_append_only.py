@@ -85,6 +85,20 @@ def test_append_only_streams_do_not_return_older_rows_that_restore_brings_back(
     assert [change.values for change in table.check(standard)] == [(1, "a"), (3, "c")]
 
 
+def test_append_only_streams_return_rows_that_were_numbered_from_the_start_again(
+    make_table: MakeTable,
+) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", "3, 'c'")
+    table.sql(
+        "DELETE FROM {t}",
+        "ALTER TABLE {t} DROP FEATURE rowTracking",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+    )
+    inserted, surviving = table.inserted(), table.surviving()
+    table.sql("INSERT INTO {t} VALUES (4, 'd')")
+    assert values(table, surviving) == values(table, inserted) == [(4, "d")]
+
+
 @pytest.mark.parametrize("mapping", ["none", "name"])
 def test_append_only_streams_across_schema_changes_read_files_as_they_were_written(
     make_table: MakeTable, mapping: str

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from oracle import Change, MakeTable, SourceTable, delete, insert, update
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine.core.model import Stream
@@ -80,6 +83,20 @@ def test_change_files_of_a_part_of_the_range_give_the_minimal_change_set(
     assert len(check(table, stream)) == 2 * 3 + 3 + 1
 
 
+def test_change_files_from_before_a_column_of_the_name_of_theirs_are_not_read(
+    make_table: MakeTable,
+) -> None:
+    table = make_table("id INT, v STRING", *ROWS, properties=FEED)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", NO_FEED)
+    table.sql("ALTER TABLE {t} ADD COLUMN _change_type STRING")
+    by_feed = table.read_by(Strategy.CHANGE_FILES)
+    assert sorted(by_feed.check(stream), key=repr) == sorted(
+        update(1, (1, "v1", None), (1, "x", None)), key=repr
+    )
+    assert by_feed.plan(stream).strategy is Strategy.FILE_DIFFERENCE
+
+
 def test_change_files_beside_overwrites_and_restores_give_the_minimal_change_set(
     make_table: MakeTable,
 ) -> None:
@@ -100,24 +117,26 @@ def test_change_files_beside_overwrites_and_restores_give_the_minimal_change_set
     assert {change.action for change in check(table, stream)} == {"DELETE"}
 
 
-def test_change_files_under_column_mapping_follow_columns_by_id(make_table: MakeTable) -> None:
+@pytest.mark.parametrize(
+    ("mapping", "strategy"),
+    [("name", Strategy.CHANGE_FILES), ("id", Strategy.FILE_DIFFERENCE)],
+)
+def test_change_files_under_column_mapping_follow_columns_by_id(
+    make_table: MakeTable, mapping: str, strategy: Strategy
+) -> None:
     table = make_table(
         "id INT, v STRING, w STRUCT<a: INT>",
         *[f"{row}, named_struct('a', 1)" for row in ROWS],
-        properties=f"{FEED}, 'delta.columnMapping.mode' = 'name'",
+        properties=f"{FEED}, 'delta.columnMapping.mode' = '{mapping}'",
     )
     stream = table.stream()
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
     table.sql("ALTER TABLE {t} RENAME COLUMN v TO renamed")
     table.sql("ALTER TABLE {t} ADD COLUMN (added INT)", "UPDATE {t} SET added = 5 WHERE id = 3")
-    found = check_renamed(table, stream)
-    assert {change.values[0] for change in found} == {1, 2, 3}
-
-
-def check_renamed(table: SourceTable, stream: Stream) -> list[Change]:
     by_feed = table.read_by(Strategy.CHANGE_FILES)
-    assert by_feed.plan(stream).strategy is Strategy.CHANGE_FILES
-    return by_feed.check(stream, old={"renamed": "v", "added": None})
+    found = by_feed.check(stream, old={"renamed": "v", "added": None})
+    assert {change.values[0] for change in found} == {1, 2, 3}
+    assert by_feed.plan(stream).strategy is strategy
 
 
 @either_vectors
@@ -174,6 +193,36 @@ def test_plan_reads_change_files_where_they_are_smaller(
         Strategy.FILE_DIFFERENCE,
         "no commit has change files",
     )
+
+
+@pytest.mark.parametrize("folder", ["täble 1", "plain"])
+def test_change_files_without_row_ids_are_refused_when_they_are_read(
+    make_table: MakeTable, folder: str
+) -> None:
+    """The protocol asks no writer to put row ids into them, and Delta 4.4 does."""
+    table = make_table("id INT, v STRING", *ROWS, properties=FEED, folder=folder)
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", MERGE)
+    for version in range(stream.offset.version + 1, table.version + 1):
+        rewrite_change_files(table, version)
+    by_feed = table.read_by(Strategy.CHANGE_FILES)
+    assert by_feed.plan(stream).strategy is Strategy.CHANGE_FILES
+    with pytest.raises(PySparkException, match=r'stream s: .*no row id.*"file_difference"'):
+        by_feed.changes(stream)
+    assert len(table.read_by(Strategy.FILE_DIFFERENCE).check(stream)) == 4
+
+
+def rewrite_change_files(table: SourceTable, version: int) -> None:
+    """Write the change files of a commit as a writer would that knows nothing of row ids."""
+    log = Path(table.location, "_delta_log", f"{version:020d}.json")
+    actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    for action in actions:
+        if "cdc" in action:
+            path = Path(table.location, action["cdc"]["path"])
+            rows = pq.read_table(path)
+            pq.write_table(rows.drop_columns([c for c in rows.column_names if "row-id" in c]), path)
+            action["cdc"]["size"] = path.stat().st_size
+    log.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
 
 
 def test_change_files_that_are_gone_leave_the_file_difference(make_table: MakeTable) -> None:

@@ -128,6 +128,22 @@ def assert_nothing(table: SourceTable, stream: object) -> None:
     assert table.check(stream) == []  # type: ignore[arg-type]
 
 
+def test_change_set_across_a_drop_of_deletion_vectors_is_exact(make_table: MakeTable) -> None:
+    table = make_table(COLUMNS, *ROWS)
+    before = table.stream()
+    table.sql("DELETE FROM {t} WHERE id = 2")
+    between, inserted, surviving = table.stream(), table.inserted(), table.surviving()
+    table.sql("ALTER TABLE {t} DROP FEATURE deletionVectors")
+    assert_nothing(table, between)
+    table.sql("INSERT INTO {t} VALUES (5, 'e')")
+    assert [change.values for change in table.check(between)] == [(5, "e")]
+    assert [change.values for change in table.check(before)] == [(2, "b"), (5, "e")]
+    for stream in (inserted, surviving):
+        assert [change.values for change in table.changes(stream)] == [(5, "e")]
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
+    assert len(table.check(between)) == 3
+
+
 def test_change_set_across_auto_compaction_holds_the_inserts(
     make_table: MakeTable, spark: SparkSession
 ) -> None:

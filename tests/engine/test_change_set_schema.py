@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime
+
 import pytest
 from oracle import MakeTable, delete, insert, update
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.errors import InvalidRequest, StreamUnusable
 from airflow_provider_cdc.engine.core.model import ColumnStyle
 
 MAPPED = "'delta.columnMapping.mode' = 'name'"
 UNMAP = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')"
+
+
+@pytest.fixture
+def own_settings(spark: SparkSession) -> Iterator[None]:
+    """Takes back what the test sets."""
+    yield
+    spark.conf.unset("spark.sql.ansi.enabled")
 
 
 def test_change_set_under_column_mapping_follows_columns_by_id(make_table: MakeTable) -> None:
@@ -39,6 +49,21 @@ def test_change_set_under_column_mapping_follows_columns_by_id(make_table: MakeT
         ],
         key=repr,
     )
+
+
+@pytest.mark.parametrize("mode", ["id", "ID", "NAME"])
+def test_change_set_under_column_mapping_in_any_spelling_keeps_row_ids(
+    make_table: MakeTable, mode: str
+) -> None:
+    table = make_table(
+        "id INT, v STRING",
+        *[f"{i}, 'v{i}'" for i in range(4)],
+        vectors=False,
+        properties=f"'delta.columnMapping.mode' = '{mode}'",
+    )
+    stream = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
+    assert sorted(table.check(stream)) == sorted(update(1, (1, "v1"), (1, "x")))
 
 
 def test_change_set_across_removal_of_column_mapping_keeps_old_values(
@@ -218,6 +243,62 @@ def test_change_set_of_a_source_with_a_reserved_column_is_refused(
     table.sql("INSERT INTO {t} VALUES (1, 'a')")
     with pytest.raises(InvalidRequest, match=r"the source has a column .* of its own"):
         table.read(stream)
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(
+    ("kind", "value", "now", "cause"),
+    [
+        ("DOUBLE", "1.7D", "2", "v was of type double and is of type integer"),
+        ("STRING", "'abc'", "2", "v was of type string and is of type integer"),
+        ("INT", "1", "named_struct('a', 1)", "v was of type integer and is of type struct"),
+        ("STRUCT<a: INT>", "named_struct('a', 1)", "named_struct('a', true)", r"v\.a was of type"),
+    ],
+)
+def test_change_set_across_a_type_that_does_not_hold_old_values_is_refused(
+    make_table: MakeTable,
+    own_settings: None,
+    spark: SparkSession,
+    ansi: str,
+    kind: str,
+    value: str,
+    now: str,
+    cause: str,
+) -> None:
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    table = make_table(f"id INT, v {kind}", f"1, {value}")
+    stream, inserted, surviving = table.stream(), table.inserted(), table.surviving()
+    table.sql(f"INSERT INTO {{t}} VALUES (2, {value})")
+    spark.sql(f"SELECT 3 AS id, {now} AS v").write.format("delta").mode("overwrite").option(
+        "overwriteSchema", True
+    ).save(table.location)
+    for refused in (stream, inserted):
+        with pytest.raises(StreamUnusable, match=cause):
+            table.read(refused)
+    assert [change.values[0] for change in table.changes(surviving)] == [3]
+    assert len(table.changes(stream, through=stream.offset.version + 1)) == 1
+    anew = table.stream()
+    table.sql("DELETE FROM {t}")
+    assert len(table.check(anew)) == 1
+
+
+def test_change_set_across_a_type_that_holds_old_values_tells_them_in_it(
+    make_table: MakeTable, spark: SparkSession
+) -> None:
+    table = make_table(
+        "id INT, v INT, d DATE",
+        "1, 7, DATE '2024-02-29'",
+        properties="'delta.feature.timestampNtz' = 'supported'",
+    )
+    stream = table.stream()
+    spark.sql("SELECT 1L AS id, 'x' AS v, TIMESTAMP_NTZ '2024-02-29 01:00:00' AS d").write.format(
+        "delta"
+    ).mode("overwrite").option("overwriteSchema", True).save(table.location)
+    found = sorted(table.changes(stream).elements())
+    assert [change.values for change in found] == [
+        (1, "7", datetime(2024, 2, 29)),
+        (1, "x", datetime(2024, 2, 29, 1)),
+    ]
 
 
 def test_change_set_across_an_overwritten_schema_matches_columns_by_name(

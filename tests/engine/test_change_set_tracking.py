@@ -83,6 +83,25 @@ def test_stream_across_a_replace_without_tracking_that_was_undone_is_stale(
         table.read(stream)
 
 
+def test_stream_across_a_rearrangement_by_the_user_is_stale(make_table: MakeTable) -> None:
+    """Delta writes the rows of such an overwrite as new ones, and calls it no change of data."""
+    table = make_table(COLUMNS, *ROWS, "3, 'c'")
+    streams = table.stream(), table.inserted(), table.surviving()
+    rows = table.spark.read.format("delta").load(table.location).repartition(1)
+    writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
+    writer.save(table.location)
+    cause = "version 2, WRITE, did not keep the row ids"
+    for stream in streams:
+        with pytest.raises(StreamStale, match=cause):
+            table.may_have_data(stream)
+    anew = table.stream()
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "INSERT INTO {t} VALUES (4, 'd')")
+    for stream in streams:
+        with pytest.raises(StreamStale, match=cause):
+            table.read(stream)
+    assert len(table.check(anew)) == 3
+
+
 @pytest.mark.parametrize("field", ["baseRowId", "defaultRowCommitVersion"])
 def test_files_without_row_ids_are_refused(make_table: MakeTable, field: str) -> None:
     """The protocol lets a writer leave them out of a ``remove``; what was there has no ids then."""

@@ -548,6 +548,68 @@ def test_columns_that_give_a_view_another_meaning_make_its_stream_stale(lab: Str
         lab.changes("l")
 
 
+@pytest.mark.parametrize("mode", ["standard", "append_only"])
+@pytest.mark.parametrize(
+    ("columns", "values", "properties", "text", "changes", "name"),
+    [
+        (
+            "id INT, c INT",
+            "(1, 1)",
+            "'delta.columnMapping.mode' = 'name'",
+            "SELECT id FROM {t} WHERE c = 1",
+            ["ALTER TABLE {t} DROP COLUMN c", "ALTER TABLE {t} ADD COLUMN c INT"],
+            "c",
+        ),
+        (
+            "id INT, a INT, b INT",
+            "(1, 2, 3)",
+            "'delta.columnMapping.mode' = 'name'",
+            "SELECT a FROM {t}",
+            [
+                "ALTER TABLE {t} RENAME COLUMN a TO x",
+                "ALTER TABLE {t} RENAME COLUMN b TO a",
+                "ALTER TABLE {t} RENAME COLUMN x TO b",
+            ],
+            "a",
+        ),
+        (
+            "id INT, f FLOAT",
+            "(1, 0.1)",
+            "'delta.enableTypeWidening' = 'true'",
+            "SELECT id, CAST(f AS STRING) AS s FROM {t}",
+            ["ALTER TABLE {t} ALTER COLUMN f TYPE DOUBLE"],
+            "f",
+        ),
+    ],
+    ids=["dropped and added", "swapped", "widened"],
+)
+def test_column_that_is_another_one_under_its_name_makes_the_stream_of_a_view_stale(
+    lab: StreamLab,
+    mode: str,
+    columns: str,
+    values: str,
+    properties: str,
+    text: str,
+    changes: list[str],
+    name: str,
+) -> None:
+    lab.make("t", columns, properties=f"{TRACKED}, {properties}")
+    lab.sql(f"INSERT INTO {{t}} VALUES {values}")
+    view(lab, "SELECT id FROM {t}", "ids")
+    lab.engine.create_stream("i", on_view="ids")
+    stream(lab, text, mode=mode)
+    lab.sql(*changes)
+    with pytest.raises(StreamStale, match=f"it has {name}, which is another column than it was"):
+        lab.changes("s")
+    lab.sql("DELETE FROM {t} WHERE id = 1")
+    with pytest.raises(StreamStale, match="has other columns"):
+        lab.changes("s")
+    lab.engine.advance("s")
+    assert lab.seen("s") == []
+    # A view that does not name the column means what it meant.
+    assert lab.seen("i") == [(1, "DELETE", False)]
+
+
 def test_columns_of_fixed_length_are_compared_as_the_view_compares_them(lab: StreamLab) -> None:
     lab.make("short", "id INT, c CHAR(3)", properties=TRACKED)
     lab.make("long", "id INT, c CHAR(5)", properties=TRACKED)

@@ -124,4 +124,9 @@ def test_inline_deletion_vector_has_no_offset() -> None:
 def test_high_water_mark_is_that_of_the_row_tracking_domain() -> None:
     assert high_water_mark_of(row_ids(0), None) == 0
     assert high_water_mark_of({"domain": "other", "configuration": "{}"}, 5) == 5
-    assert high_water_mark_of({**row_ids(9), "removed": True}, 5) == 5
+
+
+def test_high_water_mark_of_a_removed_domain_is_that_of_a_table_without_row_ids() -> None:
+    assert high_water_mark_of({**row_ids(9), "removed": True}, 5) == -1
+    commit = parse_commit(3, content({"domainMetadata": {**row_ids(9), "removed": True}}))
+    assert commit.row_id_high_water_mark == -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,24 @@ def test_fold_of_an_add_without_a_remove_asks_when_the_file_was_born(
     assert bool(net.added) is is_new
     assert not net.removed
     assert not net.revectored
+
+
+def test_fold_leaves_out_files_of_vectors_that_a_commit_lists_as_removed() -> None:
+    def listed(path: str, **fields: Any) -> NetFiles:
+        file = DataFile.of({"path": path, "dataChange": False} | fields)
+        return fold([commit(5, (data_file("a", 5),), (file,))])
+
+    name = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    for path in (name, f"ab/{name}", f"s3://b/t%20x/{name}"):
+        assert listed(path).files == (data_file("a", 5),)
+    # Data files, whatever they are called, have rows.
+    for path, fields in {
+        f"{name}.parquet": {},
+        "vectors.bin": {},
+        name: {"baseRowId": 0},
+        f"ab/{name}": {"dataChange": True},
+    }.items():
+        assert [file.path for file in listed(path, **fields).removed] == [path]
 
 
 def test_fold_of_rewrites_alone_is_empty_whatever_it_moved() -> None:

@@ -17,13 +17,22 @@ from airflow_provider_cdc.engine.core.read_plan import (
     plan_difference,
     plan_inserts,
 )
-from airflow_provider_cdc.engine.core.table_schema import Layout
+from airflow_provider_cdc.engine.core.table_schema import (
+    FIELD_ID,
+    MAPPING_MODE,
+    PHYSICAL_NAME,
+    Layout,
+)
 
 
-def layout(kind: str = "integer") -> Layout:
-    fields = [{"name": "id", "type": kind, "nullable": True, "metadata": {}}]
+def layout(kind: str = "integer", name: str = "id", mapping: str | None = None) -> Layout:
+    numbers = {FIELD_ID: 1, PHYSICAL_NAME: "id"} if mapping else {}
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": numbers}]
     schema = json.dumps({"type": "struct", "fields": fields})
-    return Layout.of({"schemaString": schema, "partitionColumns": [], "configuration": {}})
+    configuration = {MAPPING_MODE: mapping} if mapping else {}
+    return Layout.of(
+        {"schemaString": schema, "partitionColumns": [], "configuration": configuration}
+    )
 
 
 def data_file(path: str, size: int, born: int = 0, vector: str | None = None) -> DataFile:
@@ -76,6 +85,23 @@ def test_plan_over_a_change_of_types_leaves_change_files_alone() -> None:
     plan = plan_difference([UPDATE], [layout("integer"), layout("long")]).plan
     assert plan.strategy is Strategy.FILE_DIFFERENCE
     assert "columns" in plan.reason
+
+
+def test_plan_leaves_change_files_alone_where_columns_are_found_by_field_ids() -> None:
+    by_id, by_name = layout(mapping="id"), layout(mapping="name")
+    for history in ([by_id], [by_id, by_name], [by_name, by_id, by_name]):
+        plan = plan_difference([UPDATE], history, Strategy.CHANGE_FILES).plan
+        assert plan.strategy is Strategy.FILE_DIFFERENCE
+        assert "field id" in plan.reason
+    assert plan_difference([UPDATE], [by_name]).plan.strategy is Strategy.CHANGE_FILES
+
+
+@pytest.mark.parametrize("name", ["_change_type", "_CHANGE_TYPE"])
+def test_plan_leaves_change_files_alone_where_a_column_has_the_name_of_theirs(name: str) -> None:
+    for today in (layout(name=name), layout(name=name, mapping="name")):
+        plan = plan_difference([UPDATE], [today], Strategy.CHANGE_FILES).plan
+        assert plan.strategy is Strategy.FILE_DIFFERENCE
+        assert "_change_type" in plan.reason
 
 
 def test_plan_of_a_range_that_leaves_no_file_different_reads_nothing() -> None:

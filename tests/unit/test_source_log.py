@@ -13,6 +13,7 @@ from streams import new_offset, new_stream
 
 from airflow_provider_cdc.engine.core.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
+from airflow_provider_cdc.engine.core.log_actions import ROW_TRACKING_DOMAIN
 from airflow_provider_cdc.engine.core.model import Source, Stream
 from airflow_provider_cdc.engine.storage.delta_log import DeltaLog, LogIncomplete
 from airflow_provider_cdc.engine.storage.files import Files
@@ -146,6 +147,21 @@ def test_commits_name_the_first_one_that_is_gone(log: Log) -> None:
         list(DeltaLog(str(log.root), Files()).commits(after=0, through=8))
 
     assert caught.value.missing_version == 5
+
+
+def test_state_behind_a_drop_of_row_tracking_has_no_row_ids(log: Log) -> None:
+    def mark(row_id: int, *, removed: bool = False) -> dict[str, Any]:
+        configuration = json.dumps({"rowIdHighWaterMark": row_id})
+        return {"domain": ROW_TRACKING_DOMAIN, "configuration": configuration, "removed": removed}
+
+    log.write(1, {"domainMetadata": mark(99)}, {"protocol": {"minReaderVersion": 1}})
+    log.write(2, {"domainMetadata": mark(99, removed=True)})
+    log.write(3, {"metaData": METADATA})
+    log.write(4, {"domainMetadata": mark(9)})
+    table = DeltaLog(str(log.root), Files())
+
+    marks = [table.state_at(version).row_id_high_water_mark for version in (1, 2, 3, 4)]
+    assert marks == [99, -1, -1, 9]
 
 
 def test_commits_of_a_long_range_are_read_in_order(log: Log) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow_provider_cdc.engine.core.table_schema import Layout, matching_field, matching_path
+from airflow_provider_cdc.engine.core.table_schema import (
+    Layout,
+    matching_field,
+    matching_path,
+    other_columns,
+)
 
 
 def plain(*columns: tuple[str, Any], partitions: tuple[str, ...] = ()) -> Layout:
@@ -53,6 +58,16 @@ def test_layout_keeps_what_readers_need_and_makes_all_nullable() -> None:
     assert (layout.is_mapped, layout.max_column_id, layout.column_names) == (False, 0, ("a",))
 
 
+def test_layout_takes_the_mode_of_column_mapping_in_any_case_as_delta_does() -> None:
+    schema = json.dumps({"type": "struct", "fields": []})
+
+    def mode(typed: str | None) -> str:
+        configuration = {"delta.columnMapping.mode": typed} if typed else {}
+        return Layout.of({"schemaString": schema, "configuration": configuration}).mapping_mode
+
+    assert [mode("ID"), mode("Name"), mode("NONE"), mode(None)] == ["id", "name", "none", "none"]
+
+
 def test_layout_reads_files_of_an_older_one_that_only_has_fewer_columns() -> None:
     old = plain(("a", "string"))
     assert plain(("a", "string"), ("b", "long")).reads_files_of(old)
@@ -91,3 +106,77 @@ def test_matching_path_to_a_restored_schema_is_the_two_ends() -> None:
     assert matching_path([first, other, first]) == (first, first)
     assert matching_path([first, other, narrower]) == (first, narrower)
     assert matching_path([other, first, other]) == (other, other)
+
+
+def test_columns_are_other_ones_by_their_ids_whatever_their_names() -> None:
+    first = mapped(("a", 1, "p1"), ("b", 2, "p2"), ("c", 3, "p3"))
+    assert other_columns([first]) == frozenset()
+    swapped = mapped(("B", 1, "p1"), ("a", 2, "p2"), ("C", 3, "p3"))
+    assert other_columns([first, swapped]) == {"a", "b"}
+    assert other_columns([first, swapped, first]) == frozenset()
+    anew = mapped(("a", 1, "p1"), ("z", 2, "p2"), ("C", 4, "p4"))
+    assert other_columns([first, anew]) == {"c"}
+    assert other_columns([first, mapped(("z", 1, "p1"))]) == frozenset()
+
+
+def test_columns_are_followed_through_switches_of_column_mapping() -> None:
+    plainly, first = plain(("a", "string"), ("b", "string")), mapped(("a", 1, "a"), ("b", 2, "b"))
+    anew = mapped(("a", 1, "a"), ("b", 3, "p3"))
+    assert other_columns([plainly, first]) == frozenset()
+    assert other_columns([plainly, first, anew]) == {"b"}
+    numbered_again = mapped(("a", 5, "a"), ("b", 6, "b"))
+    assert other_columns([first, plainly, numbered_again]) == frozenset()
+
+
+def test_columns_are_other_ones_where_their_types_are() -> None:
+    def struct(*columns: tuple[str, Any], number: int | None = None) -> dict[str, Any]:
+        numbers = {} if number is None else {"delta.columnMapping.id": number}
+        fields = [
+            {"name": name, "type": kind, "nullable": True, "metadata": numbers}
+            for name, kind in columns
+        ]
+        return {"type": "struct", "fields": fields}
+
+    def array(element: Any) -> dict[str, Any]:
+        return {"type": "array", "elementType": element, "containsNull": False}
+
+    def map_of(key: Any, value: Any) -> dict[str, Any]:
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+
+    def are_others(then: Any, today: Any) -> bool:
+        return bool(other_columns([plain(("a", then)), plain(("a", today))]))
+
+    assert are_others("float", "double")
+    assert are_others(struct(("x", "float")), "float")
+    assert are_others(struct(("x", "float")), struct(("x", "double")))
+    assert are_others(struct(("x", "long")), struct(("x", "long"), ("y", "long")))
+    assert are_others(struct(("x", "long")), struct(("y", "long")))
+    assert are_others(struct(("x", "long"), number=1), struct(("x", "long"), number=2))
+    assert are_others(array("float"), array("double"))
+    assert are_others(map_of("float", "long"), map_of("double", "long"))
+    assert are_others(map_of("long", "float"), map_of("long", "double"))
+    assert are_others(array("long"), map_of("long", "long"))
+    for kind in (
+        "long",
+        struct(("x", array("long"))),
+        map_of("long", array(struct(("x", "long")))),
+    ):
+        assert not are_others(kind, kind)
+    assert not are_others(struct(("x", "long")), struct(("x", "long"), number=2))
+
+
+def test_columns_are_other_ones_where_their_texts_compare_in_another_way() -> None:
+    def texts(metadata: dict[str, Any]) -> Layout:
+        field = {"name": "a", "type": "string", "nullable": True, "metadata": metadata}
+        schema = json.dumps({"type": "struct", "fields": [field]})
+        return Layout.of({"schemaString": schema})
+
+    def of_length(kind: str) -> Layout:
+        return texts({"__CHAR_VARCHAR_TYPE_STRING": kind})
+
+    assert other_columns([texts({}), texts({"__COLLATIONS": {"a": "spark.UTF8_LCASE"}})])
+    assert other_columns([of_length("char(3)"), of_length("char(5)")])
+    assert other_columns([of_length("char(3)"), texts({})])
+    # Their length is for writers to keep.
+    assert not other_columns([of_length("varchar(3)"), of_length("varchar(5)")])
+    assert not other_columns([of_length("varchar(3)"), texts({"comment": "x"})])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,6 +116,17 @@ def test_rows_that_were_carried_over_without_their_row_ids_make_the_stream_stale
     with pytest.raises(StreamStale, match=f"version 6, {operation}, did not keep the row ids"):
         check_tracking(stream(), [new_commit(5), lost, new_commit(7)])
     check_tracking(stream(), [new_commit(6, operation, preserves_row_ids=True, **carried)])
+
+
+def test_files_that_were_rearranged_without_their_row_ids_make_the_stream_stale() -> None:
+    old, new = data_file("old", 1, change=False), data_file("new", 6, change=False)
+    rearranged = new_commit(6, "WRITE", adds=(new,), removes=(old,))
+
+    with pytest.raises(StreamStale, match="version 6, WRITE, did not keep the row ids"):
+        check_tracking(stream(), [new_commit(5), rearranged])
+    check_tracking(stream(), [replace(rearranged, preserves_row_ids=True)])
+    # COMPUTE STATISTICS lists files again that stay where they are.
+    check_tracking(stream(), [replace(rearranged, removes=())])
 
 
 @pytest.mark.parametrize(

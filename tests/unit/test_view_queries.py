@@ -834,8 +834,40 @@ def test_view_made_under_settings_that_change_what_names_mean_is_refused(name: s
         ("SELECT * FROM t", ["b", "a"], None),
     ],
 )
-def test_other_columns_of_a_table_may_give_a_view_another_meaning(
+def test_names_that_come_or_go_may_give_a_view_another_meaning(
     text: str, now: list[str], found: str | None
 ) -> None:
     meaning = changed_meaning(query(text), ["a", "b"], now)
     assert found in meaning if found and meaning else meaning is found
+
+
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ("SELECT b FROM t WHERE A = 1", True),
+        ("SELECT b FROM t WHERE `a` = 1", True),
+        ("SELECT b FROM t JOIN u USING (a)", True),
+        ("SELECT b FROM (SELECT a AS b FROM t)", True),
+        ("SELECT b FROM t UNION ALL SELECT t.a FROM t", True),
+        ("SELECT * FROM t", True),
+        ("SELECT * FROM (SELECT * EXCEPT (b) FROM t)", True),
+        ("SELECT u.* FROM t JOIN u ON t.b = u.b", True),
+        ("SELECT b FROM (TABLE t)", True),
+        ("SELECT b FROM t NATURAL JOIN u", True),
+        ("SELECT b, aa, ab_a FROM t", False),
+        ("SELECT * FROM (SELECT b * 2 AS d FROM t)", False),
+        ("SELECT b FROM t", False),
+    ],
+)
+def test_column_that_is_another_one_matters_to_views_that_may_read_it(
+    text: str, is_read: bool
+) -> None:
+    meaning = changed_meaning(query(text), ["a", "b"], ["a", "b"], {"a"})
+    assert meaning == ("a, which is another column than it was" if is_read else None)
+
+
+def test_column_of_an_odd_name_is_found_where_a_view_spells_it() -> None:
+    for name in ("a`b", "a b", "\u00fc-\u00df", "(x)"):
+        text = f"SELECT `{name.upper().replace('`', '``')}` AS c FROM t"
+        assert changed_meaning(query(text), [name], [name], {name.casefold()})
+        assert changed_meaning(query("SELECT c FROM t"), [name], [name], {name.casefold()}) is None

@@ -199,9 +199,14 @@ def parse_commit(version: int, content: bytes) -> Commit:
 
 
 def high_water_mark_of(action: Mapping[str, Any], otherwise: int | None) -> int | None:
-    """The row-id high-water mark that a ``domainMetadata`` action sets, if it is that domain's."""
-    if action["domain"] != ROW_TRACKING_DOMAIN or action.get("removed"):
+    """The row-id high-water mark that a ``domainMetadata`` action sets, if it is that domain's.
+
+    -1 where the domain is removed, as with the feature: whatever comes later is numbered from 0 on.
+    """
+    if action["domain"] != ROW_TRACKING_DOMAIN:
         return otherwise
+    if action.get("removed"):
+        return -1
     return int(json.loads(action["configuration"])["rowIdHighWaterMark"])
 
 

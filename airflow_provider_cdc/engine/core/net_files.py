@@ -6,10 +6,13 @@ the cost of a change set follows the bytes touched and not the number of commits
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .log_actions import Commit, DataFile
+
+_VECTORS = re.compile(r"(?:^|/)deletion_vector_[0-9a-fA-F-]+\.bin$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ def fold(commits: Iterable[Commit]) -> NetFiles:
         changes_data = changes_data or commit.changes_data
         brings_back = brings_back or _brings_back(commit)
         for file in commit.removes:
+            if _holds_vectors(file):
+                continue
             old.setdefault(file.path, file)
             new[file.path] = None
         for file in commit.adds:
@@ -103,6 +108,15 @@ def stood_there(file: DataFile, version: int) -> bool:
     """Whether an added ``file`` was there already: COMPUTE STATISTICS removes none."""
     first_version = file.default_row_commit_version
     return not file.data_change and first_version is not None and first_version < version
+
+
+def _holds_vectors(file: DataFile) -> bool:
+    """Whether a removed ``file`` has no rows, but deletion vectors (protocol, "Deletion Vector
+    Descriptor Schema", on their names). A drop of that feature lists them as if they were data, so
+    that a writer which knows no vectors keeps them as long as the files that they belong to.
+    """
+    is_untracked = file.base_row_id is None and file.deletion_vector is None
+    return not file.data_change and is_untracked and bool(_VECTORS.search(file.path))
 
 
 def _brings_back(commit: Commit) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from .commit_changes import CommitChanges, commit_changes
+from .crafted_log import CHANGE_TYPE_COLUMN
 from .log_actions import Commit
 from .net_files import NetFiles, inserted_files
 from .rewrites import net_difference
@@ -151,7 +152,12 @@ def _obstacle(commits: Sequence[Commit], history: Sequence[Layout]) -> str | Non
     """Why change files cannot be read, or ``None``."""
     if not any(commit.change_files for commit in commits):
         return "no commit has change files"
+    if any(layout.mapping_mode == "id" for layout in history):
+        # Delta writes the kind of a change without a field id, and each column must have one here.
+        return "columns are found by field ids, and the kind of a change has none in change files"
     today = history[-1]
+    if CHANGE_TYPE_COLUMN in {name.casefold() for name in today.column_names}:
+        return f"a column has the name that the kind of a change has there, {CHANGE_TYPE_COLUMN}"
     if len(matching_path(history)) > 2 or not all(map(today.reads_files_of, history)):  # noqa: PLR2004 - the two ends
         return "the change files were written under columns that today's cannot read"
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -12,6 +13,8 @@ FIELD_ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 MAPPING_MODE = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
+_COLLATIONS = "__COLLATIONS"
+_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 
 # What a reader needs of a field's metadata; defaults, identity and comments concern writers.
 # Spark pads the values of CHAR columns when it reads them.
@@ -19,10 +22,11 @@ _READER_METADATA = (
     FIELD_ID,
     PHYSICAL_NAME,
     "delta.typeChanges",
-    "__COLLATIONS",
-    "__CHAR_VARCHAR_TYPE_STRING",
+    _COLLATIONS,
+    _LENGTH,
 )
 _NESTED_IDS = "delta.columnMapping.nested.ids"
+_PADDED = re.compile(r"\bchar\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,8 @@ class Layout:
         return cls(
             tuple(_reader_field(field) for field in fields),
             tuple(metadata.get("partitionColumns") or ()),
-            configuration.get(MAPPING_MODE, "none"),
+            # As it was typed; Delta reads it in any case.
+            configuration.get(MAPPING_MODE, "none").lower(),
             int(configuration.get(MAX_COLUMN_ID, 0)),
             configuration,
         )
@@ -110,6 +115,21 @@ def matching_path(history: Sequence[Layout]) -> tuple[Layout, ...]:
     return (first, *chain.from_iterable(switches), last)
 
 
+def other_columns(history: Sequence[Layout]) -> frozenset[str]:
+    """The names, without case, of columns on both ends of ``history`` that are other columns at its
+    end, or have another type: what is computed from them may differ though no row does.
+
+    :param history: the layouts that were in force one after the other
+    """
+    path = matching_path(history)
+    before = {name.casefold() for name in path[0].column_names}
+    return frozenset(
+        name
+        for field in path[-1].fields
+        if (name := field["name"].casefold()) in before and _first_name(field, path) != name
+    )
+
+
 def physical_name(field: Mapping[str, Any]) -> str:
     """The name of a field inside data files, statistics and partition values."""
     return str(field["metadata"].get(PHYSICAL_NAME, field["name"]))
@@ -130,6 +150,51 @@ def matching_field(
         elif field["name"].casefold() == wanted["name"].casefold():
             return field
     return None
+
+
+def _first_name(field: Mapping[str, Any], path: Sequence[Layout]) -> str | None:
+    """The name that the last layout's ``field`` had under the first one; ``None`` where it was not
+    there, or its values were of another type.
+    """
+    for layout in reversed(path[:-1]):
+        older = matching_field(field, layout.fields)
+        if older is None or not _reads_alike(field, older):
+            return None
+        field = older
+    return str(field["name"]).casefold()
+
+
+def _reads_alike(today: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
+    """Whether two fields, whatever they are called, hold the same values and compare them alike."""
+    metadata, older = today["metadata"], then["metadata"]
+    return (
+        metadata.get(_COLLATIONS) == older.get(_COLLATIONS)
+        and _padding(metadata) == _padding(older)
+        and _is_same_type(today["type"], then["type"])
+    )
+
+
+def _padding(metadata: Mapping[str, Any]) -> str | None:
+    """How long values of CHAR are made; of VARCHAR only writers keep the length."""
+    length = str(metadata.get(_LENGTH, ""))
+    return length if _PADDED.search(length) else None
+
+
+def _is_same_type(today: Any, then: Any) -> bool:
+    if isinstance(today, str) or isinstance(then, str) or today["type"] != then["type"]:
+        return bool(today == then)
+    if today["type"] == "array":
+        return _is_same_type(today["elementType"], then["elementType"])
+    if today["type"] == "map":
+        return all(_is_same_type(today[part], then[part]) for part in ("keyType", "valueType"))
+    if today["type"] != "struct" or len(today["fields"]) != len(then["fields"]):
+        return bool(today == then)
+    return all(
+        field["name"].casefold() == older["name"].casefold()
+        and matching_field(field, (older,)) is not None
+        and _reads_alike(field, older)
+        for field, older in zip(today["fields"], then["fields"], strict=True)
+    )
 
 
 def _reader_field(field: Mapping[str, Any]) -> dict[str, Any]:

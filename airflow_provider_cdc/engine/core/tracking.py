@@ -16,7 +16,8 @@ _MATERIALIZED_COLUMNS = (
     ROW_VERSION_SETTING,
 )
 _REASSIGNING_OPERATIONS = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
-# Those that carry rows into other files. What others write are new rows, whatever they replace.
+# Those that carry rows into other files, as does whatever changes no data. What others write are
+# new rows, whatever they replace.
 _CARRYING_OPERATIONS = frozenset(
     {"UPDATE", "DELETE", "MERGE", "OPTIMIZE", "REORG", "REMOVE COLUMN MAPPING"}
 )
@@ -85,9 +86,12 @@ def check_source(stream: Stream, through: Offset) -> None:
 def loses_row_ids(commit: Commit) -> bool:
     """Whether rows that ``commit`` carried into other files may have got new row ids there.
 
-    An UPDATE, say, that was planned before row tracking was switched on and committed after it.
+    An UPDATE, say, that was planned before row tracking was switched on and committed after it, or
+    an overwrite with the option ``dataChange`` false. A writer that kept the ids says so (protocol,
+    "Writer Requirements for Row Tracking").
     """
-    if commit.operation not in _CARRYING_OPERATIONS or commit.preserves_row_ids:
+    carries_rows = commit.operation in _CARRYING_OPERATIONS or not commit.changes_data
+    if not carries_rows or commit.preserves_row_ids:
         return False
     gone = {file.path for file in commit.removes}
     return bool(gone) and any(file.path not in gone for file in commit.adds)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .names import quote
@@ -147,12 +148,18 @@ def functions(relation: Relation) -> frozenset[str]:
     return frozenset(itertools.chain.from_iterable(node.functions for node in selects))
 
 
-def changed_meaning(relation: Relation, before: Sequence[str], now: Sequence[str]) -> str | None:
+def changed_meaning(
+    relation: Relation,
+    before: Sequence[str],
+    now: Sequence[str],
+    others: Collection[str] = (),
+) -> str | None:
     """What in ``relation`` may mean something else since a table that it reads has other columns;
     ``None``: it means what it meant, or Spark itself refuses it.
 
     :param before: the names of the table's columns as they were, in order
     :param now: the same as they are
+    :param others: the names, without case, of columns that are there as before, but are others
     """
     then, today = ([name.casefold() for name in names] for names in (before, now))
     changed = frozenset(then) ^ frozenset(today)
@@ -167,7 +174,20 @@ def changed_meaning(relation: Relation, before: Sequence[str], now: Sequence[str
     is_union = any(isinstance(node, UnionAll) for node in nodes)
     if has_star and is_union and today[: len(then)] != then:
         return "a UNION ALL of a star, whose columns go by their order"
+    for name in sorted(others):
+        if any(_may_read(select, name) for select in selects):
+            return f"{name}, which is another column than it was"
     return None
+
+
+def _may_read(select: Select, column: str) -> bool:
+    """Whether a SELECT may read a ``column`` of that name, without case, of any table: false only
+    where its text has neither the name, as a word, nor what stands for all columns of a table.
+    """
+    has_all = any(item.in_star and isinstance(item.relation, Leaf) for item in select.items)
+    name = re.escape(column.replace("`", "``"))
+    is_named = re.search(rf"(?<!\w){name}(?!\w)", select.text.casefold()) is not None
+    return has_all or select.is_natural or is_named
 
 
 def count_of_variants(relation: Relation) -> int:

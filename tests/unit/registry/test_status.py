@@ -35,7 +35,8 @@ def commit(root: Path, version: int, *actions: dict[str, Any]) -> None:
     for action in actions:
         if "add" in action:
             action["add"]["defaultRowCommitVersion"] = version
-    info = {"timestamp": int((NOON + timedelta(hours=version)).timestamp() * 1000)}
+    timestamp = int((NOON + timedelta(hours=version)).timestamp() * 1000)
+    info = {"timestamp": timestamp, "tags": {"delta.rowTracking.preserved": "true"}}
     actions = ({"commitInfo": info}, *actions)
     path = root / "_delta_log" / f"{version:020d}.json"
     path.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")

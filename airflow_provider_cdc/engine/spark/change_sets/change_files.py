@@ -18,6 +18,8 @@ from ...core.crafted_log import (
     ListedFile,
     Side,
 )
+from ...core.errors import StreamUnusable
+from ...core.model import Stream
 from ...storage.range_files import RangeFiles
 from .netting import NEW, OLD, changes_of, same_values
 from .rows import ROW, ROW_ID, to_group
@@ -45,11 +47,15 @@ def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> li
     return listed
 
 
-def netted_changes(rows: DataFrame, listed: Sequence[ListedFile], kind: DataType) -> DataFrame:
+def netted_changes(
+    stream: Stream, rows: DataFrame, listed: Sequence[ListedFile], kind: DataType
+) -> DataFrame:
     """The net changes of ``rows``, which tell every change of every commit of the range.
 
     The first thing that a commit did to a row tells whether it was there at the offset, and as
     what; the last thing tells the same of the end.
+
+    Reading them fails where a row of a change file has no row id.
 
     :param rows: with the columns ``CHANGE_FILE_COLUMNS``, row id and row
     :param listed: the files that hold them
@@ -64,10 +70,17 @@ def netted_changes(rows: DataFrame, listed: Sequence[ListedFile], kind: DataType
         f" THEN {CHANGE_TYPE_COLUMN} NOT IN ('delete', 'update_preimage')"
         f" ELSE {SIDE_COLUMN} <> '{Side.OLD.value}' END"
     )
+    is_untold = F.expr(f"{SIDE_COLUMN} = '{Side.CHANGES.value}' AND {is_told} AND {ROW_ID} < 0")
+    stop = F.raise_error(F.lit(str(_without_row_ids(stream)))).cast("long")
     pairs = (
         to_group(rows, listed)
         .where(is_told)
-        .selectExpr(ROW_ID, VERSION_COLUMN, f"{is_after} AS is_after", ROW)
+        .select(
+            F.when(is_untold, stop).otherwise(F.col(ROW_ID)).alias(ROW_ID),
+            VERSION_COLUMN,
+            F.expr(is_after).alias("is_after"),
+            ROW,
+        )
         .selectExpr(
             ROW_ID,
             # What was before a commit comes before what was after it.
@@ -81,3 +94,16 @@ def netted_changes(rows: DataFrame, listed: Sequence[ListedFile], kind: DataType
     )
     was, is_now = f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL"
     return changes_of(pairs, was, is_now, same_values(kind))
+
+
+def _without_row_ids(stream: Stream) -> StreamUnusable:
+    """What reading change files fails with where rows that were not inserted have no row id: they
+    would be taken for one another. The protocol asks no writer to keep row ids there.
+    """
+    return StreamUnusable(
+        f"stream {stream.name}",
+        "cannot be read by change files",
+        cause=f"rows in change files of {stream.source.name} have no row id, as their writer left"
+        " them out",
+        fix='read it by an engine with strategy="file_difference", which needs no change files',
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ...core.crafted_log import (
     BASE_ROW_ID_COLUMN,
@@ -10,10 +11,11 @@ from ...core.crafted_log import (
     SIDE_COLUMN,
     VERSION_COLUMN,
 )
-from ...core.errors import StreamStale
+from ...core.errors import StreamStale, StreamUnusable
 from ...core.log_actions import DataFile
 from ...core.model import Stream
 from ...core.table_schema import Layout
+from ...core.type_changes import lossy_change
 from ...storage.range_files import RangeFiles
 from .naming import check_names
 
@@ -25,6 +27,25 @@ def check_columns(stream: Stream, layout: Layout) -> None:
     """
     own = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, DEFAULT_VERSION_COLUMN)
     check_names(stream, layout.column_names, own)
+
+
+def check_types(stream: Stream, steps: Sequence[Layout]) -> None:
+    """Refuse to tell rows of the first layout of ``steps`` in the columns of the last one, where a
+    column has got a type that does not hold each of its values.
+
+    :raises StreamUnusable: naming the column and both types
+    """
+    for then, today in pairwise(steps):
+        found = lossy_change(today.fields, then.fields)
+        if found is not None:
+            raise StreamUnusable(
+                f"stream {stream.name}",
+                f"cannot tell the old rows of {stream.source.name} in the columns of today",
+                cause=f"{found.column} was of type {found.before} and is of type {found.now},"
+                " which does not hold each old value",
+                fix="consume what came before by max_commits, then call engine.advance(), or create"
+                " the stream again, and load what depends on it anew",
+            )
 
 
 def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -> None:

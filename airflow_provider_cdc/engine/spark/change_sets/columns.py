@@ -25,37 +25,43 @@ def spark_fields(fields: Sequence[Mapping[str, Any]]) -> list[StructField]:
     return StructType.fromJson({"type": "struct", "fields": [*map(dict, fields)]}).fields
 
 
-def comparable(value: Column, kind: DataType) -> Column:
+def comparable(value: Column, kind: DataType, end: str) -> Column:
     """``value`` in a form that ``<=>`` compares exactly.
 
     Maps and variants cannot be compared, and a collation would call different strings equal.
+
+    :param end: the end of the range that it is of: a variant with an array of mixed types is equal
+        to none of the other end
     """
     if not _needs_conversion(kind):
         return value
     if isinstance(kind, StringType):
         return F.collate(value, "UTF8_BINARY")
     if isinstance(kind, VariantType):
-        # The JSON of a date, a binary or a NaN is that of a string.
-        return F.struct(F.to_json(value).alias("json"), F.schema_of_variant(value).alias("type"))
+        # The JSON of a date, a binary or a NaN is that of a string, and Spark tells one type for
+        # all elements of an array: VARIANT where they have several.
+        told = F.schema_of_variant(value)
+        is_mixed = F.when(told.contains("VARIANT"), F.lit(end))
+        return F.struct(F.to_json(value).alias("json"), told.alias("type"), is_mixed.alias("end"))
     if isinstance(kind, ArrayType):
         element = kind.elementType
-        return F.transform(value, lambda item: comparable(item, element))
+        return F.transform(value, lambda item: comparable(item, element, end))
     if isinstance(kind, MapType):
-        return _sorted_entries(value, kind)
+        return _sorted_entries(value, kind, end)
     if isinstance(kind, StructType):
         fields = [
-            comparable(value.getField(field.name), field.dataType).alias(f"f{index}")
+            comparable(value.getField(field.name), field.dataType, end).alias(f"f{index}")
             for index, field in enumerate(kind.fields)
         ]
         return F.when(value.isNotNull(), F.struct(*fields))
     return value
 
 
-def _sorted_entries(value: Column, kind: MapType) -> Column:
+def _sorted_entries(value: Column, kind: MapType, end: str) -> Column:
     def entry(item: Column) -> Column:
         return F.struct(
-            comparable(item.getField("key"), kind.keyType).alias("key"),
-            comparable(item.getField("value"), kind.valueType).alias("value"),
+            comparable(item.getField("key"), kind.keyType, end).alias("key"),
+            comparable(item.getField("value"), kind.valueType, end).alias("value"),
         )
 
     return F.array_sort(F.transform(F.map_entries(value), entry))

@@ -37,7 +37,8 @@ def changes_of(pairs: DataFrame, was: str, is_now: str, unchanged: Column) -> Da
 
 def same_values(kind: DataType) -> Column:
     """Whether ``old`` and ``new`` of a pair, both of type ``kind``, hold the same values."""
-    return comparable(F.col(OLD), kind).eqNullSafe(comparable(F.col(NEW), kind))
+    old, new = (comparable(F.col(end), kind, end) for end in (OLD, NEW))
+    return old.eqNullSafe(new)
 
 
 def all_changes(rows: DataFrame, action: str) -> DataFrame:

@@ -37,7 +37,7 @@ from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
-from .checks import check_columns, check_files, check_row_ids
+from .checks import check_columns, check_files, check_row_ids, check_types
 from .columns import spark_fields
 from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
 from .listed_rows import ListedRows
@@ -97,6 +97,7 @@ class ChangeSetReader:
         the row as it was at the offset. Append-only streams return inserts alone.
 
         :raises StreamStale: a file that has to be read is gone
+        :raises StreamUnusable: a column has got a type that does not hold its old values
         """
         check_columns(span.stream, _layout(span.end.metadata))
         if span.stream.mode is Mode.STANDARD:
@@ -115,7 +116,7 @@ class ChangeSetReader:
 
     def _reading(self, span: SourceRange, source: RangeFiles) -> Reading:
         """The plan of a difference; change files that are gone are no plan."""
-        history = _history(span)
+        history = layouts(span)
         reading = plan_difference(span.commits, history, self._strategy)
         if reading.plan.strategy is Strategy.CHANGE_FILES:
             files = [source.absolute(file) for item in reading.by_commit for file in item.files]
@@ -157,7 +158,7 @@ class ChangeSetReader:
         check_row_ids(span.stream, [item.file for item in listed])
         today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
         rows = tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS)
-        return netted_changes(rows, listed, _row_type(today))
+        return netted_changes(span.stream, rows, listed, _row_type(today))
 
     def _survivors(self, span: SourceRange) -> ChangeSet:
         """Every row that was born since the offset and still lives, as it is now."""
@@ -184,11 +185,13 @@ class ChangeSetReader:
         groups = _files_by_layout(span)
         files = [source.absolute(file) for group in groups for file in group.files]
         check_files(span.stream, source, files)
-        history = _history(span)
+        history = layouts(span)
+        paths = [matching_path(history[group.position :]) for group in groups]
+        for steps in paths:
+            check_types(span.stream, steps)
         tables = self._listed_rows(source)
         parts = []
-        for group in groups:
-            steps = matching_path(history[group.position :])
+        for group, steps in zip(groups, paths, strict=True):
             listed = [ListedFile(Side.INSERTED, source.absolute(file)) for file in group.files]
             rows = tables.open(
                 steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,), can_be_pruned=True
@@ -215,7 +218,7 @@ class ChangeSetReader:
         """Both sides of the range, each opened by itself: a filter that tells them apart in one
         table would make Delta list its files again for every stage of a query.
         """
-        path = matching_path(_history(span))
+        path = matching_path(layouts(span))
         then, today = path[0], path[-1]
         rules = span.start.protocol
         if len(path) == 2 and today.reads_files_of(then):  # noqa: PLR2004 - the two ends
@@ -228,6 +231,7 @@ class ChangeSetReader:
             files = [file for file in listed if file.side is side]
             if not files:
                 return None
+            check_types(span.stream, steps)
             rows = tables.open(steps[0], json.loads(rules), files, (), can_be_pruned=can_be_pruned)
             return as_of_today(rows, steps)
 
@@ -252,7 +256,7 @@ def _row_type(layout: Layout) -> StructType:
     return StructType(spark_fields(layout.fields))
 
 
-def _history(span: SourceRange) -> list[Layout]:
+def layouts(span: SourceRange) -> list[Layout]:
     """The layouts that were in force one after the other, the one at the offset first."""
     changes = [commit.metadata for commit in span.commits if commit.metadata is not None]
     return [_layout(span.start.metadata), *map(Layout.of, changes)]

@@ -55,7 +55,7 @@ class Pruning:
         base = newest_snapshot(table.location, self._files)
         total = base.size_bytes
         whole = BaseShare(base.version, base.files, total, total)
-        mapping = base.metadata.get("configuration", {}).get(_COLUMN_MAPPING, "none")
+        mapping = base.metadata.get("configuration", {}).get(_COLUMN_MAPPING, "none").lower()
         if total < WORTH_BYTES or mapping != "none":
             return whole
         intervals = intervals_of(table, base.files)

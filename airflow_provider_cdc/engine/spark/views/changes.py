@@ -12,7 +12,6 @@ by itself: a condition that fails for rows of different ends must not be asked f
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
@@ -26,12 +25,12 @@ from ...core.errors import StreamStale
 from ...core.model import METADATA_COLUMNS, ColumnStyle, Stream, StreamMode
 from ...core.names import quote
 from ...core.read_plan import ReadPlan, Strategy, plan_initial_rows
-from ...core.table_schema import Layout
+from ...core.table_schema import other_columns
 from ...core.view_relations import Relation, changed_meaning, leaves, variants
 from ...storage.source_log import SourceRange, StreamSpan
 from ..change_sets.naming import check_names, number_of
 from ..change_sets.netting import INSERT, NEW, OLD, all_changes, changes_of, same_values
-from ..change_sets.reader import ChangeSetReader
+from ..change_sets.reader import ChangeSetReader, layouts
 from ..change_sets.rows import ROW, ROW_ID, union
 from ..change_sets.snapshots import all_rows
 from .definitions import ViewDefinitions, ViewQuery
@@ -173,10 +172,9 @@ def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
     :raises StreamStale: naming what means something else
     """
     for table in span.tables:
-        before, now = (
-            Layout.of(json.loads(end.metadata)).column_names for end in (table.start, table.end)
-        )
-        found = changed_meaning(query.relation, before, now)
+        history = layouts(table)
+        before, now = history[0].column_names, history[-1].column_names
+        found = changed_meaning(query.relation, before, now, other_columns(history))
         if found is not None:
             raise StreamStale(
                 f"stream {span.stream.name}",

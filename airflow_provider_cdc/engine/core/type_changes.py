@@ -1,0 +1,103 @@
+"""Whether the type that a column has today holds every value that it had under an older one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .table_schema import matching_field
+
+_WHOLE = ("byte", "short", "integer", "long")
+# How many digits the largest of them has.
+_DIGITS = dict(zip(_WHOLE, (3, 5, 10, 19), strict=True))
+# Where a cast says the same in every session: a moment is another text, and the midnight of a date
+# another moment, in each time zone.
+_WIDER = {
+    **{kind: _WHOLE[place + 1 :] for place, kind in enumerate(_WHOLE)},
+    "date": ("timestamp_ntz",),
+    "float": ("double",),
+}
+_FLOATING = {"byte": ("float", "double"), "short": ("float", "double"), "integer": ("double",)}
+_AS_TEXT = frozenset({*_WHOLE, "float", "double", "boolean", "date", "timestamp_ntz"})
+_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class TypeChange:
+    """The type of ``column``, a path of names, ``before`` and ``now``."""
+
+    column: str
+    before: str
+    now: str
+
+
+def lossy_change(
+    today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
+) -> TypeChange | None:
+    """The first column of ``today`` whose type may lose, or not take at all, what it held under
+    ``then``; ``None``: there is none.
+
+    :param today: the fields of a schema, in their JSON form
+    :param then: those of an older one
+    """
+    return _among("", today, then)
+
+
+def _among(
+    prefix: str, today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
+) -> TypeChange | None:
+    older = tuple(then)
+    for field in today:
+        before = matching_field(field, older)
+        if before is not None:
+            found = _between(f"{prefix}{field['name']}", before["type"], field["type"])
+            if found is not None:
+                return found
+    return None
+
+
+def _between(column: str, before: Any, now: Any) -> TypeChange | None:
+    if isinstance(before, str) or isinstance(now, str):
+        holds = isinstance(before, str) and _holds(before, now)
+        return None if holds else TypeChange(column, _name(before), _name(now))
+    match before["type"], now["type"]:
+        case "struct", "struct":
+            return _among(f"{column}.", now["fields"], before["fields"])
+        case "array", "array":
+            return _between(f"{column}.element", before["elementType"], now["elementType"])
+        case "map", "map":
+            return _between(f"{column}.key", before["keyType"], now["keyType"]) or _between(
+                f"{column}.value", before["valueType"], now["valueType"]
+            )
+    return TypeChange(column, _name(before), _name(now))
+
+
+def _holds(before: str, now: Any) -> bool:
+    if before in (now, "void"):
+        return True
+    if not isinstance(now, str):
+        return False
+    if now == "string":
+        return before in _AS_TEXT or _DECIMAL.fullmatch(before) is not None
+    if wanted := _DECIMAL.fullmatch(now):
+        digits, scale = _decimal(before)
+        precision, new_scale = map(int, wanted.groups())
+        return digits is not None and precision - new_scale >= digits and new_scale >= scale
+    return now in (*_WIDER.get(before, ()), *_FLOATING.get(before, ()))
+
+
+def _decimal(kind: str) -> tuple[int | None, int]:
+    """The digits before the point, and behind it, that values of ``kind`` may have; ``None`` where
+    it is no exact number.
+    """
+    found = _DECIMAL.fullmatch(kind)
+    if found is None:
+        return _DIGITS.get(kind), 0
+    precision, scale = map(int, found.groups())
+    return precision - scale, scale
+
+
+def _name(kind: Any) -> str:
+    return kind if isinstance(kind, str) else str(kind["type"])
