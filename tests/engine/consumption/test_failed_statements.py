@@ -411,9 +411,7 @@ def test_undo_that_is_refused_is_gone_on_with_by_the_next_attempt(
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
-def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
-    three: StreamLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def crash_behind_an_undo_that_met_another(three: StreamLab, patch: pytest.MonkeyPatch) -> None:
     restore = Targets._restore
 
     def late(targets: Targets, *arguments: Any) -> None:
@@ -421,10 +419,16 @@ def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
         restore(targets, *arguments)
         raise Crash("right after the RESTORE")
 
-    monkeypatch.setattr(Targets, "_restore", late)
+    patch.setattr(Targets, "_restore", late)
     with pytest.raises(Crash):
         three.consume(LOG, NUMBERS, consumer="me")
-    monkeypatch.undo()
+    patch.undo()
+
+
+def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash_behind_an_undo_that_met_another(three, monkeypatch)
 
     with pytest.raises(ConsumptionOpen, match="keep="):
         three.consume(SUMS, consumer="second")
@@ -437,17 +441,7 @@ def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
 def test_undo_that_took_too_much_is_told_until_it_is_ended_by_hand(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    restore = Targets._restore
-
-    def late(targets: Targets, *arguments: Any) -> None:
-        foreign(three)()
-        restore(targets, *arguments)
-        raise Crash("right after the RESTORE")
-
-    monkeypatch.setattr(Targets, "_restore", late)
-    with pytest.raises(Crash):
-        three.consume(LOG, NUMBERS, consumer="me")
-    monkeypatch.undo()
+    crash_behind_an_undo_that_met_another(three, monkeypatch)
     three.sql("INSERT INTO {log} VALUES (100, 'later', 'y')")
 
     for consumer in ("me", "me", "second"):
