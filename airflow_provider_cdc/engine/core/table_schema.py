@@ -51,8 +51,7 @@ class Layout:
         return cls(
             tuple(_reader_field(field) for field in fields),
             tuple(metadata.get("partitionColumns") or ()),
-            # As it was typed; Delta reads it in any case.
-            configuration.get(MAPPING_MODE, "none").lower(),
+            mapping_mode(configuration),
             int(configuration.get(MAX_COLUMN_ID, 0)),
             configuration,
         )
@@ -128,6 +127,12 @@ def other_columns(history: Sequence[Layout]) -> frozenset[str]:
         for field in path[-1].fields
         if (name := field["name"].casefold()) in before and _first_name(field, path) != name
     )
+
+
+def mapping_mode(configuration: Mapping[str, Any]) -> str:
+    """How a table with these properties finds its columns: ``none``, ``name`` or ``id``."""
+    # It stands there as it was typed; Delta reads it in any case.
+    return str(configuration.get(MAPPING_MODE, "none")).lower()
 
 
 def physical_name(field: Mapping[str, Any]) -> str:

@@ -8,8 +8,9 @@ became of a statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from .log_actions import Commit
 from .model import Consumption
@@ -60,18 +61,14 @@ def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
     taken back, because it met a foreign commit, undid nothing; a foreign commit that an undo met
     counts even before it is taken back.
     """
-    standing: frozenset[int] = frozenset()
-    standing_at: dict[int, frozenset[int]] = {}
-    undone: set[int] = set()
+    standing, undos = _replayed(commits, _is_undo)
     writer_of = {commit.version: _consumption_id(commit) for commit in commits}
-    for commit in commits:
-        if _is_undo(commit):
-            restored = standing_at.get(int(commit.operation_parameters["version"]), frozenset())
-            undoer = writer_of[commit.version]
-            undone |= {each for each in standing - restored if writer_of[each] == undoer}
-            standing = restored
-        standing = standing | {commit.version}
-        standing_at[commit.version] = standing
+    undone = {
+        version
+        for undo, versions in undos
+        for version in versions
+        if writer_of[version] == writer_of[undo]
+    }
     return tuple(
         replace(commit, adds=()) if commit.version in undone - standing else commit
         for commit in commits
@@ -167,22 +164,33 @@ def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int,
     RESTORE does not see a commit that lands just before it. ``None``: every foreign commit stands,
     because no undo met one, or each that did was taken back. Of several such undos it is the first.
     """
-    wiped_at: dict[int, int] = {}
-    standing_at: dict[int, frozenset[int]] = {}
-    standing: frozenset[int] = frozenset()
-    for commit in commits:
-        if is_own_restore(consumption, commit):
-            restored = standing_at.get(int(commit.operation_parameters["version"]), frozenset())
-            wiped_at |= dict.fromkeys(standing - restored, commit.version)
-            standing = restored
-        standing = standing | {commit.version}
-        standing_at[commit.version] = standing
+    standing, undos = _replayed(commits, partial(is_own_restore, consumption))
+    wiped_at = {version: undo for undo, versions in undos for version in versions}
     lost = [
         (wiped_at[commit.version], commit)
         for commit in commits
         if commit.version not in standing and _is_foreign(consumption, commit)
     ]
     return min(lost, key=lambda found: found[0], default=None)
+
+
+def _replayed(
+    commits: Sequence[Commit], is_undo: Callable[[Commit], bool]
+) -> tuple[frozenset[int], list[tuple[int, frozenset[int]]]]:
+    """The versions of ``commits`` that stand behind the last of them, and the version of each undo
+    with those that it took away, in order.
+    """
+    standing: frozenset[int] = frozenset()
+    standing_at: dict[int, frozenset[int]] = {}
+    undos = []
+    for commit in commits:
+        if is_undo(commit):
+            restored = standing_at.get(int(commit.operation_parameters["version"]), frozenset())
+            undos.append((commit.version, standing - restored))
+            standing = restored
+        standing = standing | {commit.version}
+        standing_at[commit.version] = standing
+    return standing, undos
 
 
 def _consumption_id(commit: Commit) -> str | None:

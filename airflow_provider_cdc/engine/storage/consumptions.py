@@ -131,28 +131,21 @@ class Consumptions:
 
         :raises StreamConflict: it has ended
         """
-        first = snapshot.by_id(consumption.stream_ids[0])
-        stored = first.consumption if _is_open(first, consumption) else None
-        if stored is None:
-            raise _ended(first, consumption)
+        _, stored = _open_in(snapshot, consumption)
         return [snapshot.by_id(stream_id) for stream_id in stored.stream_ids]
 
     def phase(self, consumption: Consumption) -> Phase:
         """The phase of the consumption's streams; raises StreamConflict when it has ended."""
-        stream = self._registry.snapshot().by_id(consumption.stream_ids[0])
-        if not _is_open(stream, consumption):
-            raise _ended(stream, consumption)
-        return stream.phase
+        return _open_in(self._registry.snapshot(), consumption)[0].phase
 
     def check_ending(self, consumption: Consumption) -> None:
         """Refuse to undo what somebody else has ended or reopened meanwhile.
 
         :raises StreamConflict: ``consumption`` is no longer resolved, or aborted, in its epoch
         """
-        stream = self._registry.snapshot().by_id(consumption.stream_ids[0])
-        found = stream.consumption if _is_open(stream, consumption) else None
+        stream, stored = _open_in(self._registry.snapshot(), consumption)
         is_ending = stream.phase in (Phase.RESOLVING, Phase.ABORTING)
-        if found is None or not is_ending or found.epoch != consumption.epoch:
+        if not is_ending or stored.epoch != consumption.epoch:
             raise _ended(stream, consumption)
 
     def _was_committed(self, consumption: Consumption) -> bool:
@@ -200,9 +193,16 @@ def _moved(consumption: Consumption, transition: Transition) -> Consumption:
     return consumption
 
 
-def _is_open(stream: Stream, consumption: Consumption) -> bool:
-    found = stream.consumption
-    return found is not None and found.consumption_id == consumption.consumption_id
+def _open_in(snapshot: RegistrySnapshot, consumption: Consumption) -> tuple[Stream, Consumption]:
+    """The first stream of ``consumption``, and the consumption as it is stored now.
+
+    :raises StreamConflict: it has ended
+    """
+    first = snapshot.by_id(consumption.stream_ids[0])
+    stored = first.consumption
+    if stored is None or stored.consumption_id != consumption.consumption_id:
+        raise _ended(first, consumption)
+    return first, stored
 
 
 def _ended(stream: Stream, consumption: Consumption) -> StreamConflict:

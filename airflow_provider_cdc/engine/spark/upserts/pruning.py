@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from ...core.log_actions import DataFile
 from ...core.names import quote
+from ...core.table_schema import mapping_mode
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.pruning import Intervals, intervals_of, key_ranges
 from ...storage.files import Files
@@ -18,7 +19,6 @@ from ...storage.table_snapshots import newest_snapshot
 # Below that, or where that share of it is read all the same, the look costs more than it saves.
 WORTH_BYTES = 64 * 2**20
 _WORTH_SHARE = 0.75
-_COLUMN_MAPPING = "delta.columnMapping.mode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Pruning:
         base = newest_snapshot(table.location, self._files)
         total = base.size_bytes
         whole = BaseShare(base.version, base.files, total, total)
-        mapping = base.metadata.get("configuration", {}).get(_COLUMN_MAPPING, "none").lower()
-        if total < WORTH_BYTES or mapping != "none":
+        mode = mapping_mode(base.metadata.get("configuration", {}))
+        if total < WORTH_BYTES or mode != "none":
             return whole
         intervals = intervals_of(table, base.files)
         if intervals is None:
