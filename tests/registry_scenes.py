@@ -19,7 +19,7 @@ from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
 
 NEVER = Upkeep(commits=1_000_000)
 # Leaves only what a snapshot of now needs: safe where nobody else writes.
-HARSH = Upkeep(commits=3, retention_hours=0, vacuum_every=1)
+HARSH = Upkeep(commits=3, retention_hours=0, unlisted_hours=0, vacuum_every=1)
 WRITERS = 4
 
 

@@ -60,7 +60,7 @@ def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) 
 
     ``ConsumeStream`` and ``RecoverStream`` emit its events, with what was consumed as their extra:
     ``consumption_id``, ``consumer``, ``after_version`` (exclusive), ``through_version``
-    (inclusive) and ``rows``.
+    (inclusive), ``through_timestamp`` (when that version was committed, ISO 8601) and ``rows``.
 
     :raises InvalidName: ``stream`` is not the name of a stream
     """
@@ -93,10 +93,12 @@ def announce(context: Context, conn_id: str, outcome: Outcome, outlets: Sequence
 
 
 def _extra(outcome: Outcome, stream: StreamOutcome) -> dict[str, Any]:
+    committed_at = stream.through_timestamp
     return {
         "consumption_id": outcome.consumption_id,
         "consumer": outcome.consumer,
         "after_version": stream.after_version,
         "through_version": stream.through_version,
+        "through_timestamp": None if committed_at is None else committed_at.isoformat(),
         "rows": dict(stream.rows),
     }

@@ -1,13 +1,18 @@
-"""``airflow cdc``: the streams of a connection. Every ``airflow`` command imports this module."""
+"""``airflow cdc``: the streams and upsert tables of a connection. Every ``airflow`` command imports
+this module.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand, lazy_load_command
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+    from airflow_provider_cdc.engine.catalog import StreamCatalog
 
 _NAME = Arg(("name",), nargs="?", default=None, help="one stream; all of them by default")  # type: ignore[no-untyped-call]
 _CONN_ID = Arg(("--conn-id",), default="cdc_default", help="a connection of type cdc")  # type: ignore[no-untyped-call]
@@ -22,29 +27,60 @@ def get_commands() -> list[GroupCommand]:
         func=lazy_load_command(f"{__name__}.streams"),
         args=(_NAME, _CONN_ID, ARG_OUTPUT),
     )
-    return [GroupCommand("cdc", help="Change data capture for Delta Lake", subcommands=(streams,))]
+    upsert_tables = ActionCommand(
+        name="upsert-tables",
+        help="Show upsert tables",
+        description="What is applied of each table, what waits, how much is in quarantine; no JVM.",
+        func=lazy_load_command(f"{__name__}.upsert_tables"),
+        args=(_CONN_ID, ARG_OUTPUT),
+    )
+    commands = (streams, upsert_tables)
+    return [GroupCommand("cdc", help="Change data capture for Delta Lake", subcommands=commands)]
 
 
 def streams(args: Namespace) -> None:
     """Print the streams of a connection; see :func:`get_commands`."""
-    from airflow.cli.simple_table import AirflowConsole  # noqa: PLC0415 - keep other commands quick
-    from airflow.models.connection import Connection  # noqa: PLC0415
+    from .lines import overview, stream_lines, text  # noqa: PLC0415 - keep other commands quick
 
-    from airflow_provider_cdc.engine.core.errors import CdcError  # noqa: PLC0415
-    from airflow_provider_cdc.hooks.connection import CdcConnection  # noqa: PLC0415
-
-    from .lines import overview, stream_lines, text  # noqa: PLC0415
-
-    try:
-        connection = Connection.get_connection_from_secrets(args.conn_id)
-        settings = CdcConnection.from_extra(args.conn_id, connection.extra_dejson)
-        lines = stream_lines(settings.catalog(), args.name)
-    except CdcError as error:
-        raise SystemExit(str(error)) from None
+    lines = _lines(args.conn_id, lambda catalog: stream_lines(catalog, args.name))
     if args.output == "table" and args.name:
         data = [{"column": name, "value": text(value)} for name, value in lines[0].items()]
     elif args.output == "table":
         data = [overview(line) for line in lines]
     else:
         data = [{name: text(value) for name, value in line.items()} for line in lines]
-    AirflowConsole().print_as(data=data, output=args.output)
+    _print(data, args.output)
+
+
+def upsert_tables(args: Namespace) -> None:
+    """Print the upsert tables of a connection; see :func:`get_commands`."""
+    from .lines import UPSERTS_OVERVIEW, overview, upsert_lines  # noqa: PLC0415
+
+    lines = _lines(args.conn_id, upsert_lines)
+    is_table = args.output == "table"
+    _print(
+        [overview(line, UPSERTS_OVERVIEW if is_table else [*line]) for line in lines], args.output
+    )
+
+
+def _lines(
+    conn_id: str, look: Callable[[StreamCatalog], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """What ``look`` finds in the catalog of a connection; an error ends the command."""
+    from airflow.models.connection import Connection  # noqa: PLC0415
+
+    from airflow_provider_cdc.engine.core.errors import CdcError  # noqa: PLC0415
+    from airflow_provider_cdc.hooks.connection import CdcConnection  # noqa: PLC0415
+
+    try:
+        connection = Connection.get_connection_from_secrets(conn_id)
+        settings = CdcConnection.from_extra(conn_id, connection.extra_dejson)
+        return look(settings.catalog())
+    except CdcError as error:
+        raise SystemExit(str(error)) from None
+
+
+def _print(data: list[dict[str, str]], output: str) -> None:
+    from airflow.cli.simple_table import AirflowConsole  # noqa: PLC0415
+
+    AirflowConsole().print_as(data=data, output=output)

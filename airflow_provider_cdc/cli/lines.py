@@ -1,4 +1,4 @@
-"""What commands print of streams."""
+"""What commands print of streams and upsert tables."""
 
 from __future__ import annotations
 
@@ -21,8 +21,21 @@ OVERVIEW = (
     "bytes_behind",
     "stale",
     "stale_after",
+    "kept_until",
 )
 """The columns of SHOW that a terminal has room for."""
+
+UPSERTS_OVERVIEW = (
+    "name",
+    "max_staleness",
+    "upsert_stream_apply_watermark",
+    "pending_since",
+    "pending_commits",
+    "pending_bytes",
+    "quarantined_changes",
+    "stream",
+)
+"""What a terminal has room for of what is known of an upsert table."""
 
 BAR_CHARACTERS = 40
 
@@ -38,9 +51,17 @@ def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any
     ]
 
 
-def overview(line: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of ``line`` that a terminal has room for, as text."""
-    return {column: text(line[column]) for column in OVERVIEW}
+def upsert_lines(catalog: StreamCatalog) -> list[dict[str, Any]]:
+    """A line for every upsert table, as JSON has it: times in ISO 8601."""
+    return [
+        {column: _plain(value) for column, value in asdict(each).items()}
+        for each in catalog.upsert_tables()
+    ]
+
+
+def overview(line: Mapping[str, Any], columns: Sequence[str] = OVERVIEW) -> dict[str, str]:
+    """The ``columns`` of ``line``, which a terminal has room for, as text."""
+    return {column: text(line[column]) for column in columns}
 
 
 def usage_lines(found: Sequence[Usage]) -> list[dict[str, Any]]:

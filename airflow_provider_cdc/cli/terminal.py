@@ -21,7 +21,15 @@ from airflow_provider_cdc.engine.core.upserts.jobs import Usage
 from airflow_provider_cdc.engine.core.upserts.jobs import usage as used
 from airflow_provider_cdc.engine.storage.job_history import JobHistory
 
-from .lines import OVERVIEW, overview, stream_lines, text, usage_lines
+from .lines import (
+    OVERVIEW,
+    UPSERTS_OVERVIEW,
+    overview,
+    stream_lines,
+    text,
+    upsert_lines,
+    usage_lines,
+)
 
 app = typer.Typer(help="Change data capture for Delta Lake tables.", no_args_is_help=True)
 
@@ -74,8 +82,28 @@ def streams(
     elif name is None:
         _print_table(OVERVIEW, [overview(line) for line in lines])
     else:
+        width = max(map(len, lines[0])) + 2
         for column, value in lines[0].items():
-            typer.echo(f"{column:20}{text(value)}".rstrip())
+            typer.echo(f"{column:{width}}{text(value)}".rstrip())
+
+
+@app.command()
+def upsert_tables(
+    state: State,
+    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
+    storage_options: StorageOptions = "{}",
+) -> None:
+    """Show upsert tables: what is applied, what waits, and how much is in quarantine."""
+    try:
+        catalog = StreamCatalog(state, storage_options=json.loads(storage_options))
+        lines = upsert_lines(catalog)
+    except CdcError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    if output is Output.JSON:
+        typer.echo(json.dumps(lines, indent=2))
+    else:
+        _print_table(UPSERTS_OVERVIEW, [overview(line, UPSERTS_OVERVIEW) for line in lines])
 
 
 @app.command()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
 
@@ -13,11 +13,10 @@ from airflow_provider_cdc.operators.maintenance import MaintainStreams
 from airflow_provider_cdc.operators.monitor import CheckStreams
 
 from .dag_ids import dag_id_of
+from .timed_dags import timed_dag
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseNotifier
-
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def stale_stream_monitor(
@@ -27,6 +26,7 @@ def stale_stream_monitor(
     dag_id: str | None = None,
     every: timedelta = timedelta(minutes=5),
     margin: timedelta = timedelta(days=2),
+    default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
     """A DAG that looks at all streams of ``conn_id`` on a timer, whether or not any DAG uses them.
 
@@ -35,8 +35,10 @@ def stale_stream_monitor(
         ``cdc_default`` ``stale_stream_monitor.<conn_id>``
     :param every: how often to look
     :param margin: how long before ``stale_after`` a warning is due
+    :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like
     """
-    with _timed(dag_id or dag_id_of("stale_stream_monitor", conn_id), every) as dag:
+    name = dag_id or dag_id_of("stale_stream_monitor", conn_id)
+    with timed_dag(name, every, default_args=default_args) as dag:
         CheckStreams(
             task_id="check_streams",
             conn_id=conn_id,
@@ -53,32 +55,22 @@ def stream_maintenance(
     conn_id: str = CdcHook.default_conn_name,
     dag_id: str | None = None,
     every: timedelta = timedelta(days=1),
+    default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
     """A DAG that keeps the streams of ``conn_id`` from going stale, on a timer.
 
     :param dag_id: by default ``stream_maintenance``, and for a connection other than
         ``cdc_default`` ``stream_maintenance.<conn_id>``
     :param every: how often; a source whose retention is shorter needs it more often
+    :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless it
+        says otherwise there are two ``retries``, five minutes apart
     """
-    with _timed(dag_id or dag_id_of("stream_maintenance", conn_id), every) as dag:
+    retrying = {"retries": 2, "retry_delay": timedelta(minutes=5)}
+    name = dag_id or dag_id_of("stream_maintenance", conn_id)
+    with timed_dag(name, every, default_args=retrying | dict(default_args or {})) as dag:
         MaintainStreams(
             task_id="maintain_streams",
             conn_id=conn_id,
             ahead=2 * every,
-            retries=2,
-            retry_delay=timedelta(minutes=5),
         )
     return dag
-
-
-def _timed(dag_id: str, every: timedelta) -> DAG:
-    return DAG(
-        dag_id,
-        schedule=every,
-        start_date=_START,
-        catchup=False,
-        max_active_runs=1,
-        # One that waits for somebody to switch it on lets streams go stale without a word.
-        is_paused_upon_creation=False,
-        tags=["cdc"],
-    )

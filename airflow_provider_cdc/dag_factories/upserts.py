@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -17,12 +17,12 @@ from airflow_provider_cdc.operators.upserts import ApplyUpserts
 
 from .apply_plan import KEPT_FOR, apply_plan
 from .dag_ids import dag_id_of, readable
+from .timed_dags import timed_dag
 
 POOL = "cdc_background"
 """The pool of Airflow whose slots applies in the background take."""
 
 _PREFIX = "apply_upserts"
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 _LONGEST = 200
 
 
@@ -55,26 +55,28 @@ def background_apply_dags(
     """
     plan = apply_plan(conn_id, without_promise, refresh)
     taken = Counter(readable(schedule.table) for schedule in plan)
-    args = dict(default_args or {})
     prefix = dag_id_of(_PREFIX, conn_id)
-    dags = (_dag(f"{prefix}.{_name_of(each, taken)}", each, conn_id, pool, args) for each in plan)
+    dags = (
+        _dag(f"{prefix}.{_name_of(each, taken)}", each, conn_id, pool, default_args)
+        for each in plan
+    )
     return {dag.dag_id: dag for dag in dags}
 
 
 def _dag(
-    dag_id: str, schedule: ApplySchedule, conn_id: str, pool: str, default_args: dict[str, Any]
+    dag_id: str,
+    schedule: ApplySchedule,
+    conn_id: str,
+    pool: str,
+    default_args: Mapping[str, Any] | None,
 ) -> DAG:
-    with DAG(
+    description = f"Apply the changes that wait for {schedule.table}"
+    with timed_dag(
         dag_id,
-        schedule=schedule.every,
-        start_date=_START,
-        catchup=False,
-        max_active_runs=1,
-        # A table whose DAG waits for somebody to switch it on would go stale without a word.
-        is_paused_upon_creation=False,
+        schedule.every,
+        tags=("upserts",),
+        description=description,
         default_args=default_args,
-        tags=["cdc", "upserts"],
-        description=f"Apply the changes that wait for {schedule.table}",
     ) as dag:
         # The next run does what this one could not.
         ApplyUpserts(

@@ -22,6 +22,11 @@ def variable_key(conn_id: str) -> str:
     return f"cdc_stale_after.{conn_id}"
 
 
+def knows_streams(conn_id: str) -> bool:
+    """Whether a monitor has seen streams of ``conn_id`` when it looked last."""
+    return bool(Variable.get(variable_key(conn_id), default={}, deserialize_json=True))
+
+
 def write_stale_after(conn_id: str, moments: Mapping[str, datetime], *, is_whole: bool) -> None:
     """Keep when the streams of ``conn_id`` go stale.
 

@@ -35,7 +35,7 @@ from .core.model import AppendSemantics, ColumnStyle, FileFormat, Folder, Offset
 from .core.outcomes import Outcome
 from .core.points import OffsetOf, Point, Timestamp, Version
 from .core.progress import Progress, ProtocolPoint
-from .core.read_plan import ReadPlan, Strategy
+from .core.read_plan import ReadPlan, Strategy, TablePlan
 
 if TYPE_CHECKING:
     from .catalog import StreamCatalog
@@ -88,6 +88,7 @@ __all__ = [
     "StreamUnusable",
     "TableExists",
     "TableNotFound",
+    "TablePlan",
     "Timestamp",
     "Transaction",
     "UnsupportedView",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from getpass import getuser
@@ -11,16 +13,19 @@ from typing import Any
 
 from .clock import utc_now
 from .core.access import KEPT, Kept, Right, check_access, principals
-from .core.errors import CdcError, StreamNotFound
+from .core.errors import CdcError, NotADeltaTable, StreamNotFound
 from .core.lifecycle import Transition, next_phase
 from .core.model import Phase, Stream, new_stream
 from .core.names import consumer_name, stream_name
 from .core.staleness import checked_length
+from .core.upserts.quarantine_size import QuarantineSize
 from .storage.files import Files
 from .storage.registry import Registry
 from .storage.registry_snapshot import Change, Record, RegistrySnapshot
 from .storage.source_log import SourceLog, StreamLook, StreamSpan
-from .stream_status import StreamStatus, status_of
+from .stream_status import StreamStatus, status_of, status_or_reason
+from .upsert_jobs import upsert_streams
+from .upsert_status import UpsertTableSummary, quarantine_of, summary_of
 
 _SKIPPED_AFTER = timedelta(days=1)
 
@@ -47,6 +52,14 @@ class StreamCatalog:
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
         self._sources = SourceLog(Files(storage_options), clock)
         self._clock = clock
+        self._files = Files(storage_options)
+        self._is_for_upserts = False
+
+    def for_upserts(self) -> StreamCatalog:
+        """The same streams, for methods of upsert tables: they alone move the streams of these."""
+        found = copy(self)
+        found._is_for_upserts = True
+        return found
 
     @property
     def is_begun(self) -> bool:
@@ -76,23 +89,28 @@ class StreamCatalog:
         return stream
 
     def drop(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop a stream.
+        """Drop a stream; that of an upsert table only where that table is gone.
 
         :raises StreamNotFound: there is none, unless ``if_exists``
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: the principal may not
+        :raises InvalidRequest: it is that of an upsert table, which is still there
         """
         snapshot = self._registry.snapshot()
         stream = snapshot.find(stream_name(name))
         if stream is None and if_exists:
             return
-        self._moved(snapshot, snapshot.get(name), Transition.DROPPED)
+        stream = snapshot.get(name)
+        is_left_over = stream.upsert_table is not None and self._has_no_source(stream)
+        catalog = self.for_upserts() if is_left_over else self
+        catalog._moved(snapshot, stream, Transition.DROPPED)
 
     def alter(
         self,
         name: str,
         *,
         comment: str | Kept | None = KEPT,
+        owner: str | Kept = KEPT,
         readers: Collection[str] | Kept | None = KEPT,
         consumers: Collection[str] | Kept | None = KEPT,
         max_data_extension: timedelta | Kept = KEPT,
@@ -101,6 +119,7 @@ class StreamCatalog:
         """Change what is said of a stream; what is not given stays.
 
         :param comment: another comment, or none
+        :param owner: the principal that it belongs to from then on
         :param max_data_extension: how long its sources may be made to keep what it has not consumed
         :param max_lag: how old a change may grow before its monitor tells; ``None``: any age
         :param readers: who may read it besides its owner; ``None``: everybody
@@ -108,10 +127,13 @@ class StreamCatalog:
         :raises StreamNotFound: there is none
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: the principal may not
+        :raises InvalidName: the owner cannot be one
+        :raises InvalidRequest: it is that of an upsert table
         """
         subject, extension = f"stream {name}", max_data_extension
         given: dict[str, Any] = {
             "comment": comment,
+            "owner": owner if isinstance(owner, Kept) else consumer_name(owner),
             "readers": principals(readers),
             "consumers": principals(consumers),
             "max_data_extension": checked_length(subject, "max_data_extension", extension),
@@ -128,6 +150,8 @@ class StreamCatalog:
         :raises StreamNotFound: there is none
         :raises StreamExists: there is another one of the new name
         :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal may not
+        :raises InvalidRequest: it is that of an upsert table
         """
         snapshot = self._registry.snapshot()
         stream = snapshot.get(stream_name(name))
@@ -191,10 +215,11 @@ class StreamCatalog:
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: the principal may not
         :raises StreamUnusable: its change set can no longer be read
+        :raises InvalidRequest: it is that of an upsert table
         """
         snapshot = self._registry.snapshot()
         stream = snapshot.get(stream_name(name))
-        check_access(stream, self.principal, Right.CONSUME)
+        check_access(stream, self.principal, Right.CONSUME, for_upserts=self._is_for_upserts)
         phase = next_phase(stream, Transition.ADVANCED)
         current = replace(stream, phase=phase, shows_initial_rows=False)
         ends = (table.end for table in self._sources.span(current).tables)
@@ -263,12 +288,36 @@ class StreamCatalog:
         return self.status_of(self.describe(name))
 
     def statuses(self) -> list[StreamStatus]:
-        """How every stream stands, by name."""
-        return [self.status_of(stream) for stream in self.show()]
+        """How every stream stands, by name; of one whose source could not be looked at, why."""
+        now = self._clock()
+        return [status_or_reason(stream, self._sources, now) for stream in self.show()]
 
     def status_of(self, stream: Stream) -> StreamStatus:
         """How a stream that was found stands; the registry is not read again."""
         return status_of(stream, self._sources, self._clock())
+
+    def upsert_tables(self) -> list[UpsertTableSummary]:
+        """What the logs tell of every upsert table, by name (seed 004)."""
+        now = self._clock()
+        found = [
+            summary_of(stream, status_or_reason(stream, self._sources, now), self._files)
+            for stream in upsert_streams(self.show())
+        ]
+        return sorted(found, key=lambda each: each.name)
+
+    def quarantine_of(self, stream: Stream) -> QuarantineSize | None:
+        """What the log tells of the quarantine of the upsert table whose changes ``stream`` is on;
+        ``None``: it cannot be read.
+        """
+        return quarantine_of(stream, self._files)
+
+    def _has_no_source(self, stream: Stream) -> bool:
+        """Whether the table of ``stream`` is gone; another one may be in its place."""
+        try:
+            found = self._sources.newest_offset(stream.source.location)
+        except NotADeltaTable:
+            return True
+        return bool(json.loads(found.metadata)["id"] != stream.source.table_id)
 
     def _moved(
         self,
@@ -277,7 +326,7 @@ class StreamCatalog:
         transition: Transition,
         **fields: Any,
     ) -> Stream:
-        check_access(stream, self.principal, Right.OWN)
+        check_access(stream, self.principal, Right.OWN, for_upserts=self._is_for_upserts)
         moved = replace(stream, phase=next_phase(stream, transition), **fields)
         (found,) = self._registry.transact(
             snapshot, [Change(moved, transition)], actor=self.principal

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 from .catalog import StreamCatalog
 from .clock import utc_now
 from .core.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
+from .core.model import Stream
+from .core.upserts.quarantine_size import QuarantineSize
 from .storage.files import Files
 from .storage.told_alerts import ToldAlerts
 from .stream_status import StreamStatus
+from .upsert_jobs import LONGEST_WITHOUT_PROMISE, upsert_streams
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was seen of a stream; of one on the changes of an upsert table also the quarantine of
+    that, ``None`` where it cannot be read.
+    """
+
+    status: StreamStatus
+    upsert_table: str | None = None
+    quarantine: QuarantineSize | None = None
 
 
 class StreamMonitor:
@@ -36,67 +51,106 @@ class StreamMonitor:
 
     def run(
         self,
-        tell: Callable[[Alert], object],
+        tellers: Mapping[str, Callable[[Alert], object]],
         *,
         margin: timedelta,
         see: Callable[[StreamStatus], object] = lambda _: None,
     ) -> list[Alert]:
-        """Look at every stream, and call ``tell`` for each alert that was not told yet.
+        """Look at every stream, and call ``tellers`` for each alert that they were not told yet.
 
-        An alert counts as told when ``tell`` returns; one for which it raises is told by a run that
-        comes ten minutes later or more, and the others are told nevertheless.
+        An alert counts as told when all of them have returned. One that raises is called again by
+        a run that comes ten minutes later or more, the others are not; nothing else is kept back.
+        Where the state folder holds no registry, nothing is told and nothing forgotten.
 
+        :param tellers: whom to tell, by names that are the same in every run
         :param margin: how long before ``stale_after`` a warning is due
         :param see: is called with the status of every stream before anything is told
         :returns: what was told
-        :raises ExceptionGroup: what ``tell`` raised, or looking at a stream, after all was tried
+        :raises ExceptionGroup: what tellers raised, or looking at a stream, after all was tried
         """
         streams = self._catalog.show()
-        self._told.forget_all_but({stream.stream_id for stream in streams})
+        if not streams and not self._catalog.is_begun:
+            return []
         found: list[Alert] = []
         failures: list[Exception] = []
-        statuses = []
+        observed = []
+        standing = {stream.stream_id for stream in upsert_streams(streams)}
+        with _kept(failures, "streams that are no more"):
+            self._told.forget_all_but({stream.stream_id for stream in streams})
         for stream in streams:
-            try:
-                statuses.append(self._catalog.status_of(stream))
-            except Exception as error:
-                error.add_note(f"stream {stream.name}")
-                failures.append(error)
-        for status in statuses:
-            see(status)
-        for alert, confirm in self._due(statuses, margin):
-            try:
-                tell(alert)
-            except Exception as error:
-                failures.append(error)
-            else:
-                confirm()
-                found.append(alert)
+            with _kept(failures, f"stream {stream.name}"):
+                observed.append(self._look_at(stream, standing))
+        for seen in observed:
+            see(seen.status)
+        now = self._clock()
+        for seen in observed:
+            for finding in findings(seen, now, margin):
+                with _kept(failures, f"{finding.promise} of stream {seen.status.name}"):
+                    if alert := self._tell(seen, finding, now, tellers, failures):
+                        found.append(alert)
         if failures:
             raise ExceptionGroup("not all alerts could be told", failures)
         return found
 
-    def _due(
-        self, statuses: Sequence[StreamStatus], margin: timedelta
-    ) -> Iterator[tuple[Alert, Callable[[], None]]]:
-        now = self._clock()
-        for status in statuses:
-            for finding in findings(status, now, margin):
-                claim = self._told.claim(status.stream_id, finding.promise, finding.standing)
-                if claim is None:
-                    continue
-                kind = kind_of(claim.before, claim.standing)
-                if kind is not None:
-                    alert = _alert(status, finding, now, kind)
-                    yield alert, partial(self._told.told, claim)
+    def _look_at(self, stream: Stream, standing: Collection[str]) -> Observation:
+        status = self._catalog.status_of(stream)
+        if stream.upsert_table is None:
+            return Observation(status)
+        # One that is left of a table which was made again does not tell of the new one's.
+        has_quarantine = stream.stream_id in standing
+        quarantine = self._catalog.quarantine_of(stream) if has_quarantine else None
+        return Observation(status, stream.upsert_table, quarantine)
+
+    def _tell(
+        self,
+        seen: Observation,
+        finding: Finding,
+        now: datetime,
+        tellers: Mapping[str, Callable[[Alert], object]],
+        failures: list[Exception],
+    ) -> Alert | None:
+        """The alert that ``finding`` gives rise to, where all know it now."""
+        claim = self._told.claim(seen.status.stream_id, finding.promise, finding.standing)
+        if claim is None:
+            return None
+        kind = kind_of(claim.before, claim.standing)
+        if kind is None:
+            return None
+        alert, failed_before = _alert(seen, finding, now, kind), len(failures)
+        for name, tell in tellers.items():
+            if self._told.knows(claim, name):
+                continue
+            with _kept(failures, f"{name}, {finding.promise} {kind} of stream {seen.status.name}"):
+                tell(alert)
+                self._told.told_to(claim, name)
+        if len(failures) > failed_before:
+            return None
+        self._told.told(claim)
+        return alert
 
 
-def findings(status: StreamStatus, now: datetime, margin: timedelta) -> list[Finding]:
+@contextmanager
+def _kept(failures: list[Exception], what: str) -> Iterator[None]:
+    """Put what is raised into ``failures``, with a note of ``what`` it was about, and go on."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        failures.append(error)
+
+
+def findings(seen: Observation, now: datetime, margin: timedelta) -> list[Finding]:
     """How each promise of a stream stands at the moment ``now``.
 
     :param margin: how long before ``stale_after`` it is near to going stale
     """
-    return [_staleness(status, now, margin), _lag(status, now)]
+    status, found = seen.status, [_staleness(seen.status, now, margin)]
+    if seen.upsert_table is None:
+        return [*found, _lag(status, now)]
+    found.append(_apply_lag(seen.upsert_table, status, now))
+    if seen.quarantine is not None:
+        found.append(_quarantine(seen.upsert_table, seen.quarantine))
+    return found
 
 
 def lag_of(status: StreamStatus, now: datetime) -> timedelta:
@@ -125,15 +179,44 @@ def _lag(status: StreamStatus, now: datetime) -> Finding:
     lag = lag_of(status, now)
     if status.max_lag is None:
         return Finding(Promise.LAG, Standing.KEPT, "it has no max_lag")
-    is_broken = lag > status.max_lag
-    return Finding(
-        Promise.LAG,
-        Standing.BROKEN if is_broken else Standing.KEPT,
-        f"its oldest change waits for {lag}, max_lag is {status.max_lag}",
+    reason = f"its oldest change waits for {lag}, max_lag is {status.max_lag}"
+    return Finding(Promise.LAG, _kept_within(status.max_lag, lag), reason)
+
+
+def _apply_lag(table: str, status: StreamStatus, now: datetime) -> Finding:
+    """How long the changes of an upsert table wait; it lags also where it promises nothing."""
+    lag = lag_of(status, now)
+    reason = f"the oldest change of upsert table {table} waits for {lag} to be applied"
+    if status.max_lag:
+        longest, promised = status.max_lag, f"its max_staleness is {status.max_lag}"
+    else:
+        longest = LONGEST_WITHOUT_PROMISE
+        promised = f"without a max_staleness it should wait for {longest} at most"
+    return Finding(Promise.LAG, _kept_within(longest, lag), f"{reason}; {promised}")
+
+
+def _quarantine(table: str, size: QuarantineSize) -> Finding:
+    """Whether changes are in quarantine; late ones hold nobody up, and are told of as a warning."""
+    holds = f"the quarantine of upsert table {table} holds"
+    if size.changes == 0:
+        return Finding(Promise.QUARANTINE, Standing.KEPT, f"{holds} no change")
+    count = "" if size.changes is None else f", {size.changes} in all"
+    if size.are_late:
+        reason = f"{holds} late changes alone{count}: older than a delete that was forgotten"
+        return Finding(Promise.QUARANTINE, Standing.NEAR, reason)
+    reason = (
+        f"{holds} changes that are not applied{count}: they are bad, wait for a bad one of their"
+        " key, are late, or were released since"
     )
+    return Finding(Promise.QUARANTINE, Standing.BROKEN, reason)
 
 
-def _alert(status: StreamStatus, finding: Finding, now: datetime, kind: AlertKind) -> Alert:
+def _kept_within(longest: timedelta, lag: timedelta) -> Standing:
+    return Standing.BROKEN if lag > longest else Standing.KEPT
+
+
+def _alert(seen: Observation, finding: Finding, now: datetime, kind: AlertKind) -> Alert:
+    status = seen.status
     return Alert(
         kind=kind,
         promise=finding.promise,
@@ -141,6 +224,7 @@ def _alert(status: StreamStatus, finding: Finding, now: datetime, kind: AlertKin
         stream=status.name,
         stream_id=status.stream_id,
         source=status.table_on,
+        upsert_table=seen.upsert_table,
         lag_commits=status.commits_behind,
         lag_bytes=status.bytes_behind,
         lag_seconds=lag_of(status, now).total_seconds(),

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from .core.errors import StreamUnusable
-from .core.model import AppendSemantics, FileFormat, Phase, Stream, StreamMode, View
+from .core.folder_log import FolderFile
+from .core.insert_only import unread_files
+from .core.log_actions import Commit
+from .core.model import AppendSemantics, ColumnStyle, FileFormat, Phase, Stream, StreamMode, View
 from .core.names import table_name
-from .core.retention import retention
-from .core.staleness import stale_after
-from .storage.source_log import SourceLog, SourceRange, candidates
+from .core.net_files import inserted_files
+from .core.retention import log_retention, retention
+from .core.staleness import MAX_DATA_EXTENSION, rows_gone_after, stale_after
+from .storage.source_log import SourceLog, SourceRange, StreamSpan, candidates
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +26,9 @@ class BaseStatus:
     """How a stream stands towards one table that it reads.
 
     ``versions_behind`` counts all commits after the offset, ``commits_behind`` those that changed
-    data, ``bytes_behind`` the bytes of the files in which the range's ends differ (of an
-    append-only stream: that hold inserted rows); they are ``None`` where the table's part cannot
-    be read, and ``invalid_reason`` says why.
+    data (of a stream of inserts: that added files with rows), ``bytes_behind`` the bytes of the
+    files in which the range's ends differ (of an append-only stream: that hold inserted rows);
+    they are ``None`` where the table's part cannot be read, and ``invalid_reason`` says why.
     """
 
     table: str
@@ -36,6 +42,7 @@ class BaseStatus:
     stale_after: datetime
     kept_until: datetime
     behind_since: datetime | None
+    complete_through: datetime | None
     invalid_reason: str | None
 
 
@@ -49,9 +56,18 @@ class StreamStatus:
     first commit with data that is not consumed, where there may be a change. ``stale_after`` is a
     prediction that counts on extended retentions; ``kept_until`` is what the sources' properties
     promise as they are. ``stale`` says that ``stale_after`` has passed, or that the stream cannot
-    be read already. ``file_format`` is that of a stream on files, whose commits are the looks that
-    found its folder changed; ``view`` is that of a stream on a view, which only an engine with
-    Spark can compare with what it was.
+    be read already; that a source could not be looked at just now makes no stream stale.
+    ``file_format`` is that of a stream on files, whose commits are the looks that found its folder
+    changed; ``view`` is that of a stream on a view, which only an engine with Spark can compare
+    with what it was.
+
+    ``complete_through`` says that every change up to then was consumed which the source held at the
+    moment of the look. Where changes wait it is the millisecond before the first of them, by the
+    commits' own times (of files, by when they were written); else the moment at which the look
+    began. Of a view it is the least of its tables. A commit that was under way then, or whose
+    writer's clock is behind, may still come with an earlier time, and so may a file that is moved
+    into a folder: a later look can give an earlier moment. ``None``: nothing can be said, because
+    the stream cannot be read or its initial rows wait.
     """
 
     name: str
@@ -80,11 +96,34 @@ class StreamStatus:
     max_lag: timedelta | None = None
     file_format: FileFormat | None = None
     view: View | None = None
+    complete_through: datetime | None = None
+    column_style: ColumnStyle = ColumnStyle.SNOWFLAKE
+    readers: tuple[str, ...] | None = None
+    consumers: tuple[str, ...] | None = None
+    max_data_extension: timedelta = MAX_DATA_EXTENSION
 
 
 def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
-    """How ``stream`` stands at the moment ``now``; a stream that cannot be read says why."""
-    bases = tuple(_base_status(each, sources, now) for each in stream.by_base())
+    """How ``stream`` stands; a stream that cannot be read says why.
+
+    :param now: a moment before its sources are looked at
+    """
+    return _status(stream, [_base_status(each, sources, now) for each in stream.by_base()], now)
+
+
+def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
+    """As :func:`status_of`; where a source could not even be looked at, ``invalid_reason`` tells
+    it, and the stream is not taken for stale.
+    """
+    try:
+        return status_of(stream, sources, now)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        bases = [_told_of(each, None, reason, now) for each in stream.by_base()]
+        return replace(_status(stream, bases, now), stale=False)
+
+
+def _status(stream: Stream, bases: Sequence[BaseStatus], now: datetime) -> StreamStatus:
     reasons = [base.invalid_reason for base in bases if base.invalid_reason is not None]
     predicted = min(base.stale_after for base in bases)
     kept_until = min(base.kept_until for base in bases)
@@ -100,7 +139,7 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
         created_at=stream.created_at,
         last_consumed_at=stream.last_consumed_at,
         last_consumer=stream.last_consumer,
-        base_tables=bases,
+        base_tables=tuple(bases),
         offset_version=sum(base.offset_version for base in bases),
         latest_version=_total(base.latest_version for base in bases),
         versions_behind=_total(base.versions_behind for base in bases),
@@ -116,45 +155,106 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
         invalid_reason=reasons[0] if reasons else None,
         file_format=None if stream.folder is None else stream.folder.file_format,
         view=stream.view,
+        complete_through=_least(base.complete_through for base in bases),
+        column_style=stream.column_style,
+        readers=stream.readers,
+        consumers=stream.consumers,
+        max_data_extension=stream.max_data_extension,
     )
 
 
 def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatus:
     """How ``stream`` stands towards its only base table."""
-    span: SourceRange | None = None
-    reason: str | None = None
     try:
-        span = sources.range(stream)
+        return _told_of(stream, sources.range(stream), None, now)
     except StreamUnusable as error:
-        reason = str(error)
+        return _told_of(stream, None, str(error), now)
+
+
+def _told_of(
+    stream: Stream, span: SourceRange | None, reason: str | None, now: datetime
+) -> BaseStatus:
+    """The status of a stream on one table, of which ``span`` is not consumed; ``None``: it cannot
+    be read, for that ``reason``.
+    """
     end = stream.offset if span is None else span.end
     found = None if span is None else candidates(span)
-    properties = end.properties
-    since = stream.last_consumed_at or stream.created_at
-    behind_since = None
-    if span is not None and span.commits:
-        # What is not consumed is as old as its first commit, however young the stream is.
-        since = min(since, span.commits[0].timestamp)
-        changed = [commit.timestamp for commit in span.commits if commit.changes_data]
-        behind_since = min(changed, default=None) if found and found.are_there else None
-    if found is not None and not found.are_there and not stream.shows_initial_rows:
-        since = now
+    changed = [] if span is None else _commits_with_data(span)
+    may_have_data = found is not None and found.are_there
+    oldest = min((commit.timestamp for commit in changed), default=None)
+    behind_since = oldest if may_have_data else None
+    predicted, kept_until = _kept(stream, span, now, may_have_data=may_have_data)
     return BaseStatus(
         table=stream.source.name,
         location=stream.source.location,
         offset_version=stream.offset.version,
         latest_version=None if span is None else end.version,
         versions_behind=None if span is None else len(span.commits),
-        commits_behind=None
-        if span is None
-        else sum(commit.changes_data for commit in span.commits),
+        commits_behind=None if span is None else len(changed),
         bytes_behind=None if found is None else found.size_bytes,
-        may_have_data=found is not None and found.are_there,
-        stale_after=stale_after(since, properties, stream.max_data_extension),
-        kept_until=since + retention(properties),
+        may_have_data=may_have_data,
+        stale_after=predicted,
+        kept_until=kept_until,
         behind_since=behind_since,
+        complete_through=None if span is None else _complete_through(span, behind_since, now),
         invalid_reason=reason,
     )
+
+
+def _complete_through(
+    span: SourceRange, behind_since: datetime | None, now: datetime
+) -> datetime | None:
+    """Up to when everything was consumed that the table of ``span`` held; ``now`` is a moment
+    before it was looked at.
+    """
+    if span.stream.shows_initial_rows:
+        return None
+    if behind_since is None:
+        return now
+    times = [behind_since]
+    if span.stream.folder is not None:
+        # They were there before a look found them.
+        files = map(FolderFile.of, unread_files(span.commits).files)
+        times.extend(file.modified_at for file in files)
+    return min(now, min(times) - _MILLISECOND)
+
+
+def _least(moments: Iterable[datetime | None]) -> datetime | None:
+    """The first of ``moments``; ``None`` where one of them is not known."""
+    least: datetime | None = None
+    for moment in moments:
+        if moment is None:
+            return None
+        least = moment if least is None else min(least, moment)
+    return least
+
+
+def _commits_with_data(span: SourceRange) -> list[Commit]:
+    """The commits of ``span`` that may hold a change for the stream's mode."""
+    if span.stream.mode is StreamMode.STANDARD:
+        return [commit for commit in span.commits if commit.changes_data]
+    return [commit for commit in span.commits if inserted_files([commit])]
+
+
+def _kept(
+    stream: Stream, span: SourceRange | None, now: datetime, *, may_have_data: bool
+) -> tuple[datetime, datetime]:
+    """Until when what ``stream`` needs is kept: as predicted, and as promised."""
+    if span is None:
+        since, properties = stream.last_consumed_at or stream.created_at, stream.offset.properties
+    else:
+        # Where something waits, the files need not be looked through once more.
+        may_rest = not may_have_data and not stream.shows_initial_rows
+        is_quiet = may_rest and StreamSpan(stream, (span,)).holds_nothing
+        since, properties = now if is_quiet else span.oldest or now, span.end.properties
+    extension = stream.max_data_extension
+    predicted = stale_after(since, properties, extension)
+    promised = since + retention(properties)
+    if stream.shows_initial_rows and span is not None and span.commits:
+        at = stream.offset.timestamp
+        predicted = min(predicted, rows_gone_after(at, properties, extension))
+        promised = min(promised, at + log_retention(properties))
+    return predicted, promised
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
@@ -172,6 +272,7 @@ def shown(status: StreamStatus) -> dict[str, Any]:
 
     ``catalog`` and ``database`` are those that the source was named with; a path has none.
     ``offsets`` are those of the base tables, in their order; several have no one ``offset``.
+    ``readers`` and ``consumers`` are ``None`` where none are named, and empty where that is nobody.
     """
     parts = table_name(status.table_on).parts
     is_one = len(status.base_tables) == 1
@@ -182,11 +283,14 @@ def shown(status: StreamStatus) -> dict[str, Any]:
         "database": parts[-2] if len(parts) > 1 else None,
         "table_on": status.table_on,
         "owner": status.owner,
+        "readers": _names(status.readers),
+        "consumers": _names(status.consumers),
         "comment": status.comment,
         "mode": status.mode.value,
         "append_semantics": status.append_semantics.value
         if status.mode is StreamMode.APPEND_ONLY
         else None,
+        "column_style": status.column_style.value,
         "type": "DELTA" if status.file_format is None else status.file_format.value.upper(),
         "base_tables": ", ".join(base.table for base in status.base_tables),
         "phase": status.phase.value,
@@ -195,9 +299,18 @@ def shown(status: StreamStatus) -> dict[str, Any]:
         "latest_version": status.latest_version if is_one else None,
         "commits_behind": status.commits_behind,
         "bytes_behind": status.bytes_behind,
+        "behind_since": status.behind_since,
+        "complete_through": status.complete_through,
+        "max_lag_seconds": None if status.max_lag is None else status.max_lag.total_seconds(),
         "stale": status.stale,
         "stale_after": status.stale_after,
+        "kept_until": status.kept_until,
+        "max_data_extension_seconds": status.max_data_extension.total_seconds(),
         "invalid_reason": status.invalid_reason,
         "last_consumed_on": status.last_consumed_at,
         "last_consumer": status.last_consumer,
     }
+
+
+def _names(principals: tuple[str, ...] | None) -> str | None:
+    return None if principals is None else ", ".join(principals)

@@ -14,10 +14,12 @@ from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.model import (
+    AlterUpsertTable,
     Answer,
     ApplyUpserts,
     Consume,
     CreateStream,
+    CreateUpsertTable,
     ExportChanges,
     ExportTable,
     HasData,
@@ -137,13 +139,19 @@ class CdcHook(BaseHook):
         """Whether the state folder can be listed and the Spark connection exists, and why not."""
         try:
             self._list_state()
-            streams = len(self.catalog().show())
+            found = self._found()
             spark = self._spark_connection()
         except CdcError as error:
             return False, str(error)
         except Exception as error:
             return False, f"state folder of {self.conn_id}: {type(error).__name__}: {error}"
-        return True, f"{streams} streams in {self.settings.state}, Spark by {spark.conn_id}"
+        return True, f"{found} in {self.settings.state}, Spark by {spark.conn_id}"
+
+    def _found(self) -> str:
+        catalog = self.catalog()
+        if streams := catalog.show():
+            return f"{len(streams)} streams"
+        return "0 streams" if catalog.is_begun else "no registry of streams yet"
 
     def _list_state(self) -> None:
         files = Files(self.settings.store_options)
@@ -182,6 +190,10 @@ def request_for(settings: CdcConnection, task: Task) -> Request:
             return Request(**common, kind=JobKind.MAINTAIN, maintain=task)
         case Recover():
             return Request(**common, kind=JobKind.RECOVER, recover=task)
+        case CreateUpsertTable():
+            return Request(**common, kind=JobKind.CREATE_UPSERT_TABLE, create_upsert_table=task)
+        case AlterUpsertTable():
+            return Request(**common, kind=JobKind.ALTER_UPSERT_TABLE, alter_upsert_table=task)
         case WriteChanges():
             return Request(**common, kind=JobKind.WRITE_CHANGES, write_changes=task)
         case ApplyUpserts():

@@ -30,13 +30,16 @@ LOCAL_CONF = {
 a cluster has its own.
 """
 
-_SECRET = r"secret|password|passphrase|token|(access|account|private)[._]?key|(^|[._])sas[._]"
-# Beside what Spark redacts in its own pages, the keys of stores; a Kubernetes setting only names a
-# secret.
-_SECRET_SETTING = re.compile(rf"^(?!spark[.]kubernetes[.]).*({_SECRET})", re.IGNORECASE)
+_SECRET = r"secret|password|passphrase|token|(access|account|private|api)[._-]?key|(^|[._])sas[._]"
+# Beside what Spark redacts in its own pages, the keys of stores and services; a Kubernetes setting
+# only names a secret.
+_SECRET_SETTING = re.compile(
+    rf"^(?!spark[.]kubernetes[.]).*({_SECRET}|[.]credentials?$|headers[.]authorization)",
+    re.IGNORECASE,
+)
 # ``key`` is what s3fs calls an access key's id; a file or a path only names a secret.
 _SECRET_OPTION = re.compile(
-    rf"^(?!.*_(file|path)$).*({_SECRET}|^key$|(customer|master)_key|connection_string)",
+    rf"^(?!.*_(file|path)$).*({_SECRET}|^key$|(customer|master)_key|connection_string|(^|_)credential$)",
     re.IGNORECASE,
 )
 
@@ -140,6 +143,11 @@ class CdcConnection:
         return ApplyTimes(self.state, Files(self.store_options), utc_now)
 
 
+def is_secret(setting: str) -> bool:
+    """Whether the name of a Spark setting says that it holds a secret."""
+    return bool(_SECRET_SETTING.search(setting))
+
+
 def _text(extra: Mapping[str, Any], name: str) -> str | None:
     value = extra.get(name)
     return None if value is None else str(value)
@@ -193,7 +201,7 @@ def _malformed(conn_id: str, name: str, expected: str) -> InvalidRequest:
 
 
 def _refuse_secret_settings(conn_id: str, conf: Mapping[str, str]) -> None:
-    for key in filter(_SECRET_SETTING.search, conf):
+    for key in filter(is_secret, conf):
         raise InvalidRequest(
             f"connection {conn_id}",
             f"would show the Spark setting {key} on a command line",

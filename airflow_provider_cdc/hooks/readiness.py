@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.engine.core.errors import StreamStale, StreamUnusable
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.engine.catalog import StreamCatalog
-    from airflow_provider_cdc.engine.storage.source_log import StreamLook
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """What a look saw of a stream: the versions of its source after ``offset_version`` (exclusive)
+    up to ``latest_version`` (inclusive).
+    """
+
+    stream_id: str
+    offset_version: int
+    latest_version: int
 
 
 def readiness(
-    catalog: StreamCatalog, stream: str, *, after_version: int | None = None
-) -> StreamLook | None:
+    catalog: StreamCatalog, stream: str, *, empty: LookedAt | None = None
+) -> LookedAt | None:
     """Where ``stream`` may have data, or None where it certainly has none. Reads logs only.
 
     That ``stale_after`` has passed is no error here: it is a prediction, and a quiet source would
     keep its stream from ever being consumed again.
 
-    :param after_version: a version of the source (inclusive) up to which it is known that there is
-        nothing for the stream
+    :param empty: what is known to hold nothing; anything else is another matter, such as the same
+        stream after it was rewound, or another stream of its name
     :raises StreamNotFound: there is no such stream
+    :raises StreamAccessDenied: the principal may not read it
     :raises StreamStale: the stream can no longer give an exact change set (seed 000)
     """
+    known = catalog.describe(stream)
     try:
-        found = catalog.look(stream)
+        found = catalog.look_at(known)
     except StreamUnusable as error:
         raise StreamStale(
             f"stream {stream}",
@@ -33,6 +46,5 @@ def readiness(
             cause=str(error),
             fix="recreate the stream; waiting cannot help",
         ) from None
-    if after_version is not None and found.latest_version <= after_version:
-        return None
-    return found if found.may_have_data else None
+    looked = LookedAt(known.stream_id, found.offset_version, found.latest_version)
+    return looked if found.may_have_data and looked != empty else None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.openlineage.utils.spark import (
@@ -31,7 +32,7 @@ from airflow_provider_cdc.jobs.answers import read_answer, remove_answer
 from airflow_provider_cdc.jobs.model import Answer, Request
 from airflow_provider_cdc.jobs.run import run
 
-from .connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
+from .connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection, is_secret
 from .failures import CdcJobFailed
 
 if TYPE_CHECKING:
@@ -41,7 +42,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ARGUMENT_BYTES = 120_000
-_KILL_SECONDS = 10
+# Airflow gives a task five seconds from being told to end until it is ended.
+_KILL_SECONDS = 3
+# A second attempt would find the work done, and overwrite the answer of the first one.
+_YARN_CLUSTER_CONF = {"spark.yarn.maxAppAttempts": "1"}
+_LINEAGE_SECRET = re.compile(r"^spark[.]openlineage[.]transport[.](auth|headers)[.]")
 _SESSION_SETTINGS = ("spark.sql.", "spark.databricks.")
 _LOCAL = re.compile(r"local(\[.*\])?")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -66,7 +71,9 @@ class SparkSubmission(Submission):
     """A request run by ``spark-submit`` through the Spark provider's hook.
 
     :param spark: the Spark connection
-    :param conf: Spark settings that win over those of the connection
+    :param conf: Spark settings that win over those of the connection; those that hold secrets reach
+        the driver as ``secret_conf`` of the connection does, and in cluster mode not at all
+    :raises InvalidRequest: the request is too long, or the worker lacks what the master needs
     """
 
     def __init__(
@@ -82,9 +89,17 @@ class SparkSubmission(Submission):
         extra = spark.extra_dejson
         self.cluster_mode = extra.get("deploy-mode") == "cluster"
         self.is_local = bool(_LOCAL.fullmatch(spark.host or ""))
+        # As the Spark provider looks for them in the address of the master.
+        master = f"{spark.conn_type}://{spark.host or ''}"
+        self.is_yarn = "yarn" in master
+        if "k8s" in master:
+            _check_kubernetes(spark.conn_id)
         self.application = connection.entry_point or str(Path(entry_point.__file__).resolve())
         self._binary = _spark_binary(extra)
-        self.spark_hook = self._spark_hook({**self._conf(), **(conf or {})})
+        given = dict(conf or {})
+        hidden = {key for key in given if is_secret(key) or _LINEAGE_SECRET.search(key)}
+        self._secret_conf = {**connection.secret_conf, **{key: given.pop(key) for key in hidden}}
+        self.spark_hook = self._spark_hook({**self._conf(), **given})
 
     def run(self) -> Answer:
         """See :meth:`Submission.run`; the application's log goes to the task's log."""
@@ -103,7 +118,10 @@ class SparkSubmission(Submission):
                 f" answer. Cause: {failure or 'spark-submit reported success'}. Fix: read the"
                 " application's log above; running the task again is safe."
             ) from failure
-        remove_answer(state, self.request.request_id, options)
+        try:
+            remove_answer(state, self.request.request_id, options)
+        except Exception:
+            log.warning("The job was done, but its answer cannot be removed", exc_info=True)
         if failure and not answer.error:
             log.warning("The job was done, but spark-submit failed afterwards: %s", failure)
         return answer
@@ -114,12 +132,19 @@ class SparkSubmission(Submission):
         In client mode the provider ends the JVM alone, and the Python driver would live on.
         """
         processes = self._processes()
-        self.spark_hook.on_kill()
-        survivors = psutil.wait_procs(processes, timeout=0)[1]
-        for process in survivors:
-            _signal(process, "terminate")
-        for process in psutil.wait_procs(survivors, timeout=_KILL_SECONDS)[1]:
-            _signal(process, "kill")
+        try:
+            self.spark_hook.on_kill()
+        except Exception:
+            log.exception(
+                "The Spark provider could not end the application; on a cluster it may live on. To"
+                " end one in cluster mode on YARN, the worker needs the command yarn"
+            )
+        finally:
+            survivors = psutil.wait_procs(processes, timeout=0)[1]
+            for process in survivors:
+                _signal(process, "terminate")
+            for process in psutil.wait_procs(survivors, timeout=_KILL_SECONDS)[1]:
+                _signal(process, "kill")
 
     def environment(self) -> dict[str, str]:
         """The environment of spark-submit: the worker's own, and the secrets of the connection.
@@ -130,10 +155,14 @@ class SparkSubmission(Submission):
         environment = {**self._spark_home, **os.environ}
         for variable, values in (
             (entry_point.STORAGE_OPTIONS_VARIABLE, self.connection.store_options),
-            (entry_point.SECRET_CONF_VARIABLE, self.connection.secret_conf),
+            (entry_point.SECRET_CONF_VARIABLE, self._secret_conf),
         ):
             if values and self.cluster_mode:
-                log.info("Cluster mode: the driver must have %s in its own environment", variable)
+                log.info(
+                    "Cluster mode: the driver must have %s in its own environment, with %s",
+                    variable,
+                    ", ".join(sorted(values)),
+                )
             elif values:
                 environment[variable] = json.dumps(dict(values))
         return environment
@@ -143,6 +172,7 @@ class SparkSubmission(Submission):
         return {
             **DEFAULT_CONF,
             **(LOCAL_CONF if self.is_local else {}),
+            **(_YARN_CLUSTER_CONF if self.is_yarn and self.cluster_mode else {}),
             **({"spark.pyspark.driver.python": python} if python else {}),
             **self.connection.conf,
         }
@@ -210,16 +240,22 @@ class ConnectSubmission(Submission):
 
     def run(self) -> Answer:
         """See :meth:`Submission.run`; settings that only a server can have are left to it."""
-        self._session = self._new_session()
+        session = self._session = self._new_session()
         try:
-            return run(self.request, self._session, self.connection.store_options)
+            return run(self.request, session, self.connection.store_options)
         finally:
-            self._session.stop()
+            # A session that is stopped runs nothing, and cannot be asked to interrupt it.
+            self._session = None
+            session.stop()
 
     def kill(self) -> None:
         """Interrupt everything that the session runs on the server."""
-        if self._session is not None:
+        if self._session is None:
+            return
+        try:
             self._session.interruptAll()
+        except Exception:
+            log.warning("The Spark Connect server did not interrupt the job", exc_info=True)
 
     def _new_session(self) -> SparkSession:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - only this way needs it in a worker
@@ -264,6 +300,17 @@ def lineage_conf(context: Context | None) -> dict[str, str]:
     if airflow_conf.getboolean("openlineage", "spark_inject_transport_info", fallback=False):
         properties = inject_transport_information_into_spark_properties(properties, context)
     return properties
+
+
+def _check_kubernetes(conn_id: str) -> None:
+    # The Spark provider leaves the name out where it cannot import it, and needs it all the same.
+    if not hasattr(spark_submit, "kube_client"):
+        raise InvalidRequest(
+            f"Spark connection {conn_id}",
+            "cannot be used by this worker",
+            cause="its master is Kubernetes, and the Spark provider finds no Kubernetes provider",
+            fix="install apache-airflow-providers-cncf-kubernetes on the workers",
+        )
 
 
 def _spark_binary(spark_extra: Mapping[str, Any]) -> str | None:

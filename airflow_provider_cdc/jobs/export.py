@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.names import quote, table_name
 from airflow_provider_cdc.engine.core.points import point_of
-from airflow_provider_cdc.engine.spark.idempotent_writes import idempotent_write
+from airflow_provider_cdc.engine.spark.idempotent_writes import idempotent_write, marked_commit
 
 from .model import Export, ExportChanges, ExportFormat, ExportMode, ExportTable
 
@@ -27,7 +27,7 @@ def export_changes(
     """Write the changes that ``task`` names to where it says.
 
     A Delta table is created where there is none; appending twice under one ``export_id`` appends
-    once.
+    once, and a table that has to be new may be one that the same ``export_id`` created.
 
     :raises InvalidRequest: there is a table already, and ``task`` says that there must be none
     :raises CdcError: what ``Engine.changes`` raises
@@ -63,13 +63,16 @@ def _write(task: Export, rows: DataFrame, spark: SparkSession, tables: Tables) -
 
 def _write_table(task: Export, rows: DataFrame, spark: SparkSession, tables: Tables) -> None:
     target = table_name(task.target)
+    known_by = f"cdc/export/{task.export_id}"
     if tables.find(target) is None:
         empty = rows.limit(0).write.format("delta").mode("ignore")
-        if target.path is None:
-            empty.saveAsTable(target.sql)
-        else:
-            empty.save(target.path)
-    elif task.mode is ExportMode.ERROR:
+        with marked_commit(spark, known_by):
+            if target.path is None:
+                empty.saveAsTable(target.sql)
+            else:
+                empty.save(target.path)
+    # An attempt may be killed after it created the table.
+    if task.mode is ExportMode.ERROR and tables.creation_mark(tables.get(target)) != known_by:
         raise InvalidRequest(
             f"export to {task.target}",
             "would write to a table that exists",
@@ -84,7 +87,7 @@ def _write_table(task: Export, rows: DataFrame, spark: SparkSession, tables: Tab
         if task.mode is ExportMode.OVERWRITE:
             spark.sql(f"INSERT OVERWRITE {insert}")
         else:
-            with idempotent_write(spark, f"cdc/export/{task.export_id}", _VERSION):
+            with idempotent_write(spark, known_by, _VERSION):
                 spark.sql(f"INSERT INTO {insert}")
     finally:
         spark.catalog.dropTempView(view)

@@ -14,7 +14,7 @@ from ..engine.core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..engine.core.outcomes import Outcome
 from ..engine.core.retention import Maintenance
 from ..engine.core.staleness import MAX_DATA_EXTENSION
-from ..engine.core.upserts.definition import OnBadRows
+from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +160,30 @@ class Recover:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateUpsertTable:
+    """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
+
+    table: str
+    schema: str
+    primary_key: tuple[str, ...]
+    max_staleness: timedelta | None = None
+    tombstone_horizon: timedelta = TOMBSTONE_HORIZON
+    cluster_by: tuple[str, ...] | None = None
+    partial_changes: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterUpsertTable:
+    """Change how stale the reads of the upsert table ``table`` may be; see
+    ``Engine.alter_upsert_table``.
+    """
+
+    table: str
+    max_staleness: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
 class WriteChanges:
     """Write what ``query`` returns as changes of the upsert table ``table``; see
     ``Engine.write_changes``. The same ``write_id`` again writes nothing.
@@ -196,6 +220,8 @@ Task = (
     | ExportTable
     | Maintain
     | Recover
+    | CreateUpsertTable
+    | AlterUpsertTable
     | WriteChanges
     | ApplyUpserts
     | RedriveChanges
@@ -212,6 +238,8 @@ class JobKind(StrEnum):
     EXPORT_TABLE = "export_table"
     MAINTAIN = "maintain"
     RECOVER = "recover"
+    CREATE_UPSERT_TABLE = "create_upsert_table"
+    ALTER_UPSERT_TABLE = "alter_upsert_table"
     WRITE_CHANGES = "write_changes"
     APPLY_UPSERTS = "apply_upserts"
     REDRIVE_CHANGES = "redrive_changes"
@@ -237,6 +265,8 @@ class Request:
     export_table: ExportTable | None = None
     maintain: Maintain | None = None
     recover: Recover | None = None
+    create_upsert_table: CreateUpsertTable | None = None
+    alter_upsert_table: AlterUpsertTable | None = None
     write_changes: WriteChanges | None = None
     apply_upserts: ApplyUpserts | None = None
     redrive_changes: RedriveChanges | None = None
@@ -264,3 +294,4 @@ class Answer:
     maintenance: Maintenance | None = None
     has_data: bool | None = None
     redriven: int | None = None
+    upsert_table: UpsertTable | None = None

@@ -21,7 +21,6 @@ from .functions import check_consume, consume_by_function
 from .metering import slot_meter
 from .model import (
     Answer,
-    ApplyUpserts,
     Consume,
     CreateStream,
     ExportChanges,
@@ -30,10 +29,9 @@ from .model import (
     JobError,
     Maintain,
     Recover,
-    RedriveChanges,
     Request,
-    WriteChanges,
 )
+from .upserts import upsert_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,19 +132,9 @@ def _answer(
         case Request(recover=Recover() as task):
             outcome = engine.recover(task.stream, task.target, task.key, consumer=task.consumer)
             return Answer(request.request_id, outcome=outcome)
-        case Request(write_changes=WriteChanges() as task):
-            engine.write_changes(
-                task.table,
-                spark.sql(task.query),
-                write_id=task.write_id,
-                on_bad_rows=task.on_bad_rows,
-            )
-            return Answer(request.request_id)
-        case Request(redrive_changes=RedriveChanges() as task):
-            redriven = engine.redrive(task.table, late=task.late)
-            return Answer(request.request_id, redriven=redriven)
-        case Request(apply_upserts=ApplyUpserts() as task):
-            return Answer(request.request_id, outcome=engine.apply_upserts(task.table))
+    answer = upsert_answer(request, engine, spark)
+    if answer is not None:
+        return answer
     raise InvalidRequest(
         f"request {request.request_id}",
         "carries no task",

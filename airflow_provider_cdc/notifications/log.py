@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 MESSAGE = (
-    "{{ alert.promise }} {{ alert.kind }}: stream {{ stream }} on {{ source }}, {{ reason }};"
+    "{{ alert.promise }} {{ alert.kind }}: stream {{ stream }} on {{ source }}"
+    "{% if upsert_table %} of upsert table {{ upsert_table }}{% endif %}, {{ reason }};"
     " {{ lag_commits }} commits, {{ lag_bytes }} bytes and {{ lag_seconds | int }} seconds behind,"
     " stale after {{ stale_after }}, last consumed by {{ last_consumer }}"
 )

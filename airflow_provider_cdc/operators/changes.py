@@ -23,6 +23,7 @@ class ExportChanges(StreamOperator):
 
     Nothing advances (seed 000, CHANGES). A task that runs again writes the same once more: it
     overwrites, or, where it appends to a Delta table, it appends once for each run of its DAG.
+    Intervals from before the table's first commit are no error: there were no rows then.
 
     Returns (XCom) ``source``, ``target`` and ``format``.
 
@@ -32,7 +33,7 @@ class ExportChanges(StreamOperator):
     :param at: the point behind which the changes begin, exclusive: ``Version(3)``,
         ``OffsetOf("a_stream")`` or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as
         ``{"timestamp": "{{ data_interval_start }}"}`` it is templated
-    :param before: the point that they begin with, inclusive
+    :param before: the point that they begin with, inclusive; version 0 too
     :param end: the last point, inclusive; now by default (templated as ``at``)
     :param information: ``default`` or ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.observability import stats
 
-from airflow_provider_cdc.deadlines.mirror import write_stale_after
+from airflow_provider_cdc.deadlines.mirror import (
+    knows_streams,
+    variable_key,
+    write_stale_after,
+)
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.alerts import Alert
 from airflow_provider_cdc.engine.monitoring import lag_of
@@ -32,9 +38,14 @@ class CheckStreams(StreamOperator):
     when its oldest change is older than its ``max_lag``; a recovery when that is over. No JVM is
     started.
 
-    The templates of a notifier see ``alert`` (with ``kind``, ``promise`` and all else), and by
-    themselves ``stream``, ``source``, ``reason``, ``lag_commits``, ``lag_bytes``, ``lag_seconds``,
-    ``stale_after`` and ``last_consumer``.
+    Of an upsert table, ``max_lag`` is its ``max_staleness``, or three hours where it has none; a
+    miss comes when changes are in its quarantine, and a warning where all of them are late.
+
+    The templates of a notifier see ``alert``, with ``kind``, ``promise``, ``stream``, ``source``,
+    ``upsert_table`` (or None), ``reason``, ``lag_commits``, ``lag_bytes``, ``lag_seconds``,
+    ``stale_after`` and ``last_consumer``. They see these by themselves too, but for those that the
+    notifier has a template field of the same name for, such as ``source``: Airflow shows it that
+    field instead.
 
     Every look also sets Airflow's metrics ``cdc.stream.<conn_id>.<stream>.`` with ``lag_seconds``,
     ``lag_commits``, ``has_data`` (0 or 1) and ``stale_in_seconds`` (negative: it is stale), which
@@ -45,8 +56,8 @@ class CheckStreams(StreamOperator):
 
     Returns (XCom) the alerts that were told.
 
-    :param notifiers: whom to tell, any of Airflow's notifiers; one that fails is called again by a
-        later run, and then the others as well
+    :param notifiers: whom to tell, any of Airflow's notifiers; one that fails keeps no other from
+        being called, and is called again by a later run, which calls the others no more
     :param margin: how long before ``stale_after`` a warning is due
     :param conn_id: a connection of type ``cdc`` (templated)
     """
@@ -68,33 +79,51 @@ class CheckStreams(StreamOperator):
         """Tell what there is to tell.
 
         :raises CdcJobFailed: a notifier failed, and what it was to tell is told by a later run; or
-            a stream could not be looked at
+            a stream could not be looked at, or the registry is out of reach
         """
         moments: dict[str, datetime] = {}
-
-        def tell(alert: Alert) -> None:
-            self.log.info("%s", alert)
-            for notifier in self.notifiers:
-                # Rendering its templates changes it.
-                copy.copy(notifier)(_context(context, alert))
 
         def see(status: StreamStatus) -> None:
             moments[status.name] = status.stale_after
             self._measure(status)
 
+        hook = StaleStreamHook(self.conn_id)
         try:
-            monitor = StaleStreamHook(self.conn_id).monitor()
-            told = monitor.run(tell, margin=self.margin, see=see)
-            write_stale_after(self.conn_id, moments, is_whole=True)
+            told = hook.monitor().run(self._tellers(context), margin=self.margin, see=see)
         except ExceptionGroup as failures:
             write_stale_after(self.conn_id, moments, is_whole=False)
             raise CdcJobFailed(
                 f"streams of {self.conn_id}: {failures.message}. Cause:"
-                f" {'; '.join(map(repr, failures.exceptions))}. Fix: correct the notifier or the"
-                " access to the source; what was not told is told by a run more than ten minutes"
-                " later."
+                f" {'; '.join(map(_told_why, failures.exceptions))}. Fix: correct the notifier or"
+                " the access to the source; what was not told is told by a run more than ten"
+                " minutes later."
             ) from failures
+        if not moments and knows_streams(self.conn_id) and not hook.get_conn().is_begun:
+            raise CdcJobFailed(
+                f"streams of {self.conn_id}: cannot be seen any more. Cause: an earlier run saw"
+                " streams, and now the state folder holds no registry. Fix: let the worker reach"
+                f" the state folder, or delete the Variable {variable_key(self.conn_id)} where the"
+                " connection is to lead to a new one."
+            )
+        write_stale_after(self.conn_id, moments, is_whole=True)
         return [_plain(alert) for alert in told]
+
+    def _tellers(self, context: Context) -> dict[str, Callable[[Alert], None]]:
+        """Each notifier by its class, and where there are several of one by its place among them:
+        these names outlive changes of what it says and of where the DAG's file lies.
+        """
+        tellers: dict[str, Callable[[Alert], None]] = {}
+        seen: Counter[str] = Counter()
+        for notifier in self.notifiers:
+            kind = type(notifier).__qualname__
+            seen[kind] += 1
+            tellers[f"{kind} {seen[kind]}"] = partial(self._tell, notifier, context)
+        return tellers
+
+    def _tell(self, notifier: BaseNotifier, context: Context, alert: Alert) -> None:
+        self.log.info("%s tells %s", type(notifier).__qualname__, alert)
+        # Rendering its templates changes it.
+        copy.copy(notifier)(_context(context, alert))
 
     def _measure(self, status: StreamStatus) -> None:
         now = utc_now()
@@ -113,6 +142,10 @@ class CheckStreams(StreamOperator):
 def _context(context: Context, alert: Alert) -> Any:
     fields = asdict(alert)
     return {**context, **fields, "alert": alert}
+
+
+def _told_why(error: Exception) -> str:
+    return f"{error!r} ({', '.join(getattr(error, '__notes__', ()))})"
 
 
 def _plain(alert: Alert) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_provider_cdc.engine.core.model import Stream, to_json
 from airflow_provider_cdc.engine.core.outcomes import Outcome
+from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 
 
@@ -23,6 +24,23 @@ def stream_result(stream: Stream | None) -> dict[str, Any]:
         "source": stream.table_on,
         "mode": stream.mode.value,
         "offset_version": stream.offset.version,
+    }
+
+
+def upsert_table_result(table: UpsertTable | None) -> dict[str, Any]:
+    """Name, location, stream, key and ``max_staleness`` (seconds) of an upsert table.
+
+    :raises CdcJobFailed: the job answered without a table
+    """
+    if table is None:
+        raise CdcJobFailed("upsert table job: answered without a table. Fix: run the task again.")
+    longest = table.max_staleness
+    return {
+        "table": table.name,
+        "location": table.location,
+        "stream": table.stream,
+        "primary_key": list(table.primary_key),
+        "max_staleness": None if longest is None else longest.total_seconds(),
     }
 
 

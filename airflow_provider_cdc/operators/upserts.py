@@ -2,20 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk.observability import stats
 
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.choices import member
-from airflow_provider_cdc.engine.core.upserts.definition import OnBadRows
-from airflow_provider_cdc.engine.upsert_jobs import upsert_stream
+from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows
+from airflow_provider_cdc.engine.core.upserts.intervals import interval_of
+from airflow_provider_cdc.engine.core.upserts.jobs import HELD_CHANGES, LATE_CHANGES
+from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE, upsert_stream
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
+from .outcome import upsert_table_result
 from .stream import ConsumingOperator, StreamOperator, once_for_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_provider_cdc.engine.core.model import Stream
+    from airflow_provider_cdc.engine.core.outcomes import Outcome
+
+
+HELD, LATE = "held_changes", "late_changes"
+
+
+class CreateUpsertTable(StreamOperator):
+    """Create a table that changes are upserted into by a primary key (seed 004).
+
+    Returns (XCom) ``table``, ``location``, ``stream``, ``primary_key`` and ``max_staleness`` in
+    seconds.
+
+    :param table: its name, or a path (templated)
+    :param schema: the data columns in DDL, such as ``id INT, name STRING`` (templated)
+    :param primary_key: a column, or up to 16 of them (templated)
+    :param max_staleness: how far a read may lie behind what was written, as
+        ``INTERVAL 10 MINUTE``, ``PT10M`` or a ``timedelta``; None: every read is fresh (templated)
+    :param tombstone_horizon: how long a delete is remembered for changes that come late, written
+        in the same ways (templated)
+    :param cluster_by: what the base is clustered by; by default the first 4 columns of the key
+        (templated)
+    :param partial_changes: whether a change may leave columns as they are
+    :param if_not_exists: where there is such an upsert table, it stays as it is and is returned;
+        set it for a task with retries, because a retry then finishes what an attempt that was
+        killed has left
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "schema",
+        "primary_key",
+        "max_staleness",
+        "tombstone_horizon",
+        "cluster_by",
+        "conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        schema: str,
+        primary_key: str | Sequence[str],
+        max_staleness: timedelta | str | None = None,
+        tombstone_horizon: timedelta | str = TOMBSTONE_HORIZON,
+        cluster_by: str | Sequence[str] | None = None,
+        partial_changes: bool = False,
+        if_not_exists: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.schema = schema
+        self.primary_key = primary_key
+        self.max_staleness = max_staleness
+        self.tombstone_horizon = tombstone_horizon
+        self.cluster_by = cluster_by
+        self.partial_changes = partial_changes
+        self.if_not_exists = if_not_exists
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Create the table, or return the one that is there.
+
+        :raises AirflowFailException: the schema, the key or an interval is none, or there is a
+            table of that name
+        :raises CdcJobFailed: a retry may help
+        """
+        with task_errors():
+            task = jobs.CreateUpsertTable(
+                self.table,
+                self.schema,
+                _names(self.primary_key),
+                _length(self.max_staleness),
+                interval_of(self.tombstone_horizon, "tombstone_horizon"),
+                None if self.cluster_by is None else _names(self.cluster_by),
+                self.partial_changes,
+                self.if_not_exists,
+            )
+        return upsert_table_result(self.hook.submit(task, context=context).upsert_table)
+
+
+class AlterUpsertTable(StreamOperator):
+    """Change how stale the reads of an upsert table may be; its DAG follows, and its alerts.
+
+    :param table: the upsert table (templated)
+    :param max_staleness: as of :class:`CreateUpsertTable`; None: every read is fresh (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("table", "max_staleness", "conn_id")
+
+    def __init__(self, *, table: str, max_staleness: timedelta | str | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.max_staleness = max_staleness
+
+    def execute(self, context: Context) -> None:
+        """Alter it; a retry finishes what an attempt began.
+
+        :raises AirflowFailException: the interval is none, or there is no such upsert table
+        :raises CdcJobFailed: a retry may help: changes are being applied, for instance
+        """
+        with task_errors():
+            task = jobs.AlterUpsertTable(self.table, _length(self.max_staleness))
+        self.hook.submit(task, context=context)
 
 
 class WriteChanges(StreamOperator):
@@ -140,12 +254,15 @@ class RedriveChanges(StreamOperator):
 class ApplyUpserts(ConsumingOperator):
     """Apply the changes that wait for an upsert table, exactly once; nothing where none waits.
 
-    Returns (XCom) the outcome, as ``ConsumeStream`` does, or None.
+    Returns (XCom) the outcome, as ``ConsumeStream`` does, with ``held_changes`` and
+    ``late_changes``, how many changes are in quarantine after it; or None. The two are also
+    Airflow's metrics ``cdc.stream.<conn_id>.<stream>.held_changes`` and ``.late_changes``.
 
     :param table: the upsert table, by its name or the root of its base (templated); by the root,
         where nothing waits, no Spark job is started
     :param is_timed: note how long it took since its run was due, from which
-        :func:`~airflow_provider_cdc.dag_factories.upserts.background_apply_dags` takes the schedule
+        :func:`~airflow_provider_cdc.dag_factories.upserts.background_apply_dags` takes the
+        schedule; not of a run that began later than the table's ``max_staleness`` after it was due
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -162,17 +279,52 @@ class ApplyUpserts(ConsumingOperator):
         :raises AirflowFailException: there is no such upsert table
         :raises CdcJobFailed: a retry may help; the changes wait, the table is as it was
         """
+        began = utc_now()
         with task_errors():
             catalog = self.hook.catalog()
             stream = upsert_stream(catalog.show(), self.table)
             if stream and not stream.consumption and not catalog.look_at(stream).may_have_data:
                 self.log.info("No change of %s waits", stream.upsert_table)
+                size = catalog.quarantine_of(stream)
+                if size is not None and size.changes == 0:
+                    self._measure([stream.name], {HELD: 0, LATE: 0})
                 return None
         outcome = self.hook.submit(jobs.ApplyUpserts(self.table), context=context).outcome
         if outcome is None:
             return None
-        announced = self.announced(outcome, context)
+        result = self.announced(outcome, context) | self._quarantined(outcome)
         if stream and self.is_timed:
-            took = utc_now() - context["dag_run"].run_after
-            self.hook.settings.apply_times().note(stream.stream_id, took)
-        return announced
+            run = context["dag_run"]
+            self._note(stream, run.run_after, run.start_date or began)
+        return result
+
+    def _note(self, stream: Stream, due: datetime, began: datetime) -> None:
+        # An old run that is cleared, or one that waited for a scheduler that was away, tells
+        # nothing of how long applies take; one whose task waited for a slot does.
+        if began - due <= (stream.max_lag or WITHOUT_PROMISE):
+            self.hook.settings.apply_times().note(stream.stream_id, utc_now() - due)
+
+    def _quarantined(self, outcome: Outcome) -> dict[str, int]:
+        """How many changes are in quarantine, which also become metrics."""
+        metrics = outcome.statements[-1].metrics
+        named = {HELD: HELD_CHANGES, LATE: LATE_CHANGES}
+        # They could not be counted where they are not there.
+        found = {name: metrics[key] for name, key in named.items() if key in metrics}
+        # There is none where another driver finished what this one began.
+        self._measure([stream.name for stream in outcome.streams], found)
+        return found
+
+    def _measure(self, streams: Sequence[str], found: Mapping[str, int]) -> None:
+        for stream in streams:
+            known_as = f"{self.conn_id}.{stream}"
+            name = stats.normalize_name_for_stats(known_as, log_warning=False)
+            for figure, value in found.items():
+                stats.gauge(f"cdc.stream.{name}.{figure}", value)
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _length(given: timedelta | str | None) -> timedelta | None:
+    return None if given is None else interval_of(given)

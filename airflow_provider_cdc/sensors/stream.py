@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, astuple
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf, timezone
+from airflow.sdk import BaseOperator, BaseSensorOperator, PokeReturnValue, conf, timezone
 from airflow.sdk.exceptions import (
     AirflowException,
+    AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
+    TaskDeferralError,
+    TaskDeferralTimeout,
 )
 
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors, task_failure
-from airflow_provider_cdc.hooks.readiness import readiness
+from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
 from airflow_provider_cdc.jobs.model import HasData
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+
+_EMPTY = "cdc.empty"
 
 
 class StreamHasDataSensor(BaseSensorOperator):
@@ -33,6 +41,9 @@ class StreamHasDataSensor(BaseSensorOperator):
     mode. A yes does not vouch for the commits that it did not read; whoever consumes reads them all
     and refuses them where they cannot be relied on. With ``exact`` a yes is then confirmed by the
     engine on Spark.
+
+    What fails ends the wait as ``soft_fail``, ``silent_fail`` and ``never_fail`` say, deferrable or
+    not. A triggerer that cannot reach a store or the connection looks again in any case.
 
     Returns (XCom) ``stream``, ``offset_version`` (exclusive) and ``latest_version`` (inclusive).
 
@@ -59,7 +70,7 @@ class StreamHasDataSensor(BaseSensorOperator):
         self.conn_id = conn_id
         self.exact = exact
         self.deferrable = deferrable
-        self._nothing_through: int | None = None
+        self._empty: LookedAt | None = None
 
     @cached_property
     def hook(self) -> CdcHook:
@@ -77,14 +88,10 @@ class StreamHasDataSensor(BaseSensorOperator):
         :raises CdcJobFailed: the exact check failed, and a retry may help
         """
         with task_errors():
-            status = readiness(
-                self.hook.catalog(), self.stream, after_version=self._nothing_through
-            )
-        if status is None or not self._confirmed(status.latest_version, context):
+            found = readiness(self.hook.catalog(), self.stream, empty=self._known(context))
+        if found is None or not self._confirmed(found, context):
             return PokeReturnValue(is_done=False)
-        return PokeReturnValue(
-            is_done=True, xcom_value=self._result(status.offset_version, status.latest_version)
-        )
+        return PokeReturnValue(is_done=True, xcom_value=self._result(found))
 
     def execute(self, context: Context) -> Any:
         """Wait, in this worker or, if deferrable, in the triggerer after one look here.
@@ -93,56 +100,110 @@ class StreamHasDataSensor(BaseSensorOperator):
         """
         if not self.deferrable:
             return super().execute(context)
-        try:
-            looked = self.poke(context)
-        except AirflowException as error:
-            if self.soft_fail or self.never_fail:
-                raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
-            raise
-        if looked.is_done:
-            return looked.xcom_value
-        return self._wait(timezone.utcnow())
+        since = timezone.utcnow()
+        looked = self._looked(lambda: self.poke(context))
+        return looked.xcom_value if looked.is_done else self._wait(since)
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Take the trigger's event; where an exact check finds nothing, wait on.
 
         :raises AirflowFailException: the stream went missing or stale
         :raises CdcJobFailed: a retry may help
         """
-        if event["status"] == "failed":
-            raise task_failure(event["message"], retryable=event["retryable"])
-        if self._confirmed(event["latest_version"], context):
-            return self._result(event["offset_version"], event["latest_version"])
+        looked = self._looked(lambda: self._taken(event, context))
+        if looked.is_done:
+            return looked.xcom_value
         return self._wait(datetime.fromisoformat(event["waiting_since"]))
 
-    def _confirmed(self, latest_version: int, context: Context) -> bool:
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
+    ) -> Any:
+        """Go on after the wait. Airflow's own would skip a deferrable sensor where it fails one
+        that is not.
+        """
+        try:
+            return BaseOperator.resume_execution(self, next_method, next_kwargs, context)
+        except TaskDeferralTimeout as error:
+            raise self._late() from error
+        except TaskDeferralError as error:
+            if self.never_fail:
+                raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
+            raise
+
+    def _looked(self, look: Callable[[], PokeReturnValue]) -> PokeReturnValue:
+        """What ``look`` returns; what it raises ends the wait as in Airflow's own loop."""
+        try:
+            return look()
+        except AirflowSkipException:
+            raise
+        except (AirflowFailException, AirflowTaskTimeout) as error:
+            if self.soft_fail or self.never_fail:
+                raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
+            raise
+        except Exception as error:
+            if self.silent_fail:
+                self.log.exception("The look failed; the wait goes on")
+                return PokeReturnValue(is_done=False)
+            if self.never_fail:
+                raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
+            raise
+
+    def _taken(self, event: dict[str, Any], context: Context) -> PokeReturnValue:
+        if event["status"] == "failed":
+            raise task_failure(event["message"], retryable=event["retryable"])
+        # A triggerer of an older version gives no id.
+        found = LookedAt(
+            event.get("stream_id", ""), event["offset_version"], event["latest_version"]
+        )
+        is_done = self._confirmed(found, context)
+        return PokeReturnValue(is_done, self._result(found) if is_done else None)
+
+    def _confirmed(self, found: LookedAt, context: Context) -> bool:
         if not self.exact:
             return True
         answer = self.hook.submit(HasData(self.stream), context=context)
         if not answer.has_data:
             # The log was read before the check, so a later commit has a higher version.
-            self._nothing_through = latest_version
+            self._empty = found
+            if self.reschedule:
+                context["task_state_store"].set(_EMPTY, list(astuple(found)))
         return bool(answer.has_data)
+
+    def _known(self, context: Context) -> LookedAt | None:
+        """What an exact check has found empty; the one of an earlier process where it was left."""
+        if self._empty is None and self.exact and self.reschedule:
+            match context["task_state_store"].get(_EMPTY):
+                case [str(stream_id), int(offset_version), int(latest_version)]:
+                    self._empty = LookedAt(stream_id, offset_version, latest_version)
+        return self._empty
 
     def _wait(self, since: datetime) -> NoReturn:
         remaining = self.timeout - (timezone.utcnow() - since).total_seconds()
         if remaining <= 0:
-            raise AirflowSensorTimeout(f"stream {self.stream}: no data for {self.timeout} seconds")
+            raise self._late()
+        known: dict[str, Any] = {}
+        if self._empty is not None:
+            known = asdict(self._empty)
+            known["after_version"] = known.pop("latest_version")
         self.defer(
             trigger=StreamHasDataTrigger(
                 stream=self.stream,
                 conn_id=self.conn_id,
                 poll_interval=self.poke_interval,
                 waiting_since=since.isoformat(),
-                after_version=self._nothing_through,
+                **known,
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=remaining),
         )
 
-    def _result(self, offset_version: int, latest_version: int) -> dict[str, Any]:
+    def _late(self) -> AirflowException:
+        message = f"stream {self.stream}: no data for {self.timeout} seconds"
+        return AirflowSkipException(message) if self.soft_fail else AirflowSensorTimeout(message)
+
+    def _result(self, found: LookedAt) -> dict[str, Any]:
         return {
             "stream": self.stream,
-            "offset_version": offset_version,
-            "latest_version": latest_version,
+            "offset_version": found.offset_version,
+            "latest_version": found.latest_version,
         }

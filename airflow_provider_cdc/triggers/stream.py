@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_cdc.engine.core.errors import CdcError
+from airflow_provider_cdc.engine.core.errors import CdcError, StreamNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.hooks.readiness import readiness
+from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.engine.catalog import StreamCatalog
+
+_log = logging.getLogger(__name__)
 
 
 class StreamHasDataTrigger(BaseTrigger):
     """Fires once: when the stream may have data, or when waiting can no longer help.
 
-    The event is a dict: ``status`` is ``ready`` (with ``offset_version`` and ``latest_version``)
-    or ``failed`` (with ``message`` and ``retryable``); ``stream`` and ``waiting_since`` are always
-    there. Only the connection's id is serialised, never what it holds.
+    The event is a dict: ``status`` is ``ready`` (with ``stream_id``, ``offset_version`` and
+    ``latest_version``) or ``failed`` (with ``message`` and ``retryable``); ``stream`` and
+    ``waiting_since`` are always there. Only the connection's id is serialised, never what it holds.
 
     :param stream: the name of the stream
     :param conn_id: a connection of type ``cdc``
-    :param poll_interval: seconds between two looks at the logs
+    :param poll_interval: seconds before the first look at the logs, and between two looks
     :param waiting_since: when the wait began, ISO 8601; handed through to the event
     :param after_version: a version of the source (inclusive) up to which there is nothing
+    :param offset_version: ... where the stream still stands behind this version
+    :param stream_id: ... and still is this stream
     """
 
     def __init__(
@@ -38,6 +44,8 @@ class StreamHasDataTrigger(BaseTrigger):
         poll_interval: float,
         waiting_since: str,
         after_version: int | None = None,
+        offset_version: int | None = None,
+        stream_id: str | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own
         self.stream = stream
@@ -45,6 +53,8 @@ class StreamHasDataTrigger(BaseTrigger):
         self.poll_interval = poll_interval
         self.waiting_since = waiting_since
         self.after_version = after_version
+        self.offset_version = offset_version
+        self.stream_id = stream_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments, from which another triggerer goes on."""
@@ -56,26 +66,44 @@ class StreamHasDataTrigger(BaseTrigger):
                 "poll_interval": self.poll_interval,
                 "waiting_since": self.waiting_since,
                 "after_version": self.after_version,
+                "offset_version": self.offset_version,
+                "stream_id": self.stream_id,
             },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look at the logs every ``poll_interval`` seconds, in a thread, until there is news."""
-        try:
-            catalog = (await CdcHook.asettings(self.conn_id)).catalog()
-            while (event := await asyncio.to_thread(self._look, catalog)) is None:
-                await asyncio.sleep(self.poll_interval)
-        except CdcError as error:
-            event = {"status": "failed", "message": str(error), "retryable": error.retryable}
+        """Look at the logs every ``poll_interval`` seconds, in a thread, until there is news. That
+        a store or a connection cannot be reached is logged; the task's timeout bounds the wait.
+        """
+        catalog = event = None
+        while event is None:
+            # The task has just looked.
+            await asyncio.sleep(self.poll_interval)
+            try:
+                catalog = catalog or (await CdcHook.asettings(self.conn_id)).catalog()
+                event = await asyncio.to_thread(self._look, catalog)
+            except CdcError as error:
+                event = {"status": "failed", "message": str(error), "retryable": error.retryable}
+            except Exception:
+                _log.warning("could not look at stream %s", self.stream, exc_info=True)
+                # What the connection says may be what has to be mended.
+                catalog = None
         event = {**event, "stream": self.stream, "waiting_since": self.waiting_since}
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # Airflow's own
 
     def _look(self, catalog: StreamCatalog) -> dict[str, Any] | None:
-        status = readiness(catalog, self.stream, after_version=self.after_version)
-        if status is None:
+        try:
+            found = readiness(catalog, self.stream, empty=self._empty)
+        except StreamNotFound:
+            if catalog.is_begun:
+                raise
+            # The task saw it: this process does not reach the state folder now.
+            _log.warning("there is no registry where stream %s was found", self.stream)
             return None
-        return {
-            "status": "ready",
-            "offset_version": status.offset_version,
-            "latest_version": status.latest_version,
-        }
+        return None if found is None else {"status": "ready", **asdict(found)}
+
+    @property
+    def _empty(self) -> LookedAt | None:
+        if self.stream_id is None or self.offset_version is None or self.after_version is None:
+            return None
+        return LookedAt(self.stream_id, self.offset_version, self.after_version)

@@ -19,7 +19,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_provider_cdc.engine.clock import utc_now
-from airflow_provider_cdc.engine.core.errors import StreamUnusable
+from airflow_provider_cdc.engine.core.errors import StreamAccessDenied, StreamUnusable
 from airflow_provider_cdc.engine.core.names import stream_key
 from airflow_provider_cdc.hooks.cdc import CdcHook
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Wake:
     """Why a DAG is woken: a stream has data after ``offset_version`` (exclusive) up to
-    ``data_version`` (inclusive), or it cannot be read, which ``problem`` explains.
+    ``data_version`` (inclusive), or it cannot or may not be read, which ``problem`` explains.
     """
 
     stream: str
@@ -99,6 +99,12 @@ def _fired_of(kept: Mapping[str, Any]) -> Fired | None:
         return None
 
 
+def _streams_of(catalog: StreamCatalog) -> list[Stream] | None:
+    """All streams; ``None`` where there is no registry of them."""
+    streams = catalog.show()
+    return streams if streams or catalog.is_begun else None
+
+
 class StreamPoll:
     """One poll of a connection: its streams as they are now, looked at when a watcher asks.
 
@@ -132,7 +138,7 @@ class StreamPoll:
             return None
         try:
             found = self._catalog.look_at(stream)
-        except StreamUnusable as error:
+        except (StreamUnusable, StreamAccessDenied) as error:
             return Wake(stream.name, stream.stream_id, stream.offset.version, None, str(error))
         except Exception:
             _log.warning("could not look at stream %s", stream.name, exc_info=True)
@@ -158,13 +164,23 @@ class StreamPolls(SharedStreamProducer):
         would end every watcher of the connection.
         """
         settings = catalog = None
+        is_missed = False
         while True:
             try:
                 # The connection may have been edited; a catalog remembers what it read.
                 found = await CdcHook.asettings(self._conn_id)
                 if catalog is None or found != settings:
                     settings, catalog = found, found.catalog()
-                poll = StreamPoll(catalog, await asyncio.to_thread(catalog.show))
+                streams = await asyncio.to_thread(_streams_of, catalog)
+                if streams is None and not is_missed:
+                    _log.warning(
+                        "There is no registry in %s, so no stream of %s wakes a DAG. Where there"
+                        " should be one, let the triggerer reach the state folder as workers do",
+                        settings.state,
+                        self._conn_id,
+                    )
+                is_missed = streams is None
+                poll = StreamPoll(catalog, streams or [])
             except Exception:
                 _log.warning("could not poll streams of %s", self._conn_id, exc_info=True)
                 await asyncio.sleep(self._poll_interval)
@@ -183,7 +199,7 @@ class StreamPolls(SharedStreamProducer):
 
 class StreamWatcherTrigger(BaseEventTrigger):
     """Fires whenever a stream has new data for whoever watches it as an asset, and once when it can
-    no longer be read.
+    no longer be read, or may not be.
 
     The event is a dict: ``stream``, ``stream_id``, ``offset_version`` (exclusive),
     ``data_version`` (inclusive) and ``problem``, each as of the look.

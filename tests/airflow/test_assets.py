@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk import DAG, Asset
 from airflow.sdk.execution_time.context import OutletEventAccessors
+from streams import NOON
 
 from airflow_provider_cdc.assets.stream import (
     CONSUMPTIONS,
@@ -25,7 +26,15 @@ from airflow_provider_cdc.operators.stream import ConsumeStream
 def outcome(**rows: int) -> Outcome:
     """A consumption of a stream for each argument, of so many inserted rows."""
     streams = tuple(
-        StreamOutcome(f"id of {name}", name, 3, 7, "file difference", {"inserted": count})
+        StreamOutcome(
+            f"id of {name}",
+            name,
+            3,
+            7,
+            "file difference",
+            {"inserted": count},
+            through_timestamp=NOON,
+        )
         for name, count in rows.items()
     )
     return Outcome("c", "dag.task", streams, (), 1.0)
@@ -94,6 +103,7 @@ def test_consumption_is_an_event_of_each_stream_of_which_rows_were_consumed():
         "consumer": "dag.task",
         "after_version": 3,
         "through_version": 7,
+        "through_timestamp": "2026-01-01T12:00:00+00:00",
         "rows": {"inserted": 2},
     }
     assert json.loads(json.dumps(event.extra)) == event.extra

@@ -3,8 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from streams import new_stream, register
 
+from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.connection import DELTA_PACKAGE, CdcConnection
 
 STATE = "file:///data/cdc"
@@ -57,6 +60,11 @@ def test_connection_with_jars_fetches_no_package():
         "spark.my.private_key",
         "spark.my.passphrase",
         "spark.x.password",
+        "spark.openlineage.transport.auth.apiKey",
+        "spark.my.api.key",
+        "spark.my.api_key",
+        "spark.sql.catalog.rest.credential",
+        "spark.openlineage.transport.headers.Authorization",
     ],
 )
 def test_connection_secret_among_the_plain_settings_is_refused(key):
@@ -64,8 +72,13 @@ def test_connection_secret_among_the_plain_settings_is_refused(key):
         CdcConnection.from_extra("cdc", {"state": STATE, "conf": {key: "hidden"}})
 
 
-def test_connection_setting_that_names_a_kubernetes_secret_is_taken():
-    conf = {"spark.kubernetes.driver.secretKeyRef.OPTIONS": "cdc:options"}
+def test_connection_settings_that_only_name_a_secret_or_who_has_it_are_taken():
+    conf = {
+        "spark.kubernetes.driver.secretKeyRef.OPTIONS": "cdc:options",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "org.example.Provider",
+        "spark.security.credentials.hive.enabled": "false",
+        "spark.executorEnv.GOOGLE_APPLICATION_CREDENTIALS": "/etc/key.json",
+    }
 
     assert CdcConnection.from_extra("cdc", {"state": STATE, "conf": conf}).conf == conf
 
@@ -83,6 +96,8 @@ def test_connection_setting_that_names_a_kubernetes_secret_is_taken():
         "GOOGLE_SERVICE_ACCOUNT_KEY",
         "connection_string",
         "key",
+        "api_key",
+        "credential",
     ],
 )
 def test_connection_secret_among_the_plain_storage_options_is_refused(key):
@@ -99,6 +114,7 @@ def test_connection_storage_options_that_hold_no_secret_are_taken():
         "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token",
         "AZURE_STORAGE_ACCOUNT_NAME": "lake",
         "GOOGLE_SERVICE_ACCOUNT": "/etc/key.json",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/etc/key.json",
     }
 
     extra = {"state": STATE, "storage_options": options}
@@ -137,3 +153,17 @@ def test_connection_shown_as_text_hides_its_secrets():
 def test_connection_number_of_cores_that_is_none_is_refused():
     with pytest.raises(InvalidRequest, match="executor_cores"):
         CdcConnection.from_extra("cdc", {"state": STATE, "executor_cores": "two"})
+
+
+def test_connection_test_tells_a_folder_without_a_registry_from_one_without_streams(
+    define_connection, tmp_path
+):
+    define_connection("cdc_default", "cdc", state=str(tmp_path))
+    define_connection("spark_default", "spark", "local[1]")
+    expected = f"no registry of streams yet in {tmp_path}, Spark by spark_default"
+    assert CdcHook().test_connection() == (True, expected)
+
+    stream = register(tmp_path, new_stream())
+    assert CdcHook().test_connection()[1].startswith("1 streams")
+    StreamCatalog(str(tmp_path), principal=stream.owner).drop("s")
+    assert CdcHook().test_connection()[1].startswith("0 streams")

@@ -12,7 +12,9 @@ from airflow.serialization.serialized_objects import DagSerialization
 from streams import add_file, new_offset, new_stream, register
 
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
+from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.model import Source
+from airflow_provider_cdc.engine.storage import told_alerts
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.notifications.log import LogNotifier
 from airflow_provider_cdc.operators.monitor import CheckStreams
@@ -36,11 +38,18 @@ class Recorder(BaseNotifier):
         self.told.append(self.message)
 
 
+class Patient(Recorder):
+    """One that nothing keeps from being told."""
+
+    def notify(self, context):
+        self.told.append(self.message)
+
+
 @pytest.fixture
 def streams(tmp_path, define_connection, variables):
     """A connection whose streams lag: ``s`` by thirteen days, ``t`` by fifteen."""
 
-    def make(*names):
+    def make(*names, **fields):
         for name, days in names:
             root = tmp_path / name
             then = datetime.now(UTC) - timedelta(days=days)
@@ -50,6 +59,7 @@ def streams(tmp_path, define_connection, variables):
                 source=Source(f"lake.{name}", str(root), "a-table-id"),
                 offset=new_offset(0, json.dumps(METADATA)),
                 created_at=then,
+                **fields,
             )
             register(tmp_path / "state", stream)
         define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
@@ -86,6 +96,67 @@ def test_notifier_that_fails_keeps_no_other_alert_back_and_fails_the_task(stream
     assert told == ["s"]
 
 
+def test_notifier_that_fails_keeps_no_other_back_and_is_called_again_alone(streams, monkeypatch):
+    streams(("s", 13), ("unlucky", 15))
+    told, others = [], []
+    check = CheckStreams(
+        task_id="check",
+        notifiers=[
+            Recorder("{{ stream }}", told),
+            Patient("{{ stream }}", others),
+            Patient("again {{ stream }}", others),
+        ],
+    )
+    refusal = r"no route to the pager'\) \(Recorder 1, staleness miss of stream unlucky\)"
+    for _ in range(2):
+        with pytest.raises(CdcJobFailed, match=refusal):
+            check.execute({})
+        assert (told, others) == (["s"], ["s", "again s", "unlucky", "again unlucky"])
+        monkeypatch.setattr(told_alerts, "_TELLING_TAKES", timedelta())
+
+
+def test_template_field_of_a_notifier_hides_what_is_named_alike_and_alert_has_it(streams):
+    streams(("s", 13))
+    told = []
+
+    class Pager(Patient):
+        template_fields = ("message", "source")
+        source = "the pager's own"
+
+    pager = Pager("{{ source }}, {{ alert.source }}", told)
+    CheckStreams(task_id="check", notifiers=[pager]).execute({})
+
+    assert told == ["the pager's own, lake.s"]
+
+
+def test_registry_out_of_reach_is_no_folder_without_streams(streams, tmp_path, variables):
+    streams(("s", 13))
+    check = CheckStreams(task_id="check", notifiers=[])
+    check.execute({})
+    known = dict(variables)
+    (tmp_path / "state").rename(tmp_path / "away")
+
+    with pytest.raises(CdcJobFailed, match="now the state folder holds no registry"):
+        check.execute({})
+
+    assert variables == known
+    assert "s" in known["cdc_stale_after.cdc_default"]
+
+
+def test_streams_that_were_all_dropped_and_a_folder_without_any_are_no_error(
+    streams, tmp_path, variables
+):
+    streams()
+    check = CheckStreams(task_id="check", notifiers=[])
+    assert check.execute({}) == []
+    streams(("s", 1))
+    check.execute({})
+    StreamCatalog(str(tmp_path / "state"), principal="somebody").drop("s")
+
+    assert check.execute({}) == []
+    assert variables == {"cdc_stale_after.cdc_default": "{}"}
+
+
 def test_each_look_sets_the_metrics_of_every_stream(streams, monkeypatch):
     streams(("s", 13), ("ünï", 15))
     gauges = {}
@@ -107,6 +178,14 @@ def test_log_notifier_writes_all_that_an_operator_needs(streams, capsys):
     assert "1 commits, 1 bytes and 129" in printed
 
 
+def test_log_notifier_names_the_upsert_table(streams, capsys):
+    streams(("t", 15), upsert_table="orders")
+    told = CheckStreams(task_id="check", notifiers=[LogNotifier()]).execute({})
+    assert {alert["upsert_table"] for alert in told} == {"orders"}
+    printed = capsys.readouterr().out
+    assert "lag miss: stream t on lake.t of upsert table orders, the oldest change of" in printed
+
+
 def test_factories_make_dags_that_run_one_at_a_time_on_a_timer():
     monitor = stale_stream_monitor([LogNotifier()], conn_id="other", every=timedelta(minutes=1))
     maintenance = stream_maintenance(every=timedelta(hours=6))
@@ -114,6 +193,18 @@ def test_factories_make_dags_that_run_one_at_a_time_on_a_timer():
         assert (dag.max_active_runs, dag.catchup) == (1, False)
     assert monitor.get_task("check_streams").conn_id == "other"
     assert maintenance.get_task("maintain_streams").ahead == timedelta(hours=12)
+
+
+def test_factories_give_their_tasks_what_a_dag_would_by_default():
+    given = {"pool": "cdc", "owner": "data", "retries": 5}
+
+    (check,) = stale_stream_monitor([], default_args=given).tasks
+    (maintain,) = stream_maintenance(default_args=given).tasks
+    (plain,) = stream_maintenance().tasks
+
+    assert (check.pool, check.owner, check.retries) == ("cdc", "data", 0)
+    assert (maintain.pool, maintain.owner, maintain.retries) == ("cdc", "data", 5)
+    assert (plain.retries, plain.retry_delay) == (2, timedelta(minutes=5))
 
 
 def test_factories_make_dags_that_nobody_has_to_switch_on():

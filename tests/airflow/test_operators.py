@@ -30,7 +30,9 @@ from airflow_provider_cdc.operators.stream import (
     default_consumer,
 )
 from airflow_provider_cdc.operators.upserts import (
+    AlterUpsertTable,
     ApplyUpserts,
+    CreateUpsertTable,
     ExportTable,
     RedriveChanges,
     WriteChanges,
@@ -49,6 +51,8 @@ def operators():
         ExportChanges(task_id="export", source="t", target="u", at=Version(1)),
         MaintainStreams(task_id="maintain"),
         RecoverStream(task_id="recover", stream="s", target="t", key=["id"]),
+        CreateUpsertTable(task_id="create_table", table="t", schema="id INT", primary_key="id"),
+        AlterUpsertTable(task_id="alter_table", table="t", max_staleness=None),
         WriteChanges(task_id="write", table="t", query="SELECT 1 AS id, 'DELETE' AS _CHANGE_TYPE"),
         ApplyUpserts(task_id="apply", table="t"),
         RedriveChanges(task_id="redrive", table="t"),
@@ -62,6 +66,8 @@ def test_operator_template_fields_are_attributes(operator):
     subjects = {
         ExportChanges: {"source"},
         MaintainStreams: set(),
+        CreateUpsertTable: {"table", "schema", "primary_key", "max_staleness", "cluster_by"},
+        AlterUpsertTable: {"table", "max_staleness"},
         WriteChanges: {"table"},
         ApplyUpserts: {"table"},
         RedriveChanges: {"table"},
@@ -86,6 +92,8 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "export",
         "maintain",
         "recover",
+        "create_table",
+        "alter_table",
         "write",
         "apply",
         "redrive",
@@ -306,6 +314,8 @@ def test_trigger_serialised_is_pinned():
         poll_interval=5.0,
         waiting_since="2026-01-01T00:00:00+00:00",
         after_version=7,
+        offset_version=3,
+        stream_id="an id",
     )
 
     path, arguments = trigger.serialize()
@@ -317,6 +327,8 @@ def test_trigger_serialised_is_pinned():
         "poll_interval": 5.0,
         "waiting_since": "2026-01-01T00:00:00+00:00",
         "after_version": 7,
+        "offset_version": 3,
+        "stream_id": "an id",
     }
     assert StreamHasDataTrigger(**arguments).serialize() == (path, arguments)
 

@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
 from airflow.sdk.log import redact
 from airflow.triggers.base import BaseTrigger
+from streams import new_stream, register
 
 from airflow_provider_cdc.get_provider_info import get_provider_info
 from airflow_provider_cdc.hooks.connection import CdcConnection
@@ -90,19 +92,41 @@ def test_provider_info_secrets_are_redacted_by_airflow_where_it_shows_a_connecti
     assert hidden == SECRET_FIELDS
 
 
-def test_airflow_cdc_streams_shows_the_streams_of_a_connection(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a command of the provider on an empty state folder; gives the lines that it prints."""
     extra = {"state": str(tmp_path)}
     monkeypatch.setenv("AIRFLOW_CONN_CDC_CLI", json.dumps({"conn_type": "cdc", "extra": extra}))
     (name,) = INFO["cli"]
     module, _, function = name.rpartition(".")
     (group,) = getattr(importlib.import_module(module), function)()
-    (command,) = group.subcommands
-    parser = argparse.ArgumentParser()
-    for argument in command.args:
-        argument.add_to_parser(parser)
+    commands = {command.name: command for command in group.subcommands}
 
-    command.func(parser.parse_args(["--conn-id", "cdc_cli", "-o", "json"]))
-    assert json.loads(capsys.readouterr().out) == []
+    def run_command(name, *arguments):
+        parser = argparse.ArgumentParser()
+        for argument in commands[name].args:
+            argument.add_to_parser(parser)
+        given = parser.parse_args([*arguments, "--conn-id", "cdc_cli", "-o", "json"])
+        commands[name].func(given)
+        return json.loads(capsys.readouterr().out)
+
+    return run_command
+
+
+def test_airflow_cdc_streams_shows_the_streams_of_a_connection(run):
+    assert run("streams") == []
 
     with pytest.raises(SystemExit, match="stream nothing: does not exist"):
-        command.func(parser.parse_args(["nothing", "--conn-id", "cdc_cli"]))
+        run("streams", "nothing")
+
+
+def test_airflow_cdc_upsert_tables_shows_the_upsert_tables_of_a_connection(run, tmp_path):
+    assert run("upsert-tables") == []
+
+    upserts = new_stream("upserts_1", upsert_table="orders", max_lag=timedelta(minutes=10))
+    register(tmp_path, upserts)
+    register(tmp_path, new_stream("s"))
+
+    (line,) = run("upsert-tables")
+    assert (line["name"], line["stream"]) == ("orders", "upserts_1")
+    assert (line["max_staleness"], line["pending_commits"]) == ("0-0 0 0:10:0", "")

@@ -38,7 +38,7 @@ def table(running_airflow, spark, wait_for):
     yield engine, name, dag_id
     server.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
     wait_for(lambda: not runs(server, dag_id, "running"))
-    engine.drop_stream(engine.describe_upsert_table(name).stream)
+    engine.drop_upsert_table(name)
 
 
 def runs(server, dag_id, state):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.apache.spark.hooks import spark_submit
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model import from_json
+from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
@@ -139,6 +142,73 @@ def test_submission_in_cluster_mode_sends_no_secret_and_no_local_interpreter(
     assert SECRET not in " ".join(command)
     assert SECRET not in submission.environment().values()
     assert "spark.pyspark.driver.python" not in settings_of(command)
+
+
+@pytest.mark.parametrize(
+    ("master", "extra", "attempts"),
+    [
+        ("yarn", {"deploy-mode": "cluster"}, "1"),
+        ("yarn", {}, None),
+        ("spark://master:7077", {"deploy-mode": "cluster"}, None),
+    ],
+)
+def test_submission_to_yarn_is_attempted_once_where_an_answer_could_be_overwritten(
+    connection, define_connection, master, extra, attempts
+):
+    define_connection("spark_default", "spark", master, **extra)
+
+    settings = settings_of(command_of(submission_of(connection)))
+    assert settings.get("spark.yarn.maxAppAttempts") == attempts
+
+    own = replace(connection, conf={"spark.yarn.maxAppAttempts": "3"})
+    assert settings_of(command_of(submission_of(own)))["spark.yarn.maxAppAttempts"] == "3"
+
+
+def test_submission_to_kubernetes_without_its_provider_is_refused_before_anything_runs(
+    connection, define_connection, monkeypatch
+):
+    monkeypatch.delattr(spark_submit, "kube_client", raising=False)
+    define_connection("spark_default", "spark", "k8s://https://cluster")
+
+    with pytest.raises(InvalidRequest, match="install apache-airflow-providers-cncf-kubernetes"):
+        submission_of(connection)
+
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    assert command_of(submission_of(connection))
+
+
+LINEAGE = {
+    "spark.openlineage.transport.type": "http",
+    "spark.openlineage.transport.auth.type": "api_key",
+    "spark.openlineage.transport.auth.apiKey": SECRET,
+    "spark.openlineage.transport.headers.X-Tenant": SECRET,
+}
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_submission_secrets_of_openlineage_reach_the_environment_and_nothing_else(
+    connection, define_connection, caplog, mode
+):
+    caplog.set_level(logging.DEBUG)
+    define_connection("spark_default", "spark", "yarn", **{"deploy-mode": mode})
+    spark = CdcHook.get_connection("spark_default")
+    submission = SparkSubmission(
+        request_for(connection, HasData("s")), connection, spark=spark, conf=LINEAGE
+    )
+
+    command, environment = command_of(submission), submission.environment()
+
+    assert settings_of(command)["spark.openlineage.transport.type"] == "http"
+    assert SECRET not in " ".join(command)
+    assert SECRET not in caplog.text
+    if mode == "cluster":
+        assert entry_point.SECRET_CONF_VARIABLE not in environment
+        assert "spark.openlineage.transport.auth.apiKey" in caplog.text
+    else:
+        hidden = json.loads(environment[entry_point.SECRET_CONF_VARIABLE])
+        assert hidden == {"spark.hadoop.fs.s3a.secret.key": SECRET} | {
+            key: value for key, value in LINEAGE.items() if not key.endswith("transport.type")
+        }
 
 
 def test_submission_argument_has_no_braces_that_a_cluster_would_expand():
@@ -273,6 +343,72 @@ def test_hook_killed_ends_every_process_of_the_application(stand_in, monkeypatch
     assert len(tree) == 2
     assert psutil.wait_procs(tree, timeout=10)[1] == []
     assert len(failures) == 1
+
+
+def test_hook_killed_ends_the_processes_where_the_provider_cannot_end_the_application(
+    connection, monkeypatch, caplog
+):
+    submission = submission_of(connection)
+    request_id = submission.request.request_id
+    code = "import time; time.sleep(600)"
+    application = subprocess.Popen([sys.executable, "-c", code, request_id])
+    process = psutil.Process(application.pid)
+
+    def no_command():
+        raise FileNotFoundError("yarn")
+
+    monkeypatch.setattr(submission.spark_hook, "on_kill", no_command)
+    try:
+        submission.kill()
+        assert psutil.wait_procs([process], timeout=10)[1] == []
+    finally:
+        application.kill()
+        application.wait()
+    assert "the worker needs the command yarn" in caplog.text
+
+
+def test_hook_whose_answer_cannot_be_removed_returns_it_all_the_same(
+    stand_in, tmp_path, monkeypatch, caplog
+):
+    def refuse(files, uri):
+        raise PermissionError("nothing may be removed")
+
+    monkeypatch.setattr(Files, "remove", refuse)
+    hook = stand_in(ANSWERING.format(root=ROOT, answer="has_data=True", code=0))
+
+    assert hook.submit(HasData("s")).has_data is True
+    assert "its answer cannot be removed" in caplog.text
+
+
+class Session:
+    """A session over Spark Connect that has lost its server."""
+
+    is_stopped = False
+
+    def interruptAll(self):  # noqa: N802 - Spark's own name
+        assert not self.is_stopped
+        raise ConnectionError("the channel is closed")
+
+    def stop(self):
+        self.is_stopped = True
+
+
+def test_hook_killed_over_connect_leaves_the_end_of_the_task_as_it_is(monkeypatch, caplog):
+    connection = CdcConnection("c", "file:///s")
+    submission = ConnectSubmission(request_for(connection, HasData("s")), connection)
+    monkeypatch.setattr(submission, "_new_session", Session)
+
+    def late(request, session, options):
+        submission.kill()
+        raise AirflowTaskTimeout("late")
+
+    monkeypatch.setattr("airflow_provider_cdc.hooks.submission.run", late)
+    with pytest.raises(AirflowTaskTimeout):
+        submission.run()
+    assert "did not interrupt the job" in caplog.text
+    caplog.clear()
+    submission.kill()
+    assert caplog.text == ""
 
 
 def test_answer_written_and_read_is_the_same(tmp_path):

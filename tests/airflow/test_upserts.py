@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+from airflow.sdk.observability import stats
 from airflow.serialization.serialized_objects import DagSerialization
 from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
 
 from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
 from airflow_provider_cdc.engine.catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.model import Source
+from airflow_provider_cdc.engine.core.model import Source, from_json, to_json
+from airflow_provider_cdc.engine.core.names import table_name
+from airflow_provider_cdc.engine.core.outcomes import (
+    Outcome,
+    StatementOutcome,
+    StatementResult,
+    StreamOutcome,
+)
+from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTable
 from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
 from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.jobs.model import HasData
-from airflow_provider_cdc.operators.upserts import ApplyUpserts
+from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
+from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs.model import Answer, HasData, Request
+from airflow_provider_cdc.operators.upserts import (
+    AlterUpsertTable,
+    ApplyUpserts,
+    CreateUpsertTable,
+)
 
 MINUTE = timedelta(minutes=1)
+APPLIED = Outcome(
+    "an-id",
+    "apply.upserts_1",
+    (StreamOutcome("1", "upserts_1", 0, 1, "file_difference", {"inserted": 4}),),
+    (
+        StatementOutcome(
+            0, "orders", StatementResult.APPLIED, 1, {"heldChanges": 3, "lateChanges": 1}
+        ),
+    ),
+    1.5,
+)
 
 
 @pytest.fixture
@@ -87,7 +115,8 @@ def test_schedule_follows_how_long_applies_took_and_an_altered_max_staleness(sta
     times.note(stream.stream_id, MINUTE)
     assert schedules() == {"apply_upserts.orders": timedelta(minutes=8, seconds=20)}
 
-    StreamCatalog(str(state), principal=stream.owner).alter(stream.name, max_lag=2 * MINUTE)
+    streams = StreamCatalog(str(state), principal=stream.owner).for_upserts()
+    streams.alter(stream.name, max_lag=2 * MINUTE)
     assert schedules() == {"apply_upserts.orders": MINUTE}
 
 
@@ -182,8 +211,8 @@ def applying(table, outcome=None, **fields):
     return operator, hook
 
 
-def context_of(due):
-    return {"dag_run": SimpleNamespace(run_after=due)}
+def context_of(due, started=None):
+    return {"dag_run": SimpleNamespace(run_after=due, start_date=started or datetime.now(UTC))}
 
 
 def test_table_for_which_nothing_waits_starts_no_job(state):
@@ -221,14 +250,88 @@ def test_stream_whose_changes_are_gone_fails_before_a_job(state):
 def test_apply_in_the_background_notes_how_long_it_took_since_it_was_due(state, is_timed):
     stream = add_table(state, "orders")
     add_file(state.parent / stream.source.location, 1, NOON)
-    operator, _ = applying(location_of(stream), outcome="done", is_timed=is_timed)
+    operator, _ = applying(location_of(stream), outcome=APPLIED, is_timed=is_timed)
     due = datetime.now(UTC) - MINUTE
 
-    assert operator.execute(context_of(due)) == {"announced": "done"}
+    assert operator.execute(context_of(due))["announced"] is APPLIED
 
     found = CdcHook().settings.apply_times().read([stream.stream_id])[stream.stream_id]
     assert len(found) == is_timed
     assert all(MINUTE <= took < 2 * MINUTE for took in found)
+
+
+@pytest.mark.parametrize(
+    ("max_staleness", "late", "notes"),
+    [
+        (10 * MINUTE, 9 * MINUTE, 1),
+        (10 * MINUTE, 11 * MINUTE, 0),
+        (None, 59 * MINUTE, 1),
+        (None, 61 * MINUTE, 0),
+    ],
+)
+def test_old_run_that_is_cleared_tells_nothing_of_how_long_applies_take(
+    state, max_staleness, late, notes
+):
+    stream = add_table(state, "orders", max_staleness)
+    add_file(state.parent / stream.source.location, 1, NOON)
+    operator, _ = applying(location_of(stream), outcome=APPLIED, is_timed=True)
+    before = schedules()
+
+    operator.execute(context_of(datetime.now(UTC) - late))
+
+    found = CdcHook().settings.apply_times().read([stream.stream_id])[stream.stream_id]
+    assert len(found) == notes
+    assert notes or schedules() == before
+
+
+def test_run_whose_task_waited_long_for_a_slot_tells_how_long_applies_take(state):
+    stream = add_table(state, "orders", 10 * MINUTE)
+    add_file(state.parent / stream.source.location, 1, NOON)
+    operator, _ = applying(location_of(stream), outcome=APPLIED, is_timed=True)
+    due = datetime.now(UTC) - 30 * MINUTE
+
+    operator.execute(context_of(due, started=due + MINUTE))
+
+    (took,) = CdcHook().settings.apply_times().read([stream.stream_id])[stream.stream_id]
+    assert 30 * MINUTE <= took < 31 * MINUTE
+
+
+def test_quarantine_that_was_emptied_is_measured_though_no_change_waits(state, monkeypatch):
+    stream = add_table(state, "orders")
+    quarantine = Path(location_of(stream), "_cdc", "quarantine")
+    add_file(quarantine, 0, NOON)
+    operator, hook = applying(location_of(stream))
+    gauges = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(stats, "gauge", gauges.__setitem__)
+        operator.execute({})
+    # Its file has no statistics: how much is in it is not known.
+    assert gauges == {}
+    removal = {"remove": {"path": "f0", "dataChange": True}}
+    (quarantine / "_delta_log" / f"{1:020d}.json").write_text(json.dumps(removal))
+    monkeypatch.setattr(stats, "gauge", gauges.__setitem__)
+
+    assert operator.execute({}) is None
+
+    assert hook.tasks == []
+    assert set(gauges.values()) == {0}
+    assert len(gauges) == 2
+
+
+def test_apply_returns_and_measures_what_is_in_quarantine(state, monkeypatch):
+    stream = add_table(state, "orders")
+    add_file(state.parent / stream.source.location, 1, NOON)
+    operator, _ = applying(location_of(stream), outcome=APPLIED)
+    gauges = {}
+    monkeypatch.setattr(stats, "gauge", gauges.__setitem__)
+
+    found = operator.execute({})
+
+    assert (found["held_changes"], found["late_changes"]) == (3, 1)
+    assert gauges == {
+        "cdc.stream.cdc_default.upserts_1.held_changes": 3,
+        "cdc.stream.cdc_default.upserts_1.late_changes": 1,
+    }
 
 
 def test_jobs_of_a_pool_have_its_spark_settings(define_connection, tmp_path):
@@ -311,3 +414,98 @@ def test_state_folder_that_was_never_there_is_told(state, caplog):
     quiet_stream(state, state.parent / "t", "no_upserts")
     assert schedules() == {}
     assert caplog.text == ""
+
+
+ORDERS = UpsertTable(
+    "orders",
+    table_name("orders__base"),
+    location="/lake/orders__base",
+    table_id="an-id",
+    columns=(Column("id", "int"), Column("name", "string")),
+    primary_key=("id",),
+    max_staleness=10 * MINUTE,
+)
+
+
+def operating(kind, answer, **arguments):
+    """An operator whose hook keeps what it was to submit, and gives ``answer``."""
+    operator = kind(task_id="t", table="{{ t }}", **arguments)
+    operator.render_template_fields({"t": "orders", "minutes": 10, "key": "id"})
+    operator.__dict__["hook"] = hook = Submitted()
+    hook.submit = lambda task, context: hook.tasks.append(task) or answer
+    return operator, hook
+
+
+def test_table_is_created_as_its_templates_say(state):
+    create, hook = operating(
+        CreateUpsertTable,
+        from_json(to_json(Answer("r", upsert_table=ORDERS)), Answer),
+        schema="id INT, name STRING",
+        primary_key=["{{ key }}"],
+        max_staleness="INTERVAL {{ minutes }} MINUTE",
+        tombstone_horizon="P1D",
+        cluster_by="{{ key }}",
+        partial_changes=True,
+        if_not_exists=True,
+    )
+
+    assert create.execute({}) == {
+        "table": "orders",
+        "location": "/lake/orders__base",
+        "stream": "upserts_an_id",
+        "primary_key": ["id"],
+        "max_staleness": 600.0,
+    }
+    (task,) = hook.tasks
+    schema = "id INT, name STRING"
+    day = timedelta(days=1)
+    assert task == jobs.CreateUpsertTable(
+        "orders",
+        schema,
+        ("id",),
+        10 * MINUTE,
+        day,
+        ("id",),
+        partial_changes=True,
+        if_not_exists=True,
+    )
+    request = request_for(hook.settings, task)
+    assert from_json(to_json(request), Request) == request
+
+
+def test_table_is_created_without_a_promise_unless_one_is_given(state):
+    create, hook = operating(CreateUpsertTable, Answer("r"), schema="id INT", primary_key="id")
+
+    with pytest.raises(CdcJobFailed, match="answered without a table"):
+        create.execute({})
+    assert hook.tasks == [jobs.CreateUpsertTable("orders", "id INT", ("id",))]
+
+
+@pytest.mark.parametrize(
+    ("given", "length"),
+    [("PT{{ minutes }}M", 10 * MINUTE), (MINUTE, MINUTE), (None, None)],
+    ids=["text", "duration", "none"],
+)
+def test_staleness_is_altered_as_given(state, given, length):
+    alter, hook = operating(AlterUpsertTable, Answer("r"), max_staleness=given)
+
+    assert alter.execute({}) is None
+    assert hook.tasks == [jobs.AlterUpsertTable("orders", length)]
+    request = request_for(hook.settings, hook.tasks[0])
+    assert from_json(to_json(request), Request) == request
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (AlterUpsertTable, {"max_staleness": "soon"}),
+        (CreateUpsertTable, {"schema": "id INT", "primary_key": "id", "max_staleness": "P1M"}),
+        (CreateUpsertTable, {"schema": "id INT", "primary_key": "id", "tombstone_horizon": ""}),
+    ],
+)
+def test_length_that_is_none_fails_before_a_job(state, kind, arguments):
+    operator, hook = operating(kind, Answer("r"), **arguments)
+
+    with pytest.raises(AirflowFailException, match="is no length of time"):
+        operator.execute({})
+    assert hook.tasks == []

@@ -244,6 +244,49 @@ def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
     assert second["problem"] is None
 
 
+def test_stream_that_may_not_be_read_wakes_once_and_says_why(folder):
+    catalog = StreamCatalog(str(folder / "state"), principal="somebody")
+    catalog.alter("s", readers=["somebody else"])
+    add_file(folder / "s", 1, NOW)
+
+    async def scenario():
+        async with triggerer(Store(), "s", "witness") as running:
+            await running.wait(1)
+            add_file(folder / "s", 2, NOW)
+            add_file(folder / "witness", 1, NOW)
+            return await running.wait(2)
+
+    first, second = asyncio.run(scenario())
+    assert (first["stream"], second["stream"]) == ("s", "witness")
+    assert "may not read it" in first["problem"]
+
+
+def test_registry_out_of_reach_is_told_once_and_watched_again_when_it_is_back(folder, caplog):
+    state, away = folder / "state", folder / "away"
+
+    def warnings():
+        return [record for record in caplog.records if "no registry" in record.getMessage()]
+
+    async def told(count):
+        async with asyncio.timeout(20):
+            while len(warnings()) < count:
+                await asyncio.sleep(0.01)
+
+    async def scenario():
+        async with triggerer(Store(), "s") as running:
+            for count in (1, 2):
+                state.rename(away)
+                await told(count)
+                # Some polls more.
+                await asyncio.sleep(0.3)
+                assert len(warnings()) == count
+                away.rename(state)
+                add_file(folder / "s", count, NOW)
+                await running.wait(count)
+
+    asyncio.run(scenario())
+
+
 def test_stream_that_is_created_later_wakes(folder):
     async def scenario():
         async with triggerer(Store(), "Late", "witness") as running:

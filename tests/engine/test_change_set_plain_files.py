@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine.core import plain_files, sink_log
+from airflow_provider_cdc.engine.core.errors import StreamUnusable
 from airflow_provider_cdc.engine.core.model import Stream
 from airflow_provider_cdc.engine.core.read_plan import Strategy
 from airflow_provider_cdc.engine.spark.change_sets import file_lists
@@ -261,3 +262,16 @@ def test_files_added_under_columns_that_came_later_are_read_as_nulls(make_table:
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "INSERT INTO {t} VALUES (4, 'y', 1)")
 
     assert len(check(table, stream)) == 1 + 2 + 1
+
+
+def test_change_sets_are_refused_where_the_session_takes_names_for_patterns(
+    make_table: MakeTable, spark: SparkSession
+) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", folder=PLAIN)
+    streams = table.stream(), table.inserted(), table.surviving()
+    table.sql("INSERT INTO {t} VALUES (2, 'b')")
+    name = "spark.sql.parser.quotedRegexColumnNames"
+    for stream in streams:
+        with settings(spark, {name: "true"}), pytest.raises(StreamUnusable, match=f"with {name}"):
+            table.read(stream)
+        assert table.changes(stream).total() == 1

@@ -20,7 +20,8 @@ UNMAP = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
 def own_settings(spark: SparkSession) -> Iterator[None]:
     """Takes back what the test sets."""
     yield
-    spark.conf.unset("spark.sql.ansi.enabled")
+    for name in ("spark.sql.ansi.enabled", "spark.sql.caseSensitive"):
+        spark.conf.unset(name)
 
 
 def test_change_set_under_column_mapping_follows_columns_by_id(make_table: MakeTable) -> None:
@@ -113,6 +114,112 @@ def test_change_set_across_arrival_of_column_mapping_follows_renames(
     assert update(0, (1, "a", (1,), None), (1, "a", (1,), "new"))[0] in table.check(
         stream, old={"b": "a", "a": None}
     )
+
+
+def test_change_set_across_a_column_dropped_and_added_while_mapped_reads_null_before(
+    make_table: MakeTable,
+) -> None:
+    table = make_table("id INT, v STRING", "1, 'x'", "2, 'y'")
+    stream = table.stream()
+    table.sql(
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ({MAPPED})",
+        "ALTER TABLE {t} DROP COLUMN v",
+        "ALTER TABLE {t} ADD COLUMN v STRING",
+        UNMAP,
+        "UPDATE {t} SET v = 'x' WHERE id = 1",
+    )
+    # The ends look alike, and yet v is another column.
+    assert sorted(table.check(stream, old={"v": None}), key=repr) == sorted(
+        update(0, (1, None), (1, "x")), key=repr
+    )
+
+
+def test_change_set_across_ids_that_begin_anew_follows_columns_by_their_names(
+    make_table: MakeTable,
+) -> None:
+    table = make_table("id INT, a STRING, b STRING", "1, 'a', 'b'", "2, 'c', 'd'")
+    table.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({MAPPED})")
+    stream = table.stream()
+    table.sql(
+        "ALTER TABLE {t} DROP COLUMN a",
+        "ALTER TABLE {t} RENAME COLUMN b TO a",
+        UNMAP,
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ({MAPPED})",
+        "UPDATE {t} SET id = 3 WHERE id = 1",
+        "DELETE FROM {t} WHERE id = 2",
+    )
+    assert sorted(table.check(stream, old={"a": "b"}), key=repr) == sorted(
+        [*update(0, (1, "b"), (3, "b")), delete(1, 2, "d")], key=repr
+    )
+
+
+def test_change_set_across_a_restore_finds_the_columns_that_it_brought_back(
+    make_table: MakeTable,
+) -> None:
+    table = make_table("id INT, a STRING, b STRING", "1, 'a', 'b'", "2, 'c', 'd'")
+    table.sql(
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ({MAPPED})",
+        "ALTER TABLE {t} RENAME COLUMN a TO z",
+        "ALTER TABLE {t} ADD COLUMN a STRING",
+    )
+    stream, inserted = table.stream(), table.inserted()
+    table.sql(
+        "ALTER TABLE {t} DROP COLUMN b",
+        "ALTER TABLE {t} RENAME COLUMN z TO b",
+        UNMAP,
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ({MAPPED})",
+        "INSERT INTO {t} VALUES (3, 'was z', 'a')",
+        f"RESTORE TABLE {{t}} TO VERSION AS OF {stream.offset.version}",
+    )
+    assert table.check(stream) == []
+    # Ids began anew in between: by names that row's columns are found.
+    assert [change.values for change in table.changes(inserted)] == [(3, "was z", None, "a")]
+    table.sql("UPDATE {t} SET a = 'new' WHERE id = 1")
+    assert len(table.check(stream)) == 2
+
+
+@pytest.mark.parametrize("is_exact", ["true", "false"])
+def test_change_set_across_an_overwritten_name_in_another_case_reads_each_end_by_its_own(
+    make_table: MakeTable, own_settings: None, spark: SparkSession, is_exact: str
+) -> None:
+    table = make_table("id INT, N INT, w INT", "1, 70000, 1")
+    stream, inserted = table.stream(), table.inserted()
+    table.sql("INSERT INTO {t} VALUES (2, 70001, 2)")
+    narrow = table.version
+    spark.conf.set("spark.sql.caseSensitive", is_exact)
+    spark.sql("SELECT 3 AS id, 3 AS n, 3 AS w").write.format("delta").mode("overwrite").option(
+        "overwriteSchema", True
+    ).save(table.location)
+    assert sorted(change.values for change in table.check(stream)) == [(1, 70000, 1), (3, 3, 3)]
+    assert {change.values for change in table.changes(inserted)} == {(2, 70001, 2), (3, 3, 3)}
+    spark.sql("SELECT 4 AS id, CAST(4 AS SMALLINT) AS N").write.format("delta").mode(
+        "overwrite"
+    ).option("overwriteSchema", True).save(table.location)
+    for refused in (stream, inserted):
+        with pytest.raises(StreamUnusable, match="was of type integer and is of type short"):
+            table.read(refused)
+    assert len(table.changes(stream, through=narrow)) == 1
+
+
+def test_change_set_with_void_columns_returns_them_as_the_table_does(
+    make_table: MakeTable, spark: SparkSession
+) -> None:
+    table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'")
+    spark.sql(
+        "SELECT 3 AS id, 'c' AS v, NULL AS nothing, named_struct('x', 1, 'y', NULL) AS s"
+    ).write.format("delta").mode("append").option("mergeSchema", True).save(table.location)
+    stream, inserted, surviving = table.stream(), table.inserted(), table.surviving()
+    columns = spark.table(table.name).columns
+    table.sql(
+        "INSERT INTO {t} (id, v) VALUES (4, 'd')",
+        "UPDATE {t} SET v = 'x' WHERE id = 1",
+        "DELETE FROM {t} WHERE id = 3",
+    )
+    assert len(table.check(stream)) == 4
+    assert table.read(stream).rows.columns[:-3] == columns
+    assert len(table.changes(inserted)) == len(table.check_inserts(surviving)) == 1
+    table.sql("ALTER TABLE {t} ADD COLUMN w INT", "UPDATE {t} SET w = 1 WHERE id = 2")
+    assert len(table.check(stream)) == 6
 
 
 def test_change_set_across_added_columns_of_any_depth_reads_null_before(

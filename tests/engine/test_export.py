@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,8 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
 
 
 def export(lab: StreamLab, target: str, export_id: str = "run 1", **fields: Any) -> Answer:
-    task = ExportChanges(lab.path("src"), target, export_id, **{"at": {"version": 0}} | fields)
+    given: dict[str, Any] = {"name": lab.path("src"), "at": {"version": 0}} | fields
+    task = ExportChanges(target=target, export_id=export_id, **given)
     state = str(lab.root / "state")
     return run(Request("r", state, JobKind.EXPORT_CHANGES, export_changes=task), lab.spark)
 
@@ -50,7 +53,7 @@ def test_export_to_a_name_creates_its_table_and_to_files_a_folder(lab: StreamLab
     lab.sql("DROP TABLE IF EXISTS exported")
     assert export(lab, "exported", mode=ExportMode.ERROR).error is None
     assert lab.spark.table("exported").count() == 1
-    again = export(lab, "exported", mode=ExportMode.ERROR).error
+    again = export(lab, "exported", "run 2", mode=ExportMode.ERROR).error
     assert again is not None
     assert "table that exists" in again.message
     lab.sql("DROP TABLE exported")
@@ -59,3 +62,51 @@ def test_export_to_a_name_creates_its_table_and_to_files_a_folder(lab: StreamLab
     assert export(lab, folder, format=ExportFormat.JSON).error is None
     (row,) = lab.spark.read.json(folder).collect()
     assert (row["id"], row["v"], row["METADATA$ACTION"]) == (1, "b", "INSERT")
+
+
+@pytest.mark.parametrize("target", ["exported", "out"])
+def test_export_to_a_new_table_that_is_killed_is_done_by_its_retry(
+    lab: StreamLab, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.sql("DROP TABLE IF EXISTS exported")
+    target = target if target == "exported" else lab.path(target)
+    name = target if target == "exported" else f"delta.`{target}`"
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_provider_cdc.jobs.export.idempotent_write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            export(lab, target, mode=ExportMode.ERROR)
+    assert lab.spark.table(name).count() == 0
+
+    other = export(lab, target, "run 2", mode=ExportMode.ERROR).error
+    assert other is not None
+    assert "table that exists" in other.message
+    for _ in range(2):
+        assert export(lab, target, mode=ExportMode.ERROR).error is None
+        assert lab.spark.table(name).count() == 1
+    lab.sql("DROP TABLE IF EXISTS exported")
+
+
+def test_exports_of_intervals_from_before_the_first_commit_have_each_row_once(
+    lab: StreamLab,
+) -> None:
+    first, last = (lab.committed_at("src", version) for version in (0, 2))
+    times = [first - timedelta(days=2), first - timedelta(days=1), first, last]
+    for number, (start, end) in enumerate(pairwise(map(datetime.isoformat, times))):
+        interval = {"at": {"timestamp": start}, "end": {"timestamp": end}}
+        answer = export(lab, lab.path("out"), f"run {number}", mode=ExportMode.APPEND, **interval)
+        assert answer.error is None
+    assert [row[:4] for row in lab.rows("out")] == [(1, "b", "INSERT", False)]
+
+
+def test_export_from_version_0_has_the_rows_that_it_wrote(lab: StreamLab) -> None:
+    lab.sql(
+        "CREATE TABLE {made} USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
+        " AS SELECT 7 AS id, 'z' AS v"
+    )
+    before = {"at": None, "before": {"version": "0"}, "end": {"version": 0}}
+    assert export(lab, lab.path("out"), name=lab.path("made"), **before).error is None
+    assert [row[:4] for row in lab.rows("out")] == [(7, "z", "INSERT", False)]

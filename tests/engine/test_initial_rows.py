@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,19 @@ def test_first_read_returns_the_rows_at_the_offset_as_inserts(lab: StreamLab) ->
     lab.sql("UPDATE {src} SET v = 'x' WHERE id = 1", "DELETE FROM {src} WHERE id = 2")
     assert lab.seen("s") == FIRST
     assert lab.engine.explain("s").strategy is Strategy.INITIAL_ROWS
+
+
+def test_initial_rows_are_read_however_long_ago_their_version_was_written(lab: StreamLab) -> None:
+    create(lab)
+    lab.sql(
+        "ALTER TABLE {src} SET TBLPROPERTIES"
+        " ('delta.deletedFileRetentionDuration' = 'interval 0 seconds')",
+        "INSERT INTO {src} VALUES (3, 'c')",
+    )
+    time.sleep(0.1)
+    assert lab.seen("s") == FIRST
+    lab.consume(LOG)
+    assert lab.rows("log") == [(1, "a", "INSERT"), (2, "b", "INSERT")]
 
 
 def test_later_changes_wait_until_the_initial_rows_are_consumed(lab: StreamLab) -> None:

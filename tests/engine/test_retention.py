@@ -23,6 +23,9 @@ from airflow_provider_cdc.engine import (
 )
 from airflow_provider_cdc.engine.core.retention import FILES, LOG
 from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.results import Results
+from airflow_provider_cdc.engine.storage.scratch import Scratch
+from airflow_provider_cdc.engine.stream_status import StreamStatus
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
 
@@ -48,6 +51,10 @@ def in_days(lab: StreamLab, days: float) -> Engine:
 def properties(lab: StreamLab, table: str = "src") -> dict[str, str]:
     shown = lab.spark.sql(f"SHOW TBLPROPERTIES {lab.name(table)}").collect()
     return {row["key"]: row["value"] for row in shown if "etention" in row["key"]}
+
+
+def status(lab: StreamLab, name: str) -> StreamStatus:
+    return lab.engine.describe_stream(name)
 
 
 def data_files(lab: StreamLab, table: str = "src") -> int:
@@ -93,7 +100,13 @@ def test_extension_holds_vacuum_back_and_reports_what_it_keeps(lab: StreamLab) -
     assert report.bytes_kept > 0
     assert len(lab.seen("s")) == 4
     lab.consume(MERGE_INTO_COPY)
-    assert lab.engine.maintain().bytes_kept == 0
+    (source,) = lab.engine.maintain().sources
+    assert (source.has_changed, source.bytes_kept) == (False, 0)
+    # The owner's own retention is none: the next change would not be kept.
+    lab.sql("UPDATE {src} SET v = 'e'", "VACUUM {src}")
+    assert len(lab.seen("s")) == 4
+    lab.engine.drop_stream("s")
+    lab.engine.maintain()
     lab.sql("VACUUM {src}")
     assert data_files(lab) < before
 
@@ -158,6 +171,57 @@ def test_two_state_folders_extend_one_table_each_by_itself(lab: StreamLab) -> No
     assert properties(lab) == before
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {LOG: "interval 60 days"},
+        {FILES: "interval 40 days", LOG: "interval 60 days"},
+        {FILES: "interval 1 days", LOG: "interval 2 days"},
+    ],
+)
+def test_extension_beyond_deltas_default_for_the_log_is_made_and_taken_back(
+    lab: StreamLab, own: dict[str, str]
+) -> None:
+    pairs = ", ".join(f"'{name}' = '{text}'" for name, text in own.items())
+    lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ({pairs})")
+    before = properties(lab)
+    lab.engine.create_stream("s", on_table=lab.path("src"), max_data_extension=timedelta(days=45))
+    lab.sql("INSERT INTO {src} VALUES (3, 'c')")
+    (source,) = in_days(lab, 40).maintain().sources
+    assert (source.problem, source.extension) == (None, timedelta(days=45))
+    lab.engine.alter_stream("s", max_data_extension=timedelta(days=41))
+    (source,) = in_days(lab, 40).maintain().sources
+    assert (source.problem, source.extension) == (None, timedelta(days=41))
+    lab.engine.drop_stream("s")
+    (source,) = lab.engine.maintain().sources
+    assert (source.problem, source.extension) == (None, None)
+    assert properties(lab) == before
+
+
+def test_table_that_one_stream_names_by_path_and_one_by_catalog_is_kept_for_both(
+    lab: StreamLab,
+) -> None:
+    lab.sql(f"CREATE TABLE kept_twice USING delta LOCATION '{lab.path('src')}'")
+    try:
+        longest = timedelta(days=60)
+        lab.engine.create_stream("a", on_table=lab.path("src"), max_data_extension=longest)
+        lab.engine.create_stream("b", on_table="kept_twice")
+        locations = [base.location for each in "ab" for base in status(lab, each).base_tables]
+        assert len(set(locations)) == 2
+        lab.sql("INSERT INTO {src} VALUES (3, 'c')")
+        (source,) = in_days(lab, 6.5).maintain().sources
+        assert (source.streams, source.extension) == (("a", "b"), longest)
+        version = lab.version("src")
+        in_days(lab, 6.5).maintain()
+        assert lab.version("src") == version
+        for each in "ab":
+            lab.engine.drop_stream(each)
+        assert [each.extension for each in lab.engine.maintain().sources] == [None]
+        assert lab.engine.maintain().sources == ()
+    finally:
+        lab.sql("DROP TABLE kept_twice")
+
+
 def test_maintenance_goes_on_behind_a_table_that_cannot_be_changed(lab: StreamLab) -> None:
     lab.make("gone", "id INT", properties=TRACKED)
     for name in ("gone", "src"):
@@ -206,6 +270,37 @@ def test_stream_whose_changes_were_taken_back_is_kept_fresh_by_an_exact_look(
     assert later.describe_stream("s").offset_version < lab.version("src")
     assert later.has_data("s") is False
     assert later.describe_stream("s").offset_version == lab.version("src")
+
+
+@pytest.mark.parametrize("is_looked_at", [False, True])
+def test_surviving_stream_returns_rows_that_came_and_went_and_were_restored(
+    lab: StreamLab, is_looked_at: bool
+) -> None:
+    lab.engine.create_stream(
+        "s", on_table=lab.path("src"), mode="append_only", append_semantics="surviving"
+    )
+    lab.sql("INSERT INTO {src} VALUES (3, 'c')")
+    version = lab.version("src")
+    lab.sql("DELETE FROM {src} WHERE id = 3")
+    if is_looked_at:
+        assert in_days(lab, 2).has_data("s") is False
+    else:
+        assert in_days(lab, 2).maintain().skipped == ()
+    lab.sql(f"RESTORE TABLE {{src}} TO VERSION AS OF {version}")
+    assert lab.seen("s") == [(3, "c", "INSERT", False)]
+
+
+def test_engine_opens_where_what_is_left_behind_cannot_be_swept(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("another principal's")
+
+    for swept in (Scratch, Results):
+        monkeypatch.setattr(swept, "sweep", refuse)
+    with caplog.at_level("INFO"):
+        lab.new_engine()
+    assert caplog.text.count("another principal's") == 2
 
 
 def test_sensor_without_a_jvm_keeps_an_empty_stream_fresh(lab: StreamLab) -> None:

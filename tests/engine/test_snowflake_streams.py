@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from stream_lab import Change, StreamLab, row_ids
 
 from airflow_provider_cdc.engine import (
+    OffsetOf,
     Progress,
     ProtocolPoint,
     StreamConflict,
@@ -445,6 +446,32 @@ def test_managed_source_that_is_renamed_leaves_its_stream_stale(
     source.sql(f"ALTER TABLE {schema}.managed RENAME TO {schema}.moved")
     with pytest.raises(StreamStale, match="is gone"):
         source.engine.read_stream("on_name")
+
+
+def test_managed_source_that_is_renamed_loses_nothing_when_its_stream_is_created_on_the_new_name(
+    source: StreamLab, schema: str
+) -> None:
+    source.sql(
+        f"CREATE TABLE {schema}.managed (id INT) USING delta",
+        f"INSERT INTO {schema}.managed VALUES (1), (2)",
+    )
+    source.engine.create_stream("on_name", on_table=f"{schema}.managed")
+    source.sql(
+        f"DELETE FROM {schema}.managed WHERE id = 1",
+        f"INSERT INTO {schema}.managed VALUES (3)",
+    )
+    expected = source.changes("on_name")
+    source.sql(
+        f"ALTER TABLE {schema}.managed RENAME TO {schema}.moved",
+    )
+    with pytest.raises(StreamStale, match=r"renamed.*at=OffsetOf\(.*or_replace"):
+        source.engine.read_stream("on_name")
+    source.engine.create_stream(
+        "on_name", on_table=f"{schema}.moved", at=OffsetOf("on_name"), or_replace=True
+    )
+    assert source.changes("on_name") == expected
+    source.sql(f"INSERT INTO {schema}.moved VALUES (4)")
+    assert source.seen("on_name") == [(1, *GONE), (3, *NEW), (4, *NEW)]
 
 
 def test_external_source_that_is_dropped_keeps_its_files_and_its_stream(

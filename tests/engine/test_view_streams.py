@@ -16,6 +16,7 @@ from airflow_provider_cdc.engine import (
     InvalidRequest,
     NotADeltaTable,
     OffsetOf,
+    Strategy,
     StreamStale,
     TableNotFound,
     Timestamp,
@@ -89,6 +90,32 @@ def test_change_of_either_side_alone_joins_the_other_side_as_it_stands(lab: Stre
         (1, "better", "renamed", "INSERT", True),
         (1, "order1", "customer1", "DELETE", True),
     ]
+
+
+def test_explanation_of_a_view_tells_how_each_of_its_tables_is_read(lab: StreamLab) -> None:
+    stream(lab, JOIN)
+    lab.sql("INSERT INTO {customers} VALUES (1, 'customer2')")
+    plan = lab.engine.explain("s")
+    orders, customers = plan.tables
+    assert (orders.table, customers.table) == (lab.name("orders"), lab.name("customers"))
+    assert (orders.plan.strategy, orders.plan.file_count) == (Strategy.NOTHING, 0)
+    assert (customers.plan.strategy, customers.plan.commit_count) == (Strategy.FILE_DIFFERENCE, 1)
+    assert (plan.strategy, plan.file_count) == (Strategy.FILE_DIFFERENCE, 1)
+    assert plan.size_bytes == customers.plan.size_bytes > 0
+    lab.engine.create_stream("t", on_table=lab.path("orders"))
+    assert lab.engine.explain("t").tables == ()
+
+
+@pytest.mark.parametrize("text", ["SELECT * FROM {orders}", JOIN])
+def test_maintenance_takes_no_row_from_an_append_only_stream_that_it_still_owes(
+    lab: StreamLab, text: str
+) -> None:
+    stream(lab, text, mode="append_only")
+    lab.sql("INSERT INTO {orders} VALUES (1, 'short')", "DELETE FROM {orders} WHERE id = 1")
+    owed = lab.seen("s")
+    assert [row[1] for row in owed] == ["short"]
+    lab.engine.maintain()
+    assert lab.seen("s") == owed
 
 
 def test_row_that_leaves_the_view_is_deleted_and_one_that_enters_it_inserted(
@@ -548,6 +575,20 @@ def test_columns_that_give_a_view_another_meaning_make_its_stream_stale(lab: Str
         lab.changes("l")
 
 
+def test_column_that_takes_the_place_of_a_field_makes_the_stream_of_a_view_stale(
+    lab: StreamLab,
+) -> None:
+    lab.make("t", "id INT, o STRUCT<note: STRING>", properties=TRACKED)
+    stream(lab, "SELECT o.note AS n FROM {orders} AS o JOIN {t} AS x ON o.id = x.id")
+    lab.sql("INSERT INTO {t} VALUES (1, named_struct('note', 'field'))")
+    assert lab.seen("s") == [("field", "INSERT", False)]
+    lab.sql("ALTER TABLE {t} ADD COLUMN note STRING")
+    assert lab.seen("s") == [("field", "INSERT", False)]
+    lab.sql("ALTER TABLE {orders} ADD COLUMN note STRING")
+    with pytest.raises(StreamStale, match=r"o\.note, which is a field or a column"):
+        lab.changes("s")
+
+
 @pytest.mark.parametrize("mode", ["standard", "append_only"])
 @pytest.mark.parametrize(
     ("columns", "values", "properties", "text", "changes", "name"),
@@ -599,6 +640,8 @@ def test_column_that_is_another_one_under_its_name_makes_the_stream_of_a_view_st
     lab.engine.create_stream("i", on_view="ids")
     stream(lab, text, mode=mode)
     lab.sql(*changes)
+    # Nothing is left out silently: the stream stays in front of what makes it stale.
+    assert lab.engine.maintain().skipped == ()
     with pytest.raises(StreamStale, match=f"it has {name}, which is another column than it was"):
         lab.changes("s")
     lab.sql("DELETE FROM {t} WHERE id = 1")
@@ -657,3 +700,26 @@ def test_condition_that_fails_for_rows_of_different_ends_is_not_asked_for_them(
     )
     lab.sql("UPDATE {orders} SET id = 2", "UPDATE {customers} SET id = 3")
     assert lab.seen("s") == [(1, 1, "DELETE", True), (2, 3, "INSERT", True)]
+
+
+@pytest.mark.parametrize("mode", ["standard", "append_only"])
+def test_columns_of_fixed_length_are_compared_in_old_rows_as_in_those_of_today(
+    lab: StreamLab, mode: str
+) -> None:
+    lab.make("t", "id INT, c CHAR(5), s STRUCT<c: CHAR(3)>", properties=TRACKED)
+    lab.sql("INSERT INTO {t} VALUES (1, 'ab', named_struct('c', 'x'))")
+    stream(lab, "SELECT id FROM {t} WHERE c = 'ab' AND s.c = 'x  '", mode=mode)
+    lab.sql(
+        "INSERT INTO {t} VALUES (2, 'ab', named_struct('c', 'x'))",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "INSERT INTO {t} VALUES (3, 'ab', named_struct('c', 'x'))",
+        "DELETE FROM {t} WHERE id < 3",
+    )
+    found = {
+        "standard": [(1, "DELETE", False), (3, "INSERT", False)],
+        "append_only": [(2, "INSERT", False), (3, "INSERT", False)],
+    }
+    assert lab.seen("s") == found[mode]
+    lab.sql("DELETE FROM {t}")
+    found["standard"] = [(1, "DELETE", False)]
+    assert lab.seen("s") == found[mode]

@@ -1,6 +1,11 @@
 """Files of a store, several at once."""
 
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -104,3 +109,93 @@ def test_store_is_opened_by_fsspecs_names_of_the_options(
     Files({"AWS_ACCESS_KEY_ID": "me", "AWS_ALLOW_HTTP": "true"}).exists(f"{scheme}://bucket/a")
 
     assert opened == [("s3://bucket/a", {"key": "me"})]
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A store that answers the creation of a file as the test says."""
+    yield Store()
+    MemoryFileSystem.store.clear()
+
+
+class Store(Files):
+    """``answers`` are what comes back of the first creations; then it does as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[Exception] = []
+        self.lands = True
+
+    def _open(self, uri: str) -> tuple[Any, str]:
+        filesystem, path = super()._open(uri)
+        return Answering(self, filesystem), path
+
+
+class Answering:
+    def __init__(self, store: Store, filesystem: Any) -> None:
+        self.store, self.filesystem = store, filesystem
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.filesystem, name)
+
+    def pipe_file(self, path: str, content: bytes, mode: str) -> None:
+        answer = self.store.answers.pop(0) if self.store.answers else None
+        if answer is None or self.store.lands:
+            self.filesystem.pipe_file(path, content, mode=mode)
+        if answer is not None:
+            raise answer
+
+
+URI = "memory://claims/1"
+UNNAMED = [
+    OSError(errno.EINVAL, "At least one of the pre-conditions you specified did not hold"),
+    OSError(errno.EIO, "ConditionalRequestConflict"),
+    OSError(errno.EBUSY, "OperationAborted"),
+]
+
+
+@pytest.mark.parametrize("answer", UNNAMED)
+def test_refusal_that_does_not_name_its_reason_is_one_where_there_is_a_file(
+    store: Store, answer: OSError
+) -> None:
+    assert Files().create(URI, b"first")
+    store.answers, store.lands = [answer], False
+    assert not store.create(URI, b"second")
+    assert Files().read(URI) == b"first"
+
+
+@pytest.mark.parametrize("answer", UNNAMED)
+def test_failure_is_none_of_another_writer_where_there_is_no_file(
+    store: Store, answer: OSError
+) -> None:
+    store.answers, store.lands = [answer], False
+    assert store.create(URI, b"after another try")
+    Files().remove(URI)
+
+    store.answers = [answer] * 3
+    with pytest.raises(OSError, match=answer.strerror):
+        store.create(URI, b"x")
+    assert not Files().exists(URI)
+
+
+def test_failure_that_is_no_refusal_is_told_though_there_is_a_file(store: Store) -> None:
+    assert Files().create(URI, b"first")
+    store.answers, store.lands = [PermissionError(errno.EACCES, "no")], False
+    with pytest.raises(PermissionError):
+        store.create(URI, b"second")
+
+
+@pytest.mark.parametrize("answer", [FileExistsError(URI), TimeoutError("no answer"), *UNNAMED])
+def test_claim_whose_answer_was_lost_is_known_by_its_content(
+    store: Store, answer: Exception
+) -> None:
+    store.answers = [answer]
+    assert store.claim(URI, b"mine")
+    assert not store.claim(URI, b"another")
+
+
+def test_claim_that_did_not_land_is_told(store: Store) -> None:
+    store.answers, store.lands = [TimeoutError("no answer")], False
+    with pytest.raises(TimeoutError):
+        store.claim(URI, b"mine")
+    assert store.claim(URI, b"another")

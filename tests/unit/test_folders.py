@@ -16,6 +16,7 @@ import pytest
 from streams import NOON, new_stream
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import FilesChanged, StreamUnusable
 from airflow_provider_cdc.engine.core.folder_log import FolderFile
@@ -36,6 +37,7 @@ from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.source_log import SourceLog, SourceRange
 from airflow_provider_cdc.engine.storage.source_pins import SourcePins
+from airflow_provider_cdc.engine.stream_status import status_of
 
 SCHEMA = json.dumps({"type": "struct", "fields": []})
 
@@ -383,6 +385,26 @@ def test_a_crash_while_a_snapshot_is_written_costs_nothing(
         with pytest.raises(KeyboardInterrupt):
             inbox.logs.refresh(stream)
     assert len(inbox.logged()) == files + 1
+
+
+def test_files_wait_from_when_they_were_written_not_from_when_a_look_found_them(
+    inbox: Inbox, tmp_path: Path
+) -> None:
+    stream, now = inbox.new_stream(), utc_now()
+    sources = SourceLog(Files())
+    assert status_of(stream, sources, now).complete_through == now
+    written = now - timedelta(hours=2)
+    for name, moment in (("new.csv", now), ("moved.csv", written)):
+        inbox.put(name)
+        os.utime(Path(inbox.uri, name), (moment.timestamp(), moment.timestamp()))
+    found = status_of(stream, sources, utc_now())
+    assert found.behind_since is not None
+    assert found.behind_since > now
+    assert found.complete_through is not None
+    behind = written - found.complete_through
+    assert timedelta(milliseconds=1) <= behind <= timedelta(milliseconds=2)
+    inbox.remove("moved.csv")
+    assert status_of(stream, sources, utc_now()).complete_through > written
 
 
 def test_looks_and_status_of_a_catalog_list_the_folder_without_a_jvm(

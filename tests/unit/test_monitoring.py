@@ -46,9 +46,25 @@ class Site:
         self.commits += 1
         add_file(self.root, self.commits, self.now, 10, data_change=data_change)
 
-    def told(self, tell: Callable[[Alert], object] = lambda _: None) -> list[tuple[str, str]]:
+    def told(
+        self, tell: Callable[[Alert], object] = lambda _: None, **others: Callable[[Alert], object]
+    ) -> list[tuple[str, str]]:
         monitor = StreamMonitor(str(self.root / "state"), clock=self.clock)
-        return [(a.promise.value, a.kind.value) for a in monitor.run(tell, margin=MARGIN)]
+        found = monitor.run({"somebody": tell, **others}, margin=MARGIN)
+        return [(a.promise.value, a.kind.value) for a in found]
+
+    @property
+    def alerts(self) -> Path:
+        return self.root / "state" / "alerts"
+
+    def wait(self) -> None:
+        """Until nobody can still be telling what was claimed by now."""
+        times = [datetime.now(NOON.tzinfo), self.now]
+        self.now = max(times) + timedelta(minutes=11)
+
+
+def refuse(_: Alert) -> None:
+    raise ConnectionError("no route to the pager")
 
 
 @pytest.fixture
@@ -123,19 +139,98 @@ def test_alert_that_could_not_be_told_is_told_by_a_later_run(site: Site) -> None
     site.commit()
     site.now += timedelta(days=13)
 
-    def fail(_: Alert) -> None:
-        raise ConnectionError("no route to the pager")
-
     with pytest.raises(ExceptionGroup, match="not all alerts could be told"):
-        site.told(fail)
+        site.told(refuse)
     assert site.told() == []  # it may be on its way
-    claimed = datetime.fromtimestamp(
-        next((site.root / "state" / "alerts").rglob("staleness-*")).stat().st_mtime, NOON.tzinfo
-    )
-    site.now = max(site.now, claimed) + timedelta(minutes=11)
+    site.wait()
     found: list[Alert] = []
     site.told(found.append)
     assert [alert.stream for alert in found] == ["s"]
+    assert site.told() == []
+
+
+def test_of_several_who_are_told_only_one_that_failed_is_told_again(site: Site) -> None:
+    site.commit()
+    site.wait()
+    first: list[Alert] = []
+    last: list[Alert] = []
+    for _ in range(2):
+        with pytest.raises(ExceptionGroup) as failed:
+            site.told(first.append, broken=refuse, last=last.append)
+        (failure,) = failed.value.exceptions
+        assert failure.__notes__ == ["broken, staleness miss of stream s"]
+        site.wait()
+    mended: list[Alert] = []
+    found = site.told(first.append, broken=mended.append, last=last.append)
+    assert found == [("staleness", "miss")]
+    assert [len(told) for told in (first, mended, last)] == [1, 1, 1]
+    site.wait()
+    assert site.told(first.append, broken=mended.append, last=last.append) == []
+
+
+def test_of_several_monitors_one_tries_again_every_ten_minutes(tmp_path: Path) -> None:
+    now = [NOON]
+    monitors = [ToldAlerts(str(tmp_path), Files(), lambda: now[0]) for _ in range(2)]
+    for _ in range(3):
+        now[0] = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
+        assert monitors[0].claim("s", Promise.LAG, Standing.BROKEN) is not None
+        now[0] = datetime.now(NOON.tzinfo)
+        assert monitors[1].claim("s", Promise.LAG, Standing.BROKEN) is None
+
+
+def test_of_several_monitors_that_try_again_at_once_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
+    first, second = (ToldAlerts(str(tmp_path), Files(), lambda: later) for _ in range(2))
+    assert first.claim("s", Promise.LAG, Standing.BROKEN) is not None
+    modified = Files.modified
+    claims = []
+
+    def look(files: Files, uri: str) -> datetime:
+        found = modified(files, uri)
+        monkeypatch.setattr(Files, "modified", modified)
+        claims.append(second.claim("s", Promise.LAG, Standing.BROKEN))
+        return found
+
+    monkeypatch.setattr(Files, "modified", look)
+    claims.append(first.claim("s", Promise.LAG, Standing.BROKEN))
+    assert [claim is not None for claim in claims] == [True, False]
+
+
+def test_drafts_of_a_monitor_that_was_killed_keep_nothing_back(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+    site.told()
+    (folder,) = site.alerts.iterdir()
+    for name in ("staleness-00000001", "staleness-00000002.told", "lag-00000001"):
+        (folder / f"{name}.{'0' * 32}.draft").write_bytes(b"")
+    site.now += timedelta(days=2)
+    assert site.told() == [("staleness", "miss")]
+    assert site.told() == []
+
+
+def test_claim_that_cannot_be_read_keeps_no_other_alert_back(site: Site) -> None:
+    site.commit()
+    site.catalog.clone("t", "s")
+    site.now += timedelta(days=13)
+    folder = site.alerts / site.catalog.describe("s").stream_id
+    folder.mkdir(parents=True)
+    (folder / "staleness-00000001").write_text("of another version")
+    found: list[Alert] = []
+    with pytest.raises(ExceptionGroup) as failed:
+        site.told(found.append)
+    assert failed.value.exceptions[0].__notes__ == ["staleness of stream s"]
+    assert [alert.stream for alert in found] == ["t"]
+
+
+def test_state_folder_without_a_registry_forgets_nothing(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+    site.told()
+    (site.root / "state" / "registry").rename(site.root / "elsewhere")
+    assert site.told() == []
+    (site.root / "elsewhere").rename(site.root / "state" / "registry")
     assert site.told() == []
 
 

@@ -12,10 +12,13 @@ from airflow_provider_cdc.engine.core.commit_changes import commit_changes
 from airflow_provider_cdc.engine.core.crafted_log import ListedFile, Side, layers
 from airflow_provider_cdc.engine.core.log_actions import DataFile, DeletionVector
 from airflow_provider_cdc.engine.core.read_plan import (
+    ReadPlan,
     Strategy,
+    TablePlan,
     inserted_row_count,
     plan_difference,
     plan_inserts,
+    plan_view,
 )
 from airflow_provider_cdc.engine.core.table_schema import (
     FIELD_ID,
@@ -163,3 +166,17 @@ def test_layers_hold_a_file_with_one_vector_only_once_each() -> None:
     ]
     assert layers(listed) == [[listed[0], listed[1], listed[3]], [listed[2]], [listed[4]]]
     assert layers([]) == []
+
+
+def test_plan_of_a_view_sums_up_its_tables_and_names_the_largest() -> None:
+    small = TablePlan("`a`", ReadPlan(Strategy.NOTHING, 0, 0, 3, "no row differs"))
+    large = TablePlan("`b`", ReadPlan(Strategy.CHANGE_FILES, 2, 30, 4, "they are small"))
+    plan = plan_view([small, large])
+    assert (plan.strategy, plan.file_count, plan.size_bytes, plan.commit_count) == (
+        Strategy.CHANGE_FILES,
+        2,
+        30,
+        7,
+    )
+    assert plan.reason == "a view of 2 tables, most of it `b`: they are small"
+    assert plan.tables == (small, large)

@@ -44,6 +44,53 @@ def test_table_that_was_handed_out_waits_no_more_and_is_not_handed_out_again(
     assert results.waiting("me", "SELECT 1") == []
 
 
+def test_table_is_handed_out_to_whoever_set_the_mark_though_the_store_says_that_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store's client repeats a request whose answer was lost."""
+    results = results_at(tmp_path)
+    root = made(results)
+    create = Files.create
+
+    def repeated(files: Files, uri: str, content: bytes) -> bool:
+        create(files, uri, content)
+        return create(files, uri, content)
+
+    monkeypatch.setattr(Files, "create", repeated)
+    assert results.hand_out(root)
+    assert not results.hand_out(root)
+
+
+def test_table_with_a_mark_that_says_nothing_was_handed_out(tmp_path: Path) -> None:
+    results = results_at(tmp_path)
+    root = made(results)
+    Path(f"{root}.handed_out").write_bytes(b"")
+    assert not results.hand_out(root)
+
+
+def test_sweep_goes_on_behind_a_table_that_it_may_not_remove(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = results_at(tmp_path)
+    first, second = sorted((made(results), made(results)))
+    for root in (first, second):
+        results.hand_out(root)
+    remove = Files.remove
+
+    def refused(files: Files, uri: str) -> None:
+        if uri.startswith(first):
+            raise PermissionError(f"{uri} is another principal's")
+        remove(files, uri)
+
+    monkeypatch.setattr(Files, "remove", refused)
+    with caplog.at_level("INFO"):
+        results_at(tmp_path, timedelta(hours=25)).sweep()
+
+    assert (Path(first).exists(), Path(second).exists()) == (True, False)
+    assert Path(f"{first}.handed_out").exists()
+    assert "another principal's" in caplog.text
+
+
 def test_sweep_removes_what_was_handed_out_a_day_ago_and_its_mark(tmp_path: Path) -> None:
     results = results_at(tmp_path)
     given, kept = made(results), made(results)

@@ -101,6 +101,27 @@ def test_extension_that_is_no_longer_than_what_the_owner_keeps_is_none() -> None
     assert table.extend("a", days(14)) == {}
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {LOG: "interval 60 days"},
+        {FILES: "interval 40 days", LOG: "interval 60 days"},
+        {FILES: "interval 2 days", LOG: "interval 3 days"},
+    ],
+)
+def test_statement_names_both_properties_where_the_table_has_both(own: dict[str, str]) -> None:
+    """Delta compares those of one statement, and takes the default for one that is not in it."""
+    table = Table(**own)
+    for length in (days(45), None):
+        changes = table.extend("a", length)
+        given = {name: text for name in (FILES, LOG) if (text := changes.get(name))}
+        if given:
+            assert given.keys() == table.properties.keys() & {FILES, LOG}
+            lengths = DEFAULTS | {name: duration(text) for name, text in given.items()}
+            assert lengths[FILES] <= lengths[LOG]
+    assert table.properties == own
+
+
 def test_owner_who_sets_a_retention_while_it_is_extended_gets_it_afterwards() -> None:
     table = Table(**{FILES: "interval 2 days"})
     table.extend("a", days(14))
@@ -189,9 +210,13 @@ def test_extension_is_needed_before_the_oldest_commit_outlives_the_retention(
     assert found == (None if needed is None else days(needed))
 
 
-def test_extension_is_not_needed_where_all_was_consumed() -> None:
-    limits = {"own": days(7), "limit": days(14), "ahead": days(1)}
-    assert needed_extension(None, NOW, **limits) is None
+@pytest.mark.parametrize(("own", "needed"), [(7, None), (1.1, None), (1, 14), (0, 14)])
+def test_extension_stays_behind_a_consumption_only_where_the_next_change_would_not_be_kept(
+    own: float, needed: float | None
+) -> None:
+    found = needed_extension(None, NOW, own=days(own), limit=days(14), ahead=days(1))
+    assert found == (None if needed is None else days(needed))
+    assert needed_extension(None, NOW, own=days(own), limit=days(0), ahead=days(1)) is None
 
 
 @pytest.mark.parametrize(("kept", "extension", "wanted"), [(14, 0, 14), (1, 14, 14), (0, 90, 90)])

@@ -89,6 +89,24 @@ def test_a_sweep_leaves_what_another_process_is_writing(tmp_path: Path) -> None:
     assert unfinished.exists()
 
 
+@pytest.mark.parametrize("error", [PermissionError("another principal's"), FileNotFoundError("x")])
+def test_a_sweep_goes_on_behind_what_it_cannot_remove(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    roots = sorted(scratch_at(tmp_path).write_table(name, b"{}") for name in ("a", "b"))
+    remove = Files.remove
+
+    def refused(files: Files, uri: str) -> None:
+        if uri == roots[0]:
+            raise error
+        remove(files, uri)
+
+    monkeypatch.setattr(Files, "remove", refused)
+    scratch_at(tmp_path, timedelta(hours=25)).sweep()
+
+    assert [Path(root).exists() for root in roots] == [True, False]
+
+
 def test_a_sweep_of_a_state_folder_without_scratch_does_nothing(tmp_path: Path) -> None:
     scratch_at(tmp_path).sweep()
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streams import new_offset, new_stream
 
 from airflow_provider_cdc.engine.core.errors import InvalidRange
-from airflow_provider_cdc.engine.core.model import Source, to_json
+from airflow_provider_cdc.engine.core.model import Offset, Source, to_json
 from airflow_provider_cdc.engine.core.points import Bound, OffsetOf, Point, Timestamp, Version
 from airflow_provider_cdc.engine.storage.commit_times import CommitTimes
 from airflow_provider_cdc.engine.storage.delta_log import DeltaLog
@@ -63,11 +63,23 @@ class Log:
         return times.newest(after(seconds), is_inclusive=is_inclusive)
 
     def version(self, point: Point, *, at: bool = True, standing: int | None = None) -> int:
+        return self.offset(point, at=at, standing=standing).version
+
+    def offset(
+        self,
+        point: Point,
+        *,
+        at: bool = True,
+        standing: int | None = None,
+        may_precede_all: bool = False,
+    ) -> Offset:
         history = SourceHistory(Files(), lambda: NOW)
         source = Source("t", str(self.root), "t")
         other = new_stream("o", source=source, offset=new_offset(standing or 0))
         streams = RegistrySnapshot(0, {"1": to_json(other)}, {"o": "1"}, None)
-        return history.offset("stream s", source, Bound(point, at), streams).version
+        return history.offset(
+            "stream s", source, Bound(point, at), streams, may_precede_all=may_precede_all
+        )
 
 
 def after(seconds: float) -> datetime:
@@ -92,7 +104,7 @@ def three(log: Log) -> Log:
 
 @pytest.mark.parametrize(
     ("seconds", "at", "before"),
-    [(9, None, None), (10, 0, None), (15, 0, 0), (20, 1, 0), (30, 2, 1), (99, 2, 2)],
+    [(9, -1, -1), (10, 0, -1), (15, 0, 0), (20, 1, 0), (30, 2, 1), (99, 2, 2)],
 )
 def test_time_means_the_newest_commit_whose_file_was_written_by_then(
     three: Log, seconds: int, at: int | None, before: int | None
@@ -112,7 +124,7 @@ def test_commits_of_a_clock_that_was_turned_back_follow_the_ones_before_by_a_mil
 def test_own_times_of_commits_count_and_not_those_of_their_files(log: Log) -> None:
     log.commit(0, seconds=500, own_seconds=10, settings=OWN_TIMES)
     log.commit(1, seconds=400, own_seconds=20)
-    assert [log.newest(seconds) for seconds in (9, 10, 19, 20, 450)] == [None, 0, 0, 1, 1]
+    assert [log.newest(seconds) for seconds in (9, 10, 19, 20, 450)] == [-1, 0, 0, 1, 1]
     assert log.newest(20, is_inclusive=False) == 0
 
 
@@ -122,7 +134,7 @@ def test_own_times_count_from_the_version_that_switched_them_on(log: Log) -> Non
     log.commit(1, seconds=20)
     log.commit(2, seconds=900, own_seconds=30, settings=since)
     log.commit(3, seconds=901, own_seconds=40)
-    assert [log.newest(s) for s in (9, 10, 29, 30, 39, 40)] == [None, 0, 1, 2, 2, 3]
+    assert [log.newest(s) for s in (9, 10, 29, 30, 39, 40)] == [-1, 0, 1, 2, 2, 3]
 
 
 def test_commits_behind_a_gap_do_not_count(three: Log) -> None:
@@ -147,7 +159,7 @@ def test_time_agrees_with_looking_at_every_commit(
         for version, time in enumerate(times)
         if time < after(moment) or (at and time == after(moment))
     ]
-    assert log.newest(moment, is_inclusive=at) == (by_then[-1] if by_then else None)
+    assert log.newest(moment, is_inclusive=at) == (by_then[-1] if by_then else -1)
 
 
 def test_bound_at_a_version_stands_behind_it_and_before_it_in_front_of_it(three: Log) -> None:
@@ -169,8 +181,10 @@ def test_bound_at_another_stream_needs_no_log_any_more(three: Log) -> None:
     ("point", "at", "cause"),
     [
         (Version(3), True, "from 0 to 2"),
-        (Version(0), False, "from 0 to 2"),
-        (Timestamp(after(9)), True, "the log begins later"),
+        (Version(0), False, "before version 0"),
+        (OffsetOf("o"), False, "before version 0"),
+        (Timestamp(after(9)), True, "before version 0"),
+        (Timestamp(after(10)), False, "before version 0"),
         (Timestamp(NOW + timedelta(seconds=1)), True, "not come yet"),
     ],
 )
@@ -179,6 +193,44 @@ def test_bound_outside_of_the_history_is_refused(
 ) -> None:
     with pytest.raises(InvalidRange, match=cause):
         three.version(point, at=at)
+
+
+@pytest.mark.parametrize(
+    ("point", "at"),
+    [
+        (Version(0), False),
+        (OffsetOf("o"), False),
+        (Timestamp(after(9)), True),
+        (Timestamp(after(10)), False),
+    ],
+)
+def test_bound_in_front_of_version_0_has_its_metadata_and_no_row_ids(
+    three: Log, point: Point, at: bool
+) -> None:
+    first = three.offset(Version(0))
+    found = three.offset(point, at=at, may_precede_all=True)
+
+    assert (found.version, found.row_id_high_water_mark) == (-1, -1)
+    assert (found.metadata, found.protocol) == (first.metadata, first.protocol)
+
+
+def test_bound_in_front_of_a_log_that_was_cleaned_up_is_refused(three: Log) -> None:
+    three.commit(1, seconds=20, settings={})
+    (three.folder / f"{0:020d}.json").unlink()
+    for point, cause in (
+        (Version(0), "no longer holds version 0"),
+        (Timestamp(after(9)), "the log begins later"),
+    ):
+        with pytest.raises(InvalidRange, match=cause):
+            three.offset(point, at=False, may_precede_all=True)
+
+
+def test_bound_in_front_of_a_table_that_was_replaced_since_is_refused(three: Log) -> None:
+    content = (three.folder / f"{0:020d}.json").read_text(encoding="utf-8")
+    replacement = content.replace('"id": "t"', '"id": "another"')
+    (three.folder / f"{0:020d}.json").write_text(replacement, encoding="utf-8")
+    with pytest.raises(InvalidRange, match="was another table then"):
+        three.offset(Version(0), at=False, may_precede_all=True)
 
 
 def test_bound_at_a_version_of_a_table_that_was_replaced_since_is_refused(three: Log) -> None:
@@ -193,7 +245,7 @@ def test_times_of_files_are_rounded_down_to_the_millisecond(log: Log) -> None:
     log.commit(0, seconds=0)
     nanoseconds = int(after(10).timestamp()) * 10**9 + 857_999_954
     os.utime(log.folder / f"{0:020d}.json", ns=(nanoseconds, nanoseconds))
-    assert (log.newest(10.856), log.newest(10.857)) == (None, 0)
+    assert (log.newest(10.856), log.newest(10.857)) == (-1, 0)
 
 
 def test_bound_at_a_version_that_was_cleaned_up_is_refused(three: Log) -> None:

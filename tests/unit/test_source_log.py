@@ -14,10 +14,18 @@ from streams import new_offset, new_stream
 from airflow_provider_cdc.engine.core.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
 from airflow_provider_cdc.engine.core.log_actions import ROW_TRACKING_DOMAIN
-from airflow_provider_cdc.engine.core.model import Source, Stream
+from airflow_provider_cdc.engine.core.model import (
+    AppendSemantics,
+    Base,
+    Source,
+    Stream,
+    StreamMode,
+    View,
+)
 from airflow_provider_cdc.engine.storage.delta_log import DeltaLog, LogIncomplete
 from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.source_log import SourceLog
+from airflow_provider_cdc.engine.storage.source_log import SourceLog, candidates
+from airflow_provider_cdc.engine.storage.source_pins import SourcePins
 
 METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
 
@@ -212,3 +220,82 @@ def test_a_look_lists_the_log_once(log: Log, commits: int) -> None:
     SourceLog(files).look(log.stream)
 
     assert files.listings == 1
+
+
+def append_only(
+    stream: Stream, semantics: AppendSemantics = AppendSemantics.INSERTED, *, is_on_view: bool
+) -> Stream:
+    view = View("v", "f", (0,)) if is_on_view else None
+    mode = StreamMode.APPEND_ONLY
+    return replace(stream, mode=mode, append_semantics=semantics, view=view)
+
+
+def test_rows_that_were_inserted_and_deleted_are_a_change_of_a_view_too(log: Log) -> None:
+    log.insert(1)
+    log.write(2, {"remove": {"path": "1.parquet", "dataChange": True}})
+
+    for is_on_view in (False, True):
+        span = SourceLog(Files()).span(append_only(log.stream, is_on_view=is_on_view))
+        assert not span.holds_nothing
+
+
+def test_deletion_is_a_change_of_an_append_only_view_that_joins_what_is_left(log: Log) -> None:
+    log.write(1, {"remove": {"path": "old.parquet", "dataChange": True}})
+
+    found = {
+        is_on_view: SourceLog(Files())
+        .span(append_only(log.stream, is_on_view=is_on_view))
+        .holds_nothing
+        for is_on_view in (False, True)
+    }
+    assert found == {False: True, True: False}
+
+
+@pytest.mark.parametrize("is_on_view", [False, True])
+def test_surviving_stream_does_not_move_over_rows_that_a_restore_may_bring_back(
+    log: Log, is_on_view: bool
+) -> None:
+    stream = append_only(log.stream, AppendSemantics.SURVIVING, is_on_view=is_on_view)
+    log.write(1, {"commitInfo": {"operation": "SET TBLPROPERTIES"}})
+    assert SourceLog(Files()).span(stream).holds_nothing
+
+    log.insert(2)
+    log.write(3, {"remove": {"path": "2.parquet", "dataChange": True}})
+    span = SourceLog(Files()).span(stream)
+    assert not any(candidates(table).are_there for table in span.tables)
+    assert not span.holds_nothing
+
+
+def test_streams_of_a_table_that_is_spelt_in_two_ways_end_at_one_version_in_a_transaction(
+    log: Log,
+) -> None:
+    spelt = replace(log.stream.source, location=f"file://{log.root}/")
+    streams = [log.stream, replace(log.stream, bases=(Base(spelt, log.stream.offset),))]
+    files = CountingFiles()
+
+    pins = SourcePins(SourceLog(files), streams)
+    assert files.listings == 1
+    log.insert(1)
+
+    ends = [pins.span(stream, BatchLimit()).tables[0].end.version for stream in streams]
+    assert ends == [0, 0]
+
+
+def test_a_range_from_before_version_0_begins_with_its_commit(log: Log) -> None:
+    log.insert(1)
+    beginning = replace(log.stream.offset, version=-1, fingerprint="", row_id_high_water_mark=-1)
+
+    found = SourceLog(Files()).range_from(log.stream.standing(beginning))
+    none = SourceLog(Files()).range_from(log.stream.standing(beginning), through=-1)
+
+    assert [commit.version for commit in found.commits] == [0, 1]
+    assert (none.commits, none.end) == ((), beginning)
+
+
+def test_a_range_from_before_version_0_of_a_table_that_was_not_tracked_then_is_refused(
+    log: Log,
+) -> None:
+    untracked = json.dumps({"id": "a-table-id", "configuration": {}})
+    beginning = replace(log.stream.offset, version=-1, metadata=untracked)
+    with pytest.raises(ChangeTrackingDisabled, match="before version 0 of t"):
+        SourceLog(Files()).range_from(log.stream.standing(beginning))

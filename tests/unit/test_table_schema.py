@@ -76,6 +76,15 @@ def test_layout_reads_files_of_an_older_one_that_only_has_fewer_columns() -> Non
     assert not mapped(("a", 1, "a")).reads_files_of(old)
 
 
+def test_layout_reads_no_files_of_an_older_one_with_a_name_in_another_case() -> None:
+    old = plain(("N", "integer"))
+    assert not plain(("n", "integer")).reads_files_of(old)
+    assert not plain(("n", "short")).reads_files_of(old)
+    assert plain(("N", "integer"), ("ß", "long")).reads_files_of(
+        plain(("ss", "long"), ("N", "integer"))
+    )
+
+
 def test_matching_field_goes_by_id_and_else_by_name() -> None:
     old = mapped(("a", 1, "p1"), ("b", 2, "p2")).fields
     renamed, anew = mapped(("z", 1, "p1"), ("b", 3, "p3")).fields
@@ -83,6 +92,14 @@ def test_matching_field_goes_by_id_and_else_by_name() -> None:
     assert matching_field(anew, old) is None
     (by_name,) = plain(("B", "string")).fields
     assert matching_field(by_name, old) == old[1]
+
+
+def test_matching_field_by_name_takes_the_one_that_is_spelt_alike() -> None:
+    old = plain(("ß", "string"), ("ss", "string"), ("A", "string"), ("a", "string")).fields
+    for field in old:
+        assert matching_field(field, old) == field
+    assert matching_field(plain(("SS", "string")).fields[0], old) == old[1]
+    assert matching_field(plain(("SS", "string")).fields[0], old[:1]) is None
 
 
 def test_matching_path_without_a_switch_of_column_mapping_is_the_two_ends() -> None:
@@ -100,12 +117,15 @@ def test_matching_path_passes_both_sides_of_each_switch_of_column_mapping() -> N
     assert whole == (first, renamed, removed, removed, again, again)
 
 
-def test_matching_path_to_a_restored_schema_is_the_two_ends() -> None:
-    first, other = mapped(("a", 1, "p1"), ("b", 2, "p2")), plain(("x", "string"))
-    narrower = mapped(("renamed", 1, "p1"))
-    assert matching_path([first, other, first]) == (first, first)
-    assert matching_path([first, other, narrower]) == (first, narrower)
-    assert matching_path([other, first, other]) == (other, other)
+def test_matching_path_between_ends_that_look_alike_passes_each_switch_in_between() -> None:
+    plainly, first = plain(("v", "string")), mapped(("v", 1, "v"))
+    anew = mapped(("v", 2, "p2"))
+    path = matching_path([plainly, first, anew, plainly])
+    assert path == (plainly, plainly, first, anew, plainly, plainly)
+    # Ids begin anew with each arrival of column mapping.
+    two, left = mapped(("a", 1, "a"), ("b", 2, "b")), mapped(("a", 2, "b"))
+    last, none = mapped(("a", 1, "a")), plain(("a", "string"))
+    assert matching_path([two, left, none, last]) == (two, left, none, none, last, last)
 
 
 def test_columns_are_other_ones_by_their_ids_whatever_their_names() -> None:
@@ -126,6 +146,12 @@ def test_columns_are_followed_through_switches_of_column_mapping() -> None:
     assert other_columns([plainly, first, anew]) == {"b"}
     numbered_again = mapped(("a", 5, "a"), ("b", 6, "b"))
     assert other_columns([first, plainly, numbered_again]) == frozenset()
+
+
+def test_column_that_was_dropped_and_added_between_two_switches_is_another_one() -> None:
+    plainly, first = plain(("v", "string")), mapped(("v", 1, "v"))
+    assert other_columns([plainly, first, mapped(("v", 2, "p2")), plainly]) == {"v"}
+    assert other_columns([plainly, first, plainly]) == frozenset()
 
 
 def test_columns_are_other_ones_where_their_types_are() -> None:

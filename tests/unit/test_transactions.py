@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tracemalloc
 from datetime import UTC, datetime
 from typing import Any
 
@@ -164,6 +165,18 @@ def test_files_of_others_that_an_undo_met_stay_before_it_is_taken_back() -> None
 
 def test_undo_to_before_the_range_leaves_nothing_of_it() -> None:
     assert added_at([applied(5), restore(6, to=3), commit(7, add())]) == [6, 7]
+
+
+def test_memory_of_the_replay_does_not_grow_with_the_square_of_the_commits() -> None:
+    commits = [commit(version) for version in range(4000)]
+    tracemalloc.start()
+    try:
+        without_undone(commits)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak_bytes < 20_000_000
 
 
 def test_files_that_a_user_restored_away_stay() -> None:

@@ -842,6 +842,29 @@ def test_names_that_come_or_go_may_give_a_view_another_meaning(
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("SELECT c.x FROM u JOIN t AS c ON u.id = c.id", "c.x"),
+        ("SELECT `C` . `X` FROM u JOIN t AS c ON u.id = c.id", "c.x"),
+        ("SELECT 1 AS one FROM u JOIN (SELECT * FROM t) AS c ON c.x = 1", "c.x"),
+        ("SELECT d FROM (SELECT c.x AS d FROM u, t AS c)", "c.x"),
+        ("SELECT c.x FROM t AS u JOIN u AS c ON u.id = c.id", None),
+        ("SELECT c.x FROM (SELECT id FROM t) AS t JOIN u AS c ON t.id = c.id", None),
+        ("SELECT c.x FROM u JOIN (SELECT id FROM t) AS c ON u.id = c.id", None),
+        ("SELECT c.xy, cc.x, x FROM u AS cc JOIN t AS c ON cc.id = c.id", None),
+    ],
+)
+def test_name_behind_a_dot_is_a_field_or_a_column_whichever_there_is(
+    text: str, found: str | None
+) -> None:
+    relation = query(text)
+    numbers = [leaf.number for leaf in leaves(relation) if leaf.parts[-1] == "t"]
+    told = found and f"{found}, which is a field or a column, whichever there is"
+    for before, now in ((["id"], ["id", "X"]), (["id", "x"], ["id"])):
+        assert changed_meaning(relation, before, now, numbers=numbers) == told
+
+
+@pytest.mark.parametrize(
     ("text", "is_read"),
     [
         ("SELECT b FROM t WHERE A = 1", True),

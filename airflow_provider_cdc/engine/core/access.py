@@ -16,7 +16,11 @@ class Right(StrEnum):
 
     READ = "read"
     CONSUME = "consume"
+    ABORT = "abort a consumption of"
     OWN = "change or drop"
+
+
+_MOVES = frozenset({Right.CONSUME, Right.OWN})
 
 
 class Kept(Enum):
@@ -50,7 +54,9 @@ def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept |
     return tuple(sorted({consumer_name(name) for name in names}))
 
 
-def check_access(stream: Stream, principal: str, right: Right) -> None:
+def check_access(
+    stream: Stream, principal: str, right: Right, *, for_upserts: bool = False
+) -> None:
     """Refuse what ``principal`` may not do with ``stream``.
 
     The owner may do everything. Readers may look at it; consumers may look at it and move its
@@ -59,17 +65,28 @@ def check_access(stream: Stream, principal: str, right: Right) -> None:
     needs a privilege on the stream itself, and on what it reads; the latter is the store's and the
     catalog's to say.)
 
+    Methods of upsert tables alone move or change the streams of these: what waits there would be
+    lost, or applied twice. To abort an open consumption moves nothing, and may be the way out.
+
+    :param for_upserts: a method of upsert tables asks
     :raises StreamAccessDenied: naming the principal and the right
+    :raises InvalidRequest: the stream is that of an upsert table
     """
-    if _may(stream, principal, right):
-        return
-    raise StreamAccessDenied(
-        f"stream {stream.name}",
-        f"{principal} may not {right.value} it",
-        cause=f"it belongs to {stream.owner}, and names others for that",
-        fix=f"ask {stream.owner} to name {principal} with alter_stream, or connect as a principal"
-        " that may",
-    )
+    if not _may(stream, principal, right):
+        raise StreamAccessDenied(
+            f"stream {stream.name}",
+            f"{principal} may not {right.value} it",
+            cause=f"it belongs to {stream.owner}, and names others for that",
+            fix=f"ask {stream.owner} to name {principal} with alter_stream, or connect as a"
+            " principal that may",
+        )
+    if stream.upsert_table is not None and right in _MOVES and not for_upserts:
+        raise InvalidRequest(
+            f"stream {stream.name}",
+            "cannot be moved or changed by itself",
+            cause=f"the changes of the upsert table {stream.upsert_table} wait in it",
+            fix="call apply_upserts, alter_upsert_table or drop_upsert_table with the table's name",
+        )
 
 
 def _may(stream: Stream, principal: str, right: Right) -> bool:

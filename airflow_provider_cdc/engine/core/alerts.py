@@ -1,4 +1,6 @@
-"""What operators are told of streams that lag or go stale: when a state changes, and only then."""
+"""What operators are told of streams that lag or go stale, and of upsert tables whose quarantine
+fills: when a state changes, and only then.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,13 @@ from enum import StrEnum
 
 
 class Promise(StrEnum):
-    """What a stream can break: not to go stale, and not to lag beyond its own ``max_lag``."""
+    """What a stream can break: not to go stale, and not to lag beyond its own ``max_lag``; that of
+    an upsert table also to apply all that it takes, and to keep nothing in quarantine.
+    """
 
     STALENESS = "staleness"
     LAG = "lag"
+    QUARANTINE = "quarantine"
 
 
 class Standing(StrEnum):
@@ -41,8 +46,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One notification. ``lag_seconds`` is the age of the oldest change that is not consumed (0:
-    there is none); the counts are ``None`` where the stream cannot be read.
+    """One notification. ``upsert_table`` is the table whose changes the stream is on, if it is on
+    such. ``lag_seconds`` is the age of the oldest change that is not consumed (0: there is none);
+    the counts are ``None`` where the stream cannot be read.
     """
 
     kind: AlertKind
@@ -51,6 +57,7 @@ class Alert:
     stream: str
     stream_id: str
     source: str
+    upsert_table: str | None
     lag_commits: int | None
     lag_bytes: int | None
     lag_seconds: float

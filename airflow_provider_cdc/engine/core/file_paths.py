@@ -101,15 +101,27 @@ def uri_as_spark_tells(path: str) -> str:
     return f"file:{encoded}" if path.startswith("/") else encoded
 
 
+def location_key(uri: str, aliases: Mapping[str, str]) -> str:
+    """What all spellings of one location have in common: a path or a URI, with another name of the
+    store's scheme, with a slash at the end.
+
+    :param aliases: the schemes that are other names of one store
+    """
+    if not uri.startswith("/"):
+        scheme, colon, rest = uri.partition(":")
+        uri = path_key(f"{aliases.get(scheme, scheme)}{colon}{rest}")
+    if uri.startswith("/"):
+        return "/" + posixpath.normpath(uri).lstrip("/")
+    return uri.rstrip("/")
+
+
 def folder_key(uri: str, name_glob: str | None, aliases: Mapping[str, str]) -> str:
     """What all spellings of one folder and one glob have in common.
 
     :param uri: as :func:`folder_uri` gives it
     :param aliases: the schemes that are other names of one store
     """
-    scheme, colon, rest = uri.partition(":")
-    plain = f"{aliases.get(scheme, scheme)}:{rest}" if colon and not uri.startswith("/") else uri
-    return f"{plain}\n{name_glob or ''}"
+    return f"{location_key(uri, aliases)}\n{name_glob or ''}"
 
 
 def _encoded(character: str) -> str:

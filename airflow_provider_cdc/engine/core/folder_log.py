@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -40,17 +40,34 @@ _CONFIGURATION = {
 
 
 @dataclass(frozen=True, slots=True)
+class Former:
+    """How logs that were written by an older version of this package tell of the same file."""
+
+    modified_ns: int
+    etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class FolderFile:
     """A file as a listing of its folder shows it; one that differs in anything is another file.
 
     ``path`` is relative to the folder. ``modified_ns`` counts nanoseconds from 1970 on, as exactly
-    as the store tells; ``etag`` is what the store says of the content, if it says anything.
+    as the store tells; ``etag`` is what the store says of the content, if it says anything. Where
+    both were taken from something else once, ``former`` says what they would be.
     """
 
     path: str
     size_bytes: int
     modified_ns: int
     etag: str | None = None
+    former: Former | None = field(default=None, compare=False)
+
+    def is_listed_as(self, logged: FolderFile | None) -> bool:
+        """Whether it is the file that a log lists as ``logged``."""
+        if self == logged or logged is None or self.former is None:
+            return self == logged
+        before = (self.path, self.size_bytes, self.former)
+        return before == (logged.path, logged.size_bytes, Former(logged.modified_ns, logged.etag))
 
     @classmethod
     def of(cls, file: DataFile) -> FolderFile:
@@ -58,6 +75,11 @@ class FolderFile:
         told = file.partition_values
         modified = int(told[_MODIFIED] or 0)
         return cls(unquote(file.path), file.size_bytes, modified, told.get(_ETAG))
+
+    @property
+    def modified_at(self) -> datetime:
+        """The millisecond in which it was written last."""
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self.modified_ns // 10**6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +118,7 @@ def refresh_commit(
 
     The files are numbered from the one that was modified first.
     """
-    new = [file for path, file in found.items() if state.files.get(path) != file]
+    new = [file for path, file in found.items() if not file.is_listed_as(state.files.get(path))]
     gone = [file for path, file in state.files.items() if path not in found]
     if not new and not gone:
         return None

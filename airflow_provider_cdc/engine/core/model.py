@@ -106,7 +106,7 @@ class Offset:
     a hash of that version's commit file, by which a log that was replaced is found out.
     ``metadata`` and ``protocol`` are the JSON of the Delta actions in force at ``version``;
     ``row_id_high_water_mark`` is the highest row id given out by then (-1: none).
-    ``timestamp`` is the commit's own time.
+    ``timestamp`` is the commit's own time. Version -1 lies in front of version 0: no rows yet.
     """
 
     version: int

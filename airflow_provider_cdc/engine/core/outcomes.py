@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -30,19 +31,23 @@ class StatementOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TableOutcome:
-    """What a consumption took of one table, and by which strategy it was read."""
+    """What a consumption took of one table, and by which strategy it was read;
+    ``through_timestamp`` is the commit time of ``through_version``.
+    """
 
     table: str
     after_version: int
     through_version: int
     strategy: str
+    through_timestamp: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOutcome:
     """What a consumption took of one stream. ``rows`` counts rows by what became of them
     (``inserted``, ``updated``, ``deleted``); an update counts once, though it is two change rows.
-    ``tables`` tells it of each base table; the versions and the strategy are those of the first.
+    ``tables`` tells it of each base table; the versions, the time and the strategy are those of the
+    first. Outcomes of older releases have no time.
     """
 
     stream_id: str
@@ -52,6 +57,7 @@ class StreamOutcome:
     strategy: str
     rows: dict[str, int]
     tables: tuple[TableOutcome, ...] = ()
+    through_timestamp: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

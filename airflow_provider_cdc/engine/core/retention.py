@@ -70,6 +70,16 @@ def own_retention(properties: Properties) -> timedelta:
     return min(_length(name, text) for name, text in _own_settings(properties).items())
 
 
+def log_retention(properties: Properties) -> timedelta:
+    """How long a table with these properties keeps commits, as it is now."""
+    return _length(LOG, properties.get(LOG))
+
+
+def own_log_retention(properties: Properties) -> timedelta:
+    """How long it would keep commits without any extension."""
+    return _length(LOG, _own_settings(properties)[LOG])
+
+
 def extension_of(properties: Properties, holder: str) -> timedelta | None:
     """The extension that ``holder`` has made; ``None`` where it has made none."""
     return _extensions(properties).get(holder)
@@ -97,7 +107,12 @@ def extended(
     for name, text in own.items():
         wanted[name] = _in_force(name, text, held.values())
         wanted[_own_name(name)] = (text or _UNSET) if held else None
-    return {name: text for name, text in wanted.items() if properties.get(name) != text}
+    changes = {name: text for name, text in wanted.items() if properties.get(name) != text}
+    if any(changes.get(name) is not None for name in own):
+        # Delta checks one against the other in the statement alone, and takes one that is not
+        # there for its default.
+        changes |= {name: wanted[name] for name in own if wanted[name] is not None}
+    return changes
 
 
 def without_extensions(properties: Properties) -> dict[str, str]:
@@ -123,14 +138,17 @@ def needed_extension(
     """How far the retention of a source has to be extended for a stream; ``None``: not at all.
 
     It is extended to ``limit`` in one step: each step is a commit that makes concurrent writers of
-    the table fail and begin again.
+    the table fail and begin again. So a source whose own retention would not outlast the time until
+    this is asked again stays extended, whatever the stream has consumed: the next change may come
+    at once.
 
-    :param oldest: when the first commit was made that the stream has not consumed
+    :param oldest: when the oldest commit was made that the stream has not consumed; ``None``: it
+        has consumed all
     :param own: the retention without extensions
     :param limit: the longest extension that the stream may have
     :param ahead: how much later this is asked again, at the latest
     """
-    if oldest is None or limit <= own or oldest + own > now + ahead:
+    if limit <= own or (oldest or now) + own > now + ahead:
         return None
     return limit
 

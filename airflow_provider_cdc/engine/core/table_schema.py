@@ -13,8 +13,9 @@ FIELD_ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 MAPPING_MODE = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
+# Of CHAR and VARCHAR, which are strings otherwise.
+LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 _COLLATIONS = "__COLLATIONS"
-_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 
 # What a reader needs of a field's metadata; defaults, identity and comments concern writers.
 # Spark pads the values of CHAR columns when it reads them.
@@ -23,7 +24,7 @@ _READER_METADATA = (
     PHYSICAL_NAME,
     "delta.typeChanges",
     _COLLATIONS,
-    _LENGTH,
+    LENGTH,
 )
 _NESTED_IDS = "delta.columnMapping.nested.ids"
 _PADDED = re.compile(r"\bchar\(", re.IGNORECASE)
@@ -78,54 +79,40 @@ class Layout:
         ):
             return False
         types = {physical_name(field): field["type"] for field in older.fields}
+        # Parquet would take a column for one whose name differs in case, whatever its type.
+        names = {name.lower() for name in types}
+        today = {physical_name(field): field["type"] for field in self.fields}
         return all(
-            types.get(physical_name(field), field["type"]) == field["type"] for field in self.fields
-        )
-
-    def identifies_columns_as(self, older: Layout) -> bool:
-        """Whether column ids mean the same columns here as they did in ``older``, whatever lay in
-        between, as after a RESTORE.
-        """
-        if self.fields == older.fields:
-            return True
-        if not (self.is_mapped and older.is_mapped):
-            return False
-        names = {field["metadata"].get(FIELD_ID): physical_name(field) for field in older.fields}
-        shared = [field for field in self.fields if field["metadata"].get(FIELD_ID) in names]
-        return bool(shared) and all(
-            names[field["metadata"].get(FIELD_ID)] == physical_name(field) for field in shared
+            types[name] == kind if name in types else name.lower() not in names
+            for name, kind in today.items()
         )
 
 
-def matching_path(history: Sequence[Layout]) -> tuple[Layout, ...]:
-    """The layouts of a table's ``history`` from one to the next of which columns can be matched.
+def matching_path(steps: Sequence[Layout]) -> tuple[Layout, ...]:
+    """Those of ``steps``, each of which was made of the one next to it, from one to the next of
+    which columns can be matched.
 
     These are its two ends. Where column mapping came or went in between, ids were given out anew,
     and only the names right before and right after that tell which column is which.
     """
-    first, last = history[0], history[-1]
     switches = [
-        (before, after)
-        for before, after in pairwise(history)
-        if before.is_mapped != after.is_mapped
+        (before, after) for before, after in pairwise(steps) if before.is_mapped != after.is_mapped
     ]
-    if not switches or last.identifies_columns_as(first):
-        return first, last
-    return (first, *chain.from_iterable(switches), last)
+    return (steps[0], *chain.from_iterable(switches), steps[-1])
 
 
-def other_columns(history: Sequence[Layout]) -> frozenset[str]:
-    """The names, without case, of columns on both ends of ``history`` that are other columns at its
+def other_columns(steps: Sequence[Layout]) -> frozenset[str]:
+    """The names, without case, of columns on both ends of ``steps`` that are other columns at its
     end, or have another type: what is computed from them may differ though no row does.
 
-    :param history: the layouts that were in force one after the other
+    :param steps: layouts, each of which was made of the one next to it
     """
-    path = matching_path(history)
-    before = {name.casefold() for name in path[0].column_names}
+    path = matching_path(steps)
+    before = {name.lower() for name in path[0].column_names}
     return frozenset(
-        name
+        field["name"].casefold()
         for field in path[-1].fields
-        if (name := field["name"].casefold()) in before and _first_name(field, path) != name
+        if (name := field["name"].lower()) in before and _first_name(field, path) != name
     )
 
 
@@ -144,17 +131,20 @@ def matching_field(
     wanted: Mapping[str, Any], candidates: tuple[Mapping[str, Any], ...]
 ) -> Mapping[str, Any] | None:
     """The field of an older schema that is ``wanted`` today: by column id where both have one,
-    else by name; ``None`` when it was added since.
+    else by name, as it is spelt or else without case; ``None`` when it was added since.
     """
-    wanted_id = wanted["metadata"].get(FIELD_ID)
+    name, wanted_id = wanted["name"], wanted["metadata"].get(FIELD_ID)
+    unnumbered = []
     for field in candidates:
         field_id = field["metadata"].get(FIELD_ID)
-        if wanted_id is not None and field_id is not None:
-            if wanted_id == field_id:
-                return field
-        elif field["name"].casefold() == wanted["name"].casefold():
+        if wanted_id is None or field_id is None:
+            unnumbered.append(field)
+        elif wanted_id == field_id:
             return field
-    return None
+    # Delta tells names apart that are one in full case folding, such as those with ß and with ss.
+    alike = [field for field in unnumbered if field["name"].lower() == name.lower()]
+    exact = (field for field in alike if field["name"] == name)
+    return next(exact, alike[0] if alike else None)
 
 
 def _first_name(field: Mapping[str, Any], path: Sequence[Layout]) -> str | None:
@@ -166,7 +156,7 @@ def _first_name(field: Mapping[str, Any], path: Sequence[Layout]) -> str | None:
         if older is None or not _reads_alike(field, older):
             return None
         field = older
-    return str(field["name"]).casefold()
+    return str(field["name"]).lower()
 
 
 def _reads_alike(today: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
@@ -181,7 +171,7 @@ def _reads_alike(today: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
 
 def _padding(metadata: Mapping[str, Any]) -> str | None:
     """How long values of CHAR are made; of VARCHAR only writers keep the length."""
-    length = str(metadata.get(_LENGTH, ""))
+    length = str(metadata.get(LENGTH, ""))
     return length if _PADDED.search(length) else None
 
 
@@ -195,7 +185,7 @@ def _is_same_type(today: Any, then: Any) -> bool:
     if today["type"] != "struct" or len(today["fields"]) != len(then["fields"]):
         return bool(today == then)
     return all(
-        field["name"].casefold() == older["name"].casefold()
+        field["name"].lower() == older["name"].lower()
         and matching_field(field, (older,)) is not None
         and _reads_alike(field, older)
         for field, older in zip(today["fields"], then["fields"], strict=True)

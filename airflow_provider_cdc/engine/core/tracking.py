@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .errors import ChangeTrackingDisabled, StreamStale
@@ -43,6 +44,21 @@ def offset_of(state: TableState) -> Offset:
         ),
         row_id_high_water_mark=state.row_id_high_water_mark,
     )
+
+
+def offset_before(first: TableState) -> Offset:
+    """The offset in front of ``first``, the state at version 0: no row, and no row id yet."""
+    return replace(offset_of(first), version=-1, fingerprint="", row_id_high_water_mark=-1)
+
+
+def precedes_all(offset: Offset) -> bool:
+    """Whether ``offset`` lies in front of version 0, where the table had no rows."""
+    return offset.version < 0
+
+
+def place_of(offset: Offset) -> str:
+    """Where ``offset`` lies, for messages."""
+    return "before version 0" if precedes_all(offset) else f"at version {offset.version}"
 
 
 def offset_after(offset: Offset, commits: Sequence[Commit]) -> Offset:

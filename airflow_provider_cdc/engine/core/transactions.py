@@ -8,7 +8,7 @@ became of a statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -131,20 +131,21 @@ def statement_state(
     """What ``commits``, all of the target's since the consumption began, say of a statement."""
     prefix = _prefix(consumption, index)
     current = application_id(consumption, index)
-    applied: Commit | None = None
-    applied_at: dict[int, Commit | None] = {}
-    fenced = False
-    for commit in commits:
-        if is_own_restore(consumption, commit):
-            applied = applied_at.get(int(commit.operation_parameters["version"]))
-        for app_id, version in commit.transactions.items():
-            if app_id.startswith(prefix) and version == APPLY_VERSION:
-                applied = commit
-            fenced = fenced or (app_id == current and version == FENCE_VERSION)
-        applied_at[commit.version] = applied
-    if applied is None:
+    standing, _ = _replayed(commits, partial(is_own_restore, consumption))
+    applied = [
+        commit
+        for commit in commits
+        if commit.version in standing
+        and any(
+            app_id.startswith(prefix) and version == APPLY_VERSION
+            for app_id, version in commit.transactions.items()
+        )
+    ]
+    fenced = any(commit.transactions.get(current) == FENCE_VERSION for commit in commits)
+    if not applied:
         return StatementState(index, None, fenced)
-    return StatementState(index, applied.version, fenced, dict(applied.operation_metrics))
+    newest = applied[-1]
+    return StatementState(index, newest.version, fenced, dict(newest.operation_metrics))
 
 
 def foreign_commit(
@@ -180,17 +181,26 @@ def _replayed(
     """The versions of ``commits`` that stand behind the last of them, and the version of each undo
     with those that it took away, in order.
     """
-    standing: frozenset[int] = frozenset()
-    standing_at: dict[int, frozenset[int]] = {}
+    # Sets of what stands would grow with the square of the commits.
+    below: dict[int, int | None] = {}
+    newest: int | None = None
     undos = []
     for commit in commits:
         if is_undo(commit):
-            restored = standing_at.get(int(commit.operation_parameters["version"]), frozenset())
-            undos.append((commit.version, standing - restored))
-            standing = restored
-        standing = standing | {commit.version}
-        standing_at[commit.version] = standing
-    return standing, undos
+            restored = int(commit.operation_parameters["version"])
+            gone = frozenset(_chain(below, newest)) - frozenset(_chain(below, restored))
+            undos.append((commit.version, gone))
+            newest = restored
+        below[commit.version] = newest
+        newest = commit.version
+    return frozenset(_chain(below, newest)), undos
+
+
+def _chain(below: Mapping[int, int | None], version: int | None) -> Iterator[int]:
+    """``version`` and all that stand below it, as far as they are known."""
+    while version is not None and version in below:
+        yield version
+        version = below[version]
 
 
 def _consumption_id(commit: Commit) -> str | None:

@@ -153,6 +153,8 @@ def changed_meaning(
     before: Sequence[str],
     now: Sequence[str],
     others: Collection[str] = (),
+    *,
+    numbers: Collection[int] = (),
 ) -> str | None:
     """What in ``relation`` may mean something else since a table that it reads has other columns;
     ``None``: it means what it meant, or Spark itself refuses it.
@@ -160,6 +162,7 @@ def changed_meaning(
     :param before: the names of the table's columns as they were, in order
     :param now: the same as they are
     :param others: the names, without case, of columns that are there as before, but are others
+    :param numbers: the references to the table, of which a name behind a dot may be a column
     """
     then, today = ([name.casefold() for name in names] for names in (before, now))
     changed = frozenset(then) ^ frozenset(today)
@@ -170,6 +173,9 @@ def changed_meaning(
     for select in selects:
         if used := sorted(select.aliases & changed):
             return f"{used[0]}, which is an alias or a column, whichever there is"
+        for item, name in itertools.product(select.items, sorted(changed)):
+            if _shows_all(item.relation, numbers) and _qualifies(select.text, item.label, name):
+                return f"{item.label}.{name}, which is a field or a column, whichever there is"
     has_star = any(item.in_star for select in selects for item in select.items)
     is_union = any(isinstance(node, UnionAll) for node in nodes)
     if has_star and is_union and today[: len(then)] != then:
@@ -178,6 +184,29 @@ def changed_meaning(
         if any(_may_read(select, name) for select in selects):
             return f"{name}, which is another column than it was"
     return None
+
+
+def _shows_all(relation: Relation, numbers: Collection[int]) -> bool:
+    """Whether ``relation`` has the columns that a table has, by one of its references."""
+    match relation:
+        case Leaf(number=number):
+            return number in numbers
+        case Select(items=items):
+            return any(item.in_star and _shows_all(item.relation, numbers) for item in items)
+        case UnionAll(branches=branches):
+            return any(_shows_all(branch, numbers) for branch in branches)
+        case Renamed(columns=columns) if columns:
+            return False
+        case Renamed() | Branch():
+            return _shows_all(relation.relation, numbers)
+
+
+def _qualifies(text: str, label: str, column: str) -> bool:
+    """Whether ``label`` stands before ``column``, in any spelling, with a dot in between."""
+    first, second = (
+        f"`?{re.escape(name.casefold().replace('`', '``'))}`?" for name in (label, column)
+    )
+    return re.search(rf"(?<!\w){first}\s*\.\s*{second}(?!\w)", text.casefold()) is not None
 
 
 def _may_read(select: Select, column: str) -> bool:

@@ -22,10 +22,13 @@ from .views.definitions import ViewDefinitions
 
 _SHOWN = """
     created_on TIMESTAMP, name STRING, catalog STRING, database STRING, table_on STRING,
-    owner STRING, comment STRING, mode STRING, append_semantics STRING, type STRING,
-    base_tables STRING, phase STRING, offset BIGINT, offsets STRING, latest_version BIGINT,
-    commits_behind BIGINT, bytes_behind BIGINT, stale BOOLEAN, stale_after TIMESTAMP,
-    invalid_reason STRING, last_consumed_on TIMESTAMP, last_consumer STRING
+    owner STRING, readers STRING, consumers STRING, comment STRING, mode STRING,
+    append_semantics STRING, column_style STRING, type STRING, base_tables STRING, phase STRING,
+    offset BIGINT, offsets STRING, latest_version BIGINT, commits_behind BIGINT,
+    bytes_behind BIGINT, behind_since TIMESTAMP, complete_through TIMESTAMP,
+    max_lag_seconds DOUBLE, stale BOOLEAN, stale_after TIMESTAMP, kept_until TIMESTAMP,
+    max_data_extension_seconds DOUBLE, invalid_reason STRING, last_consumed_on TIMESTAMP,
+    last_consumer STRING
 """
 
 
@@ -42,7 +45,7 @@ class StreamAdministration:
         maintainer: Maintainer,
     ) -> None:
         self._spark = spark
-        self._catalog = catalog
+        self._streams = catalog
         self._tables = tables
         self._cloning = cloning
         self._definitions = definitions
@@ -50,7 +53,7 @@ class StreamAdministration:
 
     def show_streams(self) -> list[StreamStatus]:
         """How every stream stands, by name; of a stream on a view the view is looked up as well."""
-        return [self._with_view(status) for status in self._catalog.statuses()]
+        return [self._with_view(status) for status in self._streams.statuses()]
 
     def streams(self) -> DataFrame:
         """SHOW STREAMS as a DataFrame: a row for each stream, by name."""
@@ -59,14 +62,14 @@ class StreamAdministration:
 
     def describe_stream(self, name: str) -> StreamStatus:
         """How one stream stands, as :meth:`show_streams` tells it; raises ``StreamNotFound``."""
-        return self._with_view(self._catalog.status(name))
+        return self._with_view(self._streams.status(name))
 
     def history(self, name: str) -> list[Record]:
         """Every transition of a stream, oldest first: what it was then, when, and by whom.
 
         :raises StreamNotFound: there is no such stream
         """
-        return self._catalog.history(name)
+        return self._streams.history(name)
 
     def maintain(self, *, ahead: timedelta = timedelta(days=1)) -> Maintenance:
         """Keep the streams of this state folder from going stale; to be run again and again.
@@ -87,8 +90,9 @@ class StreamAdministration:
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: the principal may not
         :raises StreamUnusable: its change set can no longer be read
+        :raises InvalidRequest: it is that of an upsert table
         """
-        return self._catalog.advance(name)
+        return self._streams.advance(name)
 
     def clone_table(self, source: str, target: str, *, location: str | None = None) -> int:
         """Create a table that holds the rows of another one under the same row ids.
@@ -117,8 +121,9 @@ class StreamAdministration:
         :raises StreamNotFound: there is none, unless ``if_exists``
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: it belongs to another principal
+        :raises InvalidRequest: it is that of an upsert table, which is still there
         """
-        self._catalog.drop(name, if_exists=if_exists)
+        self._streams.drop(name, if_exists=if_exists)
 
     def undrop_stream(self, name: str) -> Stream:
         """Bring back the stream that was dropped last under a name, where it stood.
@@ -129,13 +134,14 @@ class StreamAdministration:
         :raises StreamAccessDenied: it belongs to another principal
         """
         self._tables.check_free(name)
-        return self._catalog.undrop(name)
+        return self._streams.undrop(name)
 
     def alter_stream(
         self,
         name: str,
         *,
         comment: str | Kept | None = KEPT,
+        owner: str | Kept = KEPT,
         readers: Collection[str] | Kept | None = KEPT,
         consumers: Collection[str] | Kept | None = KEPT,
         max_data_extension: timedelta | Kept = KEPT,
@@ -144,6 +150,8 @@ class StreamAdministration:
         """Change what is said of a stream; what is not given stays.
 
         :param comment: another comment, or none
+        :param owner: the principal that it belongs to from then on: who hands it over may do with
+            it what its ``readers`` and ``consumers`` say
         :param readers: the principals who may read it besides its owner; ``None``: everybody
         :param consumers: the principals who may consume it besides its owner; ``None``: its readers
         :param max_data_extension: how long its sources may be made to keep what it has not consumed
@@ -151,10 +159,13 @@ class StreamAdministration:
         :raises StreamNotFound: there is none
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: it belongs to another principal
+        :raises InvalidName: the owner cannot be one
+        :raises InvalidRequest: it is that of an upsert table
         """
-        return self._catalog.alter(
+        return self._streams.alter(
             name,
             comment=comment,
+            owner=owner,
             readers=readers,
             consumers=consumers,
             max_data_extension=max_data_extension,
@@ -169,9 +180,10 @@ class StreamAdministration:
         :raises StreamConflict: a consumption of it is open
         :raises InvalidName: the new name cannot be one, or is that of a table or a view
         :raises StreamAccessDenied: it belongs to another principal
+        :raises InvalidRequest: it is that of an upsert table
         """
         self._tables.check_free(to)
-        return self._catalog.rename(name, to)
+        return self._streams.rename(name, to)
 
     def clone_stream(self, name: str, of: str, *, comment: str | None = None) -> Stream:
         """Create a stream that stands where another one stands, and goes its own way.
@@ -184,7 +196,7 @@ class StreamAdministration:
         :raises StreamAccessDenied: the principal may not read the original
         """
         self._tables.check_free(name)
-        return self._catalog.clone(name, of, comment=comment)
+        return self._streams.clone(name, of, comment=comment)
 
     def _with_view(self, status: StreamStatus) -> StreamStatus:
         """``status``, and whether the view of the stream is what it was: only Spark knows views."""
@@ -194,5 +206,11 @@ class StreamAdministration:
         try:
             self._definitions.current(status.name, status.view, locations)
         except StreamStale as error:
-            return replace(status, stale=True, may_have_data=False, invalid_reason=str(error))
+            return replace(
+                status,
+                stale=True,
+                may_have_data=False,
+                complete_through=None,
+                invalid_reason=str(error),
+            )
         return status

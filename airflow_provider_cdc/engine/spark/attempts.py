@@ -33,7 +33,9 @@ BEGIN_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the engine hands to a consumption to work with."""
+    """What the engine hands to a consumption to work with. One that ``is_for_upserts`` may consume
+    the streams of upsert tables, as no other may.
+    """
 
     spark: SparkSession
     registry: Registry
@@ -46,6 +48,7 @@ class Parts:
     resolution: Resolution
     listener: Listener
     principal: str
+    is_for_upserts: bool = False
 
 
 class Attempt:

@@ -9,9 +9,10 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 
 from ..core.errors import CdcError, InvalidRange
-from ..core.model import ColumnStyle, StreamMode, new_stream
+from ..core.model import ColumnStyle, Offset, StreamMode, new_stream
 from ..core.names import TableName
 from ..core.points import Bound
+from ..core.tracking import place_of
 from ..storage.registry import Registry
 from ..storage.source_log import SourceLog
 from .sources import Sources
@@ -36,16 +37,20 @@ class TableChanges:
         found = self.sources.either(name)
         subject = f"changes of {found.name}"
         streams = self.registry.snapshot()
-        offsets = self.sources.offsets(subject, found, start, streams, self.principal)
-        ends = found.newest
-        if end is not None:
-            ends = self.sources.offsets(subject, found, end, streams, self.principal)
+
+        def offsets_at(bound: Bound) -> tuple[Offset, ...]:
+            return self.sources.offsets(
+                subject, found, bound, streams, self.principal, may_precede_all=True
+            )
+
+        offsets = offsets_at(start)
+        ends = found.newest if end is None else offsets_at(end)
         for offset, last in zip(offsets, ends, strict=True):
             if last.version < offset.version:
                 raise InvalidRange(
                     subject,
                     "end before they begin",
-                    cause=f"{end} is version {last.version}, {start} is version {offset.version}",
+                    cause=f"{end} lies {place_of(last)}, {start} lies {place_of(offset)}",
                     fix="name an end that is not earlier than the beginning",
                 )
         passing = new_stream(

@@ -62,7 +62,7 @@ class Consumer:
             snapshot = self._parts.registry.snapshot()
             statements, streams = _analysed(texts, snapshot)
             for stream in streams:
-                check_access(stream, self._parts.principal, Right.CONSUME)
+                self._check_access(stream)
             own = self._own_consumption(streams, statements)
             if own is not None:
                 return self._finish(own, streams, statements)
@@ -71,6 +71,10 @@ class Consumer:
             if not any(stream.consumption for stream in streams):
                 return self._start(snapshot, streams, statements, look)
         raise self._attempt.could_not_begin()
+
+    def _check_access(self, stream: Stream) -> None:
+        parts = self._parts
+        check_access(stream, parts.principal, Right.CONSUME, for_upserts=parts.is_for_upserts)
 
     def _start(
         self,

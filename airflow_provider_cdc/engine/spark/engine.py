@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,11 +24,13 @@ from ..core.progress import Listener
 from ..core.read_plan import Strategy
 from ..core.staleness import MAX_DATA_EXTENSION
 from ..core.upserts.definition import UpsertTable
+from ..storage.apply_times import ApplyTimes
 from ..storage.consumptions import Consumptions
 from ..storage.extended_sources import ExtendedSources
 from ..storage.files import Files
 from ..storage.folders import FolderLogs
 from ..storage.job_history import JobHistory
+from ..storage.left_undone import put_off
 from ..storage.registry import Registry
 from ..storage.results import Results
 from ..storage.scratch import Scratch
@@ -59,6 +62,7 @@ from .upserts.applying import Applying
 from .upserts.metering import Metering
 from .upserts.pruning import Pruning
 from .upserts.quarantine import Quarantine
+from .upserts.reads import Reads
 from .upserts.tables import UpsertTables
 from .upserts.upkeep import Upkeep
 from .views.changes import ViewReader
@@ -152,21 +156,24 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             principal=catalog.principal,
         )
         quarantine = Quarantine(spark, files)
+        upsert_tables = UpsertTables(spark, self._tables, files, self._stand_behind)
+        parts = replace(self._parts, is_for_upserts=True)
         Upserting.__init__(
             self,
-            spark,
-            catalog,
-            UpsertTables(spark, self._tables, files, self._stand_behind),
+            catalog.for_upserts(),
+            upsert_tables,
             quarantine,
-            Applying(self._parts, quarantine, Pruning(spark, files)),
+            Applying(parts, quarantine, Pruning(spark, files)),
+            Reads(spark, upsert_tables, quarantine, parts, clock),
             Metering(JobHistory(state, storage_options), clock, slot_meter, catalog.principal),
             Upkeep(spark, files, clock),
-            self._parts,
+            ApplyTimes(state, files, clock),
             clock,
         )
         self._results = Results(state, files, clock)
-        self._scratch.sweep()
-        self._results.sweep()
+        for sweep in (self._scratch.sweep, self._results.sweep):
+            with put_off(f"sweeping {state}"):
+                sweep()
 
     def _stand_behind(self, table: UpsertTable) -> None:
         """The stream on the changes of an upsert table, from its first one on."""
@@ -293,8 +300,10 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         the source is now, in one consumption.
 
         Rows are compared by ``key``, in all columns of the target; only those that differ are
-        written. The stream may be stale for whatever reason, its source recreated too. Whatever
-        ends the driver, the same call finishes it.
+        written. The stream may be stale because commits or files are gone, or because its source
+        was recreated where it lay: the source is looked for there alone, so that the stream of a
+        table that lies somewhere else now is created again (``or_replace``). Whatever ends the
+        driver, the same call finishes it.
 
         :param target: the name or path of a Delta table whose columns are all in the source
         :param key: the column or the columns that tell its rows apart
@@ -302,7 +311,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not consume it
         :raises InvalidRequest: the key does not tell rows apart, the source lacks a column, or the
-            stream is on files
+            stream is on files or that of an upsert table
         :raises ChangeTrackingDisabled: the source does not track its rows now
         :raises StatementFailed: the target could not be changed; nothing of it remains
         :raises StreamConflict: another consumer was first
@@ -320,6 +329,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: the principal may not consume it
         :raises InvalidRange: the source's history does not hold the point, or it lies ahead
+        :raises InvalidRequest: it is that of an upsert table
         :raises StreamUnusable: the change set from there on can no longer be read
         """
         return self._rewinding.rewind(name, to)
@@ -347,6 +357,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :param max_bytes: take only the first commits, at least one, that added and removed so many
             bytes of files together
         :raises InvalidStatement: a statement cannot take part; nothing was written
+        :raises InvalidRequest: a stream is that of an upsert table
         :raises StatementFailed: a statement failed; nothing of the consumption remains
         :raises StreamConflict: another consumer was first
         :raises StreamAccessDenied: the principal may not consume a stream that is read
@@ -395,6 +406,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :param max_bytes: as of :meth:`consume`
         :returns: the query's columns, its rows in no order
         :raises InvalidStatement: it is no query, reads no stream, or Spark refuses it
+        :raises InvalidRequest: a stream is that of an upsert table
         :raises StatementFailed: it failed; nothing was consumed
         :raises StreamConflict: another consumer was first
         :raises StreamAccessDenied: the principal may not consume a stream that is read
@@ -412,7 +424,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises StreamConflict: no consumption is open
         :raises ConsumptionOpen: a target that is not in ``keep`` has moved on
         """
-        stream = self._catalog.permitted(name, Right.CONSUME)
+        stream = self._streams.permitted(name, Right.ABORT)
         if stream.consumption is None:
             raise StreamConflict(
                 f"stream {stream.name}",
@@ -421,5 +433,5 @@ class Engine(StreamAdministration, StreamReading, Upserting):
                 fix="nothing needs to be done",
             )
         kept = {table_name(target).sql for target in keep}
-        self._resolution.abort(stream.consumption, self._catalog.principal, kept)
-        return self._catalog.describe(name)
+        self._resolution.abort(stream.consumption, self._streams.principal, kept)
+        return self._streams.describe(name)

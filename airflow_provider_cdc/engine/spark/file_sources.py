@@ -124,9 +124,10 @@ def _format(subject: str, name: str | None) -> FileFormat:
     try:
         return FileFormat(str(name).lower())
     except ValueError:
+        unknown = f"{name!r} is no file format"
         raise InvalidRequest(
             subject,
             "cannot read files as asked",
-            cause=f"{name!r} is no file format",
-            fix=f"file_format is one of {', '.join(FileFormat)}",
+            cause="expected a file_format with on_files, found none" if name is None else unknown,
+            fix=f"give file_format, one of {', '.join(FileFormat)}",
         ) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -11,6 +11,7 @@ from .session_settings import settings
 
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
+_UNDER_NO_ID = {_APP_ID: None, _VERSION: None}
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -28,5 +29,12 @@ def idempotent_write(spark: SparkSession, app_id: str, version: int) -> Iterator
 @contextmanager
 def marked_commit(spark: SparkSession, mark: str) -> Iterator[None]:
     """Commit with ``mark`` as user metadata, by which the engine finds its own commits again."""
-    with settings(spark, {_USER_METADATA: mark}):
+    with settings(spark, {_USER_METADATA: mark, **_UNDER_NO_ID}):
         yield
+
+
+def plain_write(spark: SparkSession) -> AbstractContextManager[None]:
+    """Write under no id but one that the writer itself is given: neither that of another thread,
+    nor one that the session was left with, under which Delta would skip the write.
+    """
+    return settings(spark, _UNDER_NO_ID)

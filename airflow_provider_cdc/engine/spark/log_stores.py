@@ -28,9 +28,9 @@ def warn_of_one_driver(spark: SparkSession, location: str) -> None:
         return
     _warned.add(scheme)
     log.warning(
-        "Target %s: two drivers may write the same version of its log, and a consumption may then"
-        " be lost or applied twice. Cause: Delta's own store of logs for %s:// knows the drivers of"
-        " one JVM alone. Fix: set %s to a store for several writers, such as"
+        "Table %s: two drivers may write the same version of its log, and what one of them wrote or"
+        " consumed may then be lost, or applied twice. Cause: Delta's own store of logs for %s://"
+        " knows the drivers of one JVM alone. Fix: set %s to a store for several writers, such as"
         " io.delta.storage.S3DynamoDBLogStore.",
         location,
         scheme,

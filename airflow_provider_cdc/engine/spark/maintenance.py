@@ -6,9 +6,8 @@ goes back to what it was when the stream is consumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ..catalog import StreamCatalog
@@ -21,11 +20,12 @@ from ..core.retention import (
     extended,
     extension_of,
     needed_extension,
+    own_log_retention,
     own_retention,
 )
 from ..storage.delta_log import DeltaLog
 from ..storage.extended_sources import ExtendedSources
-from ..storage.files import Files
+from ..storage.files import Files, place_of
 from ..storage.registry import Registry
 from ..storage.source_log import SourceLog, SourceRange, StreamSpan
 from .tables import Tables
@@ -38,6 +38,18 @@ class _Need:
     stream: str
     length: timedelta
     bytes_kept: int
+
+
+@dataclass
+class _Source:
+    """A table as maintenance finds it: under one of its spellings, the spellings under which it is
+    ``noted``, what streams need of it, and why one of them could not be looked at.
+    """
+
+    location: str
+    noted: list[str] = field(default_factory=list)
+    needs: list[_Need] = field(default_factory=list)
+    problem: str | None = None
 
 
 class Maintainer:
@@ -70,74 +82,98 @@ class Maintainer:
         :param ahead: how much later this runs again, at the latest
         """
         holder = str(self._registry.identity())
-        skipped = []
-        needs: dict[str, list[_Need]] = {location: [] for location in self._extended.locations()}
-        for stream in self._catalog.show():
-            if stream.folder is not None:
-                continue
-            span = StreamSpan(stream, tuple(self._readable(stream)))
-            is_whole = len(span.tables) == len(stream.bases)
-            if is_whole and span.holds_nothing and self._catalog.skip_range(span, younger=True):
-                skipped.append(stream.name)
-                span = StreamSpan(stream, ())
+        streams = [stream for stream in self._catalog.show() if stream.folder is None]
+        sources = self._known(streams)
+        skipped = [stream.name for stream in streams if self._look(stream, sources, ahead)]
+        found = [self._maintain(source, holder) for source in sources.values()]
+        return Maintenance(tuple(skipped), tuple(found))
+
+    def _known(self, streams: Sequence[Stream]) -> dict[str, _Source]:
+        """The tables that streams read or that were extended, each once however it is spelt."""
+        sources: dict[str, _Source] = {}
+        for stream in streams:
             for base in stream.bases:
-                needs.setdefault(base.source.location, [])
-            for table in span.tables:
-                needs[table.stream.source.location] += self._needs(table, ahead)
-        sources = [self._maintain(location, holder, found) for location, found in needs.items()]
-        return Maintenance(tuple(skipped), tuple(sources))
+                location = base.source.location
+                sources.setdefault(place_of(location), _Source(location))
+        for location in self._extended.locations():
+            sources.setdefault(place_of(location), _Source(location)).noted.append(location)
+        return sources
 
-    def _readable(self, stream: Stream) -> Iterator[SourceRange]:
-        """What happened to each base table since the offset, also where the initial rows wait. One
-        that cannot be read any more is left out; the stream's status says why.
+    def _look(self, stream: Stream, sources: Mapping[str, _Source], ahead: timedelta) -> bool:
+        """Note what ``stream`` needs of its tables, also where the initial rows wait, or why that
+        cannot be told; gives whether its offset moved on.
         """
+        tables = []
         for each in stream.by_base():
-            with suppress(StreamUnusable):
-                yield self._sources.range(each)
+            try:
+                tables.append(self._sources.range(each))
+            except StreamUnusable:
+                # Nothing that is kept would help it; its status says why.
+                continue
+            except Exception as error:
+                source = sources[place_of(each.source.location)]
+                source.problem = f"stream {stream.name}: {_told(error)}"
+        span = StreamSpan(stream, tuple(tables))
+        is_whole = len(tables) == len(stream.bases)
+        is_skipped = (
+            is_whole and span.holds_nothing and self._catalog.skip_range(span, younger=True)
+        )
+        for table in tables:
+            source = sources[place_of(table.stream.source.location)]
+            source.needs += self._needs(table, ahead, is_consumed=is_skipped)
+        return is_skipped
 
-    def _needs(self, span: SourceRange, ahead: timedelta) -> list[_Need]:
-        """What the stream of ``span`` needs of its table: nothing, or an extension."""
-        if not span.commits:
-            return []
-        own, now = own_retention(span.end.properties), self._clock()
-        oldest, limit = span.commits[0].timestamp, span.stream.max_data_extension
-        length = needed_extension(oldest, now, own=own, limit=limit, ahead=ahead)
+    def _needs(self, span: SourceRange, ahead: timedelta, *, is_consumed: bool) -> list[_Need]:
+        """What the stream of ``span`` needs of its table: nothing, or an extension.
+
+        :param is_consumed: the stream has moved over the range
+        """
+        properties, now = span.end.properties, self._clock()
+        own = own_retention(properties)
+        begun = [(None if is_consumed else span.oldest, own)]
+        if span.stream.shows_initial_rows and span.commits:
+            # Delta finds the rows at the offset by the log up to there.
+            begun.append((span.stream.offset.timestamp, own_log_retention(properties)))
+        limit = span.stream.max_data_extension
+        lengths = [
+            needed_extension(oldest, now, own=kept, limit=limit, ahead=ahead)
+            for oldest, kept in begun
+        ]
+        length = max(filter(None, lengths), default=None)
         if length is None:
             return []
         kept = sum(
             file.size_bytes
             for commit in span.commits
-            if commit.timestamp + own < now
+            if commit.timestamp + own < now and not is_consumed
             for file in commit.removes
         )
         return [_Need(span.stream.name, length, kept)]
 
-    def _maintain(self, location: str, holder: str, needs: list[_Need]) -> SourceRetention:
-        streams = tuple(sorted(need.stream for need in needs))
-        length = max((need.length for need in needs), default=None)
-        bytes_kept = max((need.bytes_kept for need in needs), default=0)
+    def _maintain(self, source: _Source, holder: str) -> SourceRetention:
+        location = source.location
+        streams = tuple(sorted({need.stream for need in source.needs}))
+        bytes_kept = max((need.bytes_kept for need in source.needs), default=0)
         own: timedelta | None = None
         try:
             properties = self._properties_of(location)
             own = own_retention(properties)
+            length = self._wanted(source, extension_of(properties, holder))
             changes = extended(properties, holder, length)
             if changes:
-                if length is not None:
-                    self._extended.note(location)
-                self._tables.set_properties(f"delta.{quote(location)}", changes)
-                properties = self._properties_of(location)
+                properties = self._changed(location, changes, is_extended=length is not None)
+            found = extension_of(properties, holder)
+            if found is None and source.noted:
+                self._strike_off(source, holder)
         except (NotADeltaTable, TableNotFound):
-            # Nothing is kept where there is no table.
-            self._extended.strike_off(location)
-            return SourceRetention(location, None, None, streams, 0, has_changed=False)
-        except Exception as error:
-            problem = f"{type(error).__name__}: {error}"[:1000]
+            # Nothing is kept where there is no table; it may be back, and go back, another time.
             return SourceRetention(
-                location, own, None, streams, bytes_kept, has_changed=False, problem=problem
+                location, None, None, streams, 0, has_changed=False, problem=source.problem
             )
-        found = extension_of(properties, holder)
-        if found is None:
-            self._extended.strike_off(location)
+        except Exception as error:
+            return SourceRetention(
+                location, own, None, streams, bytes_kept, has_changed=False, problem=_told(error)
+            )
         return SourceRetention(
             location,
             own,
@@ -145,8 +181,41 @@ class Maintainer:
             streams if found else (),
             bytes_kept if found else 0,
             has_changed=bool(changes),
+            problem=source.problem,
         )
+
+    def _wanted(self, source: _Source, held: timedelta | None) -> timedelta | None:
+        """How far the table is to be extended, no less than it is where a stream of it could not be
+        looked at.
+        """
+        lengths = [need.length for need in source.needs]
+        if source.problem is not None and held is not None:
+            lengths.append(held)
+        return max(lengths, default=None)
+
+    def _changed(
+        self, location: str, changes: Mapping[str, str | None], *, is_extended: bool
+    ) -> Mapping[str, str]:
+        """The properties of a table after ``changes``."""
+        if is_extended:
+            self._extended.note(location)
+        self._tables.set_properties(f"delta.{quote(location)}", changes)
+        if is_extended:
+            # Another run that saw no extension yet may have struck it off meanwhile.
+            self._extended.note(location)
+        return self._properties_of(location)
+
+    def _strike_off(self, source: _Source, holder: str) -> None:
+        """Forget a table that has no extension; one that another run is extending stays noted."""
+        for spelling in source.noted:
+            self._extended.strike_off(spelling)
+        if extension_of(self._properties_of(source.location), holder) is not None:
+            self._extended.note(source.location)
 
     def _properties_of(self, location: str) -> Mapping[str, str]:
         log = DeltaLog(location, self._files)
         return log.state_at(log.latest_version()).configuration
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:1000]

@@ -11,7 +11,7 @@ from ..core.errors import InvalidRequest
 from ..core.model import ColumnStyle, StreamMode
 from ..core.names import table_name
 from ..core.points import Point, bound_of
-from ..core.read_plan import ReadPlan
+from ..core.read_plan import ReadPlan, TablePlan, plan_view
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceLog, StreamSpan
 from .changes import TableChanges
@@ -29,7 +29,7 @@ class StreamReading:
         scratch: Scratch,
         changes: TableChanges,
     ) -> None:
-        self._catalog = catalog
+        self._streams = catalog
         self._sources = sources
         self._reader = reader
         self._scratch = scratch
@@ -44,7 +44,7 @@ class StreamReading:
         :raises StreamAccessDenied: the principal may not
         :raises StreamUnusable: its change set can no longer be read
         """
-        if not self._catalog.look(name).may_have_data:
+        if not self._streams.look(name).may_have_data:
             return False
         if not exact:
             return True
@@ -55,8 +55,9 @@ class StreamReading:
         finally:
             for root in change_set.scratch:
                 self._scratch.remove(root)
-        if is_empty and (span.stream.view is None or span.stream.mode is StreamMode.STANDARD):
-            self._catalog.skip_range(span)
+        is_over = span.stream.view is None or span.stream.mode is StreamMode.STANDARD
+        if is_empty and is_over and not span.may_be_refilled:
+            self._streams.skip_range(span)
         return not is_empty
 
     def read_stream(self, name: str) -> DataFrame:
@@ -84,11 +85,13 @@ class StreamReading:
         """What changed in a table or a view between two points of its history.
 
         The rows are those of a stream. Seed 000, CHANGES: read-only, no stream is needed and none
-        moves.
+        moves. Seed 003: they may begin with version 0. In front of it a table has no rows, so each
+        row at the end is an INSERT; its log has to be whole, and row tracking on, from there on.
 
         :param name: a catalog name of a table or a view, or the path of a Delta table
         :param at: the point behind which the changes begin, exclusive; or else
-        :param before: the point that they begin with, inclusive
+        :param before: the point that they begin with, inclusive; ``Version(0)`` and times before
+            it too
         :param end: the last point, inclusive; now by default
         :param information: ``default``: the net difference; ``append_only``: every row that was
             inserted, as it was inserted
@@ -114,13 +117,20 @@ class StreamReading:
     def explain(self, name: str) -> ReadPlan:
         """How the change set of a stream would be read now; looks at the log alone.
 
+        Of a stream on a view it is a sum, and ``tables`` has the plan of each table. The rows of
+        the other tables, which changes of a table are joined with, are scanned beside that.
+
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not
         :raises StreamUnusable: its change set can no longer be read
         """
-        plans = self._reader.plans(self._span(name))
-        return plans[0]
+        span = self._span(name)
+        plans = self._reader.plans(span)
+        if span.stream.view is None:
+            return plans[0]
+        names = (table.stream.source.name for table in span.tables)
+        return plan_view([TablePlan(*each) for each in zip(names, plans, strict=True)])
 
     def _span(self, name: str) -> StreamSpan:
         """What a stream that the principal may read has not consumed."""
-        return self._sources.span(self._catalog.permitted(name, Right.READ))
+        return self._sources.span(self._streams.permitted(name, Right.READ))

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
+_IS_BOUND_TO_RETENTION = (
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+)
+
+
+@dataclass(slots=True)
+class _Users:
+    """How many look up any version, and what the session had set before the first of them."""
+
+    count: int = 0
+    before: str | None = None
+
+
+_users: WeakKeyDictionary[SparkSession, _Users] = WeakKeyDictionary()
 _locks: WeakKeyDictionary[SparkSession, threading.RLock] = WeakKeyDictionary()
 _locks_guard = threading.Lock()
 
 
 @contextmanager
-def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+def settings(spark: SparkSession, values: Mapping[str, str | None]) -> Iterator[None]:
     """Run under the settings ``values``, and leave those of the session as they were.
+
+    :param values: by their names; ``None``: the setting is not set
 
     They belong to the session, so one thread at a time runs under its own.
     """
@@ -23,14 +40,11 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
         before = {name: spark.conf.get(name, None) for name in values}
         try:
             for name, value in values.items():
-                spark.conf.set(name, value)
+                _set(spark, name, value)
             yield
         finally:
             for name, earlier in before.items():
-                if earlier is None:
-                    spark.conf.unset(name)
-                else:
-                    spark.conf.set(name, earlier)
+                _set(spark, name, earlier)
 
 
 def is_on(spark: SparkSession, name: str) -> bool:
@@ -38,9 +52,35 @@ def is_on(spark: SparkSession, name: str) -> bool:
     return str(spark.conf.get(name, "false")).strip().casefold() == "true"
 
 
-def alone(spark: SparkSession) -> AbstractContextManager[None]:
-    """Run while no other thread of this process runs the session under settings of its own."""
-    return settings(spark, {})
+@contextmanager
+def any_version(spark: SparkSession) -> Iterator[None]:
+    """Look up, or restore, versions of tables however old they are.
+
+    Delta refuses those that are older than ``delta.deletedFileRetentionDuration``, though their
+    files may all be there; where one is gone, reading and RESTORE fail all the same.
+
+    No thread waits for another here, nor for one that writes: all want the same.
+    """
+    with _locks_guard:
+        user = _users.setdefault(spark, _Users())
+        if not user.count:
+            user.before = spark.conf.get(_IS_BOUND_TO_RETENTION, None)
+            spark.conf.set(_IS_BOUND_TO_RETENTION, "false")
+        user.count += 1
+    try:
+        yield
+    finally:
+        with _locks_guard:
+            user.count -= 1
+            if not user.count:
+                _set(spark, _IS_BOUND_TO_RETENTION, user.before)
+
+
+def _set(spark: SparkSession, name: str, value: str | None) -> None:
+    if value is None:
+        spark.conf.unset(name)
+    else:
+        spark.conf.set(name, value)
 
 
 def _lock_of(spark: SparkSession) -> threading.RLock:

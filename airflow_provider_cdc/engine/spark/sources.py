@@ -86,11 +86,14 @@ class Sources:
         bound: Bound,
         streams: RegistrySnapshot,
         principal: str,
+        *,
+        may_precede_all: bool = False,
     ) -> tuple[Offset, ...]:
         """Where in each base table ``bound`` lies.
 
         :param subject: what asks, for messages
         :param principal: who asks
+        :param may_precede_all: it may lie in front of version 0, where a table had no rows
         :raises InvalidRequest: a version is named, of a view
         :raises StreamAccessDenied: the principal may not read the stream that is named
         :raises InvalidRange: the history of a table does not hold the point
@@ -105,7 +108,10 @@ class Sources:
         if isinstance(bound.point, OffsetOf):
             check_access(streams.get(bound.point.stream), principal, Right.READ)
         return tuple(
-            self.history.offset(subject, base.source, bound, streams) for base in found.bases
+            self.history.offset(
+                subject, base.source, bound, streams, may_precede_all=may_precede_all
+            )
+            for base in found.bases
         )
 
     def _base(self, table: Table) -> Base:

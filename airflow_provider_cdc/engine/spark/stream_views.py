@@ -16,6 +16,7 @@ from ..core.names import quote
 from ..core.outcomes import StreamOutcome, TableOutcome
 from ..storage.scratch import Scratch
 from ..storage.source_log import StreamSpan
+from .session_settings import any_version
 from .stream_reader import StreamChanges
 
 
@@ -96,11 +97,13 @@ def stream_views(
             change_sets.append(change_set)
             kept.extend(frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in change_set.reused)
             rows = change_set.rows
-            if change_set.row_count is None or not are_read_once:
-                rows = _kept(change_set)
-                kept.append(rows)
             view = f"cdc_{uuid.uuid4().hex}"
-            rows.createOrReplaceTempView(view)
+            # Over Spark Connect this is where the versions that it reads are looked up.
+            with any_version(spark):
+                if change_set.row_count is None or not are_read_once:
+                    rows = _kept(change_set)
+                    kept.append(rows)
+                rows.createOrReplaceTempView(view)
             made.append(view)
             names[span.stream.name] = view
         yield StreamViews(spark, names, spans, change_sets)
@@ -125,10 +128,22 @@ def _kept(change_set: StreamChanges) -> DataFrame:
 def _outcome(span: StreamSpan, change_set: StreamChanges, rows: dict[str, int]) -> StreamOutcome:
     tables = tuple(
         TableOutcome(
-            table.stream.source.name, table.start.version, table.end.version, plan.strategy.value
+            table.stream.source.name,
+            table.start.version,
+            table.end.version,
+            plan.strategy.value,
+            table.end.timestamp,
         )
         for table, plan in zip(span.tables, change_set.plans, strict=True)
     )
     first, stream = tables[0], span.stream
-    versions = (first.after_version, first.through_version)
-    return StreamOutcome(stream.stream_id, stream.name, *versions, first.strategy, rows, tables)
+    return StreamOutcome(
+        stream.stream_id,
+        stream.name,
+        first.after_version,
+        first.through_version,
+        first.strategy,
+        rows,
+        tables,
+        first.through_timestamp,
+    )

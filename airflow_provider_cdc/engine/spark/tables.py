@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from ..core.errors import InvalidName, NotADeltaTable, TableNotFound
 from ..core.model import Offset
 from ..core.names import TableName, literal, quote, stream_name
+from ..storage.delta_log import DeltaLog, LogIncomplete
 from ..storage.files import Files
 from ..storage.source_log import SourceLog
 
@@ -95,6 +96,15 @@ class Tables:
             self._spark.sql(
                 f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
             )
+
+    def creation_mark(self, table: Table) -> str | None:
+        """The user metadata of the commit that created the table; ``None`` where it has none, or
+        the commit is gone by now.
+        """
+        try:
+            return DeltaLog(table.location, self._files).commit(0).user_metadata
+        except LogIncomplete:
+            return None
 
     def newest_offset(self, table: Table) -> Offset:
         """The offset right behind the table's newest version."""

@@ -28,6 +28,7 @@ from ..storage.files import Files
 from ..storage.target_log import TargetLog
 from .idempotent_writes import idempotent_write, marked_commit
 from .log_stores import warn_of_one_driver
+from .session_settings import any_version
 
 _EXPLAIN_FAILED = "Error occurred during query planning:"
 _WRITTEN_BY_DELTA = ("delta.generationExpression", "delta.identity.start")
@@ -233,7 +234,7 @@ class Targets:
         ]
 
     def _restore(self, location: str, version: int, mark: str) -> None:
-        with marked_commit(self._spark, mark):
+        with any_version(self._spark), marked_commit(self._spark, mark):
             self._spark.sql(
                 f"RESTORE TABLE delta.{quote(location)} TO VERSION AS OF {int(version)}"
             )

@@ -82,6 +82,7 @@ class Transaction:
         :returns: the columns of the source, then action, is-update and row id, as ``read_stream``
         :raises StreamNotFound: there was no such stream when the transaction started
         :raises StreamAccessDenied: the principal may not consume it
+        :raises InvalidRequest: it is that of an upsert table
         :raises StreamConflict: another consumer moved it since
         :raises StreamUnusable: its change set can no longer be read
         """
@@ -105,6 +106,7 @@ class Transaction:
         :raises InvalidStatement: it cannot take part; nothing of it was done, and the block may go
             on
         :raises StreamAccessDenied: the principal may not read or not consume a stream
+        :raises InvalidRequest: it would consume the stream of an upsert table
         :raises StatementFailed: it failed, and the whole transaction was undone
         :raises StreamConflict: another consumer was first
         :raises ConsumptionOpen: it failed, and what was done before could not be undone

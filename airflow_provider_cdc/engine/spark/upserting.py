@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ..catalog import StreamCatalog
 from ..core.choices import member
-from ..core.errors import StreamStale
-from ..core.log_actions import Commit
+from ..core.errors import InvalidRequest, StreamNotFound, StreamStale
 from ..core.model import Stream
 from ..core.outcomes import Outcome
-from ..core.table_snapshot import TableSnapshot
-from ..core.upserts.changes import are_few, in_order, write_begins
 from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
-from ..core.upserts.diversion import Memory, accepted, may_divert
 from ..core.upserts.intervals import interval_of, interval_text
 from ..core.upserts.jobs import JobClass, Usage, usage
-from ..core.upserts.newer import are_newer
-from ..core.upserts.partial import partial_fresh_rows
 from ..core.upserts.schedule import recommended_max_staleness
-from ..core.upserts.texts import fresh_rows, live_rows
+from ..storage.apply_times import ApplyTimes
+from ..storage.files import place_of
 from ..stream_status import StreamStatus
-from ..upsert_jobs import apply_durations, apply_watermark
-from .attempts import Parts
+from ..upsert_jobs import apply_watermark, recent_durations
+from ..upsert_status import UpsertTableStatus
 from .upserts.applying import BASE_BYTES_READ, Applying
 from .upserts.metering import Metering
 from .upserts.quarantine import Quarantine
-from .upserts.queries import ROWS, query_over
+from .upserts.reads import Reading, Reads
 from .upserts.tables import UpsertTables
 from .upserts.upkeep import Upkeep
 from .upserts.writing import change_sink, write_changes
@@ -42,64 +37,29 @@ _WEEK = timedelta(days=7)
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class UpsertTableStatus:
-    """How an upsert table stands (seed 004). Every change that was ingested at or before
-    ``upsert_stream_apply_watermark`` is applied, and it never goes back; ``max_staleness`` is as
-    BigQuery shows it, ``0-0 0 0:10:0``. ``pending_since`` is when the oldest change that waits was
-    ingested. ``held_changes`` are in quarantine because they are bad or follow a bad one of their
-    key, ``late_changes`` because they came later than a delete is remembered.
-    """
-
-    name: str
-    location: str
-    primary_key: tuple[str, ...]
-    max_staleness: str | None
-    upsert_stream_apply_watermark: datetime
-    pending_since: datetime | None
-    pending_commits: int
-    pending_bytes: int
-    held_changes: int
-    late_changes: int
-    stream: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """Rows, how they are read, and the commits of waiting changes that are merged into them;
-    ``table`` as it was created, ``base`` as it was looked at, if it was.
-    """
-
-    table: str
-    rows: DataFrame
-    job_class: JobClass
-    merged: tuple[Commit, ...] = ()
-    base: TableSnapshot | None = None
-
-
 class Upserting:
     """Tables whose changes are written first and applied later, at reading time if need be."""
 
     def __init__(
         self,
-        spark: SparkSession,
         catalog: StreamCatalog,
         tables: UpsertTables,
         quarantine: Quarantine,
         applying: Applying,
+        reads: Reads,
         metering: Metering,
         upkeep: Upkeep,
-        parts: Parts,
+        apply_times: ApplyTimes,
         clock: Callable[[], datetime],
     ) -> None:
-        self._spark = spark
         self._catalog = catalog
         self._upsert_tables = tables
         self._quarantine = quarantine
         self._applying = applying
+        self._reads = reads
         self._metering = metering
         self._upkeep = upkeep
-        self._parts = parts
+        self._apply_times = apply_times
         self._clock = clock
 
     def create_upsert_table(
@@ -154,7 +114,7 @@ class Upserting:
         :raises StreamConflict: changes are being applied; nothing was changed
         """
         longest = None if max_staleness is None else interval_of(max_staleness)
-        table = self._upsert_tables.get(name)
+        table = self._writable(name)
         self._catalog.alter(table.stream, max_lag=longest)
         self._upsert_tables.set_max_staleness(table, longest)
 
@@ -170,8 +130,11 @@ class Upserting:
         if self._upsert_tables.is_half_dropped(name):
             self._upsert_tables.remove_rest(name)
             return
-        table = self._upsert_tables.get(name)
-        self._catalog.drop(table.stream, if_exists=True)
+        table = self._upsert_tables.whole(name)
+        with suppress(StreamNotFound):
+            # The stream of a table that was copied is that of the first one.
+            if _is_on(self._catalog.describe(table.stream), table):
+                self._catalog.drop(table.stream)
         self._upsert_tables.drop(table)
 
     def describe_upsert_table(self, name: str) -> UpsertTableStatus:
@@ -182,7 +145,7 @@ class Upserting:
         :raises StreamStale: it can no longer be told which changes wait
         """
         table = self._upsert_tables.get(name)
-        stream = self._catalog.describe(table.stream)
+        stream = self._stream(table)
         status = self._status(table, stream)
         staleness, quarantined = table.max_staleness, self._quarantine.counted(table)
         return UpsertTableStatus(
@@ -195,6 +158,7 @@ class Upserting:
             status.commits_behind or 0,
             status.bytes_behind or 0,
             quarantined.held,
+            quarantined.held_since,
             quarantined.late,
             table.stream,
         )
@@ -226,7 +190,7 @@ class Upserting:
         :raises TableNotFound: there is no such table
         """
         write_changes(
-            self._upsert_tables.get(name),
+            self._writable(name),
             rows,
             transaction=None if write_id is None else (f"write/{write_id}", 0),
             quarantines=_quarantines(name, on_bad_rows),
@@ -244,9 +208,9 @@ class Upserting:
         :param on_bad_rows: as of :meth:`write_changes`
         :raises TableNotFound: there is no such table
         """
-        self._upsert_tables.get(name)
+        self._writable(name)
         quarantines = _quarantines(name, on_bad_rows)
-        return change_sink(lambda: self._upsert_tables.get(name), query, quarantines=quarantines)
+        return change_sink(lambda: self._writable(name), query, quarantines=quarantines)
 
     def redrive(self, name: str, *, late: bool = False) -> int:
         """Let the changes in quarantine that can be applied now wait among the others again, at the
@@ -259,7 +223,7 @@ class Upserting:
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is no upsert table
         """
-        return self._quarantine.redrive(self._upsert_tables.get(name), late=late)
+        return self._quarantine.redrive(self._writable(name), late=late)
 
     def apply_upserts(self, name: str) -> Outcome | None:
         """Apply the changes that wait, in one MERGE, exactly once; ``None`` where none waits.
@@ -276,8 +240,9 @@ class Upserting:
         :raises StatementFailed: the MERGE failed; the table is as it was, the changes wait
         """
         table = self._upsert_tables.get(name)
-        stream = self._catalog.describe(table.stream)
+        stream = self._stream(table)
         if stream.consumption is None and not self._catalog.look_at(stream).may_have_data:
+            self._upkeep.run_when_due(table)
             return None
         named = stream.upsert_table or table.name
         with self._metering.job(named, JobClass.BACKGROUND_APPLY) as job:
@@ -327,42 +292,55 @@ class Upserting:
         """
         return usage(self._metering.history.read(self._clock() - since), period)
 
-    def _read(self, table: UpsertTable) -> _Reading:
-        # In this order what is applied in between is in the base or is merged, or both, which is
-        # the same, and what is applied later is neither; and what leaves the quarantine in between
-        # is among the changes.
-        stream = self._catalog.describe(table.stream)
-        named = stream.upsert_table or table.name
-        if self._is_fresh_enough(table, self._status(table, stream)):
-            return _Reading(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
-        memory = self._quarantine.memory(table, pinned=True)
-        base, span = self._upsert_tables.snapshot(table), self._parts.sources.span(stream)
-        files = span.tables[0].added_files
-        is_plain, few = memory == Memory() and not may_divert(files), are_few(files)
-        changes = accepted(table, ROWS, memory)
-        if is_plain:
-            changes = in_order(table, ROWS, begins=write_begins(span.tables[0].commits))
-        if table.has_partial_changes:
-            text = partial_fresh_rows(table, changes, base.version, are_few=few)
-        else:
-            newer = None
-            if are_newer(files, base.files):
-                newer = ROWS if is_plain else f"({changes})"
-            text = fresh_rows(table, changes, base.version, are_few=few, newer=newer)
-        rows = query_over(self._spark, text, self._parts.reader.read(span).rows)
-        return _Reading(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits, base)
-
     def recommended_max_staleness(self, name: str) -> timedelta | None:
         """The least ``max_staleness`` that applying can be expected to keep (seed 004): twice the
         95th percentile of the last seven days, and seven minutes; ``None`` where nothing was
         applied in them.
 
+        Applying took as long as its runs in the background from the moment that they were due;
+        where none was noted in these days, from the begin of each consumption to its commit.
+
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is no upsert table
         """
         table = self._upsert_tables.get(name)
-        history = self._catalog.history(table.stream)
-        return recommended_max_staleness(apply_durations(history, self._clock() - _WEEK))
+        stream_id = self._catalog.describe(table.stream).stream_id
+        durations = recent_durations(
+            stream_id,
+            self._apply_times,
+            lambda: self._catalog.history(table.stream),
+            self._clock() - _WEEK,
+        )
+        return recommended_max_staleness(durations)
+
+    def _writable(self, name: str) -> UpsertTable:
+        """The upsert table of that name, whose changes are those that are applied to it."""
+        table = self._upsert_tables.get(name)
+        # Writing needs no registry.
+        with suppress(StreamNotFound):
+            self._stream(table)
+        return table
+
+    def _stream(self, table: UpsertTable) -> Stream:
+        """The stream on the changes of ``table``.
+
+        :raises InvalidRequest: they lie elsewhere
+        """
+        stream = self._catalog.describe(table.stream)
+        if not _is_on(stream, table):
+            raise InvalidRequest(
+                f"upsert table {table.name}",
+                "was copied or moved",
+                cause=f"it lies at {table.location}, and its changes are taken from"
+                f" {stream.source.location}",
+                fix="use it at its first place, by the path or name that it was created with; a"
+                " copy becomes a table of its own by create_upsert_table and write_changes",
+            )
+        return stream
+
+    def _read(self, table: UpsertTable) -> Reading:
+        stream = self._stream(table)
+        return self._reads.read(table, stream, self._status(table, stream))
 
     def _status(self, table: UpsertTable, stream: Stream) -> StreamStatus:
         status = self._catalog.status_of(stream)
@@ -376,11 +354,10 @@ class Upserting:
             )
         return status
 
-    def _is_fresh_enough(self, table: UpsertTable, status: StreamStatus) -> bool:
-        if status.behind_since is None:
-            return True
-        longest = table.max_staleness
-        return longest is not None and self._clock() - status.behind_since <= longest
+
+def _is_on(stream: Stream, table: UpsertTable) -> bool:
+    """Whether ``stream`` is on the changes that lie beside ``table``."""
+    return place_of(stream.source.location) == place_of(table.changes)
 
 
 def _quarantines(name: str, on_bad_rows: OnBadRows | str) -> bool:

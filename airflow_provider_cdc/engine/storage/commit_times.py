@@ -25,7 +25,8 @@ class CommitTimes:
         self._log = log
 
     def newest(self, moment: datetime, *, is_inclusive: bool) -> int | None:
-        """The newest version that was committed by ``moment``; ``None``: the log begins later.
+        """The newest version that was committed by ``moment``; -1: none was, ``None``: the log
+        begins later, and no longer tells.
 
         :param moment: with a time zone
         :param is_inclusive: whether a commit at exactly that time counts
@@ -43,7 +44,9 @@ class CommitTimes:
         if count:
             return newer[count - 1]
         count = search(_rising(self._log.file_times(older)), moment)
-        return older[count - 1] if count else None
+        if count:
+            return older[count - 1]
+        return None if versions[0] else -1
 
 
 def _unbroken(newest: int, commits: frozenset[int]) -> Sequence[int]:

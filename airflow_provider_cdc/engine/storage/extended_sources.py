@@ -1,14 +1,18 @@
 """The tables whose retention a state folder has extended, so that none stays so by oversight.
 
-A table is noted before it is changed, and struck off after it was changed back: one that no stream
-reads any more is still found.
+A table is noted before it is changed and again behind it, and struck off after it was changed back:
+one that no stream reads any more is still found.
 """
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 
 from .files import Files, join
+
+# A job that is killed may leave the draft of a file behind.
+_WHOLE = re.compile("[0-9a-f]{64}")
 
 
 class ExtendedSources:
@@ -22,20 +26,20 @@ class ExtendedSources:
         self._files = files
 
     def locations(self) -> list[str]:
-        """All of them, sorted."""
+        """All of them as they were noted, sorted; what a killed writer left unfinished is none."""
         try:
             names = self._files.names(self._folder)
         except FileNotFoundError:
             return []
-        uris = [join(self._folder, name) for name in names]
+        uris = [join(self._folder, name) for name in names if _WHOLE.fullmatch(name)]
         return sorted(content.decode() for content in self._files.read_each(uris).values())
 
     def note(self, location: str) -> None:
-        """Remember a table that is about to be changed."""
+        """Remember a table that is about to be changed, or that was."""
         self._files.write(self._file(location), location.encode())
 
     def strike_off(self, location: str) -> None:
-        """Forget a table that is as its owner wants it."""
+        """Forget a table that is as its owner wants it, under this spelling."""
         self._files.remove(self._file(location))
 
     def _file(self, location: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import unicodedata
 import uuid
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
+from ..core.file_paths import location_key
 from ..core.folder_log import FolderFile
 from .listings import files_below, local_files_below
 from .store_options import fsspec_options
@@ -29,6 +31,10 @@ _ENCODED = ("Zs", "Zl", "Zp", "Cc")
 _Found = TypeVar("_Found")
 # A request to an object store is a wait of some 50 ms.
 _AT_ONCE = 16
+# What s3fs makes of a refused condition (412) or of two such writes at once (409) where the store
+# says too little of it. It makes the same of other failures: whether there is a file tells.
+_MAYBE_TAKEN = (errno.EINVAL, errno.EBUSY, errno.EIO)
+_TRIES = 3
 
 
 class Files:
@@ -114,11 +120,34 @@ class Files:
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         if isinstance(filesystem, LocalFileSystem):
             return _linked(path, content)
-        try:
-            filesystem.pipe_file(path, content, mode="create")
-        except FileExistsError:
-            return False
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                filesystem.pipe_file(path, content, mode="create")
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno not in _MAYBE_TAKEN:
+                    raise
+                if self.exists(uri):
+                    return False
+                if not tries_left:
+                    raise
+            else:
+                break
         return True
+
+    def claim(self, uri: str, content: bytes) -> bool:
+        """As :meth:`create`, with a content that is like no other's: a file that this call wrote
+        counts as its own also where the store's answer was lost.
+        """
+        try:
+            is_new = self.create(uri, content)
+        except Exception:
+            if self._holds(uri, content):
+                return True
+            raise
+        # A store's client that repeats a request is refused by its own first attempt.
+        return is_new or self._holds(uri, content)
 
     def below(self, folder: str) -> list[FolderFile]:
         """The files in a folder and all folders below it, hidden ones left out.
@@ -160,6 +189,12 @@ class Files:
             if name.endswith(".json"):
                 self.remove(join(log, name))
         self.remove(root)
+
+    def _holds(self, uri: str, content: bytes) -> bool:
+        try:
+            return self.read(uri) == content
+        except FileNotFoundError:
+            return False
 
     def _size(self, uri: str) -> int | None:
         filesystem, path = self._open(uri)
@@ -215,6 +250,11 @@ def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return dict(chain.from_iterable(pool.map(of_share, shares)))
+
+
+def place_of(location: str) -> str:
+    """What all spellings of one location have in common: other schemes of a store, a slash more."""
+    return location_key(location, SCHEMES)
 
 
 def join(folder: str, *names: str) -> str:

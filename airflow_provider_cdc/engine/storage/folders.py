@@ -76,7 +76,11 @@ class FolderLogs:
         assert stream.folder is not None
         wanted = list(expected)
         found = self._listed(f"stream {stream.name}", stream.folder) if wanted else {}
-        changed = [file for file in wanted if found.get(file.path) != file]
+        changed = [
+            file
+            for file in wanted
+            if file.path not in found or not found[file.path].is_listed_as(file)
+        ]
         if changed:
             first = changed[0]
             state = "gone" if first.path not in found else "another file than was listed"

@@ -18,7 +18,8 @@ from deltalake import (
 from deltalake.exceptions import DeltaError
 
 from ..core.upserts.jobs import Job, JobClass
-from .registry_upkeep import NO_HOOKS, put_off, table_location
+from .left_undone import put_off
+from .registry_upkeep import NO_HOOKS, table_location
 
 TABLE = "upsert_jobs"
 KEPT_FOR = timedelta(days=180)

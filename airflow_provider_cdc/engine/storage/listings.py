@@ -5,14 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from ..core.file_paths import is_hidden
-from ..core.folder_log import FolderFile
+from fsspec.asyn import AsyncFileSystem
+from fsspec.spec import AbstractFileSystem
 
-# What stores call the time of the last write, and their mark of the content.
+from ..core.file_paths import is_hidden
+from ..core.folder_log import FolderFile, Former
+
+# What GCS calls the version of an object and when that was written. Its other marks and times move
+# when only the object's metadata do, as when a rule puts it into a cheaper class of storage.
+_GENERATION, _GENERATED = "generation", "timeCreated"
+# What other stores call the time of the last write, and their mark of the content.
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 _MARKS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -33,15 +39,63 @@ def local_files_below(root: str) -> list[FolderFile]:
 
 
 def files_below(filesystem: Any, root: str) -> list[FolderFile]:
-    """The files below a folder of any other store."""
+    """The files below a folder of any other store.
+
+    :raises FileNotFoundError: there is no such folder, where the store knows of folders
+    :raises NotADirectoryError: it is a file, where the store knows of folders
+    """
     base = root.rstrip("/") + "/"
     found = []
-    for path, info in filesystem.find(root, detail=True).items():
+    for path, info in _found(filesystem, root):
         relative = path.removeprefix(base)
         if path.startswith(base) and not any(map(is_hidden, relative.split("/"))):
-            mark = next((str(info[name]) for name in _MARKS if info.get(name)), None)
-            found.append(FolderFile(relative, int(info["size"] or 0), _nanoseconds(info), mark))
+            found.append(_folder_file(relative, info))
     return found
+
+
+def _found(filesystem: Any, root: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The path of each file and what the store tells of it.
+
+    What fsspec does for a store that cannot list all below a folder at once takes folders that fail
+    to be listed for empty ones.
+    """
+    kind = type(filesystem)
+    own = kind.find is not AbstractFileSystem.find
+    if own or getattr(kind, "_find", AsyncFileSystem._find) is not AsyncFileSystem._find:
+        found: Mapping[str, Mapping[str, Any]] = filesystem.find(root, detail=True)
+        return found.items()
+    return _walked(filesystem, filesystem._strip_protocol(root), is_root=True)
+
+
+def _walked(
+    filesystem: Any, folder: str, *, is_root: bool = False
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        listed = filesystem.ls(folder, detail=True)
+    except FileNotFoundError:
+        if is_root or filesystem.exists(folder):
+            raise
+        # It went while the folder above it was listed.
+        return
+    for info in listed:
+        path = info["name"].rstrip("/")
+        if path == folder and info["type"] != "directory" and is_root:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+        if info["type"] != "directory":
+            yield info["name"], info
+        elif path != folder:
+            yield from _walked(filesystem, path)
+
+
+def _folder_file(path: str, info: Mapping[str, Any]) -> FolderFile:
+    size_bytes = int(info["size"] or 0)
+    mark = next((str(info[name]) for name in _MARKS if info.get(name)), None)
+    modified_ns = _nanoseconds(next((info[name] for name in _TIMES if _is_told(info, name)), 0))
+    if not (_is_told(info, _GENERATION) and _is_told(info, _GENERATED)):
+        return FolderFile(path, size_bytes, modified_ns, mark)
+    generated_ns = _nanoseconds(info[_GENERATED])
+    generation = str(info[_GENERATION])
+    return FolderFile(path, size_bytes, generated_ns, generation, Former(modified_ns, mark))
 
 
 def _scanned(folder: str, prefix: str, above: frozenset[tuple[int, int]]) -> Iterator[FolderFile]:
@@ -71,9 +125,12 @@ def _identity(folder: str) -> tuple[int, int]:
     return own.st_dev, own.st_ino
 
 
-def _nanoseconds(info: Mapping[str, Any]) -> int:
-    """When a file was written; 0 where the store does not tell."""
-    moment = next((info[name] for name in _TIMES if info.get(name) is not None), 0)
+def _is_told(info: Mapping[str, Any], name: str) -> bool:
+    return info.get(name) is not None
+
+
+def _nanoseconds(moment: Any) -> int:
+    """A time as a store tells it, in nanoseconds from 1970 on."""
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     if isinstance(moment, datetime):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -30,8 +29,9 @@ from pyarrow.fs import PyFileSystem
 
 from ..core.errors import InvalidRequest
 from ..core.lifecycle import Transition
+from .left_undone import put_off
 
-logger = logging.getLogger(__name__)
+_UPKEEP = "upkeep of the registry"
 
 SCHEMA = pa.schema(
     [
@@ -162,26 +162,30 @@ class Upkeep:
     :param commits: tidy up when so many small files have gathered (about one a commit)
     :param file_bytes: archived rows are gathered until a file has about a quarter of so many bytes
     :param retention_hours: how long files that the table no longer lists stay readable
+    :param unlisted_hours: how long files stay that no commit has listed: a writer may be held for
+        as long between its file and its commit, and be none the worse
     :param vacuum_every: delete such files every so many rounds of upkeep
     """
 
     commits: int = 20
     file_bytes: int = 4 * 1024 * 1024
     retention_hours: int = 6
+    unlisted_hours: int = 30 * 24
     vacuum_every: int = 10
 
     def run_when_due(self, table: DeltaTable, store: Store) -> None:
         """Tidy up if ``table`` has gathered enough small files; never raises, as :meth:`run`."""
-        with put_off():
+        with put_off(_UPKEEP):
             if sum(self._is_small(file) for file in _files(table)) >= self.commits:
                 self.run(store)
 
     def run(self, store: Store) -> None:
         """Rewrite, checkpoint and vacuum; a step that fails is logged and left for later."""
-        with put_off():
+        with put_off(_UPKEEP):
             self._rewrite(store.open(), store)
-        for step in (self._checkpoint, self._vacuum):
-            with put_off():
+        # A checkpoint forgets which files were removed so long ago that they may be deleted.
+        for step in (self._vacuum, self._checkpoint, self._vacuum_unlisted):
+            with put_off(_UPKEEP):
                 step(store.open())
 
     def _rewrite(self, table: DeltaTable, store: Store) -> None:
@@ -223,13 +227,25 @@ class Upkeep:
         table.cleanup_metadata()
 
     def _vacuum(self, table: DeltaTable) -> None:
+        """Delete the files that commits removed, if there are such; nothing is listed for it."""
+        vacuum = partial(
+            table.vacuum,
+            retention_hours=self.retention_hours,
+            enforce_retention_duration=False,
+            post_commithook_properties=NO_HOOKS,
+        )
+        if vacuum(dry_run=True):
+            vacuum(dry_run=False)
+
+    def _vacuum_unlisted(self, table: DeltaTable) -> None:
+        """Delete what a killed or refused writer left behind, now and then."""
         # Each round moves the version on by a little more than ``commits``: no counter to keep.
         if (table.version() // self.commits) % self.vacuum_every == 0:
             table.vacuum(
-                retention_hours=self.retention_hours,
+                retention_hours=self.unlisted_hours,
                 enforce_retention_duration=False,
                 dry_run=False,
-                full=True,  # also what a killed or refused writer left behind
+                full=True,
                 post_commithook_properties=NO_HOOKS,
             )
 
@@ -238,17 +254,6 @@ class Upkeep:
 
 
 DEFAULT = Upkeep()
-
-
-@contextmanager
-def put_off(what: str = "upkeep of the registry", level: int = logging.INFO) -> Iterator[None]:
-    """Log whatever goes wrong in something that may be left undone, or made up for later."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # a panic of delta-rs is no Exception
-        logger.log(level, "Left undone: %s: %s", what, error)
 
 
 def superseded(rows: pa.Table) -> list[bool]:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from .files import Files, join
+from .left_undone import put_off
 
 KEPT_FOR = timedelta(days=1)
 
@@ -49,15 +50,17 @@ class Results:
 
     def hand_out(self, root: str) -> bool:
         """Note that a caller gets the table; false where another one has got it."""
-        return self._files.create(f"{root}{_HANDED_OUT}", b"")
+        return self._files.claim(f"{root}{_HANDED_OUT}", uuid.uuid4().hex.encode())
 
     def sweep(self) -> None:
-        """Remove what was handed out more than a day ago, and nothing that was not."""
+        """Remove what was handed out more than a day ago, and nothing that was not; what cannot be
+        removed is logged and left for another time.
+        """
         for name in self._names():
-            if name.endswith(_HANDED_OUT) and self._is_old(name):
-                # The table first: without its mark it would be handed out again. Where another
-                # process is at it, the mark is left to that one.
-                with suppress(FileNotFoundError):
+            # Where another process is at it, the mark is left to that one.
+            with put_off(f"removing {name} from {self._folder}"), suppress(FileNotFoundError):
+                if name.endswith(_HANDED_OUT) and self._is_old(name):
+                    # The table first: without its mark it would be handed out again.
                     self._files.remove_table(join(self._folder, name.removesuffix(_HANDED_OUT)))
                     self._files.remove(join(self._folder, name))
 
@@ -68,12 +71,7 @@ class Results:
             return []
 
     def _is_old(self, mark: str) -> bool:
-        try:
-            written = self._files.modified(join(self._folder, mark))
-        except FileNotFoundError:
-            # Another process is sweeping it.
-            return False
-        return self._clock() - written > KEPT_FOR
+        return self._clock() - self._files.modified(join(self._folder, mark)) > KEPT_FOR
 
 
 def _key(consumer: str, query: str) -> str:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from ..core import sink_log
 from ..core.errors import InvalidRequest
 from .files import Files, join
+from .left_undone import put_off
 
 KEPT_FOR = timedelta(days=1)
 _TABLE = ("_delta_log", f"{0:020d}.json")
@@ -50,15 +51,19 @@ class Scratch:
         self._files.remove(root)
 
     def sweep(self) -> None:
-        """Remove what is older than a day: a lazily read change set leaves it behind."""
+        """Remove what is older than a day: a lazily read change set leaves it behind. What cannot
+        be removed, such as another principal's, is logged and left for another time.
+        """
         try:
             names = self._files.names(self._folder)
         except FileNotFoundError:
             return
         for name in names:
             root = join(self._folder, name)
-            if self._is_old(root):
-                self.remove(root)
+            # Another process may be sweeping it.
+            with put_off(f"removing {root}"), suppress(FileNotFoundError):
+                if self._is_old(root):
+                    self.remove(root)
 
     def _write(self, name: str, file: tuple[str, ...], content: bytes) -> str:
         root = join(self._folder, name)

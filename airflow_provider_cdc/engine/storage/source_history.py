@@ -9,7 +9,7 @@ from ..core.errors import InvalidRange, InvalidRequest
 from ..core.log_actions import TableState
 from ..core.model import Offset, Source
 from ..core.points import Bound, OffsetOf, Timestamp, Version
-from ..core.tracking import offset_of
+from ..core.tracking import offset_before, offset_of
 from .commit_times import CommitTimes
 from .delta_log import DeltaLog, LogIncomplete
 from .files import Files
@@ -27,12 +27,19 @@ class SourceHistory:
         self._clock = clock
 
     def offset(
-        self, subject: str, source: Source, bound: Bound, streams: RegistrySnapshot
+        self,
+        subject: str,
+        source: Source,
+        bound: Bound,
+        streams: RegistrySnapshot,
+        *,
+        may_precede_all: bool = False,
     ) -> Offset:
         """The offset behind the last version that lies on the near side of ``bound``.
 
         :param subject: what asks, for messages
         :param streams: those that an ``OffsetOf`` may name
+        :param may_precede_all: a bound in front of version 0 is an offset too; refused otherwise
         :raises InvalidRange: there is no such version, or the log no longer reaches back to it
         :raises StreamNotFound: there is no such stream
         :raises InvalidRequest: that stream is on another table
@@ -45,10 +52,14 @@ class SourceHistory:
         try:
             version = self._version(subject, log, bound, standing)
             if 0 <= version <= newest:
-                return _checked(subject, source, bound, log.state_at(version))
+                return offset_of(_checked(subject, source, bound, log.state_at(version)))
+            if version < 0 and may_precede_all:
+                return offset_before(_checked(subject, source, bound, log.state_at(0)))
         except LogIncomplete as error:
             missing = f"the log no longer holds version {error.missing_version}"
             raise _outside(subject, bound, missing) from None
+        if version < 0:
+            raise _before_all(subject, bound)
         raise _outside(subject, bound, f"expected a version from 0 to {newest}")
 
     def _version(self, subject: str, log: DeltaLog, bound: Bound, standing: Offset | None) -> int:
@@ -86,10 +97,20 @@ def _standing(
     )
 
 
-def _checked(subject: str, source: Source, bound: Bound, state: TableState) -> Offset:
+def _checked(subject: str, source: Source, bound: Bound, state: TableState) -> TableState:
     if state.table_id != source.table_id:
         raise _outside(subject, bound, f"{source.name} was another table then, and was replaced")
-    return offset_of(state)
+    return state
+
+
+def _before_all(subject: str, bound: Bound) -> InvalidRange:
+    return InvalidRange(
+        subject,
+        f"cannot stand {bound}",
+        cause="that is before version 0, and an offset is a version",
+        fix="say at=Version(0); a stream on a table that is created there with show_initial_rows"
+        " returns the rows of version 0 first",
+    )
 
 
 def _outside(subject: str, bound: Bound, cause: str) -> InvalidRange:

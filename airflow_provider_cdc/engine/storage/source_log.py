@@ -18,12 +18,22 @@ from ..core.errors import (
     StreamUnusable,
 )
 from ..core.insert_only import unread_files, without_superseded
+from ..core.layout_history import keeps_fields
 from ..core.log_actions import Commit, DataFile
 from ..core.model import AppendSemantics, Offset, Stream, StreamMode
+from ..core.net_files import inserted_files
 from ..core.newest_first import Finding, NewestFirst
 from ..core.read_plan import Strategy, plan_inserts, plan_survivors
 from ..core.rewrites import net_difference
-from ..core.tracking import check_source, check_tracking, is_tracked, offset_after, offset_of
+from ..core.tracking import (
+    check_source,
+    check_tracking,
+    is_tracked,
+    offset_after,
+    offset_of,
+    place_of,
+    precedes_all,
+)
 from .delta_log import DeltaLog, Listing, LogIncomplete
 from .files import Files
 from .folders import FolderLogs
@@ -50,6 +60,13 @@ class SourceRange:
         """The files that its commits added, whatever became of them since."""
         return [file for commit in self.commits for file in commit.adds]
 
+    @property
+    def oldest(self) -> datetime | None:
+        """When the oldest of its commits was made; ``None``: there is none. The clocks of several
+        writers may differ, so that this need not be the first one.
+        """
+        return min((commit.timestamp for commit in self.commits), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSpan:
@@ -60,13 +77,30 @@ class StreamSpan:
 
     @property
     def holds_nothing(self) -> bool:
-        """Whether it certainly holds no change of the stream's mode.
+        """Whether the stream may move over it: it certainly holds no change of the stream's mode,
+        and can never hold one again.
 
-        Of a view any change of a table counts, because what others are joined with has changed.
+        Of a view any change of a table counts, because what others are joined with has changed, and
+        of its columns, because the view may mean something else since.
         """
-        if self.stream.view is not None:
-            return all(net_difference(table.commits).is_empty for table in self.tables)
-        return not any(candidates(table).are_there for table in self.tables)
+        return not self.may_be_refilled and all(map(self._is_empty, self.tables))
+
+    @property
+    def may_be_refilled(self) -> bool:
+        """Whether a RESTORE may bring rows back that were inserted in it and are gone. A surviving
+        stream that stood behind it would take them for rows that it has seen, by their ids.
+        """
+        if self.stream.mode is not StreamMode.APPEND_ONLY:
+            return False
+        is_surviving = self.stream.append_semantics is AppendSemantics.SURVIVING
+        return is_surviving and any(inserted_files(table.commits) for table in self.tables)
+
+    def _is_empty(self, table: SourceRange) -> bool:
+        if candidates(table).are_there:
+            return False
+        if self.stream.view is None:
+            return True
+        return net_difference(table.commits).is_empty and keeps_fields(table.start, table.commits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +228,7 @@ class SourceLog:
         if not is_tracked(json.loads(stream.offset.metadata)):
             raise ChangeTrackingDisabled(
                 f"stream {stream.name}",
-                f"cannot stand at version {stream.offset.version} of {stream.source.name}",
+                f"cannot stand {place_of(stream.offset)} of {stream.source.name}",
                 cause="row tracking was off then",
                 fix=_LATER,
             )
@@ -275,17 +309,14 @@ class SourceLog:
         try:
             found = log.listing()
         except NotADeltaTable:
-            raise StreamStale(
-                f"stream {stream.name}",
-                f"is stale, its source {stream.source.name} is gone",
-                cause=f"expected a Delta table at {stream.source.location}, found none",
-                fix="drop the stream, and create it again when the table is back",
-            ) from None
+            raise _gone(stream) from None
         if found.latest_version < stream.offset.version:
             raise _replaced(stream, f"the log ends at version {found.latest_version}")
         return found
 
     def _check_same_log(self, stream: Stream, log: DeltaLog) -> None:
+        if precedes_all(stream.offset):
+            return
         try:
             found = log.commit(stream.offset.version)
         except LogIncomplete:
@@ -316,6 +347,21 @@ def candidates(span: SourceRange) -> Candidates:
     else:
         plan = plan_survivors(span.commits).plan
     return Candidates(plan.strategy is not Strategy.NOTHING, plan.size_bytes)
+
+
+def _gone(stream: Stream) -> StreamStale:
+    renamed = (
+        f'; where it was renamed, create_stream("{stream.name}", on_table="its_new_name",'
+        f' at=OffsetOf("{stream.name}"), or_replace=True) goes on where the stream stands'
+    )
+    is_on_table = stream.view is None and stream.folder is None
+    return StreamStale(
+        f"stream {stream.name}",
+        f"is stale, its source {stream.source.name} is gone",
+        cause=f"expected a Delta table at {stream.source.location}, found none",
+        fix="drop the stream, and create it again when the table is back"
+        + (renamed if is_on_table else ""),
+    )
 
 
 def _incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..core.batches import BatchLimit
 from ..core.errors import StreamConflict
 from ..core.model import Stream
-from .files import each
+from .files import each, place_of
 from .source_log import SourceLog, StreamSpan
 
 
@@ -21,9 +21,11 @@ class SourcePins:
 
     def __init__(self, sources: SourceLog, streams: Iterable[Stream]) -> None:
         self._sources = sources
-        # Any stream of a table or of a folder tells where that stands.
+        # Any stream of a table or of a folder tells where that stands, however it spells it.
         self._streams = {
-            found.source.location: found for stream in streams for found in stream.by_base()
+            place_of(found.source.location): found
+            for stream in streams
+            for found in stream.by_base()
         }
         self._ends = each(self._end, self._streams)
 
@@ -47,7 +49,7 @@ class SourcePins:
         return self._sources.span(stream, through=through, limit=limit)
 
     def _version(self, stream: Stream, location: str) -> int:
-        found = self._ends[location]
+        found = self._ends[place_of(location)]
         if isinstance(found, int):
             return found
         # It says what is wrong with the source, if that is still so.
@@ -59,8 +61,8 @@ class SourcePins:
             fix="run the transaction again",
         )
 
-    def _end(self, location: str) -> int | Exception:
+    def _end(self, key: str) -> int | Exception:
         try:
-            return self._sources.newest_version(self._streams[location])
+            return self._sources.newest_version(self._streams[key])
         except Exception as error:  # kept until somebody reads that source
             return error

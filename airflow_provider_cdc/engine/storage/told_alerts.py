@@ -2,33 +2,45 @@
 
 Each change of a promise's standing is a file ``alerts/<stream id>/<promise>-<number>`` that holds
 the standing and that only one process can create; the same name with ``.told`` says that whoever
-was to know it knows it.
+was to know it knows it. Until then ``.told.<digest>`` says so of one of them, and
+``.again.<number>``, which only one process can create either, is the right to try once more.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from ..core.alerts import Promise, Standing
 from .files import Files, join
 
 _TOLD = ".told"
+_AGAIN = ".again"
 _DIGITS = 8
+# Whole names alone: a monitor that is killed may leave drafts of its files behind.
+_NAME = re.compile(
+    rf"(?P<promise>[a-z]+)-(?P<number>\d{{{_DIGITS}}})"
+    rf"(?P<mark>|{_TOLD}|{_TOLD}\.[0-9a-f]{{16}}|{_AGAIN}\.\d{{{_DIGITS}}})"
+)
 # A monitor that has not told what it claimed for so long has died on the way.
 _TELLING_TAKES = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A change of standing that this process is to tell of; ``before`` is what was told last."""
+    """A change of standing that this process is to tell of; ``before`` is what was told last, and
+    ``marks`` say whom an earlier attempt told (:meth:`ToldAlerts.knows`).
+    """
 
     stream_id: str
     promise: Promise
     number: int
     before: Standing
     standing: Standing
+    marks: frozenset[str] = field(default_factory=frozenset)
 
 
 class ToldAlerts:
@@ -44,30 +56,46 @@ class ToldAlerts:
 
     def claim(self, stream_id: str, promise: Promise, standing: Standing) -> Claim | None:
         """The right to tell how ``promise`` stands now; ``None`` where that was told, or another
-        process is telling it. What was claimed and not told for ten minutes is claimed again.
+        process is telling it. What was claimed and not told for ten minutes is claimed again, and
+        so is what was claimed again.
         """
-        names = self._names(stream_id, promise)
-        last = max(map(_number, names), default=0)
+        found = self._found(stream_id, promise)
+        last = max(found, default=0)
+        marks = frozenset(found.get(last, ()))
         before = self._standing(stream_id, promise, last)
-        if last and _name(promise, last) + _TOLD not in names:
-            if not self._is_old(stream_id, promise, last):
+        if last and _TOLD not in marks:
+            attempts = sorted(mark for mark in marks if mark.startswith(_AGAIN))
+            path = self._path(stream_id, promise, last)
+            if not self._is_old(path + "".join(attempts[-1:])):
                 return None
             if before is standing:
+                again = f"{path}{_AGAIN}.{len(attempts) + 1:0{_DIGITS}d}"
                 earlier = self._standing(stream_id, promise, last - 1)
-                return Claim(stream_id, promise, last, earlier, standing)
-            self._files.create(self._path(stream_id, promise, last) + _TOLD, b"")
+                claim = Claim(stream_id, promise, last, earlier, standing, marks)
+                return claim if self._files.create(again, b"") else None
+            self._files.create(path + _TOLD, b"")
         if before is standing:
             return None
         claim = Claim(stream_id, promise, last + 1, before, standing)
         path = self._path(stream_id, promise, claim.number)
         return claim if self._files.create(path, standing.value.encode()) else None
 
+    def knows(self, claim: Claim, name: str) -> bool:
+        """Whether an earlier attempt told ``name`` of it."""
+        return _mark_of(name) in claim.marks
+
+    def told_to(self, claim: Claim, name: str) -> None:
+        """Note that ``name`` was told of it, whoever else was not."""
+        path = self._path(claim.stream_id, claim.promise, claim.number)
+        self._files.create(path + _mark_of(name), b"")
+
     def told(self, claim: Claim) -> None:
-        """Note that it was told, and forget what was told before."""
-        self._files.create(self._path(claim.stream_id, claim.promise, claim.number) + _TOLD, b"")
-        for name in self._names(claim.stream_id, claim.promise):
-            if _number(name) < claim.number:
-                self._files.remove(join(self._folder, claim.stream_id, name))
+        """Note that all were told of it, and forget what was told before."""
+        path = self._path(claim.stream_id, claim.promise, claim.number)
+        self._files.create(path + _TOLD, b"")
+        for number, marks in self._found(claim.stream_id, claim.promise).items():
+            for mark in marks if number < claim.number else ():
+                self._files.remove(self._path(claim.stream_id, claim.promise, number) + mark)
 
     def forget_all_but(self, stream_ids: set[str]) -> None:
         """Forget what was told of streams that are no more."""
@@ -84,13 +112,21 @@ class ToldAlerts:
             # What is older than the last one that was told is forgotten.
             return Standing.KEPT
 
-    def _is_old(self, stream_id: str, promise: Promise, number: int) -> bool:
-        claimed = self._files.modified(self._path(stream_id, promise, number))
-        return self._clock() - claimed > _TELLING_TAKES
+    def _is_old(self, path: str) -> bool:
+        try:
+            return self._clock() - self._files.modified(path) > _TELLING_TAKES
+        except FileNotFoundError:
+            # What came after it was told meanwhile.
+            return False
 
-    def _names(self, stream_id: str, promise: Promise) -> list[str]:
-        names = self._listed(join(self._folder, stream_id))
-        return [name for name in names if name.startswith(f"{promise.value}-")]
+    def _found(self, stream_id: str, promise: Promise) -> dict[int, list[str]]:
+        """The marks of each number; that of the claim itself is empty."""
+        found: dict[int, list[str]] = {}
+        for name in self._listed(join(self._folder, stream_id)):
+            match = _NAME.fullmatch(name)
+            if match and match["promise"] == promise.value:
+                found.setdefault(int(match["number"]), []).append(match["mark"])
+        return found
 
     def _listed(self, folder: str) -> list[str]:
         try:
@@ -99,12 +135,8 @@ class ToldAlerts:
             return []
 
     def _path(self, stream_id: str, promise: Promise, number: int) -> str:
-        return join(self._folder, stream_id, _name(promise, number))
+        return join(self._folder, stream_id, f"{promise.value}-{number:0{_DIGITS}d}")
 
 
-def _name(promise: Promise, number: int) -> str:
-    return f"{promise.value}-{number:0{_DIGITS}d}"
-
-
-def _number(name: str) -> int:
-    return int(name.removesuffix(_TOLD).rpartition("-")[2])
+def _mark_of(name: str) -> str:
+    return f"{_TOLD}.{sha256(name.encode()).hexdigest()[:16]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from airflow_provider_cdc.engine import (
 from airflow_provider_cdc.engine.core.model import Phase
 from airflow_provider_cdc.engine.spark.targets import Targets
 
+AT_ONCE = "'delta.deletedFileRetentionDuration' = 'interval 0 seconds'"
 BY_NAME = "INSERT INTO by_name SELECT id, v, METADATA$ACTION FROM s"
 
 
@@ -69,6 +71,19 @@ def test_second_of_three_that_fails_leaves_all_targets_and_a_retry_works(three: 
     assert three.rows("log") == [(0, "kept", "x"), *FIRST, (3, "30", "INSERT")]
     assert three.rows("numbers") == [(10,), (20,), (30,)]
     assert three.rows("sums") == [(0, 1020), (1, 2040)]
+
+
+def test_undo_reaches_back_however_long_the_target_was_not_written(three: StreamLab) -> None:
+    """Delta refuses RESTORE to a version that is older than the retention of files."""
+    three.sql("ALTER TABLE {log} SET TBLPROPERTIES (" + AT_ONCE + ")")
+    found = contents(three, "log")
+    time.sleep(0.1)
+
+    with pytest.raises(StatementFailed, match="statement 1 on"):
+        three.consume(LOG, NUMBERS, consumer="me")
+
+    assert contents(three, "log") == found
+    assert transitions(three)[-1] == "aborted"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from stream_lab import Crash, CrashAt
 from upsert_lab import Clock, UpsertLab
 
-from airflow_provider_cdc.engine import Engine, ProtocolPoint
+from airflow_provider_cdc.engine import Engine, ProtocolPoint, StreamCatalog
 from airflow_provider_cdc.engine.core.upserts.jobs import JobClass
 from airflow_provider_cdc.engine.spark.upserts import applying, pruning
 from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
@@ -139,7 +139,8 @@ def test_apply_judges_anew_where_stream_or_base_are_others_than_at_the_look(
             lab.spark.sql(f"DELETE FROM delta.`{lab.table()}` WHERE ID = 30")
         elif move == "stream":
             status = lab.engine.describe_upsert_table(lab.table())
-            lab.engine.alter_stream(status.stream, comment="another")
+            streams = StreamCatalog(str(lab.root / "state")).for_upserts()
+            streams.alter(status.stream, comment="another")
         else:
             lab.write((12, "newest", 9, "UPSERT", "9"))
             with pytest.raises(Crash):

@@ -13,13 +13,16 @@ from pyspark.sql import SparkSession
 from stream_lab import Crash, CrashAt
 from upsert_lab import CHANGES, SALARIES, Clock, UpsertLab
 
-from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint
+from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint, StreamCatalog
 from airflow_provider_cdc.engine.core.upserts.changes import Reason
+from airflow_provider_cdc.engine.core.upserts.quarantine_size import QuarantineSize
 from airflow_provider_cdc.engine.spark.upserts import quarantine as quarantining
 from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
 from airflow_provider_cdc.engine.spark.upserts.quarantine import Quarantine
 from airflow_provider_cdc.engine.spark.upserts.upkeep import Upkeep
+from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
+from airflow_provider_cdc.engine.upsert_status import UpsertTableStatus, quarantine_of
 
 BAD = "no number"
 
@@ -40,6 +43,14 @@ class QuarantineLab(UpsertLab):
             " WHERE _cdc_redrive IS NULL ORDER BY _cdc_since, _cdc_order"
         )
         return [tuple(row) for row in found.collect()]
+
+    def engine_catalog(self) -> StreamCatalog:
+        return StreamCatalog(str(self.root / "state"))
+
+    def counted(self, outcome: Any) -> tuple[int, int]:
+        """How many changes an apply says are held and late."""
+        metrics = outcome.statements[-1].metrics
+        return metrics["heldChanges"], metrics["lateChanges"]
 
     def correct(self, salary: int, number: str | None) -> None:
         value = "NULL" if number is None else f"'{number}'"
@@ -104,6 +115,39 @@ def test_corrected_changes_are_applied_in_their_order(lab: QuarantineLab) -> Non
     assert lab.held() == []
     assert lab.spark.sql(f"SELECT * FROM {lab.quarantine()}").count() == 0
     assert lab.engine.redrive(lab.table()) == 0
+
+
+def test_delete_below_the_watermark_that_is_held_is_told_until_it_is_applied(
+    lab: QuarantineLab,
+) -> None:
+    lab.send((1, "a", 10, "UPSERT", "1"))
+    lab.apply()
+    before = datetime.now(UTC)
+    lab.send((1, "a", 11, "UPSERT", BAD), (1, None, None, "DELETE", "3"))
+    between = datetime.now(UTC)
+    lab.send((1, "a", 12, "UPSERT", "4"), (2, "b", 20, "UPSERT", "1"))
+    outcome = lab.apply()
+
+    def status() -> UpsertTableStatus:
+        return lab.engine.describe_upsert_table(lab.table())
+
+    # The watermark has passed the DELETE, and yet the row is there.
+    assert lab.applied() == [(1, "a", 10), (2, "b", 20)]
+    assert status().upsert_stream_apply_watermark > between
+    held_since = status().held_since
+    assert held_since is not None
+    assert before <= held_since <= between
+    assert (status().held_changes, lab.counted(outcome)) == (3, (3, 0))
+
+    lab.sql(f"DELETE FROM {lab.quarantine()} WHERE Salary = 11")
+    lab.engine.redrive(lab.table())
+    assert (status().held_changes, status().held_since) == (0, held_since)
+    (summary,) = lab.engine_catalog().upsert_tables()
+    assert (summary.location, summary.quarantined_changes) == (lab.table(), 2)
+    assert lab.counted(lab.apply()) == (0, 0)
+    assert (status().held_since, lab.applied()) == (None, [(1, "a", 12), (2, "b", 20)])
+    (summary,) = lab.engine_catalog().upsert_tables()
+    assert (summary.pending_commits, summary.quarantined_changes) == (0, 0)
 
 
 def test_what_waited_goes_on_when_the_bad_change_is_removed(lab: QuarantineLab) -> None:
@@ -270,6 +314,29 @@ def test_correction_may_clear_the_reason(lab: QuarantineLab) -> None:
     assert lab.apply_all() == [(1, "a", 12)]
 
 
+def test_apply_that_was_killed_while_it_diverted_decides_anew_where_the_quarantine_was_changed(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, clock, engine = aged
+    lab.write((1, "late", 10, "UPSERT", "4"), (8, "h", 80, "UPSERT", "1"))
+    killing = Engine(
+        lab.spark,
+        str(lab.root / "state"),
+        clock=clock,
+        on_progress=CrashAt(ProtocolPoint.AFTER_STATEMENT, 0),
+    )
+    with pytest.raises(Crash):
+        lab.apply(killing)
+    assert lab.held() == [(1, 10, Reason.LATE)]
+    lab.sql(f"DELETE FROM {lab.quarantine()}")
+
+    lab.apply(engine)
+
+    assert lab.applied() == [(8, "h", 80), (9, "i", 90)]
+    assert lab.held() == [(1, 10, Reason.LATE)]
+    assert engine.describe_upsert_table(lab.table()).pending_commits == 0
+
+
 def test_redrive_that_is_killed_before_it_writes_is_finished_once(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +400,10 @@ def test_change_that_is_older_than_a_delete_of_long_ago_is_counted_and_not_appli
     assert lab.apply_all() == [(2, "newer", 20), (9, "i", 90)]
     assert lab.held() == [(1, 10, Reason.LATE)]
     status = engine.describe_upsert_table(lab.table())
-    assert (status.held_changes, status.late_changes) == (0, 1)
+    assert (status.held_changes, status.held_since, status.late_changes) == (0, None, 1)
+    # The statistics tell so too.
+    found = quarantine_of(engine.history(status.stream)[-1].stream, Files())
+    assert found == QuarantineSize(1, are_late=True)
     # It holds nobody up.
     lab.write((1, "back", 11, "UPSERT", "7"))
     assert lab.apply_all() == [(1, "back", 11), (2, "newer", 20), (9, "i", 90)]

@@ -7,6 +7,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,18 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
 )
 from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.jobs.model import Answer, ApplyUpserts, JobKind, Request, WriteChanges
+from airflow_provider_cdc.engine.spark.session_settings import settings
+from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.jobs.model import (
+    AlterUpsertTable,
+    Answer,
+    ApplyUpserts,
+    CreateUpsertTable,
+    JobKind,
+    Request,
+    WriteChanges,
+)
 from airflow_provider_cdc.jobs.run import run
 
 
@@ -58,6 +70,11 @@ def test_changes_of_the_page_give_the_table_of_the_page(lab: UpsertLab) -> None:
     recommended = lab.engine.recommended_max_staleness(lab.table())
     assert recommended is not None
     assert recommended >= timedelta(minutes=8)
+    # By the schedule's own measure, where there is one.
+    stream_id = outcome.streams[0].stream_id
+    times = ApplyTimes(str(lab.root / "state"), Files(), lambda: datetime.now(UTC))
+    times.note(stream_id, timedelta(hours=1))
+    assert lab.engine.recommended_max_staleness(lab.table()) == timedelta(minutes=127)
 
 
 # Of two changes of one key, ingested in this order, which wins; the first four are the page's.
@@ -122,6 +139,72 @@ def test_delete_that_comes_before_its_row_wins_all_the_same(lab: UpsertLab) -> N
     assert lab.read() == []
     lab.apply()
     assert lab.applied() == []
+
+
+def test_writes_are_not_left_out_by_an_id_that_the_session_was_left_with(lab: UpsertLab) -> None:
+    left = {
+        "spark.databricks.delta.write.txnAppId": "left behind",
+        "spark.databricks.delta.write.txnVersion": "1",
+    }
+    with settings(lab.spark, left):
+        lab.write((1, "a", 10, "UPSERT"))
+        lab.write((2, "b", 20, "UPSERT"))
+        lab.apply()
+        lab.write((3, "c", 30, "UPSERT"))
+        assert lab.spark.conf.get("spark.databricks.delta.write.txnAppId") == "left behind"
+
+    assert lab.read() == [(1, "a", 10), (2, "b", 20), (3, "c", 30)]
+
+
+def test_numbers_are_read_alike_whatever_the_session_makes_of_backslashes(lab: UpsertLab) -> None:
+    with settings(lab.spark, {"spark.sql.parser.escapedStringLiterals": "true"}):
+        lab.write((1, "a", 10, "UPSERT", "F/1"), (1, "a", 11, "UPSERT", "F/0"))
+        lab.apply()
+        for number in ("", "F/", "F\n", "F/1 ", "0/1/2/3/4", "12345678901234567"):
+            with pytest.raises(InvalidRequest, match="malformed sequence number"):
+                lab.write((2, "b", 20, "UPSERT", number))
+
+    assert lab.applied() == [(1, "a", 10)]
+
+
+def test_copy_of_a_table_takes_nothing_from_it(lab: UpsertLab) -> None:
+    lab.write((1, "a", 10, "UPSERT"))
+    copy = lab.path("copy")
+    shutil.copytree(lab.table(), copy)
+
+    for use in (
+        lab.engine.apply_upserts,
+        lab.engine.read_table,
+        lab.engine.describe_upsert_table,
+        lambda name: lab.engine.write_changes(name, lab.frame([(2, "b", 20, "UPSERT")])),
+        lambda name: lab.engine.alter_upsert_table(name, max_staleness=None),
+    ):
+        with pytest.raises(InvalidRequest, match="was copied or moved"):
+            use(copy)
+    lab.engine.drop_upsert_table(copy)
+
+    assert not Path(copy).exists()
+    lab.apply()
+    assert lab.applied() == [(1, "a", 10)]
+
+
+def test_table_one_part_of_which_was_altered_can_be_dropped(lab: UpsertLab) -> None:
+    lab.sql("ALTER TABLE {t} ADD COLUMNS (Age INT)")
+    lab.engine.drop_upsert_table(lab.table())
+    assert not Path(lab.table()).exists()
+
+
+def test_comment_on_a_field_of_the_base_is_no_other_column(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    lab.engine.create_upsert_table(lab.table(), "ID INT, s STRUCT<x: INT>", "ID")
+    lab.sql("ALTER TABLE {t} ALTER COLUMN s.x COMMENT 'a field'")
+    rows = spark.sql("SELECT 1 AS ID, struct(2 AS x) AS s, 'UPSERT' AS _CHANGE_TYPE")
+
+    lab.engine.write_changes(lab.table(), rows)
+
+    assert lab.engine.read_table(lab.table()).count() == 1
 
 
 def test_changes_that_change_nothing_write_no_data_file(lab: UpsertLab) -> None:
@@ -513,6 +596,41 @@ def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
     assert not error.retryable
 
 
+def test_jobs_make_a_table_alter_it_and_finish_what_was_killed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+
+    def answer(kind: JobKind, **task: Any) -> Answer:
+        return run(Request(uuid.uuid4().hex, str(lab.root / "state"), kind, **task), spark)
+
+    ten = timedelta(minutes=10)
+    create = CreateUpsertTable(lab.table(), SALARIES, ("id",), ten, cluster_by=("Name",))
+    made = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=create)
+    assert made.upsert_table is not None
+    assert (made.upsert_table.primary_key, made.upsert_table.max_staleness) == (("ID",), ten)
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{lab.table()}`").first()
+    assert detail is not None
+    assert detail["clusteringColumns"] == ["Name"]
+    again = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=create)
+    assert again.error is not None
+    assert not again.error.retryable
+
+    shutil.rmtree(lab.changes())
+    lab.engine.drop_stream(made.upsert_table.stream)
+    retry = replace(create, if_not_exists=True)
+    finished = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=retry)
+    assert finished.upsert_table == made.upsert_table
+
+    for longest, shown in ((timedelta(hours=1), "0-0 0 1:0:0"), (None, None)):
+        alter = AlterUpsertTable(lab.table(), longest)
+        altered = answer(JobKind.ALTER_UPSERT_TABLE, alter_upsert_table=alter)
+        assert altered.error is None
+        status = lab.engine.describe_upsert_table(lab.table())
+        assert status.max_staleness == shown
+        assert lab.engine.describe_stream(status.stream).max_lag == longest
+
+
 def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> None:
     lab.write((1, "a", 1, "UPSERT"))
     lab.engine.drop_upsert_table(lab.table())
@@ -524,7 +642,7 @@ def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> No
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
     assert lab.read() == []
     # A call that was killed when the log was gone already.
-    lab.engine.drop_stream(lab.engine.show_streams()[0].name)
+    lab.engine._catalog.drop(lab.engine.show_streams()[0].name)
     shutil.rmtree(Path(lab.table(), "_delta_log"))
     lab.engine.drop_upsert_table(lab.table())
     assert not Path(lab.table()).exists()
@@ -559,6 +677,18 @@ def test_table_of_the_catalog_shows_its_data_columns_alone(
 
     engine.drop_upsert_table("employees")
     assert spark.sql("SHOW TABLES").collect() == []
+
+
+def test_table_that_was_dropped_past_the_engine_and_made_again_has_a_view_of_its_columns(
+    named: StreamLab, spark: SparkSession
+) -> None:
+    engine = named.engine
+    engine.create_upsert_table("again", "id INT", "id")
+    spark.sql("DROP TABLE again__base")
+
+    engine.create_upsert_table("again", "id INT, name STRING", "id")
+
+    assert spark.table("again").columns == ["id", "name"]
 
 
 @pytest.mark.parametrize(

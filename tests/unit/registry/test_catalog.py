@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from registry_scenes import HARSH, advance, create, drop
-from streams import NOON
+from streams import NOON, add_file, new_stream, offset_at, register
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.access import Right
 from airflow_provider_cdc.engine.core.errors import (
     InvalidName,
+    InvalidRequest,
+    StreamAccessDenied,
     StreamConflict,
     StreamExists,
     StreamNotFound,
 )
 from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model import Phase, Stream
+from airflow_provider_cdc.engine.core.model import Phase, Source, Stream
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 
@@ -24,6 +32,23 @@ from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 @pytest.fixture
 def catalog(state: str) -> StreamCatalog:
     return StreamCatalog(state, clock=lambda: NOON, principal="me")
+
+
+@pytest.fixture
+def changes(tmp_path: Path, state: str) -> Path:
+    """The table of the changes of an upsert table ``people``, with one that waits in ``u``."""
+    table = tmp_path / "changes"
+    add_file(table, 0, NOON, data_change=False)
+    metadata = {"metaData": {"id": "a-table-id", "configuration": {}}}
+    with (table / "_delta_log" / f"{0:020d}.json").open("a", encoding="utf-8") as commit:
+        commit.write(f"\n{json.dumps(metadata)}\n{json.dumps({'protocol': {}})}")
+    source = Source("changes", str(table), "a-table-id")
+    register(
+        Path(state),
+        new_stream("u", source=source, offset=offset_at(table, 0), upsert_table="people"),
+    )
+    add_file(table, 1, NOON)
+    return table
 
 
 def names(catalog: StreamCatalog) -> list[str]:
@@ -169,3 +194,77 @@ def test_stream_that_came_back_survives_upkeep(
     assert names(catalog) == ["s"]
     assert catalog.describe("s").stream_id == stream.stream_id
     assert len(catalog.history("s")) == 6
+
+
+def test_owner_hands_a_stream_over(catalog: StreamCatalog, registry: Registry, state: str) -> None:
+    create(registry, "s")
+    catalog.alter("s", owner="me", readers=["ralf"])
+    assert catalog.alter("s", owner="olga").owner == "olga"
+    with pytest.raises(StreamAccessDenied, match="me may not change or drop it"):
+        catalog.alter("s", owner="me")
+    olga = StreamCatalog(state, principal="olga")
+    with pytest.raises(InvalidName):
+        olga.alter("s", owner=" ")
+    assert olga.alter("s", comment="mine now").owner == "olga"
+    assert transitions(catalog, "s")[1:] == [Transition.ALTERED] * 3
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda catalog: catalog.advance("u"),
+        lambda catalog: catalog.alter("u", max_lag=timedelta(days=1)),
+        lambda catalog: catalog.alter("u", owner="olga"),
+        lambda catalog: catalog.rename("u", "other"),
+        lambda catalog: catalog.drop("u"),
+        lambda catalog: catalog.permitted("u", Right.CONSUME),
+        lambda catalog: catalog.permitted("u", Right.OWN),
+    ],
+)
+def test_stream_of_an_upsert_table_is_moved_and_changed_by_nobody_else(
+    catalog: StreamCatalog, changes: Path, move: Callable[[StreamCatalog], object]
+) -> None:
+    before = catalog.describe("u")
+    with pytest.raises(InvalidRequest, match=r"upsert table people wait.*apply_upserts"):
+        move(catalog)
+    assert catalog.describe("u") == before
+
+
+def test_stream_of_an_upsert_table_is_read_and_cloned_and_its_consumption_aborted_by_all(
+    catalog: StreamCatalog, changes: Path
+) -> None:
+    before = catalog.describe("u")
+    assert catalog.look("u").may_have_data
+    assert catalog.status("u").commits_behind == 1
+    assert len(catalog.history("u")) == 1
+    assert catalog.permitted("u", Right.READ) == catalog.permitted("u", Right.ABORT) == before
+    assert catalog.clone("c", "u").upsert_table is None
+    catalog.advance("c")
+    assert catalog.describe("u") == before
+
+
+def test_stream_of_an_upsert_table_is_changed_for_the_table(
+    catalog: StreamCatalog, changes: Path
+) -> None:
+    lag = timedelta(minutes=5)
+    assert catalog.for_upserts().alter("u", max_lag=lag).max_lag == lag
+    catalog.for_upserts().drop("u")
+    with pytest.raises(InvalidRequest, match="upsert table people"):
+        catalog.undrop("u")
+
+
+def test_stream_of_an_upsert_table_that_is_gone_can_be_dropped(
+    catalog: StreamCatalog, changes: Path
+) -> None:
+    rmtree(changes)
+    catalog.drop("u")
+    assert names(catalog) == []
+
+
+def test_stream_of_an_upsert_table_that_was_made_again_in_its_place_can_be_dropped(
+    catalog: StreamCatalog, changes: Path
+) -> None:
+    for commit in (changes / "_delta_log").glob("*.json"):
+        commit.write_text(commit.read_text().replace("a-table-id", "the id of another table"))
+    catalog.drop("u")
+    assert names(catalog) == []

@@ -67,7 +67,7 @@ def test_streams_that_cannot_be_shown_are_one_line_on_standard_error(
     assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["streams", "usage"])
+@pytest.mark.parametrize("command", ["streams", "upsert-tables", "usage"])
 def test_help_speaks_of_nothing_that_users_do_not_have(command: str) -> None:
     found = CliRunner().invoke(app, [command, "--help"])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,7 +46,7 @@ class Broken(Upkeep):
     def _rewrite(self, *_: object) -> None:
         raise OSError("no")
 
-    _checkpoint = _vacuum = _rewrite
+    _checkpoint = _vacuum = _vacuum_unlisted = _rewrite
 
 
 def test_upkeep_that_fails_does_not_disturb_a_transact(state: str) -> None:
@@ -52,3 +54,32 @@ def test_upkeep_that_fails_does_not_disturb_a_transact(state: str) -> None:
     created = create(registry, "flights")
     advance(registry, "flights", times=3)
     assert versions(registry, created.stream_id) == [0, 1, 2, 3]
+
+
+def test_upkeep_leaves_the_file_of_a_writer_that_is_held_before_its_commit(state: str) -> None:
+    registry = Registry(state, upkeep=NEVER)
+    create(registry, "flights")
+    folder = Path(state, "registry", "archived=false")
+    (live,) = folder.iterdir()
+    held, forgotten = folder / "held.parquet", folder / "forgotten.parquet"
+    for file, days in ((held, 2), (forgotten, 31)):
+        file.write_bytes(live.read_bytes())
+        then = time.time() - days * 24 * 3600
+        os.utime(file, (then, then))
+
+    registry = Registry(state, upkeep=Upkeep(commits=3, retention_hours=0, vacuum_every=1))
+    advance(registry, "flights", times=8)
+
+    assert held.exists()
+    assert not forgotten.exists()
+
+
+def test_upkeep_deletes_what_it_removed_from_the_table_though_it_lists_nothing(state: str) -> None:
+    upkeep = Upkeep(commits=3, retention_hours=0, vacuum_every=1_000_000)
+    registry = Registry(state, upkeep=upkeep)
+    create(registry, "flights")
+    advance(registry, "flights", times=50)
+
+    on_disk = {path.name for path in Path(state, "registry").glob("archived=*/*.parquet")}
+    listed = {Path(uri).name for uri in DeltaTable(f"{state}/registry").file_uris()}
+    assert on_disk == listed

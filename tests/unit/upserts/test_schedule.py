@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,8 +17,10 @@ from airflow_provider_cdc.engine.core.upserts.schedule import (
     percentile_95,
     recommended_max_staleness,
 )
+from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
+from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.registry_snapshot import Record
-from airflow_provider_cdc.engine.upsert_jobs import apply_durations
+from airflow_provider_cdc.engine.upsert_jobs import apply_durations, recent_durations
 
 NOON = datetime(2026, 1, 8, 12, tzinfo=UTC)
 
@@ -101,3 +104,20 @@ def test_durations_are_those_of_the_applies_that_ended_lately() -> None:
         record(Transition.BEGUN, 10),
     ]
     assert apply_durations(history, NOON) == [timedelta(minutes=2), timedelta(minutes=3)]
+
+
+def test_durations_are_those_since_applies_were_due_where_these_were_noted(tmp_path: Path) -> None:
+    now = [NOON]
+    times = ApplyTimes(str(tmp_path), Files(), lambda: now[0])
+    history = [record(Transition.BEGUN, -2), record(Transition.COMMITTED, -1)]
+
+    def found() -> list[timedelta]:
+        since = now[0] - timedelta(days=7)
+        return recent_durations("s", times, lambda: history, since)
+
+    assert found() == [timedelta(minutes=1)]
+    times.note("s", timedelta(minutes=5))
+    assert found() == [timedelta(minutes=5)]
+    now[0] += timedelta(days=8)
+    history += [record(Transition.BEGUN, 11_519), record(Transition.COMMITTED, 11_520)]
+    assert found() == [timedelta(minutes=1)]

@@ -30,7 +30,8 @@ _FEW_BYTES = 10 * 2**20
 _ROW_ID = "`METADATA$ROW_ID`"
 # The least of them; by their text Spark would sort all rows for it.
 _BEGIN = f"hex(min(CAST(conv({_ROW_ID}, 16, 10) AS BIGINT)))"
-_SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}\\z"
+# Without a backslash, which sessions read in two ways.
+_SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}"
 
 
 class Reason(StrEnum):
@@ -58,7 +59,9 @@ def padded_sequence() -> str:
 def reason(table: UpsertTable) -> str:
     """What is wrong with a change by itself, as SQL; NULL where it may be applied."""
     no_key = " OR ".join(f"{quote(name)} IS NULL" for name in table.primary_key)
-    is_number = f"{CHANGE_SEQUENCE_NUMBER} RLIKE {literal(_SEQUENCE_PATTERN)}"
+    number = f"regexp_extract({CHANGE_SEQUENCE_NUMBER}, {literal(_SEQUENCE_PATTERN)}, 0)"
+    # Of what is no number at all an empty text is found, which may be what was given.
+    is_number = f"{number} <> '' AND {number} = {CHANGE_SEQUENCE_NUMBER}"
     wrong = [
         (f"NOT coalesce({CHANGE_TYPE} IN ('UPSERT', 'DELETE'), false)", Reason.TYPE),
         (no_key, Reason.KEY),

@@ -28,6 +28,7 @@ MAX_KEY_COLUMNS = 16
 MAX_COLUMNS = 2_000
 
 _CHANGES = "/_cdc/changes"
+_QUARANTINE = "/_cdc/quarantine"
 _PREFIX = "airflow_provider_cdc.upsert."
 _PRIMARY_KEY = f"{_PREFIX}primary_key"
 MAX_STALENESS = f"{_PREFIX}max_staleness"
@@ -97,7 +98,7 @@ class UpsertTable:
     @property
     def quarantine(self) -> str:
         """The root of the table of the changes that could not be applied."""
-        return f"{self.location}/_cdc/quarantine"
+        return f"{self.location}{_QUARANTINE}"
 
     @property
     def deletes(self) -> str:
@@ -131,6 +132,11 @@ class UpsertTable:
 def base_location(changes: str) -> str:
     """The root of the base whose changes wait at ``changes``."""
     return changes.removesuffix(_CHANGES)
+
+
+def quarantine_location(changes: str) -> str:
+    """The root of the quarantine of the table whose changes wait at ``changes``."""
+    return f"{base_location(changes)}{_QUARANTINE}"
 
 
 def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> UpsertTable:

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+HELD_CHANGES = "heldChanges"
+LATE_CHANGES = "lateChanges"
+"""What an apply adds to the metrics of its MERGE: how many changes are in quarantine after it,
+because they are bad or wait for a bad one, and because they are late.
+"""
+
 
 class JobClass(StrEnum):
     """The three classes of jobs (seed 004): what applies changes in the background, what reads the

@@ -20,9 +20,11 @@ from ...core.crafted_log import (
 )
 from ...core.errors import StreamUnusable
 from ...core.model import Stream
+from ...core.names import literal
 from ...storage.range_files import RangeFiles
+from .columns import holds_variants
 from .netting import NEW, OLD, changes_of, same_values
-from .rows import ROW, ROW_ID, to_group
+from .rows import ROW, ROW_ID, ROW_VERSION, to_group
 
 # Far below every position in a file: rows of change files that have no row id get a negative one.
 _NO_ROW_IDS = -(1 << 62)
@@ -70,30 +72,44 @@ def netted_changes(
         f" THEN {CHANGE_TYPE_COLUMN} NOT IN ('delete', 'update_preimage')"
         f" ELSE {SIDE_COLUMN} <> '{Side.OLD.value}' END"
     )
-    is_untold = F.expr(f"{SIDE_COLUMN} = '{Side.CHANGES.value}' AND {is_told} AND {ROW_ID} < 0")
-    stop = F.raise_error(F.lit(str(_without_row_ids(stream)))).cast("long")
+    row_version = "CAST(NULL AS BIGINT)"
+    if holds_variants(kind):
+        # Change files tell rows that their commit wrote. What one was written by before, not every
+        # writer keeps there; it stands there then as written by that commit too.
+        row_version = (
+            f"CASE WHEN {SIDE_COLUMN} = '{Side.CHANGES.value}' AND (is_after OR {ROW_VERSION} ="
+            f" {VERSION_COLUMN}) THEN NULL ELSE {ROW_VERSION} END"
+        )
+    stop = f"raise_error({literal(str(_without_row_ids(stream)))})"
+    row_id = (
+        f"CASE WHEN {SIDE_COLUMN} = '{Side.CHANGES.value}' AND {ROW_ID} < 0 THEN {stop}"
+        f" ELSE {ROW_ID} END"
+    )
+    image = f"struct({row_version} AS {ROW_VERSION}, {ROW})"
     pairs = (
         to_group(rows, listed)
         .where(is_told)
-        .select(
-            F.when(is_untold, stop).otherwise(F.col(ROW_ID)).alias(ROW_ID),
-            VERSION_COLUMN,
-            F.expr(is_after).alias("is_after"),
-            ROW,
-        )
+        .selectExpr("*", f"{is_after} AS is_after")
         .selectExpr(
-            ROW_ID,
+            f"{row_id} AS {ROW_ID}",
             # What was before a commit comes before what was after it.
             f"2 * {VERSION_COLUMN} + CAST(is_after AS INT) AS moment",
             # Of each row only one side is kept, so that nothing is shuffled twice.
-            f"CASE WHEN NOT is_after THEN {ROW} END AS before",
-            f"CASE WHEN is_after THEN {ROW} END AS after",
+            f"CASE WHEN NOT is_after THEN {image} END AS before",
+            f"CASE WHEN is_after THEN {image} END AS after",
         )
         .groupBy(ROW_ID)
-        .agg(F.expr(f"min_by(before, moment) AS {OLD}"), F.expr(f"max_by(after, moment) AS {NEW}"))
+        .agg(F.expr("min_by(before, moment) AS first"), F.expr("max_by(after, moment) AS last"))
+        .selectExpr(
+            ROW_ID,
+            f"first.{ROW} AS {OLD}",
+            f"last.{ROW} AS {NEW}",
+            f"first.{ROW_VERSION} = last.{ROW_VERSION} AS carried_over",
+        )
     )
     was, is_now = f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL"
-    return changes_of(pairs, was, is_now, same_values(kind))
+    carried_over = F.expr("coalesce(carried_over, false)")
+    return changes_of(pairs, was, is_now, carried_over | same_values(kind))
 
 
 def _without_row_ids(stream: Stream) -> StreamUnusable:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from pyspark.sql import SparkSession
+
 from ...core.crafted_log import (
     BASE_ROW_ID_COLUMN,
     DEFAULT_VERSION_COLUMN,
@@ -16,8 +18,25 @@ from ...core.log_actions import DataFile
 from ...core.model import Stream
 from ...core.table_schema import Layout
 from ...core.type_changes import lossy_change
+from ...core.view_settings import NAMES_AS_PATTERNS
 from ...storage.range_files import RangeFiles
+from ..session_settings import is_on
 from .naming import check_names
+
+
+def check_session(stream: Stream, spark: SparkSession) -> None:
+    """Refuse a session that takes quoted names of columns for patterns: they would name others, or
+    none.
+
+    :raises StreamUnusable: naming the setting
+    """
+    if is_on(spark, NAMES_AS_PATTERNS):
+        raise StreamUnusable(
+            f"stream {stream.name}",
+            f"cannot read the changes of {stream.table_on}",
+            cause=f"with {NAMES_AS_PATTERNS}, quoted names of columns are patterns",
+            fix="switch it off in this session",
+        )
 
 
 def check_columns(stream: Stream, layout: Layout) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column
@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from ...core.table_schema import matching_field
+from ...core.table_schema import LENGTH, matching_field
 
 
 def spark_fields(fields: Sequence[Mapping[str, Any]]) -> list[StructField]:
@@ -67,16 +67,32 @@ def _sorted_entries(value: Column, kind: MapType, end: str) -> Column:
     return F.array_sort(F.transform(F.map_entries(value), entry))
 
 
+def holds_variants(kind: DataType) -> bool:
+    """Whether there are variants in values of ``kind``: equal ones may not be told as equal."""
+    return any(isinstance(part, VariantType) for part in _parts(kind))
+
+
 def _needs_conversion(kind: DataType) -> bool:
-    if isinstance(kind, StringType):
-        return kind.collation != "UTF8_BINARY"
-    if isinstance(kind, MapType | VariantType):
-        return True
+    return any(
+        part.collation != "UTF8_BINARY"
+        if isinstance(part, StringType)
+        else isinstance(part, MapType | VariantType)
+        for part in _parts(kind)
+    )
+
+
+def _parts(kind: DataType) -> Iterator[DataType]:
+    """``kind`` and all that it is made of."""
+    yield kind
+    inner: list[DataType] = []
     if isinstance(kind, ArrayType):
-        return _needs_conversion(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(_needs_conversion(field.dataType) for field in kind.fields)
-    return False
+        inner = [kind.elementType]
+    elif isinstance(kind, MapType):
+        inner = [kind.keyType, kind.valueType]
+    elif isinstance(kind, StructType):
+        inner = [field.dataType for field in kind.fields]
+    for part in inner:
+        yield from _parts(part)
 
 
 def as_read_today(
@@ -96,10 +112,12 @@ def as_read_today(
 
 def _field_today(field: Mapping[str, Any], older: Mapping[str, Any] | None, read: Any) -> Column:
     kind = spark_fields([field])[0].dataType
-    if older is None:
-        return F.lit(None).cast(kind).alias(field["name"])
-    value = read(older["name"])
-    return _type_today(value, field["type"], older["type"]).cast(kind).alias(field["name"])
+    value = F.lit(None)
+    if older is not None:
+        value = _type_today(read(older["name"]), field["type"], older["type"])
+    # By its length Spark knows a CHAR, and pads what such a column is compared with.
+    kept = {LENGTH: field["metadata"][LENGTH]} if LENGTH in field["metadata"] else {}
+    return value.cast(kind).alias(field["name"], metadata=kept)
 
 
 def _type_today(value: Column, today: Any, then: Any) -> Column:

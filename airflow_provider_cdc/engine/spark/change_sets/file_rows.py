@@ -23,6 +23,7 @@ from ...core.read_plan import ReadPlan
 from ...storage.files import Files, join
 from ...storage.folders import FolderLogs
 from ...storage.source_log import SourceRange
+from .checks import check_session
 from .naming import named
 from .netting import INSERT, all_changes
 from .reader import metadata_fields
@@ -62,7 +63,9 @@ class FileRows:
         Seed 000: nothing is told of a removed file, and an overwritten one is a new one.
 
         :raises FilesChanged: a file was overwritten or removed since the folder was listed
+        :raises StreamUnusable: the session takes names for patterns
         """
+        check_session(span.stream, self._spark)
         folder = span.stream.folder
         assert folder is not None
         unread = unread_files(span.commits)

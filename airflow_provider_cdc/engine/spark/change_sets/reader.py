@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from ...core.crafted_log import BASE_ROW_ID_COLUMN, ListedFile, Side
+from ...core.layout_history import layout_history
 from ...core.log_actions import DataFile
 from ...core.model import (
     METADATA_COLUMNS,
@@ -37,13 +38,13 @@ from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
-from .checks import check_columns, check_files, check_row_ids, check_types
+from .checks import check_columns, check_files, check_row_ids, check_session, check_types
 from .columns import spark_fields
 from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
 from .listed_rows import ListedRows
 from .naming import named
 from .netting import INSERT, all_changes
-from .rows import ROW_ID, Sides, as_of_today, union
+from .rows import ROW, ROW_ID, Sides, as_of_today, union
 
 # Below it, looking at the row ids first costs more than it saves.
 MANY_REWRITTEN_ROWS = 500_000
@@ -97,8 +98,10 @@ class ChangeSetReader:
         the row as it was at the offset. Append-only streams return inserts alone.
 
         :raises StreamStale: a file that has to be read is gone
-        :raises StreamUnusable: a column has got a type that does not hold its old values
+        :raises StreamUnusable: a column has got a type that does not hold its old values, or the
+            session takes names for patterns
         """
+        check_session(span.stream, self._spark)
         check_columns(span.stream, _layout(span.end.metadata))
         if span.stream.mode is Mode.STANDARD:
             return self._difference(span)
@@ -116,7 +119,7 @@ class ChangeSetReader:
 
     def _reading(self, span: SourceRange, source: RangeFiles) -> Reading:
         """The plan of a difference; change files that are gone are no plan."""
-        history = layouts(span)
+        history = layout_history(span.start, span.commits).layouts
         reading = plan_difference(span.commits, history, self._strategy)
         if reading.plan.strategy is Strategy.CHANGE_FILES:
             files = [source.absolute(file) for item in reading.by_commit for file in item.files]
@@ -185,8 +188,8 @@ class ChangeSetReader:
         groups = _files_by_layout(span)
         files = [source.absolute(file) for group in groups for file in group.files]
         check_files(span.stream, source, files)
-        history = layouts(span)
-        paths = [matching_path(history[group.position :]) for group in groups]
+        history = layout_history(span.start, span.commits)
+        paths = [matching_path(history.steps(group.position)) for group in groups]
         for steps in paths:
             check_types(span.stream, steps)
         tables = self._listed_rows(source)
@@ -196,10 +199,11 @@ class ChangeSetReader:
             rows = tables.open(
                 steps[0], group.protocol, listed, (BASE_ROW_ID_COLUMN,), can_be_pruned=True
             )
-            own = F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN)
-            parts.append(as_of_today(rows.where(own).drop(BASE_ROW_ID_COLUMN), steps))
+            if not group.is_first:
+                rows = rows.where(F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN))
+            parts.append(as_of_today(rows.drop(BASE_ROW_ID_COLUMN), steps))
         inserted = all_changes(union(parts), INSERT)
-        rows = named(inserted, history[-1].column_names, span.stream.column_style)
+        rows = named(inserted, history.layouts[-1].column_names, span.stream.column_style)
         return ChangeSet(rows, plan, tables.roots, inserted_row_count(span.commits))
 
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
@@ -218,7 +222,7 @@ class ChangeSetReader:
         """Both sides of the range, each opened by itself: a filter that tells them apart in one
         table would make Delta list its files again for every stage of a query.
         """
-        path = matching_path(layouts(span))
+        path = matching_path(layout_history(span.start, span.commits).steps())
         then, today = path[0], path[-1]
         rules = span.start.protocol
         if len(path) == 2 and today.reads_files_of(then):  # noqa: PLR2004 - the two ends
@@ -235,10 +239,13 @@ class ChangeSetReader:
             rows = tables.open(steps[0], json.loads(rules), files, (), can_be_pruned=can_be_pruned)
             return as_of_today(rows, steps)
 
-        return Sides(
-            opened(Side.OLD, path, rules),
-            opened(Side.NEW, (today,), span.end.protocol),
-        )
+        old = opened(Side.OLD, path, rules)
+        new = opened(Side.NEW, (today,), span.end.protocol)
+        if old is not None and new is not None and path[0].fields != today.fields:
+            # Spark forgets the length of a CHAR where two types are one but for what it notes of
+            # their fields.
+            old = old.withColumn(ROW, F.col(ROW).cast(new.schema[ROW].dataType))
+        return Sides(old, new)
 
 
 def _looks_at_ids_first(net: NetFiles, end: Offset) -> bool:
@@ -256,38 +263,40 @@ def _row_type(layout: Layout) -> StructType:
     return StructType(spark_fields(layout.fields))
 
 
-def layouts(span: SourceRange) -> list[Layout]:
-    """The layouts that were in force one after the other, the one at the offset first."""
-    changes = [commit.metadata for commit in span.commits if commit.metadata is not None]
-    return [_layout(span.start.metadata), *map(Layout.of, changes)]
-
-
 @dataclass(frozen=True, slots=True)
 class _WrittenFiles:
-    """Files with inserted rows that were written under one layout, by its place in the history."""
+    """Files with inserted rows that were written under one layout, by its place in the history.
+
+    Those that ``is_first`` stand in version 0, which carries no row over: those of a clone bring
+    the ids that they have in its source.
+    """
 
     position: int
     layout: Layout
     protocol: Mapping[str, Any]
     files: list[DataFile]
+    is_first: bool
 
 
 def _files_by_layout(span: SourceRange) -> list[_WrittenFiles]:
     """The files with inserted rows, in runs that were written under one layout."""
     layout, protocol = _layout(span.start.metadata), json.loads(span.start.protocol)
-    position = 0
+    position, is_other = 0, False
     groups: list[_WrittenFiles] = []
     for commit in without_undone(span.commits):
         protocol = commit.protocol or protocol
         if commit.metadata is not None:
+            # One that comes again later may have other columns under the same names.
+            is_other = is_other or Layout.of(commit.metadata) != layout
             layout, position = Layout.of(commit.metadata), position + 1
         files = [file for _, file in inserted_files([commit])]
         if not files:
             continue
-        if groups and groups[-1].layout == layout:
+        if groups and not is_other and not groups[-1].is_first:
             groups[-1].files.extend(files)
         else:
-            groups.append(_WrittenFiles(position, layout, protocol, files))
+            is_other = False
+            groups.append(_WrittenFiles(position, layout, protocol, files, commit.version == 0))
     return groups
 
 

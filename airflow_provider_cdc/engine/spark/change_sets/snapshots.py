@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from ...core.errors import StreamUnusable
 from ...core.file_options import WHOLE_FILES
+from ...core.table_schema import Layout
+from ...core.tracking import precedes_all
 from ...storage.source_log import SourceRange
-from ..session_settings import is_on
+from ..session_settings import any_version, is_on
+from .columns import spark_fields
 from .rows import ROW, ROW_ID
 
 
@@ -26,7 +32,12 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
                 cause=f"with {setting}, rows of files that cannot be read would not be told",
                 fix="switch it off in this session",
             )
+    if precedes_all(span.end):
+        fields = spark_fields(Layout.of(json.loads(span.end.metadata)).fields)
+        none = spark.createDataFrame([], StructType(fields))
+        return none.select(F.lit(None).cast("long").alias(ROW_ID), F.struct("*").alias(ROW))
     reader = spark.read.format("delta").option("versionAsOf", span.end.version)
-    rows = reader.load(span.stream.source.location)
-    identity = rows.metadataColumn("_metadata").getField("row_id").alias(ROW_ID)
-    return rows.select(identity, F.struct("*").alias(ROW))
+    with any_version(spark):
+        rows = reader.load(span.stream.source.location)
+        identity = rows.metadataColumn("_metadata").getField("row_id").alias(ROW_ID)
+        return rows.select(identity, F.struct("*").alias(ROW))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from ...core.batches import BatchLimit
-from ...core.errors import StatementFailed, StreamMoved
-from ...core.model import Stream
+from ...core.errors import StatementFailed, StreamConflict, StreamMoved
+from ...core.model import Consumption, Stream
 from ...core.names import quote
 from ...core.outcomes import Outcome
 from ...core.upserts.changes import are_few, write_begins
@@ -20,9 +22,11 @@ from ...core.upserts.diversion import (
     remaining,
     sound,
 )
+from ...core.upserts.jobs import HELD_CHANGES, LATE_CHANGES
 from ...core.upserts.newer import are_newer, newer_text
 from ...core.upserts.partial import partial_apply_text
 from ...core.upserts.texts import apply_text
+from ...storage.left_undone import put_off
 from ...storage.source_log import StreamSpan
 from ..attempts import Parts
 from ..consumption import Consumer, Look
@@ -54,7 +58,15 @@ class Applying:
         memory = self._quarantine.memory(table)
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
         span = self._parts.sources.span(stream)
-        if not holds and not may_divert(span.tables[0].added_files):
+        begun = stream.consumption
+        # What was begun by two statements is finished by them, whatever the quarantine holds now.
+        is_divided = begun is not None and len(begun.statements) > 1
+        if begun is not None and is_divided and self._was_corrected(begun):
+            # Which changes the second one applies is told by the quarantine as the first left it.
+            with suppress(StreamConflict):  # Another applier has ended it.
+                keep = [begun.statements[0].target]
+                self._parts.resolution.abort(begun, begun.consumer, keep)
+        if not is_divided and not holds and not may_divert(span.tables[0].added_files):
             found = self._at_once(table, span, memory)
             if found is not None:
                 return found
@@ -64,7 +76,7 @@ class Applying:
         divert = divert_text(table, quarantine, Memory(quarantine, deletes))
         whole = self._pruning.whole(table)
         rest = _comparing(table)(table, remaining(table, quarantine))
-        return _measured(self._consumer(table).consume([divert, rest]), whole)
+        return self._measured(table, self._consumer(table).consume([divert, rest]), whole)
 
     def _at_once(self, table: UpsertTable, span: StreamSpan, memory: Memory) -> Outcome | None:
         """Apply ``span`` by one statement, none of it expected to be led elsewhere; ``None`` where
@@ -79,7 +91,7 @@ class Applying:
             text = newer_text if is_newer else _comparing(table)
             merge = text(table, changes, share.untouched, are_few=are_few(files))
             try:
-                return _measured(consumer.consume([merge], look=Look(views, share.version)), share)
+                outcome = consumer.consume([merge], look=Look(views, share.version))
             except StreamMoved:
                 # What was applied since could be newer, or hold others up by now.
                 return None
@@ -87,6 +99,31 @@ class Applying:
                 if NEEDED not in str(error):
                     raise
                 return None
+        return self._measured(table, outcome, share)
+
+    def _measured(self, table: UpsertTable, outcome: Outcome, share: BaseShare) -> Outcome:
+        """The outcome with what share of the base was read, and what is in quarantine now, in the
+        metrics of the last statement.
+        """
+        found = {BASE_BYTES: share.total_bytes, BASE_BYTES_READ: share.read_bytes}
+        # All is applied and committed by now.
+        with put_off(f"counting what is in quarantine of {table.name}", logging.WARNING):
+            quarantined = self._quarantine.counted(table)
+            found |= {HELD_CHANGES: quarantined.held, LATE_CHANGES: quarantined.late}
+        *others, last = outcome.statements
+        measured = replace(last, metrics={**last.metrics, **found})
+        return replace(outcome, statements=(*others, measured))
+
+    def _was_corrected(self, begun: Consumption) -> bool:
+        """Whether somebody changed the quarantine after the first statement of ``begun``, and
+        before all of it was applied.
+        """
+        log, first = self._parts.targets.log, begun.statements[0]
+        applied = log.state(begun, first).applied_version
+        is_whole = all(state.applied_version is not None for state in log.states(begun))
+        if applied is None or is_whole:
+            return False
+        return log.moved_on(begun, first, first_version=applied) is not None
 
     def _consumer(self, table: UpsertTable) -> Consumer:
         return Consumer(self._parts, f"apply.{table.stream}", BatchLimit())
@@ -95,14 +132,3 @@ class Applying:
 def _comparing(table: UpsertTable) -> Callable[..., str]:
     """What writes the MERGE that compares changes with the rows of ``table``."""
     return partial_apply_text if table.has_partial_changes else apply_text
-
-
-def _measured(outcome: Outcome, share: BaseShare) -> Outcome:
-    """The outcome with what share of the base was read, in the metrics of the last statement."""
-    *others, last = outcome.statements
-    found: Mapping[str, int] = {
-        BASE_BYTES: share.total_bytes,
-        BASE_BYTES_READ: share.read_bytes,
-    }
-    measured = replace(last, metrics={**last.metrics, **found})
-    return replace(outcome, statements=(*others, measured))

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ...core.names import literal, quote
-from ...core.upserts.changes import BATCH, ORDER, reason
+from ...core.upserts.changes import BATCH, INGESTED_AT, ORDER, reason
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import REDRIVE, Memory, is_late, releasable
 from ...storage.delta_log import DeltaLog
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
-from ..session_settings import alone
+from ..idempotent_writes import plain_write
 from .writing import write_again
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
     """How many changes of an upsert table are in quarantine: those that came too late, and those
-    that are bad or wait for a bad one (``held``). What was redriven is not counted.
+    that are bad or wait for a bad one (``held``). What was redriven is not counted, but
+    ``held_since`` knows it until it is applied: when the write of the oldest that is not late
+    began.
     """
 
     held: int = 0
     late: int = 0
+    held_since: datetime | None = None
 
 
 class Quarantine:
@@ -60,10 +67,15 @@ class Quarantine:
         if relation is None:
             return Quarantined()
         found = self._spark.sql(
-            f"SELECT count_if(NOT {is_late()}), count_if({is_late()}) FROM {relation}"
-            f" WHERE {REDRIVE} IS NULL"
+            f"SELECT count_if(NOT {is_late()} AND {REDRIVE} IS NULL),"
+            f" count_if({is_late()} AND {REDRIVE} IS NULL),"
+            # A timestamp would come in the time zone of this process.
+            f" unix_micros(min({INGESTED_AT}) FILTER (WHERE NOT {is_late()})) FROM {relation}"
         ).head()
-        return Quarantined() if found is None else Quarantined(found[0], found[1])
+        if found is None:
+            return Quarantined()
+        held, late, since = found
+        return Quarantined(held, late, None if since is None else _EPOCH + since * _MICROSECOND)
 
     def redrive(self, table: UpsertTable, *, late: bool) -> int:
         """Let what can be applied now wait among the changes again; see ``Engine.redrive``.
@@ -75,7 +87,7 @@ class Quarantine:
         if relation is None:
             return 0
         found = releasable(table, relation, reason(table), late=late)
-        with alone(self._spark):
+        with plain_write(self._spark):
             self._spark.sql(
                 f"MERGE INTO {relation} AS t USING ({found}) AS c"
                 f" ON t.{BATCH} = c.{BATCH} AND t.{ORDER} = c.{ORDER}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ..session_settings import any_version
+
 ROWS = "\0rows\0"
 """What stands for the DataFrame in the text."""
 
@@ -12,4 +14,5 @@ def query_over(spark: SparkSession, text: str, rows: DataFrame) -> DataFrame:
     """The result of the query ``text``, in which ``ROWS`` is the relation ``rows``."""
     # What is named in braces is a DataFrame; other braces stand for themselves.
     escaped = text.replace("{", "{{").replace("}", "}}")
-    return spark.sql(escaped.replace(ROWS, "{rows}"), rows=rows)
+    with any_version(spark):
+        return spark.sql(escaped.replace(ROWS, "{rows}"), rows=rows)

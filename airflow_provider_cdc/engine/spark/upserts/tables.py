@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
@@ -30,7 +31,7 @@ from ...core.upserts.definition import (
 from ...core.upserts.diversion import KEY_HASH, QUARANTINED_AT, REDRIVE
 from ...core.upserts.intervals import interval_iso, interval_of
 from ...core.upserts.texts import live_rows
-from ...storage.delta_log import DeltaLog
+from ...storage.delta_log import DeltaLog, LogIncomplete
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
 from ..tables import Table, Tables, table_properties
@@ -79,6 +80,8 @@ class UpsertTables:
         self._tables = tables
         self._files = files
         self._stand_behind = stand_behind
+        # The columns under which parts were found to be alike, by the id of the base.
+        self._checked: dict[str, tuple[Column, ...]] = {}
 
     def create(
         self,
@@ -132,8 +135,15 @@ class UpsertTables:
         """The upsert table of that name.
 
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table, or its creation was not finished
+        :raises InvalidRequest: it is no upsert table, its creation was not finished, or one part of
+            it was altered
         """
+        found = self.whole(name)
+        self._check_columns(found)
+        return found
+
+    def whole(self, name: str) -> UpsertTable:
+        """As :meth:`get`, whatever columns its parts have."""
         found = self._find(name)
         # A write would make a table there, and not the one that it has to be.
         if not self._files.exists(f"{found.changes}/_delta_log"):
@@ -227,11 +237,49 @@ class UpsertTables:
             )
         self._stand_behind(table)
         named = table_name(table.name)
-        if not named.is_path:
+        if not named.is_path and not self._is_shown(table):
             self._spark.sql(
-                f"CREATE VIEW IF NOT EXISTS {named.sql}"
+                f"CREATE OR REPLACE VIEW {named.sql}"
                 f" {table_properties({_VIEW_OF: table.base.sql})} AS {live_rows(table)}"
             )
+
+    def _is_shown(self, table: UpsertTable) -> bool:
+        """Whether the view shows the columns that the table has: one that is left of a table which
+        was dropped past the engine may show others.
+        """
+        try:
+            shown = self._spark.table(table_name(table.name).sql).columns
+        except PySparkException:
+            return False
+        return shown == [column.name for column in table.columns]
+
+    def _check_columns(self, table: UpsertTable) -> None:
+        """Refuse a table one part of which was altered past the engine."""
+        if self._checked.get(table.table_id) == table.columns:
+            return
+        log = DeltaLog(table.changes, self._files)
+        try:
+            schema = json.loads(log.state_at(log.latest_version()).metadata["schemaString"])
+        except LogIncomplete:
+            return  # Whoever reads the changes says what is missing.
+        changes = {
+            column.name.casefold(): column.type for column in _columns(StructType.fromJson(schema))
+        }
+        differing = [
+            column.name
+            for column in table.columns
+            if changes.get(column.name.casefold()) != column.type
+        ]
+        if differing:
+            raise InvalidRequest(
+                f"upsert table {table.name}",
+                "was altered past the engine",
+                cause=f"its base {table.location} and its changes {table.changes} do not have the"
+                f" same {', '.join(differing)}",
+                fix="give both the same data columns, and the quarantine beside the changes too;"
+                " columns of the base can be dropped again by ALTER TABLE ... DROP COLUMN",
+            )
+        self._checked[table.table_id] = table.columns
 
     def _check_view(self, table: UpsertTable) -> None:
         """Refuse a name that another table or view has."""

@@ -12,7 +12,7 @@ from ...core.names import quote
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.purging import forget_text, purge_text, remember_text
 from ...storage.files import Files
-from ..session_settings import alone
+from ..idempotent_writes import plain_write
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +20,7 @@ CHANGES_KEPT_FOR = timedelta(days=7)
 """How long changes stay after they were ingested; Delta keeps their files as long again."""
 
 _PER_HORIZON = 8
+_LONGEST = timedelta(days=1)
 
 
 class Upkeep:
@@ -56,7 +57,7 @@ class Upkeep:
             forget_text(changes, now - CHANGES_KEPT_FOR),
             f"VACUUM {changes}",
         ):
-            with alone(self._spark):
+            with plain_write(self._spark):
                 self._spark.sql(text)
         self._note(table, now)
 
@@ -67,7 +68,9 @@ class Upkeep:
             # A table that was made just now.
             self._note(table, self._clock())
             return False
-        return self._clock() - last >= table.tombstone_horizon / _PER_HORIZON
+        # Old changes go in time also where deletes are remembered for years.
+        every = min(table.tombstone_horizon / _PER_HORIZON, _LONGEST)
+        return self._clock() - last >= every
 
     def _note(self, table: UpsertTable, moment: datetime) -> None:
         self._files.write(_mark(table), moment.isoformat().encode())

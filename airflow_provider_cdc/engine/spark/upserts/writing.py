@@ -29,7 +29,8 @@ from ...core.upserts.definition import (
     UpsertTable,
     is_reserved,
 )
-from ..session_settings import alone
+from ..idempotent_writes import plain_write
+from ..log_stores import warn_of_one_driver
 from .types import sql_type
 
 _MARK = "cdc-invalid-change"
@@ -86,13 +87,13 @@ def change_sink(
 
 
 def _append(table: UpsertTable, rows: DataFrame, transaction: tuple[str, int] | None) -> None:
+    warn_of_one_driver(rows.sparkSession, table.changes)
     writer = rows.write.format("delta").mode("append")
     if transaction is not None:
         application, version = transaction
         writer = writer.option("txnAppId", application).option("txnVersion", version)
     try:
-        # Not while another thread of the session writes a statement under its own id.
-        with alone(rows.sparkSession):
+        with plain_write(rows.sparkSession):
             writer.save(table.changes)
     except Exception as error:
         # Classic Spark and Spark Connect have different classes for a job that fails.

@@ -22,15 +22,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...core.errors import StreamStale
+from ...core.layout_history import layout_history
 from ...core.model import METADATA_COLUMNS, ColumnStyle, Stream, StreamMode
 from ...core.names import quote
 from ...core.read_plan import ReadPlan, Strategy, plan_initial_rows
 from ...core.table_schema import other_columns
+from ...core.tracking import precedes_all
 from ...core.view_relations import Relation, changed_meaning, leaves, variants
 from ...storage.source_log import SourceRange, StreamSpan
 from ..change_sets.naming import check_names, number_of
 from ..change_sets.netting import INSERT, NEW, OLD, all_changes, changes_of, same_values
-from ..change_sets.reader import ChangeSetReader, layouts
+from ..change_sets.reader import ChangeSetReader
 from ..change_sets.rows import ROW, ROW_ID, union
 from ..change_sets.snapshots import all_rows
 from .definitions import ViewDefinitions, ViewQuery
@@ -171,10 +173,14 @@ def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
 
     :raises StreamStale: naming what means something else
     """
-    for table in span.tables:
-        history = layouts(table)
-        before, now = history[0].column_names, history[-1].column_names
-        found = changed_meaning(query.relation, before, now, other_columns(history))
+    if all(precedes_all(table.start) for table in span.tables):
+        return  # The view had no rows then.
+    for base, table in enumerate(span.tables):
+        numbers = [number for number, leaf in enumerate(query.leaves) if leaf == base]
+        steps = layout_history(table.start, table.commits).steps()
+        others = other_columns(steps)
+        before, now = steps[0].column_names, steps[-1].column_names
+        found = changed_meaning(query.relation, before, now, others, numbers=numbers)
         if found is not None:
             raise StreamStale(
                 f"stream {span.stream.name}",

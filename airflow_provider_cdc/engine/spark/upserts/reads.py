@@ -1,0 +1,91 @@
+"""Reading an upsert table: as it was applied last, or with the changes that wait merged into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ...core.log_actions import Commit
+from ...core.model import Stream
+from ...core.table_snapshot import TableSnapshot
+from ...core.upserts.changes import are_few, in_order, write_begins
+from ...core.upserts.definition import UpsertTable
+from ...core.upserts.diversion import Memory, accepted, may_divert
+from ...core.upserts.jobs import JobClass
+from ...core.upserts.newer import are_newer
+from ...core.upserts.partial import partial_fresh_rows
+from ...core.upserts.texts import fresh_rows, live_rows
+from ...stream_status import StreamStatus
+from ..attempts import Parts
+from .quarantine import Quarantine
+from .queries import ROWS, query_over
+from .tables import UpsertTables
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Rows, how they are read, and the commits of waiting changes that are merged into them;
+    ``table`` as it was created, ``base`` as it was looked at, if it was.
+    """
+
+    table: str
+    rows: DataFrame
+    job_class: JobClass
+    merged: tuple[Commit, ...] = ()
+    base: TableSnapshot | None = None
+
+
+class Reads:
+    """Reads upsert tables as fresh as their ``max_staleness`` asks (seed 004)."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        tables: UpsertTables,
+        quarantine: Quarantine,
+        parts: Parts,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._spark = spark
+        self._tables = tables
+        self._quarantine = quarantine
+        self._parts = parts
+        self._clock = clock
+
+    def read(self, table: UpsertTable, stream: Stream, status: StreamStatus) -> Reading:
+        """The rows of ``table``.
+
+        :param stream: on its changes, looked up before this call
+        :param status: how that stands, looked at after it
+        """
+        # In this order what is applied in between is in the base or is merged, or both, which is
+        # the same, and what is applied later is neither; and what leaves the quarantine in between
+        # is among the changes.
+        named = stream.upsert_table or table.name
+        if self._is_fresh_enough(table, status):
+            return Reading(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
+        memory = self._quarantine.memory(table, pinned=True)
+        base, span = self._tables.snapshot(table), self._parts.sources.span(stream)
+        files = span.tables[0].added_files
+        is_plain, few = memory == Memory() and not may_divert(files), are_few(files)
+        changes = accepted(table, ROWS, memory)
+        if is_plain:
+            changes = in_order(table, ROWS, begins=write_begins(span.tables[0].commits))
+        if table.has_partial_changes:
+            text = partial_fresh_rows(table, changes, base.version, are_few=few)
+        else:
+            newer = None
+            if are_newer(files, base.files):
+                newer = ROWS if is_plain else f"({changes})"
+            text = fresh_rows(table, changes, base.version, are_few=few, newer=newer)
+        rows = query_over(self._spark, text, self._parts.reader.read(span).rows)
+        return Reading(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits, base)
+
+    def _is_fresh_enough(self, table: UpsertTable, status: StreamStatus) -> bool:
+        if status.behind_since is None:
+            return True
+        longest = table.max_staleness
+        return longest is not None and self._clock() - status.behind_since <= longest

@@ -1,0 +1,100 @@
+"""How upsert tables stand, and what can be told of that without Spark."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+
+from .core.log_actions import DataFile
+from .core.model import Stream
+from .core.upserts.definition import base_location, quarantine_location
+from .core.upserts.intervals import interval_text
+from .core.upserts.quarantine_size import QuarantineSize, quarantine_size
+from .storage.files import Files
+from .storage.table_snapshots import newest_snapshot
+from .stream_status import StreamStatus
+from .upsert_jobs import apply_watermark
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertTableStatus:
+    """How an upsert table stands (seed 004). Every change that was ingested at or before
+    ``upsert_stream_apply_watermark`` is applied or in quarantine, and it never goes back;
+    ``max_staleness`` is as BigQuery shows it, ``0-0 0 0:10:0``. ``pending_since`` is when the
+    oldest change that waits was ingested. ``held_changes`` are in quarantine because they are bad
+    or follow a bad one of their key, ``late_changes`` because they came later than a delete is
+    remembered. ``held_since`` is when the write of the oldest change began that is in quarantine
+    and not late, what was released and is not applied yet included; ``None``: there is none, and
+    all changes up to the watermark are applied but for late ones. While an apply runs that takes
+    what was released, it may not tell of it any more.
+    """
+
+    name: str
+    location: str
+    primary_key: tuple[str, ...]
+    max_staleness: str | None
+    upsert_stream_apply_watermark: datetime
+    pending_since: datetime | None
+    pending_commits: int
+    pending_bytes: int
+    held_changes: int
+    held_since: datetime | None
+    late_changes: int
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertTableSummary:
+    """What the logs tell of an upsert table, by the name that it was created with; the fields are
+    those of :class:`UpsertTableStatus`. ``quarantined_changes`` are all that are in quarantine,
+    held, late, or released and not applied yet; ``None``: its log does not tell. The counts of what
+    waits are ``None`` where it can no longer be told, and ``invalid_reason`` says why.
+    """
+
+    name: str
+    location: str
+    max_staleness: str | None
+    upsert_stream_apply_watermark: datetime
+    pending_since: datetime | None
+    pending_commits: int | None
+    pending_bytes: int | None
+    quarantined_changes: int | None
+    invalid_reason: str | None
+    stream: str
+
+
+def summary_of(stream: Stream, status: StreamStatus, files: Files) -> UpsertTableSummary:
+    """What the logs tell of an upsert table.
+
+    :param stream: on its changes
+    :param status: how that stands
+    """
+    quarantine = quarantine_of(stream, files)
+    return UpsertTableSummary(
+        name=str(stream.upsert_table),
+        location=base_location(stream.source.location),
+        max_staleness=None if stream.max_lag is None else interval_text(stream.max_lag),
+        upsert_stream_apply_watermark=apply_watermark(stream, status),
+        pending_since=status.behind_since,
+        pending_commits=status.commits_behind,
+        pending_bytes=status.bytes_behind,
+        quarantined_changes=None if quarantine is None else quarantine.changes,
+        invalid_reason=status.invalid_reason,
+        stream=stream.name,
+    )
+
+
+def quarantine_of(stream: Stream, files: Files) -> QuarantineSize | None:
+    """What the log tells of the quarantine of an upsert table; ``None``: it cannot be read.
+
+    :param stream: on the changes of the table
+    """
+    try:
+        found = newest_snapshot(quarantine_location(stream.source.location), files)
+    except Exception as error:
+        log.warning("The quarantine of %s cannot be read: %s", stream.upsert_table, error)
+        return None
+    return quarantine_size(map(DataFile.of, found.files))

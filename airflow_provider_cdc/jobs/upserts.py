@@ -1,0 +1,57 @@
+"""The jobs of upsert tables, on an engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .model import (
+    AlterUpsertTable,
+    Answer,
+    ApplyUpserts,
+    CreateUpsertTable,
+    RedriveChanges,
+    Request,
+    WriteChanges,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_cdc.engine import Engine
+
+
+def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answer | None:
+    """Do what ``request`` asks of an upsert table; ``None`` where it asks nothing of one.
+
+    :raises CdcError: what the engine's method raises
+    """
+    match request:
+        case Request(create_upsert_table=CreateUpsertTable() as task):
+            table = engine.create_upsert_table(
+                task.table,
+                task.schema,
+                task.primary_key,
+                max_staleness=task.max_staleness,
+                tombstone_horizon=task.tombstone_horizon,
+                cluster_by=task.cluster_by,
+                partial_changes=task.partial_changes,
+                if_not_exists=task.if_not_exists,
+            )
+            return Answer(request.request_id, upsert_table=table)
+        case Request(alter_upsert_table=AlterUpsertTable() as task):
+            engine.alter_upsert_table(task.table, max_staleness=task.max_staleness)
+            return Answer(request.request_id)
+        case Request(write_changes=WriteChanges() as task):
+            engine.write_changes(
+                task.table,
+                spark.sql(task.query),
+                write_id=task.write_id,
+                on_bad_rows=task.on_bad_rows,
+            )
+            return Answer(request.request_id)
+        case Request(redrive_changes=RedriveChanges() as task):
+            redriven = engine.redrive(task.table, late=task.late)
+            return Answer(request.request_id, redriven=redriven)
+        case Request(apply_upserts=ApplyUpserts() as task):
+            return Answer(request.request_id, outcome=engine.apply_upserts(task.table))
+    return None

@@ -1,0 +1,267 @@
+"""How the sensor of streams waits and fails, in a worker and in a triggerer alike."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferralError,
+    TaskDeferred,
+)
+from streams import NOON, add_file, quiet_stream
+
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.errors import StreamConflict, StreamNotFound
+from airflow_provider_cdc.engine.storage.source_log import StreamLook
+from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
+from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
+
+QUIET = StreamLook(0, 0, False, 0)
+DATA = StreamLook(0, 1, True, 1)
+GONE = StreamNotFound("stream s", "does not exist", cause="none", fix="create it")
+BUSY = StreamConflict("stream s", "was moved", cause="another consumer", fix="try again")
+AWAY = OSError("the store is away")
+
+
+@pytest.fixture
+def stream(tmp_path, define_connection):
+    """A quiet stream ``s``, without Spark."""
+    define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
+    return quiet_stream(tmp_path / "state", tmp_path / "s", "s", NOON)
+
+
+@pytest.fixture
+def looks(stream, monkeypatch):
+    """Says what each look at ``s`` gives or raises; the last one for ever."""
+
+    def script(*given):
+        left = list(given)
+
+        def look_at(catalog, found):
+            now = left.pop(0) if len(left) > 1 else left[0]
+            if isinstance(now, Exception):
+                raise now
+            return now
+
+        monkeypatch.setattr(StreamCatalog, "look_at", look_at)
+
+    return script
+
+
+def sensor(**fields) -> StreamHasDataSensor:
+    given = {"poke_interval": 0.01, "timeout": 5} | fields
+    return StreamHasDataSensor(task_id="wait", stream="s", **given)
+
+
+def ended(context=None, **fields):
+    """What a sensor returns or raises in the end, whatever it waits in."""
+    context = {} if context is None else context
+    try:
+        waited = sensor(**fields).execute(context)
+    except TaskDeferred as deferred:
+        pause = deferred
+    else:
+        return waited
+    while True:
+        # Each resumption is a process of its own.
+        resumed = sensor(**fields)
+        try:
+            return resumed.resume_execution(*resumption(pause), context)
+        except TaskDeferred as deferred:
+            pause = deferred
+
+
+def resumption(pause: TaskDeferred):
+    async def first():
+        events = pause.trigger.run()
+        try:
+            async with asyncio.timeout(pause.timeout.total_seconds()):
+                return (await anext(events)).payload
+        finally:
+            await events.aclose()
+
+    try:
+        return pause.method_name, {"event": asyncio.run(first())}
+    except TimeoutError:
+        return "__fail__", {"error": "Trigger timeout"}
+
+
+MODES = pytest.mark.parametrize("deferrable", [False, True])
+
+
+@MODES
+@pytest.mark.parametrize("before", [(), (QUIET,)], ids=["at_once", "later"])
+@pytest.mark.parametrize(
+    ("failure", "fields", "end"),
+    [
+        (GONE, {}, AirflowFailException),
+        (GONE, {"soft_fail": True}, AirflowSkipException),
+        (GONE, {"never_fail": True}, AirflowSkipException),
+        (GONE, {"silent_fail": True}, AirflowFailException),
+        (BUSY, {}, CdcJobFailed),
+        (BUSY, {"soft_fail": True}, CdcJobFailed),
+        (BUSY, {"never_fail": True}, AirflowSkipException),
+    ],
+)
+def test_sensor_that_fails_ends_as_it_was_told(looks, deferrable, before, failure, fields, end):
+    looks(*before, failure, DATA)
+
+    with pytest.raises(end) as raised:
+        ended(deferrable=deferrable, **fields)
+    assert type(raised.value) is end
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("fields", "end"),
+    [({}, OSError), ({"soft_fail": True}, OSError), ({"never_fail": True}, AirflowSkipException)],
+)
+def test_sensor_that_cannot_reach_the_store_ends_as_it_was_told(looks, deferrable, fields, end):
+    looks(AWAY, DATA)
+
+    with pytest.raises(end):
+        ended(deferrable=deferrable, **fields)
+
+
+@MODES
+@pytest.mark.parametrize("failure", [AWAY, BUSY])
+@pytest.mark.parametrize("before", [(), (QUIET,)], ids=["at_once", "later"])
+def test_sensor_that_fails_silently_waits_on(looks, deferrable, failure, before):
+    looks(*before, failure, DATA)
+
+    assert ended(deferrable=deferrable, silent_fail=True)["latest_version"] == 1
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("fields", "end"),
+    [
+        ({}, AirflowSensorTimeout),
+        ({"soft_fail": True}, AirflowSkipException),
+        ({"never_fail": True}, AirflowSensorTimeout),
+    ],
+)
+def test_sensor_that_waited_too_long_ends_as_it_was_told(looks, deferrable, fields, end):
+    looks(QUIET)
+
+    with pytest.raises(end):
+        ended(deferrable=deferrable, timeout=0.3, **fields)
+
+
+def test_sensor_in_the_triggerer_waits_on_where_the_store_is_away_for_a_while(looks):
+    looks(QUIET, AWAY, AWAY, DATA)
+
+    assert ended(deferrable=True)["latest_version"] == 1
+
+
+def test_sensor_in_the_triggerer_waits_on_where_the_state_folder_is_away(stream, tmp_path):
+    trigger = StreamHasDataTrigger(
+        stream="s",
+        conn_id="cdc_default",
+        poll_interval=0.01,
+        waiting_since="2026-01-01T00:00:00+00:00",
+    )
+    state = tmp_path / "state"
+    away = state.rename(tmp_path / "away")
+
+    async def look_while_it_is_away():
+        events = trigger.run()
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0.3)
+        assert not first.done()
+        away.rename(state)
+        return await first
+
+    add_file(tmp_path / "s", 1, NOON)
+    event = asyncio.run(look_while_it_is_away())
+    assert event.payload["status"] == "ready"
+
+
+def test_sensor_whose_triggerer_failed_is_skipped_only_if_it_never_fails(stream):
+    failed = ("__fail__", {"error": "Trigger failure"}, {})
+
+    with pytest.raises(TaskDeferralError):
+        sensor(deferrable=True, soft_fail=True).resume_execution(*failed)
+    with pytest.raises(AirflowSkipException):
+        sensor(deferrable=True, never_fail=True).resume_execution(*failed)
+
+
+class Store(dict):
+    """The state store of a task."""
+
+    def set(self, key, value):
+        self[key] = value
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """The exact checks that were made; only the third one finds a change."""
+    made = []
+
+    def submit(hook, task, *, context):
+        made.append(task)
+        return SimpleNamespace(has_data=len(made) > 2)
+
+    monkeypatch.setattr(CdcHook, "submit", submit)
+    return made
+
+
+@pytest.mark.parametrize("mode", ["poke", "reschedule", "deferrable"])
+def test_exact_sensor_checks_again_after_a_rewind_though_no_commit_came(looks, checks, mode):
+    latest = StreamLook(5, 7, True, 7)
+    looks(latest, latest, latest, StreamLook(3, 7, True, 7), StreamLook(2, 7, True, 7))
+
+    if mode == "reschedule":
+        ti = SimpleNamespace(get_first_reschedule_date=lambda context: None)
+        context, found = {"ti": ti, "task_state_store": Store()}, None
+        while found is None:
+            try:
+                found = sensor(exact=True, mode=mode).execute(context)
+            except AirflowRescheduleException:
+                continue
+    else:
+        found = ended(exact=True, deferrable=mode == "deferrable")
+
+    assert found == {"stream": "s", "offset_version": 2, "latest_version": 7}
+    assert len(checks) == 3
+
+
+def test_exact_sensor_checks_another_stream_of_the_name(looks, checks, stream, tmp_path):
+    looks(DATA)
+    wait = sensor(exact=True)
+    assert not wait.poke({}).is_done
+    assert not wait.poke({}).is_done
+    assert len(checks) == 1
+    catalog = StreamCatalog(str(tmp_path / "state"), principal=stream.owner)
+    catalog.clone("other", "s")
+    catalog.drop("s")
+    catalog.rename("other", "s")
+
+    wait.poke({})
+
+    assert len(checks) == 2
+
+
+def test_trigger_of_an_older_version_forgets_what_it_knew_and_fires(stream, tmp_path):
+    add_file(tmp_path / "s", 1, NOON)
+    trigger = StreamHasDataTrigger(
+        stream="s",
+        conn_id="cdc_default",
+        poll_interval=0.01,
+        waiting_since="2026-01-01T00:00:00+00:00",
+        after_version=1,
+    )
+
+    async def fired():
+        async with asyncio.timeout(5):
+            return (await anext(trigger.run())).payload
+
+    assert asyncio.run(fired())["latest_version"] == 1

@@ -1,0 +1,158 @@
+"""Each call of Delta's change data feed beside what answers it here (seed 003)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import combinations_with_replacement
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine import InvalidRange, Timestamp, Version
+
+LAST = 5
+
+
+@pytest.fixture(scope="module")
+def lab(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StreamLab:
+    """A table ``src`` with the feed on, whose version 0 inserts; no ``id`` is given out twice."""
+    lab = StreamLab(spark, tmp_path_factory.mktemp("feed"))
+    lab.sql(
+        "CREATE TABLE {src} USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true',"
+        " 'delta.enableRowTracking' = 'true') AS SELECT /*+ COALESCE(1) */ *"
+        " FROM VALUES (1, 'a'), (2, 'b'), (3, 'c') AS (id, v)",
+        "UPDATE {src} SET v = 'x' WHERE id <= 2",
+        "DELETE FROM {src} WHERE id = 2",
+        "MERGE INTO {src} USING (SELECT explode(array(1, 3, 4)) AS key) ON id = key"
+        " WHEN MATCHED AND key = 3 THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'y'"
+        " WHEN NOT MATCHED THEN INSERT (id, v) VALUES (key, 'd')",
+        "INSERT INTO {src} VALUES (5, 'e')",
+        "OPTIMIZE {src}",
+    )
+    assert lab.version("src") == LAST
+    return lab
+
+
+def feed(lab: StreamLab, **options: Any) -> DataFrame:
+    reader = lab.spark.read.format("delta").option("readChangeFeed", "true").options(**options)
+    return reader.load(lab.path("src"))
+
+
+def steps(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
+    """Rows of the feed as those of change sets: values, action and is-update."""
+    return Counter(
+        (
+            row.id,
+            row.v,
+            "DELETE" if row._change_type in ("delete", "update_preimage") else "INSERT",
+            row._change_type.startswith("update"),
+        )
+        for row in rows
+    )
+
+
+def net(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
+    """What is left of rows of the feed when their steps cancel each other out, by ``id``."""
+    old: dict[int, str] = {}
+    new: dict[int, str | None] = {}
+    for row in sorted(
+        rows, key=lambda row: (row._commit_version, "preimage" not in row._change_type)
+    ):
+        is_gone = row._change_type in ("delete", "update_preimage")
+        if is_gone and row.id not in new:
+            old[row.id] = row.v
+        new[row.id] = None if is_gone else row.v
+    found = []
+    for key, now in new.items():
+        if key in old and old[key] != now:
+            found.append((key, old[key], "DELETE", now is not None))
+        if now is not None and old.get(key) != now:
+            found.append((key, now, "INSERT", key in old))
+    return Counter(found)
+
+
+def changes(lab: StreamLab, **points: Any) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        tuple(row[:-1]) for row in lab.engine.changes(lab.path("src"), **points).collect()
+    )
+
+
+def test_each_range_of_versions_is_the_feed_of_it_netted(lab: StreamLab) -> None:
+    for first, last in combinations_with_replacement(range(LAST + 1), 2):
+        rows = feed(lab, startingVersion=first, endingVersion=last).collect()
+        found = changes(lab, before=Version(first), end=Version(last))
+        assert found == net(rows), (first, last)
+
+
+def test_each_range_of_times_is_the_feed_of_it_netted(lab: StreamLab) -> None:
+    times = [lab.committed_at("src", version) for version in range(LAST + 1)]
+    for first, last in ((0, 0), (0, 3), (1, 2), (2, LAST)):
+        start, end = times[first], times[last]
+        rows = feed(
+            lab, startingTimestamp=start.isoformat(), endingTimestamp=end.isoformat()
+        ).collect()
+        found = changes(lab, before=Timestamp(start), end=Timestamp(end))
+        assert found == net(rows) != Counter(), (first, last)
+        assert found == changes(lab, before=Version(first), end=Version(last))
+
+
+def test_range_without_an_end_is_the_feed_without_one_netted(lab: StreamLab) -> None:
+    start = lab.committed_at("src", 1)
+    assert changes(lab, before=Version(0)) == net(feed(lab, startingVersion=0).collect())
+    assert changes(lab, before=Timestamp(start)) == net(
+        feed(lab, startingTimestamp=start.isoformat()).collect()
+    )
+
+
+def test_range_is_what_table_changes_gives_netted(lab: StreamLab) -> None:
+    path = lab.path("src")
+    rows = lab.spark.sql(f"SELECT * FROM table_changes_by_path('{path}', 0, {LAST})").collect()
+    found = changes(lab, before=Version(0), end=Version(LAST))
+    assert found == net(rows) == Counter([(1, "y", "INSERT", False), *_inserts(4, 5)])
+
+
+def test_range_of_one_version_is_each_step_of_it(lab: StreamLab) -> None:
+    for version in range(LAST + 1):
+        rows = feed(lab, startingVersion=version, endingVersion=version).collect()
+        assert changes(lab, before=Version(version), end=Version(version)) == steps(rows)
+
+
+def test_range_behind_at_is_the_feed_from_the_next_version_on(lab: StreamLab) -> None:
+    rows = feed(lab, startingVersion=2, endingVersion=3).collect()
+    assert changes(lab, at=Version(1), end=Version(3)) == net(rows) != Counter()
+
+
+def test_range_beyond_the_newest_commit_is_refused_and_a_time_behind_it_is_none(
+    lab: StreamLab,
+) -> None:
+    for points in ({"before": Version(LAST + 2)}, {"before": Version(0), "end": Version(LAST + 1)}):
+        with pytest.raises(InvalidRange, match=f"from 0 to {LAST}"):
+            changes(lab, **points)
+    with pytest.raises(InvalidRange, match="has not come yet"):
+        changes(lab, before=Timestamp("2999-01-01T00:00:00Z"))
+    assert changes(lab, at=Timestamp(lab.committed_at("src", LAST))) == Counter()
+
+
+def test_archive_that_takes_one_commit_at_a_time_has_each_step(lab: StreamLab) -> None:
+    """Seed 003: whoever needs all changes for good writes them to a table of their own."""
+    lab.engine.create_stream(
+        "archived", on_table=lab.path("src"), at=Version(0), show_initial_rows=True
+    )
+    lab.make("archive", "id INT, v STRING, action STRING, is_update BOOLEAN, archived_at TIMESTAMP")
+    append = (
+        "INSERT INTO {archive} SELECT id, v, METADATA$ACTION, METADATA$ISUPDATE,"
+        " current_timestamp() FROM archived"
+    )
+    while lab.engine.has_data("archived"):
+        lab.consume(append, max_commits=1)
+
+    found = lab.spark.table(lab.name("archive")).collect()
+    assert Counter(tuple(row[:4]) for row in found) == steps(feed(lab, startingVersion=0).collect())
+    assert None not in {row.archived_at for row in found}
+
+
+def _inserts(*keys: int) -> list[tuple[Any, ...]]:
+    return [(key, "abcde"[key - 1], "INSERT", False) for key in keys]

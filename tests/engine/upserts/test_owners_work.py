@@ -1,0 +1,81 @@
+"""What the owner of an upsert table does to its base by hand, and what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from upsert_lab import SALARIES, UpsertLab
+
+from airflow_provider_cdc.engine import InvalidRequest
+
+UNCHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
+    lab = UpsertLab(spark, tmp_path)
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    return lab
+
+
+def names_in_files(lab: UpsertLab) -> set[str]:
+    """The values that the data files of the base hold, whether or not they are read."""
+    found: set[str] = set()
+    for file in Path(lab.table()).glob("*.parquet"):
+        found |= set(pq.read_table(file).column("Name").to_pylist()) - {None}
+    return found
+
+
+def test_values_that_were_erased_leave_the_files_by_reorg_and_vacuum(
+    lab: UpsertLab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write(*((number, f"v{number}", 1, "UPSERT", "1") for number in range(3)))
+    lab.apply()
+    lab.write((0, None, None, "DELETE", "2"), (1, "new", 1, "UPSERT", "2"))
+    lab.apply()
+    expected = [(1, "new", 1), (2, "v2", 1)]
+    assert lab.applied() == expected
+    assert {"v0", "v1"} <= names_in_files(lab)
+
+    spark.conf.set(UNCHECKED, "false")
+    try:
+        for text in ("REORG TABLE {t} APPLY (PURGE)", "VACUUM {t} RETAIN 0 HOURS"):
+            lab.sql(text.format(t=f"delta.`{lab.table()}`"))
+    finally:
+        spark.conf.unset(UNCHECKED)
+
+    assert names_in_files(lab) == {"v2", "new"}
+    assert lab.applied() == expected
+    # What lies beside the data files was not taken along.
+    lab.write((2, "newer", 2, "UPSERT", "2"))
+    lab.apply()
+    lab.sql(f"OPTIMIZE delta.`{lab.table()}`")
+    lab.write((3, "c", 3, "UPSERT", "2"))
+    lab.apply()
+    assert lab.applied() == [(1, "new", 1), (2, "newer", 2), (3, "c", 3)]
+
+
+def test_column_that_is_added_to_the_base_by_hand_stops_the_table_until_the_others_have_it(
+    lab: UpsertLab,
+) -> None:
+    lab.write((1, "a", 1, "UPSERT", "1"))
+    lab.apply()
+    lab.write((2, "b", 2, "UPSERT", "1"))
+    add = "ALTER TABLE delta.`{t}` ADD COLUMNS (Note STRING)"
+    lab.sql(add.format(t=lab.table()))
+
+    for call in (lambda: lab.write((3, "c", 3, "UPSERT", "1")), lab.apply, lab.read):
+        with pytest.raises(InvalidRequest, match="do not have the same Note"):
+            call()
+    assert lab.applied() == [(1, "a", 1, None)]
+
+    for table in (lab.changes(), f"{lab.table()}/_cdc/quarantine"):
+        lab.sql(add.format(t=table))
+    lab.write((3, "c", 3, "UPSERT", "1"))
+    expected = [(1, "a", 1, None), (2, "b", 2, None), (3, "c", 3, None)]
+    assert lab.read() == expected
+    lab.apply()
+    assert lab.applied() == expected

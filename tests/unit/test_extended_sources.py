@@ -1,0 +1,17 @@
+"""The tables whose retention a state folder has extended, as its files name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_provider_cdc.engine.storage.extended_sources import ExtendedSources
+from airflow_provider_cdc.engine.storage.files import Files
+
+
+def test_draft_of_a_job_that_was_killed_names_no_table(tmp_path: Path) -> None:
+    sources = ExtendedSources(str(tmp_path), Files())
+    sources.note("/data/t")
+    (file,) = (tmp_path / "extended_sources").iterdir()
+    file.with_name(f"{file.name}.{'0' * 32}.draft").write_bytes(b"/dat")
+
+    assert sources.locations() == ["/data/t"]
