@@ -32,8 +32,8 @@ def add_stream(airflow, name, moment=NOW):
     return quiet_stream(airflow.state, airflow.tables / name, name, moment)
 
 
-def commit(airflow, name, version, *, data_change=True):
-    add_file(airflow.tables / name, version, NOW, data_change=data_change)
+def commit(airflow, name, version, moment=NOW, *, data_change=True):
+    add_file(airflow.tables / name, version, moment, data_change=data_change)
 
 
 def query(server, text, *values) -> list[tuple]:
@@ -121,8 +121,9 @@ def remembered(server, stream) -> int | None:
 def test_run_of_a_consumer_misses_its_deadline_when_its_stream_goes_stale(airflow, wait_for):
     server = airflow.server
     add_stream(airflow, "kept_quiet")
-    add_stream(airflow, "doomed", NOW - timedelta(days=30))
-    commit(airflow, "doomed", 1)
+    long_ago = NOW - timedelta(days=30)
+    add_stream(airflow, "doomed", long_ago)
+    commit(airflow, "doomed", 1, long_ago)
     server.api("PATCH", "/dags/cdc_monitor", {"is_paused": False})
     try:
         wait_for(lambda: "doomed" in stale_after(server))
