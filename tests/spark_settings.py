@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# The JVM's second compiler takes half of the time of two sessions on two cores, an hour long: what
+# tests run is much code, few times. Without that compiler the JVM would reserve too little for
+# compiled code, and stop compiling.
+FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # For any process. Jobs under Airflow and the demo run with Spark's own settings instead.
 SHARED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -15,17 +19,17 @@ SHARED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "3g",
+    # Delta keeps what it knows of a table for an hour, some megabytes of a small one: an hour of
+    # tests fills the heap, and its collection takes a fifth of the time.
+    "spark.databricks.delta.delta.log.cacheSize": "50",
     # Each small table that is broadcast takes a page: of 64 MB, were it left to Spark.
     "spark.buffer.pageSize": "1m",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {FIRST_COMPILER}",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# For a process that ends before the JVM's second compiler has earned what it costs. Without the
-# second one the JVM would reserve too little for compiled code, and stop compiling.
-FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 SHORT_LIVED = SHARED | {"spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {FIRST_COMPILER}"}
 # For a process that writes its tables alone. Without Hadoop's native library each permission and
 # each link costs a process, 10 ms: Delta's own store asks for the links of every file that it
