@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# The JVM's second compiler takes half of the time of two sessions on two cores, an hour long: what
+# The JVM's second compiler takes half of the first ten minutes of two sessions on two cores: what
 # tests run is much code, few times. Without that compiler the JVM would reserve too little for
 # compiled code, and stop compiling.
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
@@ -19,8 +19,8 @@ SHARED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.memory": "3g",
-    # Delta keeps what it knows of a table for an hour, some megabytes of a small one: an hour of
-    # tests fills the heap, and its collection takes a fifth of the time.
+    # Delta keeps what it knows of a table for an hour: half an hour of tests fills the heap, and
+    # collecting it takes a fifth of the time.
     "spark.databricks.delta.delta.log.cacheSize": "50",
     # Each small table that is broadcast takes a page: of 64 MB, were it left to Spark.
     "spark.buffer.pageSize": "1m",

@@ -10,8 +10,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.observability import stats
-
 from airflow_provider_cdc.deadlines.mirror import (
     knows_streams,
     variable_key,
@@ -24,6 +22,7 @@ from airflow_provider_cdc.engine.stream_status import StreamStatus
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 
+from .metrics import measure
 from .stream import StreamOperator
 
 if TYPE_CHECKING:
@@ -127,7 +126,6 @@ class CheckStreams(StreamOperator):
 
     def _measure(self, status: StreamStatus) -> None:
         now = utc_now()
-        name = stats.normalize_name_for_stats(f"{self.conn_id}.{status.name}", log_warning=False)
         figures = {
             "lag_seconds": lag_of(status, now).total_seconds(),
             "has_data": float(status.may_have_data),
@@ -135,8 +133,7 @@ class CheckStreams(StreamOperator):
         }
         if status.commits_behind is not None:
             figures["lag_commits"] = status.commits_behind
-        for figure, value in figures.items():
-            stats.gauge(f"cdc.stream.{name}.{figure}", value)
+        measure(self.conn_id, status.name, figures)
 
 
 def _context(context: Context, alert: Alert) -> Any:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from airflow.sdk.observability import stats
 
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.choices import member
@@ -17,6 +15,7 @@ from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE, upsert_stre
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
+from .metrics import measure
 from .outcome import upsert_table_result
 from .stream import ConsumingOperator, StreamOperator, once_for_run
 
@@ -287,7 +286,7 @@ class ApplyUpserts(ConsumingOperator):
                 self.log.info("No change of %s waits", stream.upsert_table)
                 size = catalog.quarantine_of(stream)
                 if size is not None and size.changes == 0:
-                    self._measure([stream.name], {HELD: 0, LATE: 0})
+                    measure(self.conn_id, stream.name, {HELD: 0, LATE: 0})
                 return None
         outcome = self.hook.submit(jobs.ApplyUpserts(self.table), context=context).outcome
         if outcome is None:
@@ -311,15 +310,9 @@ class ApplyUpserts(ConsumingOperator):
         # They could not be counted where they are not there.
         found = {name: metrics[key] for name, key in named.items() if key in metrics}
         # There is none where another driver finished what this one began.
-        self._measure([stream.name for stream in outcome.streams], found)
+        for stream in outcome.streams:
+            measure(self.conn_id, stream.name, found)
         return found
-
-    def _measure(self, streams: Sequence[str], found: Mapping[str, int]) -> None:
-        for stream in streams:
-            known_as = f"{self.conn_id}.{stream}"
-            name = stats.normalize_name_for_stats(known_as, log_warning=False)
-            for figure, value in found.items():
-                stats.gauge(f"cdc.stream.{name}.{figure}", value)
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -227,18 +227,25 @@ def test_data_that_waits_longer_than_repeat_after_wakes_again(folder, monkeypatc
     assert first == second
 
 
-def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
-    add_file(folder / "s", 2, NOW)  # version 1 is missing
+def wakes_before_and_after_a_commit(folder, version):
+    """The first wake of "s", and what comes next when "s" and another stream got a commit."""
 
     async def scenario():
         async with triggerer(Store(), "s", "witness") as running:
             await running.wait(1)
-            # The message names the newest version.
-            add_file(folder / "s", 3, NOW)
+            # A message may name the newest version.
+            add_file(folder / "s", version, NOW)
             add_file(folder / "witness", 1, NOW)
             return await running.wait(2)
 
-    first, second = asyncio.run(scenario())
+    return asyncio.run(scenario())
+
+
+def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
+    add_file(folder / "s", 2, NOW)  # version 1 is missing
+
+    first, second = wakes_before_and_after_a_commit(folder, 3)
+
     assert (first["stream"], second["stream"]) == ("s", "witness")
     assert "version 1 is gone" in first["problem"]
     assert second["problem"] is None
@@ -249,14 +256,8 @@ def test_stream_that_may_not_be_read_wakes_once_and_says_why(folder):
     catalog.alter("s", readers=["somebody else"])
     add_file(folder / "s", 1, NOW)
 
-    async def scenario():
-        async with triggerer(Store(), "s", "witness") as running:
-            await running.wait(1)
-            add_file(folder / "s", 2, NOW)
-            add_file(folder / "witness", 1, NOW)
-            return await running.wait(2)
+    first, second = wakes_before_and_after_a_commit(folder, 2)
 
-    first, second = asyncio.run(scenario())
     assert (first["stream"], second["stream"]) == ("s", "witness")
     assert "may not read it" in first["problem"]
 
