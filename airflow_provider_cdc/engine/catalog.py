@@ -50,9 +50,9 @@ class StreamCatalog:
     ) -> None:
         self.principal = consumer_name(principal or getuser())
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
-        self._sources = SourceLog(Files(storage_options), clock)
-        self._clock = clock
         self._files = Files(storage_options)
+        self._sources = SourceLog(self._files, clock)
+        self._clock = clock
         self._is_for_upserts = False
 
     def for_upserts(self) -> StreamCatalog:
