@@ -84,7 +84,8 @@ def add_file(
         "size": size,
         "dataChange": data_change,
         "baseRowId": 0,
-        "defaultRowCommitVersion": version,
+        # Rows that were there before keep what they have.
+        "defaultRowCommitVersion": version if data_change else version - 1,
     }
     info = {"timestamp": int(moment.timestamp() * 1000)}
     log = table / "_delta_log"

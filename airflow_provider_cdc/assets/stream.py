@@ -34,14 +34,15 @@ def stream_asset(
     The triggerer looks at the logs, once for all streams of a connection; commits that only
     rearrange files (OPTIMIZE) wake nobody. An event only wakes: it may repeat or, while its DAG is
     paused, be lost, and what is consumed is told by the stream's offset alone. So let the runs
-    follow each other (``max_active_runs=1``). A stream that can no longer be read wakes once too,
-    so that its consumer fails where somebody sees it.
+    follow each other (``max_active_runs=1``). A stream that can no longer be read wakes too, so
+    that its consumer fails where somebody sees it.
 
     :param stream: the name of the stream, which need not exist yet
     :param conn_id: a connection of type ``cdc``
     :param poll_interval: the time between two looks; streams of one connection that share it share
         the look
-    :param repeat_after: wake again when data has waited so long since the last event
+    :param repeat_after: wake again when data has waited so long since the last event, and a stream
+        that cannot be read so often
     :raises InvalidName: ``stream`` is not the name of a stream
     """
     uri = stream_uri(stream, conn_id)

@@ -4,6 +4,7 @@ this module.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -68,16 +69,24 @@ def _lines(
 ) -> list[dict[str, Any]]:
     """What ``look`` finds in the catalog of a connection; an error ends the command."""
     from airflow.models.connection import Connection  # noqa: PLC0415
+    from airflow.sdk.exceptions import AirflowNotFoundException  # noqa: PLC0415
 
     from airflow_provider_cdc.engine.core.errors import CdcError  # noqa: PLC0415
     from airflow_provider_cdc.hooks.connection import CdcConnection  # noqa: PLC0415
 
+    from .lines import nothing_there  # noqa: PLC0415
+
     try:
         connection = Connection.get_connection_from_secrets(conn_id)
         settings = CdcConnection.from_extra(conn_id, connection.extra_dejson)
-        return look(settings.catalog())
-    except CdcError as error:
+        catalog = settings.catalog()
+        lines = look(catalog)
+        note = None if lines else nothing_there(catalog, settings.state)
+    except (CdcError, AirflowNotFoundException) as error:
         raise SystemExit(str(error)) from None
+    if note is not None:
+        print(note, file=sys.stderr)
+    return lines
 
 
 def _print(data: list[dict[str, str]], output: str) -> None:

@@ -59,6 +59,13 @@ def upsert_lines(catalog: StreamCatalog) -> list[dict[str, Any]]:
     ]
 
 
+def nothing_there(catalog: StreamCatalog, state: str) -> str | None:
+    """What to say beside an empty list; ``None`` where there are no streams in a registry."""
+    if catalog.is_begun:
+        return None
+    return f"There is no registry in {state}: no stream was created, or it is not mounted."
+
+
 def overview(line: Mapping[str, Any], columns: Sequence[str] = OVERVIEW) -> dict[str, str]:
     """The ``columns`` of ``line``, which a terminal has room for, as text."""
     return {column: text(line[column]) for column in columns}

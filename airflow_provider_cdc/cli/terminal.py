@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from enum import StrEnum
@@ -24,6 +24,7 @@ from airflow_provider_cdc.engine.storage.job_history import JobHistory
 from .lines import (
     OVERVIEW,
     UPSERTS_OVERVIEW,
+    nothing_there,
     overview,
     stream_lines,
     text,
@@ -31,7 +32,12 @@ from .lines import (
     usage_lines,
 )
 
-app = typer.Typer(help="Change data capture for Delta Lake tables.", no_args_is_help=True)
+app = typer.Typer(
+    help="Change data capture for Delta Lake tables.",
+    no_args_is_help=True,
+    # They hold the secrets of stores; not every version of typer hides them by itself.
+    pretty_exceptions_show_locals=False,
+)
 
 
 # Columns of text where no terminal says how many it has.
@@ -71,12 +77,7 @@ def streams(
     storage_options: StorageOptions = "{}",
 ) -> None:
     """Show streams, or describe one: offset, how far it is behind, whether it is stale."""
-    try:
-        catalog = StreamCatalog(state, storage_options=json.loads(storage_options))
-        lines = stream_lines(catalog, name)
-    except CdcError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+    lines = _lines(state, storage_options, lambda catalog: stream_lines(catalog, name))
     if output is Output.JSON:
         typer.echo(json.dumps(lines, indent=2))
     elif name is None:
@@ -94,12 +95,7 @@ def upsert_tables(
     storage_options: StorageOptions = "{}",
 ) -> None:
     """Show upsert tables: what is applied, what waits, and how much is in quarantine."""
-    try:
-        catalog = StreamCatalog(state, storage_options=json.loads(storage_options))
-        lines = upsert_lines(catalog)
-    except CdcError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+    lines = _lines(state, storage_options, upsert_lines)
     if output is Output.JSON:
         typer.echo(json.dumps(lines, indent=2))
     else:
@@ -127,6 +123,22 @@ def usage(
     else:
         columns = [field.name for field in fields(Usage)]
         _print_table([*columns, "plot"], lines)
+
+
+def _lines(
+    state: str, storage_options: str, look: Callable[[StreamCatalog], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """What ``look`` finds in a state folder; an error ends the command."""
+    try:
+        catalog = StreamCatalog(state, storage_options=json.loads(storage_options))
+        lines = look(catalog)
+        note = None if lines else nothing_there(catalog, state)
+    except CdcError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    if note is not None:
+        typer.echo(note, err=True)
+    return lines
 
 
 def _print_table(columns: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> None:

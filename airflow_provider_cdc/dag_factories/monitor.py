@@ -18,6 +18,8 @@ from .timed_dags import timed_dag
 if TYPE_CHECKING:
     from airflow.sdk import BaseNotifier
 
+_PATIENCE = timedelta(minutes=10)
+
 
 def stale_stream_monitor(
     notifiers: Sequence[BaseNotifier],
@@ -35,10 +37,13 @@ def stale_stream_monitor(
         ``cdc_default`` ``stale_stream_monitor.<conn_id>``
     :param every: how often to look
     :param margin: how long before ``stale_after`` a warning is due
-    :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like
+    :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless it
+        says otherwise a run is ended after ``every``, and after ten minutes at the earliest
     """
+    # A store or a notifier that hangs must not keep the later runs back.
+    ending = {"execution_timeout": max(every, _PATIENCE)}
     name = dag_id or dag_id_of("stale_stream_monitor", conn_id)
-    with timed_dag(name, every, default_args=default_args) as dag:
+    with timed_dag(name, every, default_args=ending | dict(default_args or {})) as dag:
         CheckStreams(
             task_id="check_streams",
             conn_id=conn_id,

@@ -10,7 +10,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
 
-from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
+from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.engine.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.model import (
@@ -34,7 +34,7 @@ from airflow_provider_cdc.jobs.model import (
 
 from . import DEFAULT_CONN_ID
 from .connection import CdcConnection
-from .failures import task_errors, task_failure
+from .failures import CdcJobFailed, task_errors, task_failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
@@ -59,6 +59,7 @@ class CdcHook(BaseHook):
         super().__init__()
         self.conn_id = conn_id
         self._submission: Submission | None = None
+        self._was_killed = False
 
     @cached_property
     def settings(self) -> CdcConnection:
@@ -103,6 +104,9 @@ class CdcHook(BaseHook):
         """
         with task_errors():
             self._submission = self.submission(request_for(self.settings, task), context)
+        if self._was_killed:
+            # It came while there was nothing yet to stop.
+            self._submission.kill()
         answer = self._submission.run()
         if answer.error:
             raise task_failure(answer.error.message, retryable=answer.error.retryable)
@@ -111,7 +115,8 @@ class CdcHook(BaseHook):
     def submission(self, request: Request, context: Context | None = None) -> Submission:
         """How ``request`` would reach Spark, by the type of the Spark connection.
 
-        :raises InvalidRequest: there is no such Spark connection, or the request is too long
+        :raises InvalidRequest: the request is too long, or the worker lacks what it needs
+        :raises CdcJobFailed: no Spark connection was found
         """
         from . import submission  # noqa: PLC0415 - parsing a DAG needs no Spark provider
 
@@ -127,7 +132,8 @@ class CdcHook(BaseHook):
         return {} if task is None else dict(self.settings.pool_conf.get(task.pool, {}))
 
     def kill(self) -> None:
-        """Stop the job that :meth:`submit` waits for; nothing happens where there is none."""
+        """Stop the job that :meth:`submit` waits for, or is about to start."""
+        self._was_killed = True
         if self._submission is not None:
             self._submission.kill()
 
@@ -141,7 +147,7 @@ class CdcHook(BaseHook):
             self._list_state()
             found = self._found()
             spark = self._spark_connection()
-        except CdcError as error:
+        except (CdcError, CdcJobFailed) as error:
             return False, str(error)
         except Exception as error:
             return False, f"state folder of {self.conn_id}: {type(error).__name__}: {error}"
@@ -163,11 +169,11 @@ class CdcHook(BaseHook):
         try:
             return self.get_connection(conn_id)
         except AirflowNotFoundException:
-            raise InvalidRequest(
-                f"Spark connection {conn_id}",
-                "does not exist",
-                cause="without it the Spark provider would submit to a YARN cluster",
-                fix=f"create it, or correct spark_conn_id in the connection {self.conn_id}",
+            raise CdcJobFailed(
+                f"Spark connection {conn_id}: was not found. Cause: there is none, or where Airflow"
+                " keeps connections did not answer; without it the Spark provider would submit to"
+                " a YARN cluster. Fix: create it, or correct spark_conn_id in the connection"
+                f" {self.conn_id}; running the task again is safe."
             ) from None
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.engine.core.errors import StreamStale, StreamUnusable
-
 if TYPE_CHECKING:
     from airflow_provider_cdc.engine.catalog import StreamCatalog
 
@@ -34,17 +32,10 @@ def readiness(
         stream after it was rewound, or another stream of its name
     :raises StreamNotFound: there is no such stream
     :raises StreamAccessDenied: the principal may not read it
-    :raises StreamStale: the stream can no longer give an exact change set (seed 000)
+    :raises StreamUnusable: the stream can no longer give an exact change set, and waiting cannot
+        help (seed 000); a table or a folder that is out of reach is taken for one that is gone
     """
     known = catalog.describe(stream)
-    try:
-        found = catalog.look_at(known)
-    except StreamUnusable as error:
-        raise StreamStale(
-            f"stream {stream}",
-            "is stale",
-            cause=str(error),
-            fix="recreate the stream; waiting cannot help",
-        ) from None
+    found = catalog.look_at(known)
     looked = LookedAt(known.stream_id, found.offset_version, found.latest_version)
     return looked if found.may_have_data and looked != empty else None

@@ -55,16 +55,32 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 class Submission(ABC):
     """One request on its way to Spark and back."""
 
+    def __init__(self, request: Request, connection: CdcConnection) -> None:
+        self.request = request
+        self.connection = connection
+        self._was_killed = False
+
     @abstractmethod
     def run(self) -> Answer:
         """Run the request and wait for its answer.
 
-        :raises CdcJobFailed: Spark ended without an answer
+        :raises CdcJobFailed: Spark ended without an answer, or it was killed before it was reached
         """
 
-    @abstractmethod
     def kill(self) -> None:
-        """Stop what :meth:`run` started, wherever it runs."""
+        """Stop what :meth:`run` started, wherever it runs; what it has not started, it will not."""
+        self._was_killed = True
+        self._stop()
+
+    @abstractmethod
+    def _stop(self) -> None: ...
+
+    def _check_alive(self) -> None:
+        if self._was_killed:
+            raise CdcJobFailed(
+                f"{self.request.kind.value} job {self.request.request_id}: was killed before it was"
+                " submitted; nothing was done."
+            )
 
 
 class SparkSubmission(Submission):
@@ -84,8 +100,7 @@ class SparkSubmission(Submission):
         spark: Connection,
         conf: Mapping[str, str] | None = None,
     ) -> None:
-        self.request = request
-        self.connection = connection
+        super().__init__(request, connection)
         extra = spark.extra_dejson
         self.cluster_mode = extra.get("deploy-mode") == "cluster"
         self.is_local = bool(_LOCAL.fullmatch(spark.host or ""))
@@ -100,11 +115,13 @@ class SparkSubmission(Submission):
         hidden = {key for key in given if is_secret(key) or _LINEAGE_SECRET.search(key)}
         self._secret_conf = {**connection.secret_conf, **{key: given.pop(key) for key in hidden}}
         self.spark_hook = self._spark_hook({**self._conf(), **given})
+        self._check_master(spark)
 
     def run(self) -> Answer:
         """See :meth:`Submission.run`; the application's log goes to the task's log."""
         state, options = self.connection.state, self.connection.store_options
         failure: AirflowException | None = None
+        self._check_alive()
         try:
             self.spark_hook.submit(self.application, env=self.environment())
         except AirflowException as error:
@@ -126,7 +143,7 @@ class SparkSubmission(Submission):
             log.warning("The job was done, but spark-submit failed afterwards: %s", failure)
         return answer
 
-    def kill(self) -> None:
+    def _stop(self) -> None:
         """End the application: what the Spark provider knows of it, and every process of it here.
 
         In client mode the provider ends the JVM alone, and the Python driver would live on.
@@ -202,6 +219,15 @@ class SparkSubmission(Submission):
             spark_binary=self._binary,
         )
 
+    def _check_master(self, spark: Connection) -> None:
+        # The Spark provider looks the connection up by itself, and takes YARN where that fails.
+        if not self.is_yarn and self.spark_hook._connection["master"] == "yarn":
+            raise CdcJobFailed(
+                f"Spark connection {spark.conn_id}: was not found by the Spark provider, which"
+                " would submit to a YARN cluster. Cause: where Airflow keeps connections did not"
+                " answer. Fix: run the task again, nothing was submitted."
+            )
+
     def _close_pipe(self) -> None:
         # The Spark provider leaves the pipe of spark-submit's output to the garbage collector.
         process = self.spark_hook._submit_sp
@@ -233,8 +259,7 @@ class ConnectSubmission(Submission):
         *,
         conf: Mapping[str, str] | None = None,
     ) -> None:
-        self.request = request
-        self.connection = connection
+        super().__init__(request, connection)
         self.conf = {**connection.conf, **connection.secret_conf, **(conf or {})}
         self._session: SparkSession | None = None
 
@@ -242,13 +267,14 @@ class ConnectSubmission(Submission):
         """See :meth:`Submission.run`; settings that only a server can have are left to it."""
         session = self._session = self._new_session()
         try:
+            self._check_alive()
             return run(self.request, session, self.connection.store_options)
         finally:
             # A session that is stopped runs nothing, and cannot be asked to interrupt it.
             self._session = None
             session.stop()
 
-    def kill(self) -> None:
+    def _stop(self) -> None:
         """Interrupt everything that the session runs on the server."""
         if self._session is None:
             return
@@ -272,22 +298,27 @@ class ConnectSubmission(Submission):
 def request_argument(request: Request) -> str:
     """The JSON of ``request`` as one argument of spark-submit.
 
-    No two braces of a kind stand together in it, because YARN takes those for a variable.
+    It is ASCII, because a JVM takes it for what its locale says. No two braces of a kind stand
+    together in it, because YARN takes those for a variable, and no dollar, as Kubernetes does.
 
     :raises InvalidRequest: it is longer than one argument may be
     """
-    text = _STRING.sub(
-        lambda match: match[0].replace("{", "\\u007b").replace("}", "\\u007d"), to_json(request)
-    )
-    text = text.replace("}}", "} }").replace("{{", "{ {")
-    if len(text.encode()) > _ARGUMENT_BYTES:
+    text = _STRING.sub(_escaped, to_json(request)).replace("}}", "} }").replace("{{", "{ {")
+    if len(text) > _ARGUMENT_BYTES:
         raise InvalidRequest(
             f"{request.kind.value} job",
             "is too long for a command line",
-            cause=f"expected at most {_ARGUMENT_BYTES} bytes, found {len(text.encode())}",
+            cause=f"expected at most {_ARGUMENT_BYTES} bytes, found {len(text)}; a character beyond"
+            " ASCII takes 6 or 12",
             fix="shorten the statements, or split them over two streams",
         )
     return text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """A string of JSON, in which what a cluster or a locale might change stands as numbers."""
+    text = json.dumps(json.loads(match[0]))
+    return text.replace("{", "\\u007b").replace("}", "\\u007d").replace("$", "\\u0024")
 
 
 def lineage_conf(context: Context | None) -> dict[str, str]:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.names import quote, table_name
 from airflow_provider_cdc.engine.core.points import point_of
-from airflow_provider_cdc.engine.spark.idempotent_writes import idempotent_write, marked_commit
+from airflow_provider_cdc.engine.spark.idempotent_writes import (
+    idempotent_write,
+    marked_commit,
+    plain_write,
+)
+from airflow_provider_cdc.engine.spark.session_settings import settings
 
 from .model import Export, ExportChanges, ExportFormat, ExportMode, ExportTable
 
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.engine.spark.tables import Tables
 
 _VERSION = 1
+# All of the target, and not those partitions alone of which there are rows.
+_WHOLE = {"spark.sql.sources.partitionOverwriteMode": "static"}
 
 
 def export_changes(
@@ -85,7 +92,8 @@ def _write_table(task: Export, rows: DataFrame, spark: SparkSession, tables: Tab
         columns = ", ".join(map(quote, rows.columns))
         insert = f"{target.sql} ({columns}) SELECT {columns} FROM {quote(view)}"
         if task.mode is ExportMode.OVERWRITE:
-            spark.sql(f"INSERT OVERWRITE {insert}")
+            with plain_write(spark), settings(spark, _WHOLE):
+                spark.sql(f"INSERT OVERWRITE {insert}")
         else:
             with idempotent_write(spark, known_by, _VERSION):
                 spark.sql(f"INSERT INTO {insert}")

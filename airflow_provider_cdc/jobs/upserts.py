@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_cdc.engine.core.queries import only_query
+
 from .model import (
     AlterUpsertTable,
     Answer,
@@ -44,7 +46,7 @@ def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answ
         case Request(write_changes=WriteChanges() as task):
             engine.write_changes(
                 task.table,
-                spark.sql(task.query),
+                spark.sql(only_query(task.query)),
                 write_id=task.write_id,
                 on_bad_rows=task.on_bad_rows,
             )

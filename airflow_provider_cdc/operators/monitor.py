@@ -10,11 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.deadlines.mirror import (
-    knows_streams,
-    variable_key,
-    write_stale_after,
-)
+from airflow_provider_cdc.deadlines.mirror import write_stale_after
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.alerts import Alert
 from airflow_provider_cdc.engine.monitoring import lag_of
@@ -23,6 +19,7 @@ from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 
 from .metrics import measure
+from .registry_reach import check_reach
 from .stream import StreamOperator
 
 if TYPE_CHECKING:
@@ -97,13 +94,8 @@ class CheckStreams(StreamOperator):
                 " the access to the source; what was not told is told by a run more than ten"
                 " minutes later."
             ) from failures
-        if not moments and knows_streams(self.conn_id) and not hook.get_conn().is_begun:
-            raise CdcJobFailed(
-                f"streams of {self.conn_id}: cannot be seen any more. Cause: an earlier run saw"
-                " streams, and now the state folder holds no registry. Fix: let the worker reach"
-                f" the state folder, or delete the Variable {variable_key(self.conn_id)} where the"
-                " connection is to lead to a new one."
-            )
+        if not moments:
+            check_reach(self.hook)
         write_stale_after(self.conn_id, moments, is_whole=True)
         return [_plain(alert) for alert in told]
 

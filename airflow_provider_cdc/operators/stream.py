@@ -30,6 +30,7 @@ from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.functions import check_consume
 
 from .outcome import outcome_result, stream_result
+from .registry_reach import check_reach
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -184,12 +185,13 @@ class CreateStream(StreamOperator):
 
         :raises AirflowFailException: an argument is wrong, the table cannot have a stream, or a
             stream of that name exists
-        :raises CdcJobFailed: a retry may help
+        :raises CdcJobFailed: a retry may help: the state folder is out of reach, for instance
         """
         task = self._task()
         if self.if_not_exists and (existing := self._existing()):
             self.log.info("Stream %s exists already", self.stream)
             return stream_result(existing)
+        check_reach(self.hook)
         answer = self.hook.submit(task, context=context)
         return stream_result(answer.stream)
 

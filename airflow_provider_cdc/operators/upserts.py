@@ -17,6 +17,7 @@ from airflow_provider_cdc.jobs import model as jobs
 
 from .metrics import measure
 from .outcome import upsert_table_result
+from .registry_reach import check_reach
 from .stream import ConsumingOperator, StreamOperator, once_for_run
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class CreateUpsertTable(StreamOperator):
 
         :raises AirflowFailException: the schema, the key or an interval is none, or there is a
             table of that name
-        :raises CdcJobFailed: a retry may help
+        :raises CdcJobFailed: a retry may help: the state folder is out of reach, for instance
         """
         with task_errors():
             task = jobs.CreateUpsertTable(
@@ -102,6 +103,7 @@ class CreateUpsertTable(StreamOperator):
                 self.partial_changes,
                 self.if_not_exists,
             )
+        check_reach(self.hook)
         return upsert_table_result(self.hook.submit(task, context=context).upsert_table)
 
 

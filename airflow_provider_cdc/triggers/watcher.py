@@ -198,8 +198,8 @@ class StreamPolls(SharedStreamProducer):
 
 
 class StreamWatcherTrigger(BaseEventTrigger):
-    """Fires whenever a stream has new data for whoever watches it as an asset, and once when it can
-    no longer be read, or may not be.
+    """Fires whenever a stream has new data for whoever watches it as an asset, and when it can no
+    longer be read, or may not be; either again every ``repeat_after``.
 
     The event is a dict: ``stream``, ``stream_id``, ``offset_version`` (exclusive),
     ``data_version`` (inclusive) and ``problem``, each as of the look.

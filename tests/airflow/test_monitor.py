@@ -15,9 +15,12 @@ from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, str
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.model import Source
 from airflow_provider_cdc.engine.storage import told_alerts
+from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.notifications.log import LogNotifier
 from airflow_provider_cdc.operators.monitor import CheckStreams
+from airflow_provider_cdc.operators.stream import CreateStream
+from airflow_provider_cdc.operators.upserts import CreateUpsertTable
 
 METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
 
@@ -141,6 +144,42 @@ def test_registry_out_of_reach_is_no_folder_without_streams(streams, tmp_path, v
 
     assert variables == known
     assert "s" in known["cdc_stale_after.cdc_default"]
+
+
+@pytest.mark.parametrize(
+    "creation",
+    [
+        CreateStream(task_id="create", stream="t", on_table="t", if_not_exists=True),
+        CreateUpsertTable(
+            task_id="make", table="t", schema="id INT", primary_key="id", if_not_exists=True
+        ),
+    ],
+    ids=["stream", "upsert table"],
+)
+def test_registry_out_of_reach_gets_no_second_one(
+    streams, tmp_path, variables, monkeypatch, creation
+):
+    submitted = []
+    monkeypatch.setattr(CdcHook, "submit", lambda *task, **_: submitted.append(task))
+    streams(("s", 13))
+    CheckStreams(task_id="check", notifiers=[]).execute({})
+    (tmp_path / "state").rename(tmp_path / "away")
+
+    with pytest.raises(CdcJobFailed, match="now the state folder holds no registry"):
+        creation.execute({})
+
+    assert submitted == []
+
+
+def test_monitor_that_hangs_is_ended_before_long():
+    def ends_after(**given):
+        (check,) = stale_stream_monitor([], **given).tasks
+        return check.execution_timeout
+
+    assert ends_after() == timedelta(minutes=10)
+    assert ends_after(every=timedelta(hours=1)) == timedelta(hours=1)
+    chosen = timedelta(minutes=2)
+    assert ends_after(default_args={"execution_timeout": chosen}) == chosen
 
 
 def test_streams_that_were_all_dropped_and_a_folder_without_any_are_no_error(

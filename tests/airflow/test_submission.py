@@ -12,7 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
-from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowTaskTimeout,
+)
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model import from_json
@@ -211,14 +216,14 @@ def test_submission_secrets_of_openlineage_reach_the_environment_and_nothing_els
         }
 
 
-def test_submission_argument_has_no_braces_that_a_cluster_would_expand():
-    sql = """INSERT INTO t SELECT '{{x}}', "}}", '\\\\' , 'ü' FROM s"""
+def test_submission_argument_has_nothing_that_a_cluster_or_a_locale_would_change():
+    sql = """INSERT INTO t SELECT '{{x}}', "}}", '\\\\' , 'ü', '🦆', '$(HOME)', '$$' FROM s"""
     request = request_for(CdcConnection("c", "file:///s"), Consume((sql,), "a"))
 
     text = request_argument(request)
 
-    assert "{{" not in text
-    assert "}}" not in text
+    assert text.isascii()
+    assert all(expanded not in text for expanded in ("{{", "}}", "$"))
     assert from_json(text, Request) == request
 
 
@@ -241,10 +246,27 @@ def test_hook_by_type_of_the_spark_connection_chooses_the_way(define_connection,
     assert isinstance(CdcHook().submission(request), ConnectSubmission)
 
 
-def test_hook_without_its_spark_connection_fails_the_task_for_good(define_connection, tmp_path):
+def test_hook_that_finds_no_spark_connection_submits_nothing_and_may_run_again(
+    define_connection, tmp_path
+):
     define_connection("cdc_default", "cdc", state=tmp_path.as_uri(), spark_conn_id="nowhere")
 
-    with pytest.raises(AirflowFailException, match="Spark connection nowhere: does not exist"):
+    with pytest.raises(CdcJobFailed, match="Spark connection nowhere: was not found"):
+        CdcHook().submit(HasData("s"))
+
+
+def test_spark_connection_that_the_spark_provider_alone_does_not_find_is_no_yarn(
+    define_connection, tmp_path, monkeypatch
+):
+    define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
+    define_connection("spark_default", "spark", "local[2]")
+
+    def is_out(*_: object) -> None:
+        raise AirflowNotFoundException("no answer")
+
+    monkeypatch.setattr(SparkSubmitHook, "get_connection", is_out)
+
+    with pytest.raises(CdcJobFailed, match="was not found by the Spark provider"):
         CdcHook().submit(HasData("s"))
 
 
@@ -296,6 +318,21 @@ def test_hook_after_an_error_raises_what_a_retry_is_worth(stand_in, retryable, e
         hook.submit(HasData("s"))
 
     assert type(caught.value) is expected
+
+
+def test_hook_killed_before_spark_submit_runs_submits_nothing(stand_in, tmp_path, monkeypatch):
+    hook = stand_in(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    submission = hook.submission
+
+    def slowly(*given):
+        hook.on_kill()
+        return submission(*given)
+
+    monkeypatch.setattr(hook, "submission", slowly)
+
+    with pytest.raises(CdcJobFailed, match="was killed before it was submitted"):
+        hook.submit(HasData("s"))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_hook_without_an_answer_reports_how_spark_ended(stand_in):

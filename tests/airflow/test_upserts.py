@@ -195,6 +195,7 @@ class Submitted:
         self.outcome = outcome
         self.hook = CdcHook()
         self.settings = self.hook.settings
+        self.conn_id = self.hook.conn_id
 
     def catalog(self):
         return self.hook.catalog()
@@ -436,7 +437,7 @@ def operating(kind, answer, **arguments):
     return operator, hook
 
 
-def test_table_is_created_as_its_templates_say(state):
+def test_table_is_created_as_its_templates_say(variables, state):
     create, hook = operating(
         CreateUpsertTable,
         from_json(to_json(Answer("r", upsert_table=ORDERS)), Answer),
@@ -473,7 +474,7 @@ def test_table_is_created_as_its_templates_say(state):
     assert from_json(to_json(request), Request) == request
 
 
-def test_table_is_created_without_a_promise_unless_one_is_given(state):
+def test_table_is_created_without_a_promise_unless_one_is_given(variables, state):
     create, hook = operating(CreateUpsertTable, Answer("r"), schema="id INT", primary_key="id")
 
     with pytest.raises(CdcJobFailed, match="answered without a table"):

@@ -102,6 +102,22 @@ def test_stream_across_a_rearrangement_by_the_user_is_stale(make_table: MakeTabl
     assert len(table.check(anew)) == 3
 
 
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside a change"])
+def test_stream_across_an_append_that_says_it_changes_nothing_is_stale(
+    make_table: MakeTable, is_alone: bool
+) -> None:
+    table = make_table(COLUMNS, *ROWS)
+    streams = table.stream(), table.inserted(), table.surviving()
+    rows = table.spark.read.format("delta").load(table.location)
+    rows.write.format("delta").mode("append").option("dataChange", "false").save(table.location)
+    if not is_alone:
+        table.sql("INSERT INTO {t} VALUES (4, 'd')")
+    for stream in streams:
+        with pytest.raises(StreamStale, match="added rows and said that it changed no data"):
+            table.read(stream)
+    assert table.check(table.stream()) == []
+
+
 @pytest.mark.parametrize("field", ["baseRowId", "defaultRowCommitVersion"])
 def test_files_without_row_ids_are_refused(make_table: MakeTable, field: str) -> None:
     """The protocol lets a writer leave them out of a ``remove``; what was there has no ids then."""

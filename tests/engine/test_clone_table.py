@@ -411,6 +411,25 @@ def test_a_clone_that_is_cut_off_leaves_nothing_and_can_be_made_again(
     assert lab.rows("clone") == []
 
 
+@pytest.mark.parametrize("answer", [False, OSError("connection reset")], ids=["no", "none"])
+def test_a_clone_whose_answer_the_store_lost_is_made(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch, answer: bool | OSError
+) -> None:
+    lab.make("src", COLUMNS, properties=TRACKED)
+    lab.sql("INSERT INTO {src} VALUES (1, 'a')")
+    create = Files.create
+
+    def lose(self: Files, uri: str, content: bytes) -> bool:
+        create(self, uri, content)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Files, "create", lose)
+    lab.engine.clone_table(lab.path("src"), lab.path("clone"))
+    assert lab.rows("clone") == lab.rows("src") != []
+
+
 def test_of_two_clones_to_one_place_one_is_made(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

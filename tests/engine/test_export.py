@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from stream_lab import StreamLab
 
+from airflow_provider_cdc.engine.spark.session_settings import settings
 from airflow_provider_cdc.jobs.model import (
     Answer,
     ExportChanges,
@@ -41,6 +42,21 @@ def test_export_that_is_repeated_overwrites_what_it_wrote(lab: StreamLab) -> Non
     for version in (1, 2, 2):
         assert export(lab, lab.path("out"), end={"version": version}).error is None
     assert [row[:4] for row in lab.rows("out")] == [(1, "b", "INSERT", False)]
+
+
+def test_overwrite_leaves_nothing_of_what_was_there(lab: StreamLab) -> None:
+    metadata = "`METADATA$ACTION` STRING, `METADATA$ISUPDATE` BOOLEAN, `METADATA$ROW_ID` STRING"
+    lab.make("out", f"id INT, v STRING, {metadata}", clause="PARTITIONED BY (v)")
+    lab.sql("INSERT INTO {out} VALUES (7, 'gone', 'INSERT', false, 'x')")
+    left = {
+        "spark.sql.sources.partitionOverwriteMode": "dynamic",
+        "spark.databricks.delta.write.txnAppId": "left behind",
+        "spark.databricks.delta.write.txnVersion": "1",
+    }
+    with settings(lab.spark, left):
+        for _ in range(2):
+            assert export(lab, lab.path("out")).error is None
+    assert {row[0] for row in lab.rows("out")} == {1}
 
 
 def test_append_lands_once_for_each_run(lab: StreamLab) -> None:

@@ -13,6 +13,7 @@ from stream_lab import MERGE_INTO_COPY, Crash, CrashAt, StreamLab
 from airflow_provider_cdc.engine import (
     Engine,
     InvalidRequest,
+    Progress,
     ProtocolPoint,
     StatementFailed,
     StreamAccessDenied,
@@ -96,6 +97,17 @@ def test_target_of_a_source_that_was_recreated_is_brought_back(lab: StreamLab) -
     lab.consume("INSERT INTO {copy} SELECT id, v FROM s")
     assert lab.rows("copy")[0] == (1, "a")
     assert (10, "x") in lab.rows("copy")
+
+
+def test_row_that_somebody_else_deletes_before_the_merge_stays_deleted(lab: StreamLab) -> None:
+    lose(lab)
+
+    def delete(progress: Progress) -> None:
+        if progress.point is ProtocolPoint.BEFORE_STATEMENT:
+            lab.sql("DELETE FROM {copy} WHERE id = 3")
+
+    recover(lab, lab.new_engine(delete))
+    assert lab.rows("copy") == lab.rows("src")
 
 
 def test_target_that_equals_the_source_is_not_written(lab: StreamLab) -> None:

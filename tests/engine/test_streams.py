@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
 )
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, StreamMode
+from airflow_provider_cdc.engine.spark.sources import FoundSource, Sources
+from airflow_provider_cdc.engine.spark.tables import Tables
 from airflow_provider_cdc.engine.storage.registry import Registry
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
@@ -227,6 +231,55 @@ def test_creation_that_fails_leaves_tracking_as_it_was(
     assert untracked.engine.show_streams() == []
     create(untracked, table="plain")
     assert properties(untracked, "plain")[ENABLED] == "true"
+
+
+def test_creation_that_could_not_switch_tracking_on_leaves_it_to_whoever_did(
+    untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two at once Delta lets one switch it on; the other one has nothing to take back."""
+    switch_on = Tables.set_properties
+
+    def too_late(tables: Tables, *given: Any) -> None:
+        switch_on(tables, *given)
+        raise RuntimeError("MetadataChangedException")
+
+    monkeypatch.setattr(Tables, "set_properties", too_late)
+    with pytest.raises(RuntimeError, match="MetadataChanged"):
+        create(untracked, table="plain")
+
+    assert properties(untracked, "plain")[ENABLED] == "true"
+
+
+def test_creation_on_a_table_whose_tracking_goes_meanwhile_is_refused(
+    untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch_on = Tables.set_properties
+
+    def in_vain(tables: Tables, name: str, values: Any) -> None:
+        switch_on(tables, name, dict.fromkeys(values, None))
+
+    monkeypatch.setattr(Tables, "set_properties", in_vain)
+    with pytest.raises(StreamConflict, match="switched row tracking off meanwhile"):
+        create(untracked, table="plain")
+    assert untracked.engine.show_streams() == []
+
+
+def test_stream_on_a_table_that_a_catalog_commits_to_is_refused(
+    untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = Sources.table
+
+    def managed(sources: Sources, *given: Any) -> FoundSource:
+        found = look_up(sources, *given)
+        (base,) = found.bases
+        protocol = json.loads(base.offset.protocol) | {"writerFeatures": ["catalogManaged"]}
+        offset = replace(base.offset, protocol=json.dumps(protocol))
+        return replace(found, bases=(replace(base, offset=offset),))
+
+    monkeypatch.setattr(Sources, "table", managed)
+    with pytest.raises(InvalidRequest, match="catalog alone knows its newest commits"):
+        create(untracked, table="plain")
+    assert ENABLED not in properties(untracked, "plain")
 
 
 def test_creation_that_fails_beside_another_stream_leaves_tracking_on(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_cdc.engine.core.errors import InvalidStatement
-from airflow_provider_cdc.engine.core.queries import analyse_query, bind_query
+from airflow_provider_cdc.engine.core.queries import analyse_query, bind_query, only_query
 
 VIEWS = {"s": "view_s", "d": "view_d"}
 
@@ -55,3 +55,25 @@ def test_what_is_no_query_is_left_to_who_analyses_statements(text: str) -> None:
 def test_query_that_cannot_be_one_is_refused(text: str) -> None:
     with pytest.raises(InvalidStatement):
         analyse_query(text, ["s"])
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 1;", "WITH a AS (SELECT 1) SELECT * FROM a", "VALUES (1)", "FROM t SELECT id"]
+)
+def test_query_is_taken_as_it_is_but_for_its_semicolon(text: str) -> None:
+    assert only_query(text) == text.rstrip(";")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("INSERT INTO t SELECT 1", "INSERT"),
+        ("WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "INSERT"),
+        ("FROM a INSERT INTO t SELECT id", "INSERT"),
+        ("DROP TABLE t", "DROP"),
+        ("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", "MERGE"),
+    ],
+)
+def test_other_statement_is_no_query(text: str, found: str) -> None:
+    with pytest.raises(InvalidStatement, match=f"is no query.*found {found}"):
+        only_query(text)

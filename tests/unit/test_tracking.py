@@ -79,11 +79,25 @@ def test_check_tracking_of_ordinary_commits_passes() -> None:
     check_tracking(stream(), commits)
 
 
+def test_backfill_that_came_too_late_to_assign_anything_passes() -> None:
+    check_tracking(stream(), [new_commit(5, "ROW TRACKING BACKFILL")])
+
+
 @pytest.mark.parametrize(
     ("commits", "cause"),
     [
-        ([new_commit(5, "ROW TRACKING BACKFILL")], "row ids were assigned again by version 5"),
-        ([new_commit(5, "ROW TRACKING UNBACKFILL")], "row ids were assigned again by version 5"),
+        (
+            [new_commit(5, "ROW TRACKING BACKFILL", adds=(data_file("f", 5, change=False),))],
+            "row ids were assigned again by version 5",
+        ),
+        (
+            [new_commit(5, "ROW TRACKING UNBACKFILL", adds=(data_file("f", 5, change=False),))],
+            "row ids were assigned again by version 5",
+        ),
+        (
+            [new_commit(5, adds=(data_file("f", 5, change=False),))],
+            "added rows and said that it changed no data",
+        ),
         (
             [new_commit(5, metadata=metadata("false")), new_commit(6, metadata=metadata())],
             "row tracking was switched off by version 5",
@@ -126,7 +140,7 @@ def test_files_that_were_rearranged_without_their_row_ids_make_the_stream_stale(
         check_tracking(stream(), [new_commit(5), rearranged])
     check_tracking(stream(), [replace(rearranged, preserves_row_ids=True)])
     # COMPUTE STATISTICS lists files again that stay where they are.
-    check_tracking(stream(), [replace(rearranged, removes=())])
+    check_tracking(stream(), [replace(rearranged, adds=(old,), removes=())])
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from airflow_provider_cdc.engine.core.transactions import (
     foreign_commit,
     is_own_restore,
     is_unused_creation,
+    settled,
     statement_state,
     undo_mark,
     wiped_out,
@@ -161,6 +162,29 @@ def test_files_of_others_that_an_undo_met_stay_before_it_is_taken_back() -> None
     written = [applied(4), commit(5, add()), applied(6, of=consumption("c2"))]
     assert added_at([*written, restore(7, to=3)]) == [5, 6, 7]
     assert added_at([*written, restore(7, to=3), restore(8, to=6)]) == [4, 5, 6, 8]
+
+
+def settled_at(*commits: Commit) -> list[int]:
+    return [commit.version for commit in settled(commits)]
+
+
+def test_what_an_undo_may_have_to_give_back_is_not_settled() -> None:
+    met = [commit(3, add()), applied(4), commit(5, add()), restore(6, to=3)]
+    assert settled_at(*met) == [3]
+    assert settled_at(*met, commit(7, add(data_change=False))) == [3]
+    assert settled_at(*met[2:]) == []
+    assert settled_at(*met, restore(7, to=5)) == [3, 4, 5, 6, 7]
+    # It cannot be taken back any more.
+    assert settled_at(*met, commit(7, add())) == [3, 4, 5, 6, 7]
+
+
+def test_undo_that_met_a_change_of_the_schema_is_not_settled() -> None:
+    altered = commit(5, {"metaData": {"id": "x"}})
+    assert settled_at(commit(3, add()), applied(4), altered, restore(6, to=3)) == [3]
+
+
+def test_undo_that_met_nobody_is_settled() -> None:
+    assert settled_at(applied(4), commit(5), restore(6, to=3), commit(7, add())) == [4, 5, 6, 7]
 
 
 def test_undo_to_before_the_range_leaves_nothing_of_it() -> None:
@@ -365,3 +389,13 @@ def test_wiped_out_is_found_exactly_where_a_foreign_commit_does_not_stand(
         undo_version, wiped = found
         assert wiped.version in lost
         assert wiped.version in holds[undo_version - 1] - holds[undo_version]
+
+
+@pytest.mark.parametrize(
+    ("domain", "is_foreign"), [("delta.clustering", True), ("delta.rowTracking", False)]
+)
+def test_change_of_what_a_table_is_clustered_by_is_foreign(domain: str, is_foreign: bool) -> None:
+    configuration = json.dumps({"rowIdHighWaterMark": 1})
+    action = {"domainMetadata": {"domain": domain, "configuration": configuration}}
+    found = foreign_commit(C1, [commit(5, action)], first_version=5)
+    assert (found is not None) is is_foreign

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from .catalog_managed import check_not_catalog_managed
 from .errors import ChangeTrackingDisabled, InvalidRequest
 from .log_actions import ROW_VERSION_SETTING
 from .retention import without_extensions
@@ -27,7 +28,6 @@ _OWN_TIMES = "delta.enableInCommitTimestamps"
 _OF_THE_SOURCE = frozenset(
     {"delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"}
 )
-_CATALOG_MANAGED = frozenset({"catalogManaged", "catalogOwned-preview"})
 _KEPT_OF_A_FILE = (
     "path",
     "partitionValues",
@@ -57,14 +57,7 @@ def check_clonable(subject: str, source: TableSnapshot) -> None:
             cause=f"expected row tracking to be on, {found}",
             fix=f"ALTER TABLE ... SET TBLPROPERTIES ('{ENABLED}' = 'true'), then clone it again",
         )
-    managed = _CATALOG_MANAGED.intersection(source.protocol.get("writerFeatures") or ())
-    if managed:
-        raise InvalidRequest(
-            subject,
-            "cannot be cloned",
-            cause=f"its catalog alone knows its newest commits: {', '.join(sorted(managed))}",
-            fix="clone a table that is not managed by a catalog",
-        )
+    check_not_catalog_managed(subject, "cannot be cloned", source.protocol)
 
 
 def check_apart(subject: str, source: str, target: str) -> None:

@@ -102,6 +102,8 @@ class Commit:
     ``change_files`` are those of the change data feed: where there are any, they hold every row
     that the commit updated or deleted, before and after. ``preserves_row_ids`` is what its writer
     says of rows that it carried into other files; ``None``: nothing, which means no.
+    ``sets_domains`` tells of domain metadata other than that of row tracking, such as what a table
+    is clustered by.
     """
 
     version: int
@@ -119,6 +121,7 @@ class Commit:
     transactions: Mapping[str, int]
     change_files: tuple[DataFile, ...] = ()
     preserves_row_ids: bool | None = None
+    sets_domains: bool = False
 
     @property
     def changes_data(self) -> bool:
@@ -158,6 +161,7 @@ def parse_commit(version: int, content: bytes) -> Commit:
     change_files: list[DataFile] = []
     info: Mapping[str, Any] = {}
     metadata = protocol = high_water_mark = None
+    sets_domains = False
     transactions: dict[str, int] = {}
     for line in content.splitlines():
         if not line.strip():
@@ -179,6 +183,7 @@ def parse_commit(version: int, content: bytes) -> Commit:
                 info = action
             elif name == "domainMetadata":
                 high_water_mark = high_water_mark_of(action, high_water_mark)
+                sets_domains = sets_domains or action["domain"] != ROW_TRACKING_DOMAIN
     return Commit(
         version,
         _commit_time(info),
@@ -195,6 +200,7 @@ def parse_commit(version: int, content: bytes) -> Commit:
         transactions,
         tuple(change_files),
         _preserves_row_ids(info),
+        sets_domains,
     )
 
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from .log_actions import Commit, DataFile
 from .model import AppendSemantics, Stream, StreamMode
-from .tracking import loses_row_ids
+from .tracking import hides_rows, loses_row_ids
 
 
 class Finding(Enum):
@@ -43,6 +43,7 @@ class NewestFirst:
             or commit.protocol is not None
             or commit.operation == "RESTORE"
             or loses_row_ids(commit)
+            or hides_rows(commit)
         ):
             return Finding.UNCLEAR
         removed = {file.path: file for file in commit.removes}

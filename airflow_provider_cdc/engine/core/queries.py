@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from .binding import bound
+from .errors import InvalidStatement
 from .names import stream_key
-from .statements import QUERY_WORDS, one_statement, verb_of
+from .statements import QUERY_WORDS, inserts_from, one_statement, verb_of
 from .stream_references import (
     StreamReference,
     parse,
     stream_references,
     streams_of,
+    subject,
     unquoted_metadata_columns,
 )
 
@@ -47,6 +49,25 @@ def analyse_query(sql: str, stream_names: Collection[str]) -> Query | None:
     references = stream_references(text, tokens, tree, None, streams)
     columns = tuple(unquoted_metadata_columns(tokens))
     return Query(text, streams_of(references), references, columns)
+
+
+def only_query(sql: str) -> str:
+    """``sql`` without a semicolon, where it is a query. Spark runs any other statement as soon as
+    it is asked what that one gives.
+
+    :raises InvalidStatement: it is another statement, or not one
+    """
+    text, tokens = one_statement(sql)
+    verb = verb_of(tokens)
+    inserts = inserts_from(tokens, verb)
+    if verb not in QUERY_WORDS or inserts:
+        raise InvalidStatement(
+            subject(text),
+            "is no query",
+            cause=f"expected SELECT, found {'INSERT' if inserts else verb}",
+            fix="give a query of the rows; nothing was written",
+        )
+    return text
 
 
 def bind_query(query: Query, views: Mapping[str, str]) -> str:

@@ -206,9 +206,14 @@ def verb_of(tokens: Sequence[Token]) -> str:
     return "SELECT"
 
 
+def inserts_from(tokens: Sequence[Token], verb: str) -> bool:
+    """Whether it is FROM ... INSERT, which begins as a query does."""
+    return verb == "FROM" and any(word(token) == "INSERT" for _, token in top_level(tokens))
+
+
 def _refusal(text: str, tokens: Sequence[Token], verb: str) -> InvalidStatement:
     fix = f"consume with {_ACCEPTED}"
-    if verb == "FROM" and any(word(token) == "INSERT" for _, token in top_level(tokens)):
+    if inserts_from(tokens, verb):
         problem, fix = "inserts into several tables at once", "write one INSERT for each table"
     elif verb in QUERY_WORDS:
         problem = "does not consume: it is a query"

@@ -113,6 +113,15 @@ def loses_row_ids(commit: Commit) -> bool:
     return bool(gone) and any(file.path not in gone for file in commit.adds)
 
 
+def hides_rows(commit: Commit) -> bool:
+    """Whether ``commit`` added rows of its own and said that it changed no data, as an append with
+    the option ``dataChange`` false does.
+    """
+    if commit.changes_data or commit.removes:
+        return False
+    return any(file.default_row_commit_version == commit.version for file in commit.adds)
+
+
 def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     """Refuse a range in which row ids were not kept, or were given out anew.
 
@@ -123,8 +132,14 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     gap: str | None = None
     tracked = True
     for commit in commits:
-        if commit.operation in _REASSIGNING_OPERATIONS:
+        # A batch whose files another writer has removed meanwhile assigns none.
+        if commit.operation in _REASSIGNING_OPERATIONS and commit.adds:
             gap = f"row ids were assigned again by version {commit.version}"
+        elif gap is None and hides_rows(commit):
+            gap = (
+                f"version {commit.version}, {commit.operation}, added rows and said that it changed"
+                " no data"
+            )
         elif gap is None and loses_row_ids(commit):
             gap = f"version {commit.version}, {commit.operation}, did not keep the row ids"
         if commit.metadata is None:

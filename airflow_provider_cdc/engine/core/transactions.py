@@ -75,6 +75,34 @@ def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
     )
 
 
+def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
+    """The first of consecutive ``commits``, up to what an undo took away that has yet to be taken
+    back, because it met a foreign commit.
+
+    What it took away stands again then, and the consumption may be finished: whoever read inserts
+    up to the undo and beyond would never return them.
+    """
+    standing, undos = _replayed(commits, _is_undo)
+    by_version = {commit.version: commit for commit in commits}
+
+    def is_of_others(version: int, undo: int) -> bool:
+        commit = by_version[version]
+        is_own = _consumption_id(commit) == _consumption_id(by_version[undo])
+        return _changes_something(commit) and not is_own
+
+    first = min(
+        (
+            min(gone)
+            for undo, gone in undos
+            if any(is_of_others(version, undo) for version in gone - standing)
+            # Later commits forbid to take it back.
+            and not any(is_of_others(version, undo) for version in by_version if version > undo)
+        ),
+        default=None,
+    )
+    return tuple(commit for commit in commits if first is None or commit.version < first)
+
+
 def creation_mark(consumer: str) -> str:
     """The user metadata of the commit by which ``consumer`` creates a target of its own."""
     return f"{_CREATION}{consumer}"
@@ -153,7 +181,7 @@ def foreign_commit(
 ) -> Commit | None:
     """The first commit from ``first_version`` on that is neither this consumption's nor neutral.
 
-    Neutral are commits that change no data and no metadata, such as OPTIMIZE.
+    Neutral are commits that change no data and no metadata of any kind, such as OPTIMIZE.
     """
     later = (commit for commit in commits if commit.version >= first_version)
     return next((commit for commit in later if _is_foreign(consumption, commit)), None)
@@ -216,8 +244,12 @@ def _is_undo(commit: Commit) -> bool:
 
 
 def _is_foreign(consumption: Consumption, commit: Commit) -> bool:
-    changes = commit.changes_data or commit.metadata or commit.protocol
-    return bool(changes) and not _is_own(consumption, commit)
+    return _changes_something(commit) and not _is_own(consumption, commit)
+
+
+def _changes_something(commit: Commit) -> bool:
+    sets = commit.metadata or commit.protocol or commit.sets_domains
+    return bool(commit.changes_data or sets)
 
 
 def _is_own(consumption: Consumption, commit: Commit) -> bool:

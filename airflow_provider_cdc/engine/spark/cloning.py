@@ -40,7 +40,8 @@ class Cloning:
         snapshot = self._snapshot(table)
         check_clonable(f"table {table.name}", snapshot)
         log = cloned_log(snapshot, table.name, new_table_id(), self.clock())
-        if not self.files.create(join(root, _LOG, f"{0:020d}.json"), log):
+        # The new table's id makes the log like no other's.
+        if not self.files.claim(join(root, _LOG, f"{0:020d}.json"), log):
             raise _taken(wanted, f"a table was created at {root} just now")
         if not wanted.is_path:
             self.spark.sql(f"CREATE TABLE {wanted.sql} USING delta LOCATION {literal(root)}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
-from ..core.errors import CdcError, StreamMoved, StreamStale, StreamUnusable
+from ..core.errors import CdcError, InvalidRange, StreamMoved, StreamStale, StreamUnusable
 from ..core.lifecycle import Transition
 from ..core.model import Consumption, Stream, StreamRange
 from ..core.outcomes import Outcome, StatementOutcome
@@ -129,9 +129,17 @@ class Consumer:
     def _pinned(self, stream: Stream, pinned: StreamRange) -> StreamSpan:
         ends = [table.through for table in pinned.tables]
         seen = [table.seen_through for table in pinned.tables]
-        span = self._parts.sources.span(
-            stream, through=[end.version for end in ends], seen_through=seen
-        )
+        try:
+            span = self._parts.sources.span(
+                stream, through=[end.version for end in ends], seen_through=seen
+            )
+        except InvalidRange as error:
+            raise StreamStale(
+                f"stream {stream.name}",
+                "is stale, its source lacks versions that a consumption has read",
+                cause=str(error),
+                fix="create the stream again",
+            ) from None
         for found, end in zip(span.tables, ends, strict=True):
             if found.end.fingerprint != end.fingerprint:
                 raise StreamStale(

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..core.access import Right, check_access
-from ..core.errors import InvalidRequest, StreamExists, TableNotFound
+from ..core.catalog_managed import check_not_catalog_managed
+from ..core.errors import InvalidRequest, StreamConflict, StreamExists, TableNotFound
 from ..core.lifecycle import Transition, next_phase
 from ..core.model import (
     AppendSemantics,
@@ -96,6 +97,10 @@ class Creation:
         self.tables.check_free(wanted.name)
         found = self._found(wanted, snapshot)
         draft = self._draft(wanted, found)
+        for base in draft.bases:
+            protocol = json.loads(base.offset.protocol)
+            problem = f"cannot be created on {base.source.name}"
+            check_not_catalog_managed(wanted.subject, problem, protocol)
         if found.folder is not None:
             check_names(draft, Layout.of({"schemaString": found.folder.schema}).column_names)
         if wanted.bound is not None:
@@ -147,11 +152,15 @@ class Creation:
         self, snapshot: RegistrySnapshot, replaced: list[Change], draft: Stream, table: Table
     ) -> Stream:
         """Create ``draft`` behind the newest version, switching change tracking on before."""
-        switched_on = not is_tracked(json.loads(draft.offset.metadata))
+        switched_on = False
         try:
-            if switched_on:
+            if not is_tracked(json.loads(draft.offset.metadata)):
                 self.tables.set_properties(table.sql, {ENABLED: "true"})
+                # Where that failed, it may be another stream's creation that was first.
+                switched_on = True
             offset = self.tables.newest_offset(table)
+            if not is_tracked(json.loads(offset.metadata)):
+                raise _switched_off(draft)
             return self._register(snapshot, replaced, draft.standing(offset))
         except BaseException:
             if switched_on:
@@ -207,6 +216,15 @@ class Creation:
         check_access(existing, self.principal, Right.OWN)
         phase = next_phase(existing, Transition.DROPPED)
         return [Change(replace(existing, phase=phase), Transition.DROPPED)]
+
+
+def _switched_off(draft: Stream) -> StreamConflict:
+    return StreamConflict(
+        f"stream {draft.name}",
+        "was not created, somebody switched row tracking off meanwhile",
+        cause=f"expected {ENABLED} = true at the newest version of {draft.source.name}",
+        fix="create it again",
+    )
 
 
 def _check_arguments(wanted: NewStream) -> None:

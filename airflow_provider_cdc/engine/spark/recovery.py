@@ -238,6 +238,7 @@ def _merge(stream: Stream, target: _Target) -> str:
         f" WHERE {action} = 'INSERT' OR NOT {is_update}) AS c ON {same_key}"
         f" WHEN MATCHED AND c.{action} = 'DELETE' THEN DELETE"
         f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = c.{name}' for name in columns)}"
-        f" WHEN NOT MATCHED THEN INSERT ({', '.join(columns)})"
+        # What is to be deleted may be gone by now.
+        f" WHEN NOT MATCHED AND c.{action} = 'INSERT' THEN INSERT ({', '.join(columns)})"
         f" VALUES ({', '.join(f'c.{name}' for name in columns)})"
     )

@@ -52,6 +52,11 @@ def is_on(spark: SparkSession, name: str) -> bool:
     return str(spark.conf.get(name, "false")).strip().casefold() == "true"
 
 
+def may_broadcast(spark: SparkSession) -> bool:
+    """Whether the session sends small tables to each task; a hint would do so in any case."""
+    return not str(spark.conf.get("spark.sql.autoBroadcastJoinThreshold")).startswith("-")
+
+
 @contextmanager
 def any_version(spark: SparkSession) -> Iterator[None]:
     """Look up, or restore, versions of tables however old they are.

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from ..core.errors import ConsumptionOpen, InvalidStatement, OutcomeUnknown, StreamConflict
 from ..core.model import Consumption, PlannedStatement, StatementKind
 from ..core.names import quote
+from ..core.net_files import fold
 from ..core.statements import Statement, creation_text, text_to_run
 from ..core.transactions import (
     APPLY_VERSION,
@@ -25,10 +26,11 @@ from ..core.transactions import (
 )
 from ..storage.delta_log import DeltaLog, LogIncomplete
 from ..storage.files import Files
+from ..storage.range_files import RangeFiles
 from ..storage.target_log import TargetLog
 from .idempotent_writes import idempotent_write, marked_commit
 from .log_stores import warn_of_one_driver
-from .session_settings import any_version
+from .session_settings import any_version, settings
 
 _EXPLAIN_FAILED = "Error occurred during query planning:"
 _WRITTEN_BY_DELTA = ("delta.generationExpression", "delta.identity.start")
@@ -133,6 +135,7 @@ class Targets:
         planned = applied[0][0]
         first = first_version(applied)
         self.check_not_moved_on(consumption, planned, first)
+        self._check_restorable(consumption, planned, first - 1)
         # Right before the RESTORE, which does not see what is committed until it begins.
         check_ending()
         try:
@@ -179,6 +182,7 @@ class Targets:
             undo_version, taken_back = found
             if foreign_commit(consumption, commits, first_version=undo_version + 1) is not None:
                 raise _undone_too_much(consumption, planned, taken_back.version, undo_version)
+            self._check_restorable(consumption, planned, undo_version - 1)
             self._restore(planned.location, undo_version - 1, undo_mark(consumption))
             # This RESTORE may have met somebody as well.
             commits = self.log.commits_since(planned)
@@ -192,6 +196,21 @@ class Targets:
         foreign = self.log.moved_on(consumption, planned, first_version=first_version)
         if foreign is not None:
             raise moved_on(consumption, planned, foreign.version)
+
+    def _check_restorable(
+        self, consumption: Consumption, planned: PlannedStatement, version: int
+    ) -> None:
+        """Refuse to bring back a file, or a vector of one, that VACUUM has removed: RESTORE looks
+        at files alone, and where the session ignores missing ones at nothing.
+
+        :raises ConsumptionOpen: one is gone; the target holds the statements' work still
+        """
+        commits = self.log.commits_since(planned)
+        net = fold(commit for commit in commits if commit.version > version)
+        found = RangeFiles(planned.location, self._files)
+        brought_back = (*net.removed, *(pair.old for pair in net.revectored))
+        if gone := found.missing(map(found.absolute, brought_back)):
+            raise _not_restorable(consumption, planned, gone[0])
 
     def _confirmed(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
         state = self.log.state(consumption, planned)
@@ -234,7 +253,8 @@ class Targets:
         ]
 
     def _restore(self, location: str, version: int, mark: str) -> None:
-        with any_version(self._spark), marked_commit(self._spark, mark):
+        whole = settings(self._spark, {"spark.sql.files.ignoreMissingFiles": "false"})
+        with any_version(self._spark), whole, marked_commit(self._spark, mark):
             self._spark.sql(
                 f"RESTORE TABLE delta.{quote(location)} TO VERSION AS OF {int(version)}"
             )
@@ -288,6 +308,20 @@ def _not_undone(
         f"could not be restored to what it held before consumption {consumption.consumption_id}",
         cause=f"expected RESTORE to succeed, found {type(error).__name__}: {error}".rstrip(". "),
         fix="run the consumer again; it goes on with the undo",
+    )
+
+
+def _not_restorable(
+    consumption: Consumption, planned: PlannedStatement, path: str
+) -> ConsumptionOpen:
+    return ConsumptionOpen(
+        f"stream {consumption.stream_names}",
+        f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
+        f" {planned.target} cannot be restored to what it held before",
+        cause=f"statement {planned.index} was applied to it, and {path}, which it held then, was"
+        " removed since",
+        fix=f"bring that file back and run the consumer again, or call engine.abort(stream,"
+        f" keep=[{planned.target!r}]) to end it and leave what was applied there",
     )
 
 

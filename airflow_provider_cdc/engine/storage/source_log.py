@@ -34,6 +34,7 @@ from ..core.tracking import (
     place_of,
     precedes_all,
 )
+from ..core.transactions import settled
 from .delta_log import DeltaLog, Listing, LogIncomplete
 from .files import Files
 from .folders import FolderLogs
@@ -187,7 +188,8 @@ class SourceLog:
                 fix="name a version between the offset and the newest one",
             )
         self._check_same_log(stream, log)
-        return self._range(stream, log, last, seen_through or last, limit)
+        is_open = through is None
+        return self._range(stream, log, last, seen_through or last, limit, is_open=is_open)
 
     def span(
         self,
@@ -293,10 +295,22 @@ class SourceLog:
         return StreamLook(offset, newest, candidates(span).are_there, changed)
 
     def _range(
-        self, stream: Stream, log: DeltaLog, last: int, seen: int, limit: BatchLimit = _ALL
+        self,
+        stream: Stream,
+        log: DeltaLog,
+        last: int,
+        seen: int,
+        limit: BatchLimit = _ALL,
+        *,
+        is_open: bool = False,
     ) -> SourceRange:
-        """The range through ``last``, of a log that is known to be the stream's."""
+        """The range through ``last``, of a log that is known to be the stream's.
+
+        :param is_open: it may end before that, where it is not settled yet what stands
+        """
         commits = self._commits(stream, log, last, limit)
+        if is_open and stream.mode is StreamMode.APPEND_ONLY:
+            commits = settled(commits)
         end = offset_after(stream.offset, commits)
         check_source(stream, end)
         check_tracking(stream, commits)
@@ -359,7 +373,7 @@ def _gone(stream: Stream) -> StreamStale:
         f"stream {stream.name}",
         f"is stale, its source {stream.source.name} is gone",
         cause=f"expected a Delta table at {stream.source.location}, found none",
-        fix="drop the stream, and create it again when the table is back"
+        fix="bring the table back, and the stream goes on where it stands; or drop the stream"
         + (renamed if is_on_table else ""),
     )
 

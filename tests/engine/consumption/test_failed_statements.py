@@ -29,6 +29,7 @@ from airflow_provider_cdc.engine import (
     InvalidRequest,
     InvalidStatement,
     OutcomeUnknown,
+    Progress,
     ProtocolPoint,
     StatementFailed,
     StreamConflict,
@@ -71,6 +72,31 @@ def test_second_of_three_that_fails_leaves_all_targets_and_a_retry_works(three: 
     assert three.rows("log") == [(0, "kept", "x"), *FIRST, (3, "30", "INSERT")]
     assert three.rows("numbers") == [(10,), (20,), (30,)]
     assert three.rows("sums") == [(0, 1020), (1, 2040)]
+
+
+def test_undo_is_refused_where_a_vector_that_it_needs_was_vacuumed(three: StreamLab) -> None:
+    """RESTORE looks at files alone: the target could not be read any more."""
+    three.sql(
+        "ALTER TABLE {log} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', "
+        + AT_ONCE
+        + ")",
+        "INSERT INTO {log} SELECT /*+ COALESCE(1) */ id, 'v', 'x' FROM range(100, 104)",
+        "DELETE FROM {log} WHERE id = 100",
+    )
+
+    def vacuum(progress: Progress) -> None:
+        if (progress.point, progress.statement_index) == (ProtocolPoint.BEFORE_STATEMENT, 1):
+            time.sleep(0.1)
+            three.sql("VACUUM {log}")
+
+    with pytest.raises(ConsumptionOpen, match="cannot be restored to what it held before"):
+        three.consume("DELETE FROM {log} WHERE id = 101", NUMBERS, engine=three.new_engine(vacuum))
+
+    assert [row[0] for row in three.rows("log")] == [0, 102, 103]
+    assert offset(three) == 0
+    assert phase(three) is not Phase.IDLE
+    three.engine.abort("s", keep=[three.name("log")])
+    assert phase(three) is Phase.IDLE
 
 
 def test_undo_reaches_back_however_long_the_target_was_not_written(three: StreamLab) -> None:
@@ -486,3 +512,23 @@ def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
     three.sql("UPDATE {src} SET v = '30' WHERE id = 3")
     three.consume(LOG, NUMBERS)
     assert [change[0] for change in three.seen("after")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("semantics", ["inserted", "surviving"])
+def test_append_only_stream_on_a_target_returns_what_an_undo_has_yet_to_give_back(
+    three: StreamLab, monkeypatch: pytest.MonkeyPatch, semantics: str
+) -> None:
+    three.sql(f"ALTER TABLE {{log}} SET TBLPROPERTIES ({TRACKED})")
+    options = {"mode": "append_only", "append_semantics": semantics}
+    three.engine.create_stream("after", on_table=three.path("log"), **options)
+    copy = "INSERT INTO {sums} SELECT id, 1 FROM after"
+
+    crash_behind_an_undo_that_met_another(three, monkeypatch)
+    three.consume(copy, consumer="reader")
+    with pytest.raises(ConsumptionOpen, match="keep="):
+        three.consume(SUMS, consumer="second")
+    three.engine.abort("s", keep=[three.name("log")])
+    three.consume(copy, consumer="reader")
+
+    assert [row[0] for row in three.rows("log")] == [0, 1, 2, 3, 99]
+    assert [row[0] for row in three.rows("sums") if row[1] == 1] == [1, 2, 3, 99]

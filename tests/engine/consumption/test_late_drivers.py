@@ -145,11 +145,12 @@ def test_table_that_another_consumer_takes_while_its_creator_undoes_it_keeps_the
     assert (offset(three), transitions(three)[-1]) == (2, "committed")
 
 
+@pytest.mark.parametrize("version", [1, 2], ids=["its first commit", "its last commit"])
 def test_consumption_that_was_applied_is_committed_though_its_source_forgot_it(
-    three: StreamLab,
+    three: StreamLab, version: int
 ) -> None:
     crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG)
-    Path(three.path("src"), "_delta_log", f"{1:020}.json").unlink()
+    Path(three.path("src"), "_delta_log", f"{version:020}.json").unlink()
 
     outcome = three.consume(LOG, consumer="first")
 

@@ -13,8 +13,11 @@ from upsert_lab import Clock, UpsertLab
 
 from airflow_provider_cdc.engine import Engine, ProtocolPoint, StreamCatalog
 from airflow_provider_cdc.engine.core.upserts.jobs import JobClass
+from airflow_provider_cdc.engine.spark.session_settings import settings
 from airflow_provider_cdc.engine.spark.upserts import applying, pruning
 from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.table_snapshots import newest_snapshot
 from airflow_provider_cdc.jobs.metering import slot_meter
 from airflow_provider_cdc.jobs.model import ExportFormat, ExportTable, JobKind, Request
 from airflow_provider_cdc.jobs.run import run
@@ -81,6 +84,34 @@ def test_braces_in_keys_are_text(
     write("a}b", "new {key}")
     expected = lab.read()
     read, whole = shares(lab.apply())
+
+    assert 0 < read < whole
+    assert lab.applied() == expected
+    assert len(expected) == 7
+
+
+def test_bounds_with_quotes_are_text_whatever_the_session_makes_of_backslashes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    schema = "`kü` STRING, v INT"
+
+    def write(*keys: str) -> None:
+        rows = [(key, len(keys), "UPSERT") for key in keys]
+        given = f"{schema}, _CHANGE_TYPE STRING"
+        lab.engine.write_changes(lab.table(), spark.createDataFrame(rows, given))
+
+    with settings(spark, {"spark.sql.parser.escapedStringLiterals": "true"}):
+        lab.engine.create_upsert_table(lab.table(), schema, "kü")
+        for keys in (("A", "O'Brien"), ("OAKLEY", "OSLO", "P"), ("X", "Z")):
+            write(*keys)
+            lab.apply()
+        total = newest_snapshot(lab.table(), Files()).size_bytes
+        # What is touched is told by statistics alone.
+        monkeypatch.setattr(pruning, "WORTH_BYTES", total // 2)
+        write("OSLO")
+        expected = lab.read()
+        read, whole = shares(lab.apply())
 
     assert 0 < read < whole
     assert lab.applied() == expected

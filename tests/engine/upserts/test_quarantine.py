@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from stream_lab import Crash, CrashAt
 from upsert_lab import CHANGES, SALARIES, Clock, UpsertLab
 
 from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint, StreamCatalog
 from airflow_provider_cdc.engine.core.upserts.changes import Reason
+from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 from airflow_provider_cdc.engine.core.upserts.quarantine_size import QuarantineSize
+from airflow_provider_cdc.engine.spark.session_settings import settings
 from airflow_provider_cdc.engine.spark.upserts import quarantine as quarantining
 from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
 from airflow_provider_cdc.engine.spark.upserts.quarantine import Quarantine
@@ -284,6 +286,51 @@ def test_change_that_waits_twice_at_one_place_counts_once(lab: QuarantineLab) ->
     while lab.apply() is not None:
         pass
     assert lab.applied() == lab.read() == [(1, "a", 10)]
+
+
+def test_change_whose_release_is_under_way_waits_for_its_copy(
+    lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed call left it among the changes too: applied from there, its copy would come behind
+    what is newer.
+    """
+    lab.send((1, "bad", 10, "UPSERT", BAD))
+    lab.apply()
+    lab.send((1, "waits", 11, "UPSERT", None))
+    with pytest.raises(Crash):
+        lab.apply(lab.new_engine(CrashAt(ProtocolPoint.BEFORE_STATEMENT, 1)))
+    lab.sql(f"DELETE FROM {lab.quarantine()} WHERE Salary = 10")
+    write = quarantining.write_again
+
+    def slowly(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
+        rows = rows.localCheckpoint()
+        lab.send((1, "newer", 12, "UPSERT", None))
+        lab.apply_all()
+        write(table, rows, redrive)
+
+    monkeypatch.setattr(quarantining, "write_again", slowly)
+    assert lab.engine.redrive(lab.table()) == 1
+    monkeypatch.undo()
+
+    assert lab.apply_all() == [(1, "waits", 11)]
+    assert lab.engine.redrive(lab.table()) == 1
+    assert lab.apply_all() == [(1, "newer", 12)]
+    assert lab.held() == []
+
+
+def test_quarantine_of_a_session_whose_tables_have_the_feed_can_be_corrected(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = QuarantineLab(spark, tmp_path)
+    name = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
+    with settings(spark, {name: "true"}):
+        lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    lab.send((1, "a", 10, "UPSERT", None), (1, "a", 11, "UPSERT", BAD))
+    lab.apply()
+    lab.correct(11, None)
+
+    assert lab.engine.redrive(lab.table()) == 1
+    assert lab.apply_all() == [(1, "a", 11)]
 
 
 def test_waiting_change_that_is_late_by_now_does_not_come_back_unasked(

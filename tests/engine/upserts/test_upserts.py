@@ -26,6 +26,7 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
 )
 from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.spark.consumption import Consumer
 from airflow_provider_cdc.engine.spark.session_settings import settings
 from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
 from airflow_provider_cdc.engine.storage.files import Files
@@ -165,6 +166,53 @@ def test_numbers_are_read_alike_whatever_the_session_makes_of_backslashes(lab: U
                 lab.write((2, "b", 20, "UPSERT", number))
 
     assert lab.applied() == [(1, "a", 10)]
+
+
+@pytest.mark.parametrize("kind", ["VARCHAR(3)", "ARRAY<CHAR(5)>"])
+def test_column_with_a_length_is_refused(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    with pytest.raises(InvalidRequest, match="expected STRING"):
+        lab.engine.create_upsert_table(lab.table(), f"ID INT, code {kind}", "ID")
+    assert not Path(lab.table()).exists()
+
+
+def test_timestamps_are_the_same_whatever_the_session_calls_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    schema = "ID INT, at TIMESTAMP_LTZ"
+    used = "TIMESTAMP_NTZ"
+    moment = datetime(2026, 1, 2, 3, 4, 5)
+    for made in ("TIMESTAMP_LTZ", used):
+        table = lab.path(made)
+        with settings(spark, {"spark.sql.timestampType": made}):
+            lab.engine.create_upsert_table(table, schema, "ID", tombstone_horizon="PT0S")
+        with settings(spark, {"spark.sql.timestampType": used}):
+            for kind in ("UPSERT", "DELETE", "UPSERT"):
+                rows = spark.createDataFrame([(1, moment, kind)], f"{schema}, _CHANGE_TYPE STRING")
+                lab.engine.write_changes(table, rows)
+                pending = lab.engine.read_table(table).collect()
+                lab.engine.apply_upserts(table)
+                assert lab.engine.read_table(table).collect() == pending
+        assert [tuple(row) for row in pending] == [(1, moment)]
+
+
+def test_session_that_sends_no_table_to_tasks_is_heeded(
+    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[str] = []
+    consume = Consumer.consume
+
+    def noted(self: Consumer, statements: list[str], **given: Any) -> Any:
+        plans.extend(statements)
+        return consume(self, statements, **given)
+
+    monkeypatch.setattr(Consumer, "consume", noted)
+    for threshold in ("10MB", "-1"):
+        lab.write((1, "a", 10, "UPSERT"))
+        with settings(lab.spark, {"spark.sql.autoBroadcastJoinThreshold": threshold}):
+            lab.apply()
+    assert ["BROADCAST" in plan for plan in plans] == [True, False]
 
 
 def test_copy_of_a_table_takes_nothing_from_it(lab: UpsertLab) -> None:
@@ -587,13 +635,19 @@ def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
     assert lab.applied() == [(1, "a", 2)]
     assert answer(JobKind.APPLY_UPSERTS, apply_upserts=ApplyUpserts(lab.table())).outcome is None
 
-    bad = WriteChanges(lab.table(), "SELECT 1 AS ID, 'MOVE' AS _CHANGE_TYPE", "b")
-    request = Request(
-        uuid.uuid4().hex, str(lab.root / "state"), JobKind.WRITE_CHANGES, write_changes=bad
-    )
-    error = run(request, lab.spark).error
-    assert error is not None
-    assert not error.retryable
+    for query, problem in (
+        ("SELECT 1 AS ID, 'MOVE' AS _CHANGE_TYPE", "hold a row of another type"),
+        (f"INSERT INTO delta.`{lab.table()}` (ID) VALUES (7)", "is no query"),
+    ):
+        bad = WriteChanges(lab.table(), query, "b")
+        request = Request(
+            uuid.uuid4().hex, str(lab.root / "state"), JobKind.WRITE_CHANGES, write_changes=bad
+        )
+        error = run(request, lab.spark).error
+        assert error is not None
+        assert not error.retryable
+        assert problem in error.message
+    assert lab.applied() == [(1, "a", 2)]
 
 
 def test_jobs_make_a_table_alter_it_and_finish_what_was_killed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from streams import new_stream
@@ -65,6 +66,22 @@ def test_streams_that_cannot_be_shown_are_one_line_on_standard_error(
     assert (code, printed) == (1, "")
     assert problem in said
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["streams", "upsert-tables"])
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_folder_without_a_registry_is_told_from_one_without_streams(
+    tmp_path: Path, command: str, output: str
+) -> None:
+    found = CliRunner().invoke(app, [command, "--state", str(tmp_path), "--output", output])
+
+    assert found.exit_code == 0
+    assert found.stderr.startswith(f"There is no registry in {tmp_path}")
+    assert output == "table" or json.loads(found.stdout) == []
+
+
+def test_errors_show_no_locals_which_may_hold_secrets() -> None:
+    assert app.pretty_exceptions_show_locals is False
 
 
 @pytest.mark.parametrize("command", ["streams", "upsert-tables", "usage"])

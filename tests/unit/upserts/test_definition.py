@@ -11,6 +11,7 @@ from airflow_provider_cdc.engine.core.names import TableName
 from airflow_provider_cdc.engine.core.upserts.definition import (
     Column,
     UpsertTable,
+    check_lengths,
     checked_columns,
     clustered_by,
     with_properties,
@@ -27,6 +28,21 @@ def names(count: int) -> list[str]:
 
 def test_key_of_sixteen_columns_and_two_thousand_columns_are_accepted() -> None:
     assert checked_columns("t", columns(2_000), names(16)) == tuple(names(16))
+
+
+def test_fields_may_be_called_as_types_are() -> None:
+    field = Column("s", "struct<`map`:string,`char(`:string,`a``variant`:int>")
+    assert checked_columns("t", [Column("id", "int"), field], ["id"]) == ("id",)
+
+
+@pytest.mark.parametrize("kind", ["VARCHAR(3)", "char (5)", "ARRAY<Char(5)>"])
+def test_column_whose_text_has_a_length_is_refused(kind: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"expected STRING, found (VAR)?CHAR\("):
+        check_lengths("t", f"id INT, a {kind}")
+
+
+def test_names_and_comments_may_speak_of_lengths() -> None:
+    check_lengths("t", "id INT COMMENT 'it''s no CHAR(5)', `char(3)` STRING, varchar STRING")
 
 
 def test_key_is_spelled_as_its_columns_are() -> None:

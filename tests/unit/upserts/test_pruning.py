@@ -106,8 +106,11 @@ def test_intervals_near_changes_are_told_by_the_files_that_these_lie_in() -> Non
 def test_text_in_a_bound_stays_text() -> None:
     found = intervals_of(table("string"), [file("a", "c'"), file("d\\", "e")])
     assert found is not None
-    assert r"CAST('c\'' AS string)" in found.rows()
-    assert r"CAST('d\\' AS string)" in found.rows()
+    assert "CAST('a' AS string)" in found.rows()
+    # What a backslash says in a literal is up to the session.
+    assert "\\" not in found.rows()
+    assert "CAST(CAST(X'6327' AS STRING) AS string)" in found.rows()
+    assert "CAST(CAST(X'645c' AS STRING) AS string)" in found.rows()
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 40)), min_size=2, max_size=400))

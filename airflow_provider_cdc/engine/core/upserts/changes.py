@@ -27,6 +27,8 @@ IS_REDRIVEN = "_cdc_is_redriven"
 
 MOST_WRITES = 32
 _FEW_BYTES = 10 * 2**20
+_FEW_BYTES_IN_MEMORY = 64 * 2**20
+_BYTES_OF_A_VALUE = 8
 _ROW_ID = "`METADATA$ROW_ID`"
 # The least of them; by their text Spark would sort all rows for it.
 _BEGIN = f"hex(min(CAST(conv({_ROW_ID}, 16, 10) AS BIGINT)))"
@@ -153,9 +155,16 @@ def same_key(table: UpsertTable, left: str, right: str) -> str:
     return " AND ".join(pairs)
 
 
-def are_few(files: Iterable[DataFile]) -> bool:
-    """Whether the changes in ``files`` can be sent to each task: as Spark decides of tables."""
-    return sum(file.size_bytes for file in files) <= _FEW_BYTES
+def are_few(table: UpsertTable, files: Sequence[DataFile]) -> bool:
+    """Whether the changes in ``files`` can be sent to each task: as Spark decides of tables, and
+    where they are no more in memory, whatever a file makes of values that repeat.
+    """
+    if sum(file.size_bytes for file in files) > _FEW_BYTES:
+        return False
+    counts = [file.record_count for file in files]
+    known = [count for count in counts if count is not None]
+    least = sum(known) * len(table.columns) * _BYTES_OF_A_VALUE
+    return len(known) == len(counts) and least <= _FEW_BYTES_IN_MEMORY
 
 
 def broadcast(name: str, *, when: bool = True) -> str:

@@ -47,6 +47,11 @@ _WITH_STATISTICS = (
 )
 # Neither MERGE nor the run-time merge could tell whether such values differ.
 _INCOMPARABLE = re.compile(r"\b(map|variant|collate)\b", re.IGNORECASE)
+# Spark pads such a value where it reads a table and nowhere else, and Delta counts its length where
+# it is applied, when its writer is gone.
+_WITH_LENGTH = re.compile(r"\b(?:var)?char\s*\(", re.IGNORECASE)
+_QUOTED = re.compile(r"`(?:[^`]|``)*`")
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _WITH_STATISTICS_COLUMNS = 32
 _STATE_LEAVES = 4
 _NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
@@ -119,7 +124,8 @@ class UpsertTable:
     def properties(self) -> dict[str, str]:
         """The properties of the base table that say all this, for any tool to see."""
         given = {
-            _PRIMARY_KEY: json.dumps(self.primary_key),
+            # Sessions differ in what a backslash says.
+            _PRIMARY_KEY: json.dumps(self.primary_key, ensure_ascii=False),
             _HORIZON: interval_iso(self.tombstone_horizon),
         }
         if self.max_staleness is not None:
@@ -192,7 +198,7 @@ def checked_columns(
             f"expected 1 to {MAX_KEY_COLUMNS} different ones, found {', '.join(primary_key)}",
         )
     for each in columns:
-        if _INCOMPARABLE.search(each.type):
+        if _INCOMPARABLE.search(_QUOTED.sub("", each.type)):
             cause = f"values of type {each.type} cannot be compared"
             raise _invalid(name, f"has the column {each.name}", cause)
     for column in key:
@@ -205,6 +211,17 @@ def checked_columns(
                 f"values of type {known[column].type} cannot be compared as a key",
             )
     return tuple(known[column].name for column in key)
+
+
+def check_lengths(name: str, schema: str) -> None:
+    """Refuse a column whose text has a length, CHAR or VARCHAR.
+
+    :param schema: as SQL
+    :raises InvalidRequest: there is one
+    """
+    if found := _WITH_LENGTH.search(_TEXT.sub("", _QUOTED.sub("", schema))):
+        kind = found[0].rstrip("( ").upper()
+        raise _invalid(name, f"has a column of {kind}", f"expected STRING, found {kind}(...)")
 
 
 def clustered_by(

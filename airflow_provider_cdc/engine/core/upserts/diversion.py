@@ -39,6 +39,7 @@ NEEDED = "cdc-diversion-needed"
 """What the error says with which :func:`sound` refuses to leave changes out."""
 
 _VERDICT = "_cdc_verdict"
+_RELEASED = "_cdc_released"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def divert_text(table: UpsertTable, quarantine: str, memory: Memory) -> str:
         (
             f"MERGE INTO {quarantine} AS t USING (SELECT * FROM"
             f" ({_judged(table, _stream(table), memory)})"
-            f" WHERE {_VERDICT} IS NOT NULL OR {IS_REDRIVEN}) AS c",
+            f" WHERE ({_VERDICT} IS NOT NULL OR {IS_REDRIVEN}) AND NOT {_RELEASED}) AS c",
             f"ON t.{BATCH} = c.{BATCH} AND t.{ORDER} = c.{ORDER}",
             f"WHEN MATCHED AND c.{_VERDICT} IS NULL THEN DELETE",
             f"WHEN MATCHED THEN UPDATE SET {REASON} = c.{_VERDICT}, {REDRIVE} = NULL",
@@ -155,17 +156,24 @@ def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
     """The query of waiting changes with what is to become of each: NULL, or the reason."""
     keys = listed(table.primary_key)
     joined, late = _late(table, memory)
-    blocked = "change._cdc_bad"
+    blocked, released = "change._cdc_bad", "false"
     if memory.quarantine is not None:
         # What is redriven in these very changes holds nobody up any more.
         held_keys = listed(table.primary_key, "q.")
-        joined += (
-            f" LEFT JOIN (SELECT {held_keys}, min({position('q.')}) AS _cdc_at"
-            f" FROM {memory.quarantine} AS q LEFT ANTI JOIN ({redriven(stream)}) AS r"
-            f" ON q.{BATCH} = r.{BATCH} AND q.{ORDER} = r.{ORDER} WHERE NOT {is_late('q.')}"
-            f" GROUP BY {held_keys}) AS held ON {same_key(table, 'change', 'held')}"
+        kept = (
+            f"FROM {memory.quarantine} AS q LEFT ANTI JOIN ({redriven(stream)}) AS r"
+            f" ON q.{BATCH} = r.{BATCH} AND q.{ORDER} = r.{ORDER}"
         )
-        blocked = "least(change._cdc_bad, held._cdc_at)"
+        joined += (
+            f" LEFT JOIN (SELECT {held_keys}, min({position('q.')}) AS _cdc_at {kept}"
+            f" WHERE NOT {is_late('q.')}"
+            f" GROUP BY {held_keys}) AS held ON {same_key(table, 'change', 'held')}"
+            # A change that a killed call left here and in the quarantine, and that was released:
+            # its copy is on its way, and would come behind what is applied now.
+            f" LEFT JOIN (SELECT q.{BATCH}, q.{ORDER} {kept} WHERE q.{REDRIVE} IS NOT NULL)"
+            f" AS gone ON change.{BATCH} = gone.{BATCH} AND change.{ORDER} = gone.{ORDER}"
+        )
+        blocked, released = "least(change._cdc_bad, held._cdc_at)", f"gone.{BATCH} IS NOT NULL"
     if memory.deletes is not None and memory.quarantine is not None:
         # What was redriven because it is late is late no more.
         joined += (
@@ -174,9 +182,11 @@ def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
         )
         late += f" AND l.{BATCH} IS NULL"
     bad = f"CASE WHEN {REASON} IS NOT NULL THEN {position()} END"
+    waits = literal(Reason.WAITS)
     return (
-        f"SELECT change.*, CASE WHEN {REASON} IS NOT NULL THEN {REASON}"
-        f" WHEN {position('change.')} > {blocked} THEN {literal(Reason.WAITS)}"
+        f"SELECT change.*, {released} AS {_RELEASED},"
+        f" CASE WHEN {released} THEN {waits} WHEN {REASON} IS NOT NULL THEN {REASON}"
+        f" WHEN {position('change.')} > {blocked} THEN {waits}"
         f" WHEN {late} THEN {literal(Reason.LATE)} END AS {_VERDICT}"
         f" FROM (SELECT *, min({bad}) OVER (PARTITION BY {keys}) AS _cdc_bad"
         f" FROM ({newest_in_order(table, stream)})) AS change {joined}"

@@ -86,7 +86,11 @@ class Intervals:
         return replace(self, found=tuple(each for each in self.found if each not in touched))
 
     def _literal(self, value: Any) -> str:
-        return f"CAST({literal(str(value))} AS {self.type})"
+        text = str(value)
+        # Sessions differ in what a backslash says, which a quote needs.
+        is_plain = "'" not in text and "\\" not in text
+        written = literal(text) if is_plain else f"CAST(X'{text.encode().hex()}' AS STRING)"
+        return f"CAST({written} AS {self.type})"
 
 
 def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Intervals | None:

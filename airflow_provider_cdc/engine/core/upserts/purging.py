@@ -49,4 +49,4 @@ def forget_text(changes: str, before: datetime) -> str:
 
 
 def _moment(moment: datetime) -> str:
-    return f"TIMESTAMP '{moment.astimezone(UTC).isoformat(sep=' ')}'"
+    return f"TIMESTAMP_LTZ '{moment.astimezone(UTC).isoformat(sep=' ')}'"

@@ -129,7 +129,7 @@ def new_state(*, is_deleted: bool) -> str:
     """What the base remembers of a change ``c`` that was applied: its number, and of a delete when
     it came.
     """
-    deleted_at = f"c.{INGESTED_AT}" if is_deleted else "CAST(NULL AS TIMESTAMP)"
+    deleted_at = f"c.{INGESTED_AT}" if is_deleted else "CAST(NULL AS TIMESTAMP_LTZ)"
     return f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', {deleted_at})"
 
 

@@ -30,6 +30,7 @@ from ...storage.left_undone import put_off
 from ...storage.source_log import StreamSpan
 from ..attempts import Parts
 from ..consumption import Consumer, Look
+from ..session_settings import may_broadcast
 from .pruning import BaseShare, Pruning
 from .quarantine import Quarantine
 
@@ -89,7 +90,8 @@ class Applying:
             changes = sound(table, quote(table.stream), memory, begins)
             is_newer = not table.has_partial_changes and are_newer(files, share.files)
             text = newer_text if is_newer else _comparing(table)
-            merge = text(table, changes, share.untouched, are_few=are_few(files))
+            few = are_few(table, files) and may_broadcast(self._parts.spark)
+            merge = text(table, changes, share.untouched, are_few=few)
             try:
                 outcome = consumer.consume([merge], look=Look(views, share.version))
             except StreamMoved:

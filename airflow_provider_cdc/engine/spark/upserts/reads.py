@@ -20,6 +20,7 @@ from ...core.upserts.partial import partial_fresh_rows
 from ...core.upserts.texts import fresh_rows, live_rows
 from ...stream_status import StreamStatus
 from ..attempts import Parts
+from ..session_settings import may_broadcast
 from .quarantine import Quarantine
 from .queries import ROWS, query_over
 from .tables import UpsertTables
@@ -70,7 +71,8 @@ class Reads:
         memory = self._quarantine.memory(table, pinned=True)
         base, span = self._tables.snapshot(table), self._parts.sources.span(stream)
         files = span.tables[0].added_files
-        is_plain, few = memory == Memory() and not may_divert(files), are_few(files)
+        is_plain = memory == Memory() and not may_divert(files)
+        few = are_few(table, files) and may_broadcast(self._spark)
         changes = accepted(table, ROWS, memory)
         if is_plain:
             changes = in_order(table, ROWS, begins=write_begins(span.tables[0].commits))

@@ -22,6 +22,7 @@ from ...core.upserts.definition import (
     STATE,
     Column,
     UpsertTable,
+    check_lengths,
     checked_columns,
     clustered_by,
     is_reserved,
@@ -38,7 +39,7 @@ from ..tables import Table, Tables, table_properties
 from .types import sql_type
 
 _VIEW_OF = "airflow_provider_cdc.upsert.view_of"
-_STATE_FIELDS = "sequence: STRING, deleted_at: TIMESTAMP"
+_STATE_FIELDS = "sequence: STRING, deleted_at: TIMESTAMP_LTZ"
 _PARTIAL_FIELDS = f"{_STATE_FIELDS}, older: MAP<STRING, STRING>"
 # Before the data, where Delta keeps statistics of them.
 _PLACE_COLUMNS = (
@@ -48,16 +49,19 @@ _PLACE_COLUMNS = (
     f"{BATCH} STRING NOT NULL",
     f"{ORDER} BIGINT NOT NULL",
     f"{SINCE} STRING",
-    f"{INGESTED_AT} TIMESTAMP NOT NULL",
+    f"{INGESTED_AT} TIMESTAMP_LTZ NOT NULL",
     f"{REASON} STRING",
 )
 _CHANGE_COLUMNS = (*_PLACE_COLUMNS, f"{SEQUENCE} STRING NOT NULL")
-_QUARANTINE_COLUMNS = (*_PLACE_COLUMNS, f"{QUARANTINED_AT} TIMESTAMP", f"{REDRIVE} STRING")
+_QUARANTINE_COLUMNS = (*_PLACE_COLUMNS, f"{QUARANTINED_AT} TIMESTAMP_LTZ", f"{REDRIVE} STRING")
 _DELETE_COLUMNS = (f"{KEY_HASH} BIGINT NOT NULL", f"{SEQUENCE} STRING NOT NULL")
 # Without vectors a MERGE rewrites every file in which it finds a key.
 _BASE_PROPERTIES = {"delta.enableDeletionVectors": "true"}
+# The feed has a column of its own that is called as CHANGE_TYPE, but for its case.
+_WITHOUT_FEED = {"delta.enableChangeDataFeed": "false"}
+_QUARANTINE_PROPERTIES = _BASE_PROPERTIES | _WITHOUT_FEED
 # Its own commits tell when a change was ingested, in an order that no clock turns round.
-_CHANGE_PROPERTIES = {
+_CHANGE_PROPERTIES = _WITHOUT_FEED | {
     "delta.enableRowTracking": "true",
     "delta.enableInCommitTimestamps": "true",
 }
@@ -200,6 +204,7 @@ class UpsertTables:
         return with_properties(found, state.configuration)
 
     def _columns_of(self, name: str, schema: StructType | str) -> tuple[Column, ...]:
+        check_lengths(name, schema if isinstance(schema, str) else sql_type(schema))
         try:
             return _columns(self._spark.createDataFrame([], schema).schema)
         except PySparkException as error:
@@ -226,7 +231,7 @@ class UpsertTables:
         """Make what a table needs beside its base, where it is not there yet."""
         data = _definitions(table)
         for location, columns, properties in (
-            (table.quarantine, [*_QUARANTINE_COLUMNS, *data], _BASE_PROPERTIES),
+            (table.quarantine, [*_QUARANTINE_COLUMNS, *data], _QUARANTINE_PROPERTIES),
             (table.deletes, _DELETE_COLUMNS, _BASE_PROPERTIES),
             # Last: a table that has changes is whole.
             (table.changes, [*_CHANGE_COLUMNS, *data], _CHANGE_PROPERTIES),

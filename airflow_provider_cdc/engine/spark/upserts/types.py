@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 
 from ...core.names import quote
 
@@ -16,4 +16,5 @@ def sql_type(kind: DataType) -> str:
         return f"array<{sql_type(kind.elementType)}>"
     if isinstance(kind, MapType):
         return f"map<{sql_type(kind.keyType)},{sql_type(kind.valueType)}>"
-    return kind.simpleString()
+    # What TIMESTAMP means is up to the session.
+    return "timestamp_ltz" if isinstance(kind, TimestampType) else kind.simpleString()

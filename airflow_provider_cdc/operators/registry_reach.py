@@ -1,0 +1,27 @@
+"""Whether a worker still reaches the registry in which a monitor has seen streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_cdc.deadlines.mirror import knows_streams, variable_key
+from airflow_provider_cdc.hooks.failures import CdcJobFailed
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.hooks.cdc import CdcHook
+
+
+def check_reach(hook: CdcHook) -> None:
+    """Refuse a state folder without a registry where there was one: a folder that is not mounted
+    would get a second one, whose streams consume what those of the first one consume.
+
+    :raises CdcJobFailed: a monitor has seen streams of this connection, and there is no registry
+    """
+    if hook.catalog().is_begun or not knows_streams(hook.conn_id):
+        return
+    raise CdcJobFailed(
+        f"streams of {hook.conn_id}: cannot be seen any more. Cause: an earlier run of the monitor"
+        " saw streams, and now the state folder holds no registry. Fix: let the worker reach the"
+        f" state folder, or delete the Variable {variable_key(hook.conn_id)} where the connection"
+        " is to lead to a new one."
+    )
