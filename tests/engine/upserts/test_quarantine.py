@@ -2,78 +2,30 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from quarantine_lab import BAD, QuarantineLab
 from stream_lab import Crash, CrashAt
-from upsert_lab import CHANGES, SALARIES, Clock, UpsertLab
+from upsert_lab import CHANGES, SALARIES, Clock
 
-from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint, StreamCatalog
+from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint
 from airflow_provider_cdc.engine.core.upserts.changes import Reason
 from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
-from airflow_provider_cdc.engine.core.upserts.quarantine_size import QuarantineSize
 from airflow_provider_cdc.engine.spark.session_settings import settings
 from airflow_provider_cdc.engine.spark.upserts import quarantine as quarantining
 from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
 from airflow_provider_cdc.engine.spark.upserts.quarantine import Quarantine
-from airflow_provider_cdc.engine.spark.upserts.upkeep import Upkeep
-from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
-from airflow_provider_cdc.engine.upsert_status import UpsertTableStatus, quarantine_of
-
-BAD = "no number"
-
-
-class QuarantineLab(UpsertLab):
-    """An upsert table whose bad changes go to quarantine."""
-
-    def send(self, *rows: tuple[Any, ...]) -> None:
-        self.engine.write_changes(self.table(), self.frame(rows), on_bad_rows="quarantine")
-
-    def quarantine(self) -> str:
-        return f"delta.`{self.table()}/_cdc/quarantine`"
-
-    def held(self) -> list[tuple[Any, ...]]:
-        """Key, salary and reason of what is in quarantine, in the order of their ingestion."""
-        found = self.spark.sql(
-            f"SELECT ID, Salary, _cdc_reason FROM {self.quarantine()}"
-            " WHERE _cdc_redrive IS NULL ORDER BY _cdc_since, _cdc_order"
-        )
-        return [tuple(row) for row in found.collect()]
-
-    def engine_catalog(self) -> StreamCatalog:
-        return StreamCatalog(str(self.root / "state"))
-
-    def counted(self, outcome: Any) -> tuple[int, int]:
-        """How many changes an apply says are held and late."""
-        metrics = outcome.statements[-1].metrics
-        return metrics["heldChanges"], metrics["lateChanges"]
-
-    def correct(self, salary: int, number: str | None) -> None:
-        value = "NULL" if number is None else f"'{number}'"
-        self.sql(
-            f"UPDATE {self.quarantine()} SET _CHANGE_SEQUENCE_NUMBER = {value}"
-            f" WHERE Salary = {salary}"
-        )
-
-    def apply_all(self) -> list[tuple[Any, ...]]:
-        """Apply, after a look at what that will give; what the table holds then."""
-        expected = self.read()
-        self.apply()
-        assert self.read() == self.applied() == expected
-        return expected
+from airflow_provider_cdc.engine.upsert_status import UpsertTableStatus
 
 
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path) -> QuarantineLab:
-    lab = QuarantineLab(spark, tmp_path)
-    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
-    return lab
+    return QuarantineLab.created(spark, tmp_path)
 
 
 def test_bad_changes_and_what_follows_them_wait_while_the_others_are_applied(
@@ -333,20 +285,6 @@ def test_quarantine_of_a_session_whose_tables_have_the_feed_can_be_corrected(
     assert lab.apply_all() == [(1, "a", 11)]
 
 
-def test_waiting_change_that_is_late_by_now_does_not_come_back_unasked(
-    aged: tuple[QuarantineLab, Clock, Engine],
-) -> None:
-    lab, _, engine = aged
-    lab.send((1, "bad", 10, "UPSERT", BAD), (1, "late", 11, "UPSERT", "4"))
-    lab.apply()
-    lab.sql(f"DELETE FROM {lab.quarantine()} WHERE Salary = 10")
-    assert engine.redrive(lab.table()) == 1
-    assert lab.apply_all() == [(9, "i", 90)]
-    assert lab.held() == [(1, 11, Reason.LATE)]
-    assert engine.redrive(lab.table(), late=True) == 1
-    assert lab.apply_all() == [(1, "late", 11), (9, "i", 90)]
-
-
 def test_correction_may_clear_the_reason(lab: QuarantineLab) -> None:
     lab.send((1, "a", 10, "UPSERT", BAD), (1, "a", 11, "UPSERT", None))
     lab.apply()
@@ -410,212 +348,10 @@ def test_redrive_that_is_killed_before_it_writes_is_finished_once(
     assert changes.where("Salary = 10 AND _cdc_reason IS NULL").count() == 1
 
 
-@pytest.fixture
-def aged(spark: SparkSession, tmp_path: Path) -> tuple[QuarantineLab, Clock, Engine]:
-    """A table of which two deletes are older than its horizon, and ended; one came lately."""
-    lab, clock = QuarantineLab(spark, tmp_path), Clock()
-    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", tombstone_horizon="PT1H")
-    engine = Engine(spark, str(lab.root / "state"), clock=clock)
-    lab.write((1, None, None, "DELETE", "5"), (2, None, None, "DELETE", "5"))
-    lab.apply(engine)
-    assert tombstones(lab) == [1, 2]
-    clock.now += timedelta(hours=2)
-    for hour, left in ((1, [1, 2]), (2, [])):
-        lab.write((9, "i", 90, "UPSERT", f"{hour}"))
-        lab.apply(engine)
-        # Remembered, and ended by the next upkeep.
-        assert tombstones(lab) == left
-        clock.now += timedelta(hours=1)
-    clock.now = datetime.now(UTC)
-    lab.write((3, None, None, "DELETE", "5"))
-    lab.apply(engine)
-    return lab, clock, engine
-
-
-def tombstones(lab: QuarantineLab) -> list[int]:
-    base = lab.spark.read.format("delta").load(lab.table())
-    return sorted(row["ID"] for row in base.where("_cdc.deleted_at IS NOT NULL").collect())
-
-
-def test_change_that_is_older_than_a_delete_of_long_ago_is_counted_and_not_applied(
-    aged: tuple[QuarantineLab, Clock, Engine],
-) -> None:
-    lab, _, engine = aged
-    lab.write((1, "late", 10, "UPSERT", "4"), (2, "newer", 20, "UPSERT", "6"))
-    lab.write((1, None, None, "DELETE", "3"), (3, "older", 30, "UPSERT", "4"))
-
-    assert lab.apply_all() == [(2, "newer", 20), (9, "i", 90)]
-    assert lab.held() == [(1, 10, Reason.LATE)]
-    status = engine.describe_upsert_table(lab.table())
-    assert (status.held_changes, status.held_since, status.late_changes) == (0, None, 1)
-    # The statistics tell so too.
-    found = quarantine_of(engine.history(status.stream)[-1].stream, Files())
-    assert found == QuarantineSize(1, are_late=True)
-    # It holds nobody up.
-    lab.write((1, "back", 11, "UPSERT", "7"))
-    assert lab.apply_all() == [(1, "back", 11), (2, "newer", 20), (9, "i", 90)]
-
-
-def test_late_change_is_applied_on_demand_alone(
-    aged: tuple[QuarantineLab, Clock, Engine],
-) -> None:
-    lab, _, engine = aged
-    lab.write((1, "late", 10, "UPSERT", "4"))
-    lab.apply()
-    assert engine.redrive(lab.table()) == 0
-    assert engine.redrive(lab.table(), late=True) == 1
-    assert lab.apply_all() == [(1, "late", 10), (9, "i", 90)]
-    assert lab.held() == []
-
-
-def test_delete_that_is_sent_again_after_its_horizon_changes_nothing_for_readers(
-    aged: tuple[QuarantineLab, Clock, Engine],
-) -> None:
-    lab, _, _ = aged
-    lab.write((1, None, None, "DELETE", "5"))
-    assert lab.apply_all() == [(9, "i", 90)]
-    assert lab.held() == []
-
-
-def test_upkeep_is_done_once_in_a_while_and_not_by_each_apply(
-    lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, runs = Clock(), []
-    engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
-    monkeypatch.setattr(Upkeep, "_run", lambda self, table: runs.append(self._note(table, clock())))
-    for number, hours in enumerate((0, 5, 2, 1, 6)):
-        clock.now += timedelta(hours=hours)
-        lab.write((number, "a", 1, "UPSERT"))
-        lab.apply(engine)
-    # After seven hours, and six after that: an eighth of two days each.
-    assert len(runs) == 2
-
-
-def test_upkeep_that_fails_is_told_and_stops_nobody(
-    lab: QuarantineLab, caplog: pytest.LogCaptureFixture
-) -> None:
-    clock = Clock()
-    engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
-    lab.write((1, "a", 1, "UPSERT"))
-    lab.apply(engine)
-    Path(lab.table(), "_cdc", "upkeep").write_text("nonsense")
-    lab.write((2, "b", 2, "UPSERT"))
-    with caplog.at_level("WARNING"):
-        assert lab.apply(engine) is not None
-    assert "was put off" in caplog.text
-
-
-def test_changes_of_long_ago_are_removed_and_those_that_wait_are_not(lab: QuarantineLab) -> None:
-    clock = Clock()
-    engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
-    lab.write((1, "a", 1, "UPSERT"))
-    lab.apply(engine)
-    lab.write((2, "b", 2, "UPSERT"))
-    lab.apply(engine)
-    clock.now += timedelta(days=8)
-    lab.write((3, "c", 3, "UPSERT"))
-    lab.apply(engine)
-
-    assert lab.spark.read.format("delta").load(lab.changes()).count() == 0
-    assert lab.apply(engine) is None
-    lab.write((4, "d", 4, "UPSERT"))
-    lab.sql(f"DELETE FROM delta.`{lab.changes()}`")
-    assert [row[0] for row in lab.apply_all()] == [1, 2, 3, 4]
-
-
 def test_unknown_wish_for_bad_rows_is_refused(lab: QuarantineLab) -> None:
     rows = lab.spark.createDataFrame([(1, "UPSERT")], "ID INT, _CHANGE_TYPE STRING")
     with pytest.raises(InvalidRequest, match="fail, quarantine"):
         lab.engine.write_changes(lab.table(), rows, on_bad_rows="ignore")
-
-
-@dataclass
-class Entry:
-    """A change as the model knows it."""
-
-    place: int
-    key: int
-    row: tuple[Any, ...] | None
-    number: str | None
-    is_redriven: bool = False
-
-    @property
-    def is_bad(self) -> bool:
-        return self.number == BAD
-
-
-@dataclass
-class Model:
-    """What upsert tables do, one change after the other."""
-
-    pending: list[Entry] = field(default_factory=list)
-    quarantine: list[Entry] = field(default_factory=list)
-    state: dict[int, tuple[str, tuple[Any, ...] | None]] = field(default_factory=dict)
-
-    def judged(self) -> tuple[list[Entry], list[Entry]]:
-        """What would be applied now, and what would be held."""
-        passed: list[Entry] = []
-        held: list[Entry] = []
-        waiting = [entry for entry in self.quarantine if entry not in self.pending]
-        for entry in sorted(self.pending, key=lambda each: each.place):
-            earlier = [each for each in waiting + held if each.place < entry.place]
-            is_held = entry.is_bad or any(each.key == entry.key for each in earlier)
-            (held if is_held else passed).append(entry)
-        return passed, held
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        state = dict(self.state)
-        for entry in sorted(self.judged()[0], key=lambda each: (each.number or "", each.place)):
-            if (entry.number or "") >= state.get(entry.key, ("", None))[0]:
-                state[entry.key] = (entry.number or "", entry.row)
-        self._next = state
-        return sorted((row for _, row in state.values() if row), key=repr)
-
-    def apply(self) -> None:
-        self.rows()
-        passed, held = self.judged()
-        self.state = self._next
-        stays = [each for each in self.quarantine if each not in passed and each not in held]
-        self.quarantine, self.pending = stays + held, []
-
-    def redrive(self) -> None:
-        waiting = [each for each in self.quarantine if each not in self.pending]
-        for entry in sorted(waiting, key=lambda each: each.place):
-            before = [each for each in waiting if each.key == entry.key]
-            if not any(each.is_bad for each in before if each.place <= entry.place):
-                self.pending.append(entry)
-
-
-@pytest.mark.parametrize("seed", range(1))
-def test_bad_changes_corrections_and_redrives_in_any_order_end_as_in_a_plain_model(
-    lab: QuarantineLab, seed: int
-) -> None:
-    chance, model, place = random.Random(seed), Model(), 0
-    for _ in range(6):
-        batch = []
-        for _ in range(chance.randrange(1, 8)):
-            place += 1
-            key, kind = chance.randrange(4), chance.choice(["UPSERT", "UPSERT", "DELETE"])
-            number = chance.choice([None, None, "5", "6", BAD])
-            row = (key, f"v{place}", place)
-            # A delete keeps its salary: corrections find it by that.
-            batch.append((*row, kind, number))
-            model.pending.append(Entry(place, key, row if kind == "UPSERT" else None, number))
-        lab.send(*batch)
-        assert lab.read() == model.rows()
-        if chance.random() < 0.6:
-            model.apply()
-            assert lab.apply_all() == model.rows()
-        for entry in model.quarantine:
-            if entry.is_bad and chance.random() < 0.5:
-                entry.number = chance.choice([None, "5", "7"])
-                lab.correct(entry.place, entry.number)
-        if chance.random() < 0.5:
-            model.redrive()
-            lab.engine.redrive(lab.table())
-            assert lab.read() == model.rows()
-    model.apply()
-    assert lab.apply_all() == model.rows()
 
 
 def test_streaming_batches_and_jobs_can_put_bad_rows_aside(lab: QuarantineLab) -> None:

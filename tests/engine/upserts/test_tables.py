@@ -1,0 +1,279 @@
+"""How upsert tables are made, named, refused and dropped."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from stream_lab import StreamLab
+from upsert_lab import SALARIES, UpsertLab
+
+from airflow_provider_cdc.engine import (
+    InvalidRequest,
+    TableExists,
+    TableNotFound,
+)
+from airflow_provider_cdc.jobs.model import (
+    AlterUpsertTable,
+    Answer,
+    CreateUpsertTable,
+    JobKind,
+    Request,
+)
+from airflow_provider_cdc.jobs.run import run
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
+    lab = UpsertLab(spark, tmp_path)
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    return lab
+
+
+@pytest.mark.parametrize("kind", ["VARCHAR(3)", "ARRAY<CHAR(5)>"])
+def test_column_with_a_length_is_refused(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    with pytest.raises(InvalidRequest, match="expected STRING"):
+        lab.engine.create_upsert_table(lab.table(), f"ID INT, code {kind}", "ID")
+    assert not Path(lab.table()).exists()
+
+
+def test_copy_of_a_table_takes_nothing_from_it(lab: UpsertLab) -> None:
+    lab.write((1, "a", 10, "UPSERT"))
+    copy = lab.path("copy")
+    shutil.copytree(lab.table(), copy)
+
+    for use in (
+        lab.engine.apply_upserts,
+        lab.engine.read_table,
+        lab.engine.describe_upsert_table,
+        lambda name: lab.engine.write_changes(name, lab.frame([(2, "b", 20, "UPSERT")])),
+        lambda name: lab.engine.alter_upsert_table(name, max_staleness=None),
+    ):
+        with pytest.raises(InvalidRequest, match="was copied or moved"):
+            use(copy)
+    lab.engine.drop_upsert_table(copy)
+
+    assert not Path(copy).exists()
+    lab.apply()
+    assert lab.applied() == [(1, "a", 10)]
+
+
+def test_table_one_part_of_which_was_altered_can_be_dropped(lab: UpsertLab) -> None:
+    lab.sql("ALTER TABLE {t} ADD COLUMNS (Age INT)")
+    lab.engine.drop_upsert_table(lab.table())
+    assert not Path(lab.table()).exists()
+
+
+def test_comment_on_a_field_of_the_base_is_no_other_column(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    lab.engine.create_upsert_table(lab.table(), "ID INT, s STRUCT<x: INT>", "ID")
+    lab.sql("ALTER TABLE {t} ALTER COLUMN s.x COMMENT 'a field'")
+    rows = spark.sql("SELECT 1 AS ID, struct(2 AS x) AS s, 'UPSERT' AS _CHANGE_TYPE")
+
+    lab.engine.write_changes(lab.table(), rows)
+
+    assert lab.engine.read_table(lab.table()).count() == 1
+
+
+def test_table_that_is_there_is_not_made_again(lab: UpsertLab) -> None:
+    with pytest.raises(TableExists):
+        lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", if_not_exists=True)
+
+
+def test_key_without_statistics_is_a_key_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    schema = "flag BOOLEAN, code BINARY, v INT"
+    lab.engine.create_upsert_table(lab.table(), schema, ["flag", "code"])
+    rows = [(True, b"x", 1, "UPSERT"), (False, b"x", 2, "UPSERT"), (True, b"x", 3, "UPSERT")]
+    given = f"{schema}, _CHANGE_TYPE STRING"
+    lab.engine.write_changes(lab.table(), spark.createDataFrame(rows, given))
+    lab.apply()
+
+    assert [row[2] for row in lab.applied()] == [2, 3]
+
+
+def test_clustering_by_what_is_no_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    with pytest.raises(InvalidRequest, match="there is no column nothing"):
+        lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", cluster_by=["nothing"])
+
+
+def test_table_whose_creation_was_not_finished_is_finished_and_not_written_before(
+    lab: UpsertLab,
+) -> None:
+    shutil.rmtree(lab.changes())
+    lab.engine.drop_stream(lab.engine.show_streams()[0].name)
+    for call in (
+        lambda: lab.write((1, "a", 1, "UPSERT")),
+        lambda: lab.engine.change_sink(lab.table(), query="q"),
+        lab.read,
+        lab.apply,
+    ):
+        with pytest.raises(InvalidRequest, match="is not whole"):
+            call()
+    assert not Path(lab.changes()).exists()
+
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", if_not_exists=True)
+    lab.write((1, "a", 1, "UPSERT"))
+    lab.apply()
+    assert lab.applied() == [(1, "a", 1)]
+
+
+def test_table_that_is_no_upsert_table_is_refused(lab: UpsertLab) -> None:
+    lab.make("plain", "id INT")
+    for call in (lab.engine.apply_upserts, lab.engine.read_table, lab.engine.describe_upsert_table):
+        with pytest.raises(InvalidRequest, match="is no upsert table"):
+            call(lab.path("plain"))
+
+
+@pytest.mark.parametrize("partial", [False, True], ids=["whole rows", "parts of rows"])
+def test_composite_key_and_odd_names_are_applied(
+    spark: SparkSession, tmp_path: Path, partial: bool
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    schema = (
+        "`Tag'e` DATE, `größe\\1` STRING, `a.b` STRUCT<`my-field`: INT, y: ARRAY<INT>>, `Ö'\\n` INT"
+    )
+    lab.engine.create_upsert_table(
+        lab.table(), schema, ["tag'e", "größe\\1"], partial_changes=partial
+    )
+    day = datetime(2026, 1, 1).date()
+    given = f"{schema}, _CHANGE_TYPE STRING"
+    rows: list[tuple[Any, ...]]
+    rows = [(day, "a", (1, [2]), 5, "UPSERT"), (day, "b", (3, None), 6, "UPSERT")]
+    lab.engine.write_changes(lab.table(), spark.createDataFrame(rows, given))
+
+    assert [tuple(row)[1] for row in lab.read()] == ["a", "b"]
+    lab.apply()
+    assert lab.read() == [(day, "a", (1, [2]), 5), (day, "b", (3, None), 6)]
+    given += ", _CHANGE_SEQUENCE_NUMBER STRING"
+    rows = [(day, "b", (4, []), 7, "UPSERT", "1")]
+    if partial:
+        given += ", _CHANGE_UNCHANGED ARRAY<STRING>"
+        rows = [(*rows[0], ["a.B"]), (day, "a", None, 8, "UPSERT", "1", ["ö'\\N"])]
+    lab.engine.write_changes(lab.table(), spark.createDataFrame(rows, given))
+    expected = [(day, "a", (1, [2]), 5), (day, "b", (4, []), 7)]
+    if partial:
+        expected = [(day, "a", None, 5), (day, "b", (3, None), 7)]
+    assert lab.read() == expected
+    lab.apply()
+    assert lab.applied() == expected
+
+
+def test_jobs_make_a_table_alter_it_and_finish_what_was_killed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+
+    def answer(kind: JobKind, **task: Any) -> Answer:
+        return run(Request(uuid.uuid4().hex, str(lab.root / "state"), kind, **task), spark)
+
+    ten = timedelta(minutes=10)
+    create = CreateUpsertTable(lab.table(), SALARIES, ("id",), ten, cluster_by=("Name",))
+    made = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=create)
+    assert made.upsert_table is not None
+    assert (made.upsert_table.primary_key, made.upsert_table.max_staleness) == (("ID",), ten)
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{lab.table()}`").first()
+    assert detail is not None
+    assert detail["clusteringColumns"] == ["Name"]
+    again = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=create)
+    assert again.error is not None
+    assert not again.error.retryable
+
+    shutil.rmtree(lab.changes())
+    lab.engine.drop_stream(made.upsert_table.stream)
+    retry = replace(create, if_not_exists=True)
+    finished = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=retry)
+    assert finished.upsert_table == made.upsert_table
+
+    for longest, shown in ((timedelta(hours=1), "0-0 0 1:0:0"), (None, None)):
+        alter = AlterUpsertTable(lab.table(), longest)
+        altered = answer(JobKind.ALTER_UPSERT_TABLE, alter_upsert_table=alter)
+        assert altered.error is None
+        status = lab.engine.describe_upsert_table(lab.table())
+        assert status.max_staleness == shown
+        assert lab.engine.describe_stream(status.stream).max_lag == longest
+
+
+def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> None:
+    lab.write((1, "a", 1, "UPSERT"))
+    lab.engine.drop_upsert_table(lab.table())
+    assert not Path(lab.table()).exists()
+    assert lab.engine.show_streams() == []
+    with pytest.raises(TableNotFound):
+        lab.engine.drop_upsert_table(lab.table())
+
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    assert lab.read() == []
+    # A call that was killed when the log was gone already.
+    lab.engine._catalog.drop(lab.engine.show_streams()[0].name)
+    shutil.rmtree(Path(lab.table(), "_delta_log"))
+    lab.engine.drop_upsert_table(lab.table())
+    assert not Path(lab.table()).exists()
+
+
+@pytest.fixture
+def named(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
+    spark.sql("CREATE SCHEMA IF NOT EXISTS upserts_lab")
+    spark.sql("USE upserts_lab")
+    yield StreamLab(spark, tmp_path)
+    spark.sql("USE default")
+    spark.sql("DROP SCHEMA upserts_lab CASCADE")
+
+
+def test_table_of_the_catalog_shows_its_data_columns_alone(
+    named: StreamLab, spark: SparkSession
+) -> None:
+    engine = named.engine
+    engine.create_upsert_table(
+        "employees", "id INT, name STRING", "id", max_staleness="INTERVAL 10 MINUTE"
+    )
+    rows = [(1, "a", "UPSERT", "1"), (2, "b", "UPSERT", "1"), (3, None, "DELETE", "1")]
+    given = "id INT, name STRING, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING"
+    engine.write_changes("employees", spark.createDataFrame(rows, given))
+    engine.apply_upserts("employees")
+
+    assert spark.table("employees").columns == ["id", "name"]
+    assert sorted(map(tuple, spark.table("employees").collect())) == [(1, "a"), (2, "b")]
+    properties = spark.sql("SHOW TBLPROPERTIES employees__base").collect()
+    assert ("airflow_provider_cdc.upsert.max_staleness", "P0DT600S") in map(tuple, properties)
+    assert engine.describe_upsert_table("employees").primary_key == ("id",)
+
+    engine.drop_upsert_table("employees")
+    assert spark.sql("SHOW TABLES").collect() == []
+
+
+def test_table_that_was_dropped_past_the_engine_and_made_again_has_a_view_of_its_columns(
+    named: StreamLab, spark: SparkSession
+) -> None:
+    engine = named.engine
+    engine.create_upsert_table("again", "id INT", "id")
+    spark.sql("DROP TABLE again__base")
+
+    engine.create_upsert_table("again", "id INT, name STRING", "id")
+
+    assert spark.table("again").columns == ["id", "name"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["TABLE taken (id INT) USING delta", "VIEW taken AS SELECT 1 AS id"]
+)
+def test_name_that_another_table_or_view_has_is_refused(
+    named: StreamLab, spark: SparkSession, kind: str
+) -> None:
+    spark.sql(f"CREATE {kind}")
+    for if_not_exists in (False, True):
+        with pytest.raises(TableExists, match="exists already"):
+            named.engine.create_upsert_table("taken", "id INT", "id", if_not_exists=if_not_exists)
+    assert not spark.catalog.tableExists("taken__base")

@@ -1,0 +1,150 @@
+"""Tombstones that end, changes that come after them, and the upkeep that ends them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from quarantine_lab import BAD, QuarantineLab
+from upsert_lab import SALARIES, Clock
+
+from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine.core.upserts.changes import Reason
+from airflow_provider_cdc.engine.core.upserts.quarantine_size import QuarantineSize
+from airflow_provider_cdc.engine.spark.upserts.upkeep import Upkeep
+from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.upsert_status import quarantine_of
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> QuarantineLab:
+    return QuarantineLab.created(spark, tmp_path)
+
+
+@pytest.fixture
+def aged(spark: SparkSession, tmp_path: Path) -> tuple[QuarantineLab, Clock, Engine]:
+    """A table of which two deletes are older than its horizon, and ended; one came lately."""
+    lab, clock = QuarantineLab(spark, tmp_path), Clock()
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", tombstone_horizon="PT1H")
+    engine = Engine(spark, str(lab.root / "state"), clock=clock)
+    lab.write((1, None, None, "DELETE", "5"), (2, None, None, "DELETE", "5"))
+    lab.apply(engine)
+    assert tombstones(lab) == [1, 2]
+    clock.now += timedelta(hours=2)
+    for hour, left in ((1, [1, 2]), (2, [])):
+        lab.write((9, "i", 90, "UPSERT", f"{hour}"))
+        lab.apply(engine)
+        # Remembered, and ended by the next upkeep.
+        assert tombstones(lab) == left
+        clock.now += timedelta(hours=1)
+    clock.now = datetime.now(UTC)
+    lab.write((3, None, None, "DELETE", "5"))
+    lab.apply(engine)
+    return lab, clock, engine
+
+
+def tombstones(lab: QuarantineLab) -> list[int]:
+    base = lab.spark.read.format("delta").load(lab.table())
+    return sorted(row["ID"] for row in base.where("_cdc.deleted_at IS NOT NULL").collect())
+
+
+def test_change_that_is_older_than_a_delete_of_long_ago_is_counted_and_not_applied(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, _, engine = aged
+    lab.write((1, "late", 10, "UPSERT", "4"), (2, "newer", 20, "UPSERT", "6"))
+    lab.write((1, None, None, "DELETE", "3"), (3, "older", 30, "UPSERT", "4"))
+
+    assert lab.apply_all() == [(2, "newer", 20), (9, "i", 90)]
+    assert lab.held() == [(1, 10, Reason.LATE)]
+    status = engine.describe_upsert_table(lab.table())
+    assert (status.held_changes, status.held_since, status.late_changes) == (0, None, 1)
+    # The statistics tell so too.
+    found = quarantine_of(engine.history(status.stream)[-1].stream, Files())
+    assert found == QuarantineSize(1, are_late=True)
+    # It holds nobody up.
+    lab.write((1, "back", 11, "UPSERT", "7"))
+    assert lab.apply_all() == [(1, "back", 11), (2, "newer", 20), (9, "i", 90)]
+
+
+def test_late_change_is_applied_on_demand_alone(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, _, engine = aged
+    lab.write((1, "late", 10, "UPSERT", "4"))
+    lab.apply()
+    assert engine.redrive(lab.table()) == 0
+    assert engine.redrive(lab.table(), late=True) == 1
+    assert lab.apply_all() == [(1, "late", 10), (9, "i", 90)]
+    assert lab.held() == []
+
+
+def test_waiting_change_that_is_late_by_now_does_not_come_back_unasked(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, _, engine = aged
+    lab.send((1, "bad", 10, "UPSERT", BAD), (1, "late", 11, "UPSERT", "4"))
+    lab.apply()
+    lab.sql(f"DELETE FROM {lab.quarantine()} WHERE Salary = 10")
+    assert engine.redrive(lab.table()) == 1
+    assert lab.apply_all() == [(9, "i", 90)]
+    assert lab.held() == [(1, 11, Reason.LATE)]
+    assert engine.redrive(lab.table(), late=True) == 1
+    assert lab.apply_all() == [(1, "late", 11), (9, "i", 90)]
+
+
+def test_delete_that_is_sent_again_after_its_horizon_changes_nothing_for_readers(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, _, _ = aged
+    lab.write((1, None, None, "DELETE", "5"))
+    assert lab.apply_all() == [(9, "i", 90)]
+    assert lab.held() == []
+
+
+def test_upkeep_is_done_once_in_a_while_and_not_by_each_apply(
+    lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, runs = Clock(), []
+    engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
+    monkeypatch.setattr(Upkeep, "_run", lambda self, table: runs.append(self._note(table, clock())))
+    for number, hours in enumerate((0, 5, 2, 1, 6)):
+        clock.now += timedelta(hours=hours)
+        lab.write((number, "a", 1, "UPSERT"))
+        lab.apply(engine)
+    # After seven hours, and six after that: an eighth of two days each.
+    assert len(runs) == 2
+
+
+def test_upkeep_that_fails_is_told_and_stops_nobody(
+    lab: QuarantineLab, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
+    lab.write((1, "a", 1, "UPSERT"))
+    lab.apply(engine)
+    Path(lab.table(), "_cdc", "upkeep").write_text("nonsense")
+    lab.write((2, "b", 2, "UPSERT"))
+    with caplog.at_level("WARNING"):
+        assert lab.apply(engine) is not None
+    assert "was put off" in caplog.text
+
+
+def test_changes_of_long_ago_are_removed_and_those_that_wait_are_not(lab: QuarantineLab) -> None:
+    clock = Clock()
+    engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
+    lab.write((1, "a", 1, "UPSERT"))
+    lab.apply(engine)
+    lab.write((2, "b", 2, "UPSERT"))
+    lab.apply(engine)
+    clock.now += timedelta(days=8)
+    lab.write((3, "c", 3, "UPSERT"))
+    lab.apply(engine)
+
+    assert lab.spark.read.format("delta").load(lab.changes()).count() == 0
+    assert lab.apply(engine) is None
+    lab.write((4, "d", 4, "UPSERT"))
+    lab.sql(f"DELETE FROM delta.`{lab.changes()}`")
+    assert [row[0] for row in lab.apply_all()] == [1, 2, 3, 4]

@@ -1,0 +1,195 @@
+"""How changes reach an upsert table: what is written once, and what is refused."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from upsert_lab import CHANGES, NUMBERED, SALARIES, UpsertLab
+
+from airflow_provider_cdc.engine import (
+    InvalidRequest,
+)
+from airflow_provider_cdc.engine.core.lifecycle import Transition
+from airflow_provider_cdc.engine.spark.session_settings import settings
+from airflow_provider_cdc.jobs.model import (
+    Answer,
+    ApplyUpserts,
+    JobKind,
+    Request,
+    WriteChanges,
+)
+from airflow_provider_cdc.jobs.run import run
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
+    lab = UpsertLab(spark, tmp_path)
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    return lab
+
+
+def test_writes_are_not_left_out_by_an_id_that_the_session_was_left_with(lab: UpsertLab) -> None:
+    left = {
+        "spark.databricks.delta.write.txnAppId": "left behind",
+        "spark.databricks.delta.write.txnVersion": "1",
+    }
+    with settings(lab.spark, left):
+        lab.write((1, "a", 10, "UPSERT"))
+        lab.write((2, "b", 20, "UPSERT"))
+        lab.apply()
+        lab.write((3, "c", 30, "UPSERT"))
+        assert lab.spark.conf.get("spark.databricks.delta.write.txnAppId") == "left behind"
+
+    assert lab.read() == [(1, "a", 10), (2, "b", 20), (3, "c", 30)]
+
+
+def test_writers_beside_applies_lose_nothing_and_nothing_is_applied_twice(lab: UpsertLab) -> None:
+    """Each of two writers owns its keys, and counts them up; a third one key."""
+
+    def write(first: int) -> None:
+        for step in range(1, 6):
+            lab.write(*((first + key, f"w{first}", step, "UPSERT") for key in range(5)))
+
+    def write_numbered() -> None:
+        for step in range(5):
+            lab.write((100, "numbered", step, "UPSERT", f"{step:X}"))
+
+    with ThreadPoolExecutor(3) as pool:
+        writers = [pool.submit(write, 0), pool.submit(write, 10), pool.submit(write_numbered)]
+        while not all(writer.done() for writer in writers):
+            lab.apply()
+        for writer in writers:
+            writer.result()
+    lab.apply()
+
+    assert lab.spark.read.format("delta").load(lab.changes()).count() == 55
+    keys = [*range(5), *range(10, 15)]
+    assert lab.applied() == sorted(
+        [(key, f"w{key // 10 * 10}", 5) for key in keys] + [(100, "numbered", 4)], key=repr
+    )
+    history = lab.engine.history(lab.engine.describe_upsert_table(lab.table()).stream)
+    applied = [record for record in history if record.transition is Transition.COMMITTED]
+    counts = [record.stream.last_outcome.streams[0].rows["inserted"] for record in applied]
+    assert sum(counts) == 55
+
+
+def test_batch_of_a_streaming_query_that_comes_again_is_written_once(lab: UpsertLab) -> None:
+    sink = lab.engine.change_sink(lab.table(), query="orders")
+    other = lab.engine.change_sink(lab.table(), query="refunds")
+    batch = lab.frame([(1, "a", 1, "UPSERT")])
+    for write, batch_id in ((sink, 0), (sink, 0), (sink, 1), (other, 0), (other, 0)):
+        write(batch, batch_id)
+
+    assert lab.spark.read.format("delta").load(lab.changes()).count() == 3
+
+
+def test_streaming_query_writes_changes(lab: UpsertLab) -> None:
+    lab.make("src", CHANGES)
+    lab.sql("INSERT INTO {src} VALUES (1, 'a', 1, 'UPSERT'), (2, 'b', 2, 'UPSERT')")
+    query = (
+        lab.spark.readStream.format("delta")
+        .load(lab.path("src"))
+        .writeStream.foreachBatch(lab.engine.change_sink(lab.table(), query="src"))
+        .option("checkpointLocation", lab.path("checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    lab.apply()
+
+    assert lab.applied() == [(1, "a", 1), (2, "b", 2)]
+
+
+@pytest.fixture(scope="module")
+def untouched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> UpsertLab:
+    """A table that refuses whatever is written to it."""
+    lab = UpsertLab(spark, tmp_path_factory.mktemp("untouched"))
+    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "message"),
+    [
+        (CHANGES, (1, "a", 1, "INSERT"), "not a valid CHANGE_TYPE"),
+        (CHANGES, (1, "a", 1, None), "not a valid CHANGE_TYPE"),
+        (CHANGES, (1, "a", 1, "upsert"), "not a valid CHANGE_TYPE"),
+        (CHANGES, (None, "a", 1, "DELETE"), "a column of the primary key is NULL"),
+        (SALARIES, (1, "a", 1), "lack the column _CHANGE_TYPE"),
+        ("Name STRING, _CHANGE_TYPE STRING", ("a", "UPSERT"), "lack the column ID"),
+        (f"{CHANGES}, id INT", (1, "a", 1, "UPSERT", 1), "hold a column twice"),
+        (f"{CHANGES}, extra INT", (1, "a", 1, "UPSERT", 1), "hold a column extra"),
+        (f"{CHANGES}, _cdc_order INT", (1, "a", 1, "UPSERT", 1), "the engine's own"),
+        ("ID STRING, _CHANGE_TYPE STRING", ("1", "DELETE"), "hold ID as string"),
+        ("ID BIGINT, _CHANGE_TYPE STRING", (1, "DELETE"), "hold ID as bigint"),
+        *[
+            (NUMBERED, (1, "a", 1, "UPSERT", number), "malformed sequence number")
+            for number in ("", "G", "1/", "/1", "1//2", "1/2/3/4/5", "1" * 17, " 1", "1\n", "-1")
+        ],
+    ],
+)
+def test_changes_that_do_not_fit_are_refused_and_nothing_is_written(
+    untouched: UpsertLab, schema: str, row: tuple[Any, ...], message: str
+) -> None:
+    good = untouched.frame([(9, "good", 9, "UPSERT")])
+    bad = untouched.spark.createDataFrame([row], schema)
+    if set(good.columns) == set(bad.columns):
+        bad = good.union(bad)
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        untouched.engine.write_changes(untouched.table(), bad)
+    assert "nothing was written" in str(caught.value)
+    assert untouched.spark.read.format("delta").load(untouched.changes()).count() == 0
+
+
+def test_refused_row_is_named(lab: UpsertLab) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        lab.write((1, "a", 1, "UPSERT", "1"), (42, "b", 2, "DELETE", "xyz"))
+    assert '"ID":42' in str(caught.value)
+    assert '"_CHANGE_SEQUENCE_NUMBER":"xyz"' in str(caught.value)
+
+
+def test_changes_may_have_fewer_and_narrower_columns(lab: UpsertLab) -> None:
+    rows = lab.spark.createDataFrame([(1, "UPSERT")], "id SMALLINT, _change_type STRING")
+    lab.engine.write_changes(lab.table(), rows)
+    lab.apply()
+
+    assert lab.applied() == [(1, None, None)]
+
+
+def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
+    """What the operators submit: a write that is repeated writes nothing."""
+
+    def answer(kind: JobKind, **task: Any) -> Answer:
+        state = str(lab.root / "state")
+        found = run(Request(uuid.uuid4().hex, state, kind, **task), lab.spark)
+        assert found.error is None, found.error
+        return found
+
+    query = "SELECT 1 AS ID, 'a' AS Name, 2 AS Salary, 'UPSERT' AS _CHANGE_TYPE"
+    write = WriteChanges(lab.table(), query, "a-run")
+    for _ in range(2):
+        answer(JobKind.WRITE_CHANGES, write_changes=write)
+    assert lab.spark.read.format("delta").load(lab.changes()).count() == 1
+    applied = answer(JobKind.APPLY_UPSERTS, apply_upserts=ApplyUpserts(lab.table()))
+    assert applied.outcome is not None
+    assert lab.applied() == [(1, "a", 2)]
+    assert answer(JobKind.APPLY_UPSERTS, apply_upserts=ApplyUpserts(lab.table())).outcome is None
+
+    for query, problem in (
+        ("SELECT 1 AS ID, 'MOVE' AS _CHANGE_TYPE", "hold a row of another type"),
+        (f"INSERT INTO delta.`{lab.table()}` (ID) VALUES (7)", "is no query"),
+    ):
+        bad = WriteChanges(lab.table(), query, "b")
+        request = Request(
+            uuid.uuid4().hex, str(lab.root / "state"), JobKind.WRITE_CHANGES, write_changes=bad
+        )
+        error = run(request, lab.spark).error
+        assert error is not None
+        assert not error.retryable
+        assert problem in error.message
+    assert lab.applied() == [(1, "a", 2)]

@@ -1,0 +1,60 @@
+"""An upsert table whose bad changes wait in quarantine, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from upsert_lab import SALARIES, UpsertLab
+
+from airflow_provider_cdc.engine import StreamCatalog
+
+BAD = "no number"
+"""A sequence number that is none."""
+
+
+class QuarantineLab(UpsertLab):
+    """An upsert table whose bad changes go to quarantine."""
+
+    @classmethod
+    def created(cls, spark: SparkSession, root: Path) -> QuarantineLab:
+        lab = cls(spark, root)
+        lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
+        return lab
+
+    def send(self, *rows: tuple[Any, ...]) -> None:
+        self.engine.write_changes(self.table(), self.frame(rows), on_bad_rows="quarantine")
+
+    def quarantine(self) -> str:
+        return f"delta.`{self.table()}/_cdc/quarantine`"
+
+    def held(self) -> list[tuple[Any, ...]]:
+        """Key, salary and reason of what is in quarantine, in the order of their ingestion."""
+        found = self.spark.sql(
+            f"SELECT ID, Salary, _cdc_reason FROM {self.quarantine()}"
+            " WHERE _cdc_redrive IS NULL ORDER BY _cdc_since, _cdc_order"
+        )
+        return [tuple(row) for row in found.collect()]
+
+    def engine_catalog(self) -> StreamCatalog:
+        return StreamCatalog(str(self.root / "state"))
+
+    def counted(self, outcome: Any) -> tuple[int, int]:
+        """How many changes an apply says are held and late."""
+        metrics = outcome.statements[-1].metrics
+        return metrics["heldChanges"], metrics["lateChanges"]
+
+    def correct(self, salary: int, number: str | None) -> None:
+        value = "NULL" if number is None else f"'{number}'"
+        self.sql(
+            f"UPDATE {self.quarantine()} SET _CHANGE_SEQUENCE_NUMBER = {value}"
+            f" WHERE Salary = {salary}"
+        )
+
+    def apply_all(self) -> list[tuple[Any, ...]]:
+        """Apply, after a look at what that will give; what the table holds then."""
+        expected = self.read()
+        self.apply()
+        assert self.read() == self.applied() == expected
+        return expected
