@@ -14,22 +14,10 @@ from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.engine.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.model import (
-    AlterUpsertTable,
+    KINDS,
     Answer,
-    ApplyUpserts,
-    Consume,
-    CreateStream,
-    CreateUpsertTable,
-    ExportChanges,
-    ExportTable,
-    HasData,
-    JobKind,
-    Maintain,
-    Recover,
-    RedriveChanges,
     Request,
     Task,
-    WriteChanges,
 )
 
 from . import DEFAULT_CONN_ID
@@ -179,30 +167,6 @@ class CdcHook(BaseHook):
 
 def request_for(settings: CdcConnection, task: Task) -> Request:
     """The request for ``task`` under an id of its own."""
-    common: dict[str, Any] = {"request_id": uuid.uuid4().hex, "state": settings.state}
-    common["principal"] = settings.principal
-    match task:
-        case CreateStream():
-            return Request(**common, kind=JobKind.CREATE_STREAM, create_stream=task)
-        case Consume():
-            return Request(**common, kind=JobKind.CONSUME, consume=task)
-        case HasData():
-            return Request(**common, kind=JobKind.HAS_DATA, has_data=task)
-        case ExportChanges():
-            return Request(**common, kind=JobKind.EXPORT_CHANGES, export_changes=task)
-        case ExportTable():
-            return Request(**common, kind=JobKind.EXPORT_TABLE, export_table=task)
-        case Maintain():
-            return Request(**common, kind=JobKind.MAINTAIN, maintain=task)
-        case Recover():
-            return Request(**common, kind=JobKind.RECOVER, recover=task)
-        case CreateUpsertTable():
-            return Request(**common, kind=JobKind.CREATE_UPSERT_TABLE, create_upsert_table=task)
-        case AlterUpsertTable():
-            return Request(**common, kind=JobKind.ALTER_UPSERT_TABLE, alter_upsert_table=task)
-        case WriteChanges():
-            return Request(**common, kind=JobKind.WRITE_CHANGES, write_changes=task)
-        case ApplyUpserts():
-            return Request(**common, kind=JobKind.APPLY_UPSERTS, apply_upserts=task)
-        case RedriveChanges():
-            return Request(**common, kind=JobKind.REDRIVE_CHANGES, redrive_changes=task)
+    kind = KINDS[type(task)]
+    fields: dict[str, Any] = {kind.value: task}
+    return Request(uuid.uuid4().hex, settings.state, kind, settings.principal, **fields)

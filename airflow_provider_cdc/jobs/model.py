@@ -5,6 +5,7 @@ The operator builds the same dataclass that the driver reads, so there is one li
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -184,6 +185,22 @@ class AlterUpsertTable:
 
 
 @dataclass(frozen=True, slots=True)
+class AddColumns:
+    """Give the upsert table ``table`` the columns of ``schema``; see ``Engine.add_columns``."""
+
+    table: str
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropUpsertTable:
+    """Drop the upsert table ``table``; see ``Engine.drop_upsert_table``."""
+
+    table: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WriteChanges:
     """Write what ``query`` returns as changes of the upsert table ``table``; see
     ``Engine.write_changes``. The same ``write_id`` again writes nothing.
@@ -222,6 +239,8 @@ Task = (
     | Recover
     | CreateUpsertTable
     | AlterUpsertTable
+    | AddColumns
+    | DropUpsertTable
     | WriteChanges
     | ApplyUpserts
     | RedriveChanges
@@ -240,9 +259,30 @@ class JobKind(StrEnum):
     RECOVER = "recover"
     CREATE_UPSERT_TABLE = "create_upsert_table"
     ALTER_UPSERT_TABLE = "alter_upsert_table"
+    ADD_COLUMNS = "add_columns"
+    DROP_UPSERT_TABLE = "drop_upsert_table"
     WRITE_CHANGES = "write_changes"
     APPLY_UPSERTS = "apply_upserts"
     REDRIVE_CHANGES = "redrive_changes"
+
+
+KINDS: Mapping[type[Task], JobKind] = {
+    CreateStream: JobKind.CREATE_STREAM,
+    Consume: JobKind.CONSUME,
+    HasData: JobKind.HAS_DATA,
+    ExportChanges: JobKind.EXPORT_CHANGES,
+    ExportTable: JobKind.EXPORT_TABLE,
+    Maintain: JobKind.MAINTAIN,
+    Recover: JobKind.RECOVER,
+    CreateUpsertTable: JobKind.CREATE_UPSERT_TABLE,
+    AlterUpsertTable: JobKind.ALTER_UPSERT_TABLE,
+    AddColumns: JobKind.ADD_COLUMNS,
+    DropUpsertTable: JobKind.DROP_UPSERT_TABLE,
+    WriteChanges: JobKind.WRITE_CHANGES,
+    ApplyUpserts: JobKind.APPLY_UPSERTS,
+    RedriveChanges: JobKind.REDRIVE_CHANGES,
+}
+"""The kind of each task; it is the name of the field of :class:`Request` that carries the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +307,8 @@ class Request:
     recover: Recover | None = None
     create_upsert_table: CreateUpsertTable | None = None
     alter_upsert_table: AlterUpsertTable | None = None
+    add_columns: AddColumns | None = None
+    drop_upsert_table: DropUpsertTable | None = None
     write_changes: WriteChanges | None = None
     apply_upserts: ApplyUpserts | None = None
     redrive_changes: RedriveChanges | None = None

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc.engine.core.queries import only_query
 
 from .model import (
+    AddColumns,
     AlterUpsertTable,
     Answer,
     ApplyUpserts,
     CreateUpsertTable,
+    DropUpsertTable,
     RedriveChanges,
     Request,
     WriteChanges,
@@ -42,6 +44,12 @@ def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answ
             return Answer(request.request_id, upsert_table=table)
         case Request(alter_upsert_table=AlterUpsertTable() as task):
             engine.alter_upsert_table(task.table, max_staleness=task.max_staleness)
+            return Answer(request.request_id)
+        case Request(add_columns=AddColumns() as task):
+            table = engine.add_columns(task.table, task.schema)
+            return Answer(request.request_id, upsert_table=table)
+        case Request(drop_upsert_table=DropUpsertTable() as task):
+            engine.drop_upsert_table(task.table, if_exists=task.if_exists)
             return Answer(request.request_id)
         case Request(write_changes=WriteChanges() as task):
             engine.write_changes(

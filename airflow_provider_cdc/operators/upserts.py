@@ -133,6 +133,60 @@ class AlterUpsertTable(StreamOperator):
         self.hook.submit(task, context=context)
 
 
+class AddColumns(StreamOperator):
+    """Give an upsert table columns that it lacks; its view shows them too.
+
+    They are NULL in the rows that there are and in the changes that wait. Columns that it has
+    already stay as they are. Returns (XCom) what :class:`CreateUpsertTable` returns.
+
+    :param table: the upsert table (templated)
+    :param schema: the columns in DDL, such as ``phone STRING, since DATE`` (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("table", "schema", "conn_id")
+
+    def __init__(self, *, table: str, schema: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.schema = schema
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Add them; a retry finishes what an attempt began.
+
+        :raises AirflowFailException: the schema is none, it has such a column of another type, or
+            there is no such upsert table
+        :raises CdcJobFailed: a retry may help
+        """
+        task = jobs.AddColumns(self.table, self.schema)
+        return upsert_table_result(self.hook.submit(task, context=context).upsert_table)
+
+
+class DropUpsertTable(StreamOperator):
+    """Drop an upsert table: its view, the stream of its changes, and its rows.
+
+    :param table: the upsert table (templated)
+    :param if_exists: a missing table is no error; set it for a task with retries, because an
+        attempt that was killed may have dropped it
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("table", "conn_id")
+
+    def __init__(self, *, table: str, if_exists: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.if_exists = if_exists
+
+    def execute(self, context: Context) -> None:
+        """Drop it; a retry finishes what an attempt began.
+
+        :raises AirflowFailException: there is no such upsert table
+        :raises CdcJobFailed: a retry may help: changes are being applied, for instance
+        """
+        self.hook.submit(jobs.DropUpsertTable(self.table, self.if_exists), context=context)
+
+
 class WriteChanges(StreamOperator):
     """Write the rows of a query as changes of an upsert table, once for each run of the DAG.
 

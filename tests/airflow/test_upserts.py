@@ -33,9 +33,11 @@ from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.model import Answer, HasData, Request
 from airflow_provider_cdc.operators.upserts import (
+    AddColumns,
     AlterUpsertTable,
     ApplyUpserts,
     CreateUpsertTable,
+    DropUpsertTable,
 )
 
 MINUTE = timedelta(minutes=1)
@@ -494,6 +496,20 @@ def test_staleness_is_altered_as_given(state, given, length):
     assert hook.tasks == [jobs.AlterUpsertTable("orders", length)]
     request = request_for(hook.settings, hook.tasks[0])
     assert from_json(to_json(request), Request) == request
+
+
+def test_columns_are_added_and_tables_are_dropped_as_templates_say(state):
+    answer = from_json(to_json(Answer("r", upsert_table=ORDERS)), Answer)
+    add, adding = operating(AddColumns, answer, schema="{{ key }} INT")
+    drop, dropping = operating(DropUpsertTable, Answer("r"), if_exists=True)
+
+    assert add.execute({})["stream"] == "upserts_an_id"
+    assert drop.execute({}) is None
+    assert adding.tasks == [jobs.AddColumns("orders", "id INT")]
+    assert dropping.tasks == [jobs.DropUpsertTable("orders", if_exists=True)]
+    for hook in (adding, dropping):
+        request = request_for(hook.settings, hook.tasks[0])
+        assert from_json(to_json(request), Request) == request
 
 
 @pytest.mark.parametrize(

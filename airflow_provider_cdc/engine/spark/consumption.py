@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
@@ -37,12 +37,23 @@ class Consumer:
     Seed 000: a stream advances only when it is used in DML that commits, and all statements of the
     transaction see the same records, from the offset to the transaction's start. Seed 001: a
     failed transaction leaves the stream as it was.
+
+    :param confirm: called when it is fixed what is read, before anything begins; it raises where
+        the statements are not right any more
     """
 
-    def __init__(self, parts: Parts, consumer: str, limit: BatchLimit) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        consumer: str,
+        limit: BatchLimit,
+        *,
+        confirm: Callable[[], None] | None = None,
+    ) -> None:
         self._parts = parts
         self._attempt = Attempt(parts, consumer)
         self._limit = limit
+        self._confirm = confirm
 
     def opened(self, span: StreamSpan) -> AbstractContextManager[StreamViews]:
         """A view over ``span`` that can be looked at before the one statement is made that is to
@@ -91,6 +102,8 @@ class Consumer:
                 views = stack.enter_context(self._views(spans, statements))
             else:
                 views = look.views
+            if self._confirm is not None:
+                self._confirm()
             planned = self._parts.planner.plan(statements, views.names, consumer)
             if look is not None and planned[0].before_version != look.target_version:
                 raise _moved(

@@ -163,7 +163,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             catalog.for_upserts(),
             upsert_tables,
             quarantine,
-            Applying(parts, quarantine, Pruning(spark, files)),
+            Applying(parts, upsert_tables, quarantine, Pruning(spark, files)),
             Reads(spark, upsert_tables, quarantine, parts, clock),
             Metering(JobHistory(state, storage_options), clock, slot_meter, catalog.principal),
             Upkeep(spark, files, clock),

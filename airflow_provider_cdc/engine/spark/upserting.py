@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from ..catalog import StreamCatalog
 from ..core.choices import member
-from ..core.errors import InvalidRequest, StreamNotFound, StreamStale
+from ..core.errors import InvalidRequest, StreamNotFound, StreamStale, TableNotFound
 from ..core.model import Stream
 from ..core.outcomes import Outcome
 from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
@@ -118,11 +118,26 @@ class Upserting:
         self._catalog.alter(table.stream, max_lag=longest)
         self._upsert_tables.set_max_staleness(table, longest)
 
-    def drop_upsert_table(self, name: str) -> None:
+    def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
+        """Give an upsert table columns that it lacks; its view shows them too.
+
+        They are NULL in the rows that there are, and in the changes that wait. Columns that it has
+        already stay as they are, so a call that was killed is finished by the next one. A write
+        that is under way meanwhile may fail, as one that meets any altered Delta table.
+
+        :param schema: the columns, as DDL or a ``StructType``
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table, it has such a column of another type, or the
+            schema breaks a rule of :meth:`create_upsert_table`; nothing was altered
+        """
+        return self._upsert_tables.add_columns(name, schema)
+
+    def drop_upsert_table(self, name: str, *, if_exists: bool = False) -> None:
         """Drop an upsert table with its view, its stream and, but for an external base, its files.
 
         A call that was killed is finished by the next one.
 
+        :param if_exists: a missing table is no error
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is no upsert table
         :raises StreamConflict: changes are being applied; nothing was dropped
@@ -130,7 +145,12 @@ class Upserting:
         if self._upsert_tables.is_half_dropped(name):
             self._upsert_tables.remove_rest(name)
             return
-        table = self._upsert_tables.whole(name)
+        try:
+            table = self._upsert_tables.whole(name)
+        except TableNotFound:
+            if if_exists:
+                return
+            raise
         with suppress(StreamNotFound):
             # The stream of a table that was copied is that of the first one.
             if _is_on(self._catalog.describe(table.stream), table):
@@ -223,7 +243,8 @@ class Upserting:
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is no upsert table
         """
-        return self._quarantine.redrive(self._writable(name), late=late)
+        self._quarantine.mark(self._writable(name), late=late)
+        return self._quarantine.release(self._writable(name))
 
     def apply_upserts(self, name: str) -> Outcome | None:
         """Apply the changes that wait, in one MERGE, exactly once; ``None`` where none waits.

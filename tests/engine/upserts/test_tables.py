@@ -21,9 +21,11 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
 )
 from airflow_provider_cdc.jobs.model import (
+    AddColumns,
     AlterUpsertTable,
     Answer,
     CreateUpsertTable,
+    DropUpsertTable,
     JobKind,
     Request,
 )
@@ -171,7 +173,7 @@ def test_composite_key_and_odd_names_are_applied(
     assert lab.applied() == expected
 
 
-def test_jobs_make_a_table_alter_it_and_finish_what_was_killed(
+def test_jobs_make_a_table_alter_it_finish_what_was_killed_and_drop_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
@@ -204,6 +206,15 @@ def test_jobs_make_a_table_alter_it_and_finish_what_was_killed(
         status = lab.engine.describe_upsert_table(lab.table())
         assert status.max_staleness == shown
         assert lab.engine.describe_stream(status.stream).max_lag == longest
+
+    add = AddColumns(lab.table(), "Phone STRING")
+    added = answer(JobKind.ADD_COLUMNS, add_columns=add)
+    assert added.upsert_table is not None
+    assert [column.name for column in added.upsert_table.columns][-1] == "Phone"
+    for if_exists, kind in ((False, None), (False, "table_not_found"), (True, None)):
+        drop = DropUpsertTable(lab.table(), if_exists)
+        dropped = answer(JobKind.DROP_UPSERT_TABLE, drop_upsert_table=drop)
+        assert (dropped.error and dropped.error.kind) == kind
 
 
 def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> None:
@@ -249,6 +260,9 @@ def test_table_of_the_catalog_shows_its_data_columns_alone(
     properties = spark.sql("SHOW TBLPROPERTIES employees__base").collect()
     assert ("airflow_provider_cdc.upsert.max_staleness", "P0DT600S") in map(tuple, properties)
     assert engine.describe_upsert_table("employees").primary_key == ("id",)
+
+    engine.add_columns("employees", "phone STRING")
+    assert spark.table("employees").columns == ["id", "name", "phone"]
 
     engine.drop_upsert_table("employees")
     assert spark.sql("SHOW TABLES").collect() == []

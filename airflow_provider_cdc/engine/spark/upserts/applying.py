@@ -33,6 +33,7 @@ from ..consumption import Consumer, Look
 from ..session_settings import may_broadcast
 from .pruning import BaseShare, Pruning
 from .quarantine import Quarantine
+from .tables import UpsertTables
 
 BASE_BYTES = "baseBytes"
 BASE_BYTES_READ = "baseBytesRead"
@@ -46,8 +47,11 @@ class Applying:
     go there.
     """
 
-    def __init__(self, parts: Parts, quarantine: Quarantine, pruning: Pruning) -> None:
+    def __init__(
+        self, parts: Parts, tables: UpsertTables, quarantine: Quarantine, pruning: Pruning
+    ) -> None:
         self._parts = parts
+        self._tables = tables
         self._quarantine = quarantine
         self._pruning = pruning
 
@@ -55,6 +59,7 @@ class Applying:
         """Apply what waits in ``stream``, or finish what a killed call began.
 
         :raises StatementFailed: a MERGE failed; nothing was applied
+        :raises StreamConflict: the table was altered since it was looked up; nothing was applied
         """
         memory = self._quarantine.memory(table)
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
@@ -128,7 +133,13 @@ class Applying:
         return log.moved_on(begun, first, first_version=applied) is not None
 
     def _consumer(self, table: UpsertTable) -> Consumer:
-        return Consumer(self._parts, f"apply.{table.stream}", BatchLimit())
+        return Consumer(
+            self._parts,
+            f"apply.{table.stream}",
+            BatchLimit(),
+            # A change may have a value in a column that the statements do not know.
+            confirm=lambda: self._tables.confirm(table),
+        )
 
 
 def _comparing(table: UpsertTable) -> Callable[..., str]:

@@ -77,15 +77,11 @@ class Quarantine:
         held, late, since = found
         return Quarantined(held, late, None if since is None else _EPOCH + since * _MICROSECOND)
 
-    def redrive(self, table: UpsertTable, *, late: bool) -> int:
-        """Let what can be applied now wait among the changes again; see ``Engine.redrive``.
-
-        What is released is marked in one commit, then written once for each mark. It leaves the
-        quarantine when it is applied.
-        """
+    def mark(self, table: UpsertTable, *, late: bool) -> None:
+        """Mark what can be applied now, in one commit."""
         relation = self._relation(table.quarantine, pinned=False)
         if relation is None:
-            return 0
+            return
         found = releasable(table, relation, reason(table), late=late)
         with plain_write(self._spark):
             self._spark.sql(
@@ -93,6 +89,16 @@ class Quarantine:
                 f" ON t.{BATCH} = c.{BATCH} AND t.{ORDER} = c.{ORDER}"
                 f" WHEN MATCHED THEN UPDATE SET {REDRIVE} = {literal(uuid.uuid4().hex)}"
             )
+
+    def release(self, table: UpsertTable) -> int:
+        """Let what is marked wait among the changes again, once for each mark; gives how many. It
+        leaves the quarantine when it is applied.
+
+        :param table: looked up after they were marked: they may have values in all its columns
+        """
+        relation = self._relation(table.quarantine, pinned=False)
+        if relation is None:
+            return 0
         marked = self._spark.sql(f"SELECT * FROM {relation} WHERE {REDRIVE} IS NOT NULL")
         changes, released = DeltaLog(table.changes, self._files), 0
         for redrive, count in marked.groupBy(REDRIVE).count().collect():

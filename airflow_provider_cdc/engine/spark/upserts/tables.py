@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from ...core.errors import InvalidRequest, TableExists
+from ...core.errors import InvalidRequest, StreamConflict, TableExists
+from ...core.log_actions import TableState
 from ...core.names import TableName, quote, table_name
 from ...core.table_snapshot import TableSnapshot
 from ...core.upserts.changes import BATCH, INGESTED_AT, ORDER, REASON, SEQUENCE, SINCE
@@ -159,6 +160,54 @@ class UpsertTables:
             )
         return found
 
+    def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
+        """Give an upsert table columns, in each of its parts that lacks them."""
+        table, wanted = self.whole(name), self._columns_of(name, schema)
+        parts = {
+            # The base last: no change has a value in them before, and none is read without them
+            # afterwards.
+            place: {column.name.casefold(): column for column in _data_columns(self._state(place))}
+            for place in (table.quarantine, table.changes, table.location)
+        }
+        known = parts[table.location]
+        added = [column for column in wanted if column.name.casefold() not in known]
+        checked_columns(name, (*known.values(), *added), table.primary_key)
+        for place, found in parts.items():
+            for column in wanted:
+                there = found.get(column.name.casefold(), column)
+                if there.type != column.type:
+                    raise InvalidRequest(
+                        f"upsert table {name}",
+                        f"cannot be given a column {column.name}",
+                        cause=f"expected none, or one of {column.type}, found {there.name}"
+                        f" {there.type} in {place}",
+                        fix="choose another name; no part of the table was altered",
+                    )
+        for place, found in parts.items():
+            missing = [column for column in wanted if column.name.casefold() not in found]
+            if missing:
+                self._spark.sql(
+                    f"ALTER TABLE delta.{quote(place)} ADD COLUMNS"
+                    f" ({', '.join(_definitions(missing))})"
+                )
+        self._complete(self._find(name))
+        return self.get(name)
+
+    def confirm(self, table: UpsertTable) -> None:
+        """Find out whether ``table`` has the columns that it had when it was looked up.
+
+        :raises StreamConflict: it has others
+        """
+        found = _data_columns(self._state(table.location))
+        if found != table.columns:
+            raise StreamConflict(
+                f"upsert table {table.name}",
+                "was altered before its changes could be applied; nothing was applied",
+                cause=f"it had {len(table.columns)} columns when it was looked up, and has"
+                f" {len(found)}",
+                fix="apply again",
+            )
+
     def drop(self, table: UpsertTable) -> None:
         """Drop the view and the base of ``table``; at a path, its files."""
         if table.base.is_path:
@@ -196,12 +245,14 @@ class UpsertTables:
         self._tables.set_properties(table.base.sql, {MAX_STALENESS: value})
 
     def _described(self, name: str, base: TableName, table: Table) -> UpsertTable:
-        log = DeltaLog(table.location, self._files)
-        state = log.state_at(log.latest_version())
-        schema = self._spark.read.format("delta").load(table.location).schema
-        data = StructType([field for field in schema.fields if not is_reserved(field.name)])
-        found = UpsertTable(name, base, table.location, state.table_id, _columns(data), ())
+        state = self._state(table.location)
+        columns = _data_columns(state)
+        found = UpsertTable(name, base, table.location, state.table_id, columns, ())
         return with_properties(found, state.configuration)
+
+    def _state(self, location: str) -> TableState:
+        log = DeltaLog(location, self._files)
+        return log.state_at(log.latest_version())
 
     def _columns_of(self, name: str, schema: StructType | str) -> tuple[Column, ...]:
         check_lengths(name, schema if isinstance(schema, str) else sql_type(schema))
@@ -219,7 +270,7 @@ class UpsertTables:
         fields = _PARTIAL_FIELDS if table.has_partial_changes else _STATE_FIELDS
         state = [f"{quote(STATE)} STRUCT<{fields}>"]
         # Where Delta keeps statistics of it: they tell whether changes are newer than all rows.
-        is_first, data = is_wide(table.columns), _definitions(table)
+        is_first, data = is_wide(table.columns), _definitions(table.columns)
         columns = [*state, *data] if is_first else [*data, *state]
         cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
         self._spark.sql(
@@ -229,7 +280,7 @@ class UpsertTables:
 
     def _complete(self, table: UpsertTable) -> None:
         """Make what a table needs beside its base, where it is not there yet."""
-        data = _definitions(table)
+        data = _definitions(table.columns)
         for location, columns, properties in (
             (table.quarantine, [*_QUARANTINE_COLUMNS, *data], _QUARANTINE_PROPERTIES),
             (table.deletes, _DELETE_COLUMNS, _BASE_PROPERTIES),
@@ -262,14 +313,11 @@ class UpsertTables:
         """Refuse a table one part of which was altered past the engine."""
         if self._checked.get(table.table_id) == table.columns:
             return
-        log = DeltaLog(table.changes, self._files)
         try:
-            schema = json.loads(log.state_at(log.latest_version()).metadata["schemaString"])
+            found = _data_columns(self._state(table.changes))
         except LogIncomplete:
             return  # Whoever reads the changes says what is missing.
-        changes = {
-            column.name.casefold(): column.type for column in _columns(StructType.fromJson(schema))
-        }
+        changes = {column.name.casefold(): column.type for column in found}
         differing = [
             column.name
             for column in table.columns
@@ -281,7 +329,7 @@ class UpsertTables:
                 "was altered past the engine",
                 cause=f"its base {table.location} and its changes {table.changes} do not have the"
                 f" same {', '.join(differing)}",
-                fix="give both the same data columns, and the quarantine beside the changes too;"
+                fix="call add_columns with those of the base: it gives them to the others too;"
                 " columns of the base can be dropped again by ALTER TABLE ... DROP COLUMN",
             )
         self._checked[table.table_id] = table.columns
@@ -317,5 +365,12 @@ def _columns(schema: StructType) -> tuple[Column, ...]:
     return tuple(Column(field.name, sql_type(field.dataType)) for field in schema.fields)
 
 
-def _definitions(table: UpsertTable) -> list[str]:
-    return [f"{quote(column.name)} {column.type}" for column in table.columns]
+def _data_columns(state: TableState) -> tuple[Column, ...]:
+    """The columns that are not the engine's own."""
+    schema = StructType.fromJson(json.loads(state.metadata["schemaString"]))
+    fields = [field for field in schema.fields if not is_reserved(field.name)]
+    return _columns(StructType(fields))
+
+
+def _definitions(columns: Iterable[Column]) -> list[str]:
+    return [f"{quote(column.name)} {column.type}" for column in columns]
