@@ -418,3 +418,42 @@ def test_change_set_across_an_overwritten_schema_matches_columns_by_name(
     ).save(table.location)
     assert table.check(stream) == [delete(0, 1, None), insert(1, 1, 2)]
     assert list(table.changes(inserted)) == [insert(1, 1, 2)]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_change_set_across_an_overwritten_schema_of_a_mapped_table_tells_old_values(
+    make_table: MakeTable, spark: SparkSession, mode: str
+) -> None:
+    table = make_table(
+        "id INT, s STRUCT<x: INT>, v STRING",
+        "1, named_struct('x', 7), 'a'",
+        properties=f"'delta.columnMapping.mode' = '{mode}', 'delta.enableChangeDataFeed' = 'true'",
+    )
+    stream, inserted = table.stream(), table.inserted()
+    table.sql(
+        "INSERT INTO {t} VALUES (2, named_struct('x', 8), 'b')",
+        "ALTER TABLE {t} RENAME COLUMN id TO key",
+        "UPDATE {t} SET v = 'c' WHERE key = 1",
+    )
+    before = table.version
+
+    def overwrite(columns: str) -> None:
+        spark.sql(f"SELECT {columns}").write.format("delta").mode("overwrite").option(
+            "overwriteSchema", True
+        ).save(table.location)
+
+    overwrite("3L AS key, named_struct('x', 9, 'y', 1) AS s, 'd' AS v")
+    found = sorted(table.changes(stream).elements(), key=lambda change: change.values[0])
+    assert [(change.action, *change.values) for change in found] == [
+        ("DELETE", 1, (7, None), "a"),
+        ("INSERT", 3, (9, 1), "d"),
+    ]
+    assert sorted(change.values for change in table.changes(inserted)) == [
+        (2, (8, None), "b"),
+        (3, (9, 1), "d"),
+    ]
+    assert len(table.changes(stream, through=before)) == 3
+    overwrite("4L AS key, named_struct('x', 9, 'y', 1) AS s, 5 AS v")
+    for refused in (stream, inserted):
+        with pytest.raises(StreamUnusable, match="v was of type string and is of type integer"):
+            table.read(refused)

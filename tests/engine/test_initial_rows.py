@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from stream_lab import Crash, CrashAt, StreamLab, row_ids
 
 from airflow_provider_cdc.engine import ProtocolPoint, Version
-from airflow_provider_cdc.engine.core.errors import StreamUnusable
+from airflow_provider_cdc.engine.core.errors import StreamStale, StreamUnusable
 from airflow_provider_cdc.engine.core.read_plan import Strategy
 from airflow_provider_cdc.engine.spark.session_settings import settings
 
@@ -89,6 +89,45 @@ def test_initial_rows_are_consumed_once_whatever_is_killed(
     for _ in range(2):
         lab.consume(LOG)
     assert lab.rows("log") == [(1, "a", "INSERT"), (2, "b", "INSERT"), (3, "c", "INSERT")]
+
+
+def clean_up(lab: StreamLab) -> None:
+    """Let the log begin behind the offset: what it held before is in a checkpoint."""
+    lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    lab.sql("INSERT INTO {src} VALUES (3, 'c')")
+    last = lab.version("src")
+    for version in range(last):
+        Path(lab.path("src"), "_delta_log", f"{version:020d}.json").unlink()
+
+
+def test_initial_rows_at_a_version_that_is_gone_make_the_stream_stale(lab: StreamLab) -> None:
+    create(lab)
+    clean_up(lab)
+    with pytest.raises(StreamStale, match="at version 1 can no longer be read"):
+        lab.engine.read_stream("s")
+    with pytest.raises(StreamStale, match="at version 1 can no longer be read"):
+        lab.consume(LOG)
+    assert lab.rows("log") == []
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_killed_consumption_of_initial_rows_that_are_gone_is_ended(
+    lab: StreamLab, applied: bool
+) -> None:
+    create(lab)
+    point = ProtocolPoint.BEFORE_COMMIT if applied else ProtocolPoint.AFTER_BEGIN
+    with pytest.raises(Crash):
+        lab.consume(LOG, engine=lab.new_engine(CrashAt(point)))
+    clean_up(lab)
+    if applied:
+        lab.consume(LOG)
+        assert lab.rows("log") == [(1, "a", "INSERT"), (2, "b", "INSERT")]
+        assert lab.seen("s") == [(3, "c", "INSERT", False)]
+        return
+    with pytest.raises(StreamStale, match="at version 1 can no longer be read"):
+        lab.consume(LOG)
+    assert lab.rows("log") == []
+    assert lab.engine.describe_stream("s").phase.value == "idle"
 
 
 def test_initial_rows_of_a_stream_at_an_earlier_point_are_those_of_that_point(

@@ -165,6 +165,28 @@ def test_recovery_that_is_killed_is_finished_or_begun_anew(
     checked(lab)
 
 
+@pytest.mark.parametrize("applied", [False, True])
+def test_killed_recovery_whose_target_cannot_be_compared_any_more_is_ended(
+    lab: StreamLab, applied: bool
+) -> None:
+    lose(lab)
+    before = lab.rows("copy")
+    point = ProtocolPoint.BEFORE_COMMIT if applied else ProtocolPoint.AFTER_BEGIN
+    with pytest.raises(Crash):
+        recover(lab, lab.new_engine(CrashAt(point)))
+    after = lab.rows("copy")
+    lab.sql("INSERT INTO {copy} VALUES (1, 'twice')")
+    if applied:
+        recover(lab)
+        assert after == lab.rows("src")
+        assert lab.engine.describe_stream("s").invalid_reason is None
+    else:
+        with pytest.raises(InvalidRequest, match="have the key"):
+            recover(lab)
+        assert after == before
+    assert lab.engine.describe_stream("s").phase.value == "idle"
+
+
 def test_recovery_that_fails_leaves_target_and_stream_as_they_were(lab: StreamLab) -> None:
     lose(lab)
     lab.sql("ALTER TABLE {copy} ADD CONSTRAINT known CHECK (v IS NOT NULL)")

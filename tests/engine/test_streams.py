@@ -280,6 +280,8 @@ def test_stream_on_a_table_that_a_catalog_commits_to_is_refused(
     with pytest.raises(InvalidRequest, match="catalog alone knows its newest commits"):
         create(untracked, table="plain")
     assert ENABLED not in properties(untracked, "plain")
+    with pytest.raises(InvalidRequest, match="catalog alone knows its newest commits"):
+        untracked.engine.changes(untracked.path("plain"), at=Version(0))
 
 
 def test_creation_that_fails_beside_another_stream_leaves_tracking_on(

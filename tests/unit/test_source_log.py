@@ -299,3 +299,36 @@ def test_a_range_from_before_version_0_of_a_table_that_was_not_tracked_then_is_r
     beginning = replace(log.stream.offset, version=-1, metadata=untracked)
     with pytest.raises(ChangeTrackingDisabled, match="before version 0 of t"):
         SourceLog(Files()).range_from(log.stream.standing(beginning))
+
+
+@pytest.mark.parametrize("semantics", [AppendSemantics.INSERTED, AppendSemantics.SURVIVING])
+def test_append_only_range_of_a_transaction_ends_before_what_an_undo_may_bring_back(
+    log: Log, semantics: AppendSemantics
+) -> None:
+    def info(operation: str, **more: Any) -> dict[str, Any]:
+        return {"commitInfo": {"operation": operation, **more}}
+
+    def restore(version: int, to: int) -> None:
+        mark = {"userMetadata": "cdc undo c1"}
+        log.write(version, info("RESTORE", operationParameters={"version": to}, **mark))
+
+    def added(version: int) -> dict[str, Any]:
+        tracked = {"baseRowId": version * 10, "defaultRowCommitVersion": version}
+        return {"add": {"path": f"{version}.parquet", "dataChange": True} | tracked}
+
+    stream = append_only(log.stream, semantics, is_on_view=False)
+    log.insert(1)
+    log.write(2, info("MERGE"), {"txn": {"appId": "cdc/c1/0/0", "version": 1}}, added(2))
+    log.write(3, info("WRITE"), added(3))
+    restore(4, to=1)
+
+    def end() -> int:
+        pins = SourcePins(SourceLog(Files()), [stream])
+        return pins.span(stream, BatchLimit()).tables[0].end.version
+
+    assert end() == 1
+    # One that has begun reads what it has pinned.
+    pinned = SourceLog(Files()).span(stream, through=[4])
+    assert pinned.tables[0].end.version == 4
+    restore(5, to=3)
+    assert end() == 5

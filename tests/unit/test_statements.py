@@ -150,6 +150,24 @@ def test_analyse_of_a_table_that_shares_a_streams_name_in_a_schema_is_accepted()
     assert analyse("INSERT INTO db.s SELECT * FROM db.s", STREAMS).streams == ()
 
 
+@pytest.mark.parametrize(
+    ("definition", "source"),
+    [
+        ("", None),
+        ("USING delta", "delta"),
+        ("COMMENT 'using csv' using DELTA", "DELTA"),
+        ("USING `delta` PARTITIONED BY (using)", "delta"),
+        ("PARTITIONED BY (using) USING parquet", "parquet"),
+    ],
+)
+def test_data_source_of_a_created_table_is_what_follows_using(
+    definition: str, source: str | None
+) -> None:
+    statement = analyse(f"CREATE TABLE t {definition} AS SELECT * FROM s USING", ["s"])
+    assert statement.create is not None
+    assert statement.create.data_source == source
+
+
 @pytest.mark.parametrize("sql", ["INSERT INTO a.b.c.d TABLE s", "CREATE TABLE a.b.c.d AS TABLE s"])
 def test_analyse_of_a_target_of_four_parts_is_refused(sql: str) -> None:
     with pytest.raises(InvalidName, match="found 4 parts"):

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_provider_cdc.engine.core.table_schema import (
     Layout,
+    gives_ids_anew,
     matching_field,
     matching_path,
     other_columns,
@@ -126,6 +127,32 @@ def test_matching_path_between_ends_that_look_alike_passes_each_switch_in_betwee
     two, left = mapped(("a", 1, "a"), ("b", 2, "b")), mapped(("a", 2, "b"))
     last, none = mapped(("a", 1, "a")), plain(("a", "string"))
     assert matching_path([two, left, none, last]) == (two, left, none, none, last, last)
+
+
+def test_matching_path_goes_by_names_where_an_overwrite_gave_columns_other_ids() -> None:
+    before = mapped(("a", 1, "p1"), ("b", 2, "p2"))
+    after = mapped(("a", 1, "p1"), ("b", 3, "p3"), ("c", 4, "p4"))
+    path = matching_path((before, after))
+
+    assert (path[0], path[1], path[-2], path[-1]) == (before, before, after, after)
+    found = {}
+    for field in after.fields:
+        wanted: Any = field
+        for layout in reversed(path[:-1]):
+            wanted = wanted and matching_field(wanted, layout.fields)
+        found[field["name"]] = wanted and wanted["name"]
+    assert found == {"a": "a", "b": "b", "c": None}
+    # And so the other way, as a RESTORE leads.
+    assert gives_ids_anew(after, before)
+
+
+def test_column_that_was_dropped_and_added_again_is_no_overwrite() -> None:
+    first, dropped = mapped(("a", 1, "p1"), ("b", 2, "p2")), mapped(("a", 1, "p1"))
+    steps = (first, dropped, mapped(("a", 1, "p1"), ("b", 3, "p3")))
+
+    assert matching_path(steps) == (first, steps[-1])
+    assert not gives_ids_anew(first, dropped)
+    assert not gives_ids_anew(first, mapped(("b", 1, "p1"), ("a", 2, "p2")))
 
 
 def test_columns_are_other_ones_by_their_ids_whatever_their_names() -> None:

@@ -96,7 +96,15 @@ def test_backfill_that_came_too_late_to_assign_anything_passes() -> None:
         ),
         (
             [new_commit(5, adds=(data_file("f", 5, change=False),))],
-            "added rows and said that it changed no data",
+            "added or removed rows and said that it changed no data",
+        ),
+        (
+            [new_commit(5, removes=(data_file("f", 1, change=False),))],
+            "added or removed rows and said that it changed no data",
+        ),
+        (
+            [new_commit(5, "CLONE", adds=(data_file("f", 5),))],
+            "was replaced by a clone in version 5",
         ),
         (
             [new_commit(5, metadata=metadata("false")), new_commit(6, metadata=metadata())],
@@ -130,6 +138,24 @@ def test_rows_that_were_carried_over_without_their_row_ids_make_the_stream_stale
     with pytest.raises(StreamStale, match=f"version 6, {operation}, did not keep the row ids"):
         check_tracking(stream(), [new_commit(5), lost, new_commit(7)])
     check_tracking(stream(), [new_commit(6, operation, preserves_row_ids=True, **carried)])
+
+
+@pytest.mark.parametrize("condition", ["predicate", "replaceOnCond", "replaceUsingCols"])
+def test_overwrite_of_a_part_that_met_the_begin_of_row_tracking_makes_the_stream_stale(
+    condition: str,
+) -> None:
+    files = {"adds": (data_file("new", 6),), "removes": (data_file("old", 1),)}
+    met = new_commit(6, "WRITE", preserves_row_ids=False, **files)
+    partly = replace(met, operation_parameters={"mode": "Overwrite", condition: "x"})
+
+    with pytest.raises(StreamStale, match="version 6, WRITE, did not keep the row ids"):
+        check_tracking(stream(), [partly])
+    # One that was planned behind it says nothing, and keeps them; one of all rows carries none.
+    check_tracking(stream(), [replace(partly, preserves_row_ids=None), met])
+
+
+def test_clone_that_made_the_table_is_no_replacement() -> None:
+    check_tracking(stream(), [new_commit(0, "CLONE", adds=(data_file("f", 0),))])
 
 
 def test_files_that_were_rearranged_without_their_row_ids_make_the_stream_stale() -> None:

@@ -257,6 +257,12 @@ APPLY = commit(1, add(), txn(0))
         ([created_by("me"), APPLY], False, False),
         ([created_by("me"), APPLY, restore(2, to=0)], True, True),
         ([created_by("me"), APPLY, restore(2, to=0), commit(3, add(), txn(0))], False, False),
+        # An undo that came late, and was taken back because it met what was applied since.
+        (
+            [created_by("me"), FENCE, commit(2, add(), txn(0)), restore(3, to=0), restore(4, to=2)],
+            False,
+            False,
+        ),
         ([created_by("me"), FENCE, commit(2, add())], False, False),
         ([created_by("me"), commit(1, {"metaData": {"id": "x"}})], False, False),
         ([created_by("another"), FENCE, created_by("me")], True, False),
@@ -357,6 +363,8 @@ def test_table_is_filled_by_the_consumption_that_was_applied_and_not_undone() ->
     assert filled_by([created, commit(1, txn(0)), restore(2, 0), commit(3, txn(0, of=other))]) == (
         "c2"
     )
+    taken_back = [created, commit(1, txn(0, of=other)), restore(2, 0), restore(3, 1)]
+    assert filled_by(taken_back) == "c2"
 
 
 @given(st.lists(st.sampled_from(["apply", "undo", "back", "foreign"]), max_size=12), st.data())

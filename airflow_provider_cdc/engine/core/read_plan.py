@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from .commit_changes import CommitChanges, commit_changes
 from .crafted_log import CHANGE_TYPE_COLUMN
 from .log_actions import Commit
 from .net_files import NetFiles, inserted_files
 from .rewrites import net_difference
-from .table_schema import Layout
+from .table_schema import Layout, gives_ids_anew
 from .transactions import without_undone
 
 
@@ -182,6 +183,7 @@ def _obstacle(commits: Sequence[Commit], history: Sequence[Layout]) -> str | Non
     today = history[-1]
     if CHANGE_TYPE_COLUMN in {name.casefold() for name in today.column_names}:
         return f"a column has the name that the kind of a change has there, {CHANGE_TYPE_COLUMN}"
-    if not all(map(today.reads_files_of, history)):
+    is_overwritten = any(gives_ids_anew(before, after) for before, after in pairwise(history))
+    if is_overwritten or not all(map(today.reads_files_of, history)):
         return "the change files were written under columns that today's cannot read"
     return None

@@ -44,7 +44,7 @@ _ACCEPTED = "INSERT, MERGE, UPDATE, DELETE and CREATE TABLE ... AS"
 class CreateTable:
     """The two halves of a CREATE TABLE ... AS: the ``definition`` before the AS and the ``query``
     after it, as the user wrote them; the table's name starts at ``name_start`` and the query at
-    ``query_start`` in the statement.
+    ``query_start`` in the statement. ``data_source`` is what follows USING, if there is one.
     """
 
     or_replace: bool
@@ -52,6 +52,7 @@ class CreateTable:
     query: str
     name_start: int
     query_start: int
+    data_source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +275,18 @@ def _create_table(
         query=text[start:],
         name_start=tokens[head.name_at].start,
         query_start=start,
+        data_source=_data_source(tokens[head.name_end : split]),
     )
     target = _target(text, head.parts, streams)
     kind = StatementKind.CREATE_TABLE
     return _statement(text, tokens, references, kind=kind, target=target, create=create)
+
+
+def _data_source(definition: Sequence[Token]) -> str | None:
+    for index, token in top_level(definition):
+        if word(token) == "USING" and index + 1 < len(definition):
+            return definition[index + 1].text
+    return None
 
 
 @dataclass(frozen=True, slots=True)

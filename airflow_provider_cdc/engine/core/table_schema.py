@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any
 
@@ -27,6 +27,8 @@ _READER_METADATA = (
     LENGTH,
 )
 _NESTED_IDS = "delta.columnMapping.nested.ids"
+# The types that an array or a map holds.
+_ELEMENTS = ("elementType", "keyType", "valueType")
 _PADDED = re.compile(r"\bchar\(", re.IGNORECASE)
 
 
@@ -92,13 +94,77 @@ def matching_path(steps: Sequence[Layout]) -> tuple[Layout, ...]:
     """Those of ``steps``, each of which was made of the one next to it, from one to the next of
     which columns can be matched.
 
-    These are its two ends. Where column mapping came or went in between, ids were given out anew,
-    and only the names right before and right after that tell which column is which.
+    These are its two ends. Where column mapping came or went in between, or an overwrite of the
+    schema gave columns another type, ids were given out anew, and only the names right before and
+    right after that tell which column is which.
     """
-    switches = [
-        (before, after) for before, after in pairwise(steps) if before.is_mapped != after.is_mapped
-    ]
+    switches = (_switch(before, after) for before, after in pairwise(steps))
     return (steps[0], *chain.from_iterable(switches), steps[-1])
+
+
+def gives_ids_anew(before: Layout, after: Layout) -> bool:
+    """Whether a column has kept its name and got another id: ``after`` was made of ``before``, or
+    the other way round, by an overwrite of the schema.
+    """
+    if not (before.is_mapped and after.is_mapped):
+        return False
+    ids, others = _ids(before.fields), _ids(after.fields)
+    return any(ids[name] not in others.values() for name in ids.keys() & others.keys())
+
+
+def _switch(before: Layout, after: Layout) -> tuple[Layout, ...]:
+    """What has to be passed from ``before`` to ``after`` to match their columns, if anything."""
+    if before.is_mapped != after.is_mapped:
+        return before, after
+    if not gives_ids_anew(before, after):
+        return ()
+    shared = set(_ids(before.fields).values()) & set(_ids(after.fields).values())
+    named = (
+        replace(each, fields=tuple(_only_ids(field, shared) for field in each.fields))
+        for each in (before, after)
+    )
+    return (before, *named, after)
+
+
+def _ids(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> dict[str, int]:
+    """The ids of ``fields`` and all fields in them, by their paths of names."""
+    found: dict[str, int] = {}
+    for field in fields:
+        path = f"{prefix}{field['name'].lower()}"
+        if FIELD_ID in field["metadata"]:
+            found[path] = field["metadata"][FIELD_ID]
+        found |= _ids_in(field["type"], f"{path}.")
+    return found
+
+
+def _ids_in(kind: Any, prefix: str) -> dict[str, int]:
+    if isinstance(kind, str):
+        return {}
+    if kind["type"] == "struct":
+        return _ids(kind["fields"], prefix)
+    found: dict[str, int] = {}
+    for part in _ELEMENTS:
+        if part in kind:
+            found |= _ids_in(kind[part], f"{prefix}{part}.")
+    return found
+
+
+def _only_ids(field: Mapping[str, Any], kept: Collection[int]) -> dict[str, Any]:
+    """``field`` without its id and those of the fields in it that are not ``kept``."""
+    metadata = {
+        name: value
+        for name, value in field["metadata"].items()
+        if name != FIELD_ID or value in kept
+    }
+    return {**field, "metadata": metadata, "type": _only_ids_in(field["type"], kept)}
+
+
+def _only_ids_in(kind: Any, kept: Collection[int]) -> Any:
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        return {**kind, "fields": [_only_ids(field, kept) for field in kind["fields"]]}
+    return {**kind, **{part: _only_ids_in(kind[part], kept) for part in _ELEMENTS if part in kind}}
 
 
 def other_columns(steps: Sequence[Layout]) -> frozenset[str]:

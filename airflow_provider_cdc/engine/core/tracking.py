@@ -22,6 +22,9 @@ _REASSIGNING_OPERATIONS = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBA
 _CARRYING_OPERATIONS = frozenset(
     {"UPDATE", "DELETE", "MERGE", "OPTIMIZE", "REORG", "REMOVE COLUMN MAPPING"}
 )
+_WRITE, _CLONE = "WRITE", "CLONE"
+# What an overwrite of part of a table is told by; other rows of its files are carried over.
+_REPLACED = ("predicate", "replaceOnCond", "replaceUsingCols")
 _RECREATE = "create the stream again; engine.create_stream() starts from now"
 
 
@@ -102,23 +105,36 @@ def check_source(stream: Stream, through: Offset) -> None:
 def loses_row_ids(commit: Commit) -> bool:
     """Whether rows that ``commit`` carried into other files may have got new row ids there.
 
-    An UPDATE, say, that was planned before row tracking was switched on and committed after it, or
-    an overwrite with the option ``dataChange`` false. A writer that kept the ids says so (protocol,
-    "Writer Requirements for Row Tracking").
+    An UPDATE, say, or an overwrite by a condition, that was planned before row tracking was
+    switched on and committed after it, or an overwrite with the option ``dataChange`` false. A
+    writer that kept the ids says so (protocol, "Writer Requirements for Row Tracking").
     """
-    carries_rows = commit.operation in _CARRYING_OPERATIONS or not commit.changes_data
+    carries_rows = (
+        commit.operation in _CARRYING_OPERATIONS
+        or not commit.changes_data
+        # Of an overwrite Delta says that it kept none, and else nothing.
+        or (commit.preserves_row_ids is False and _replaces_a_part(commit))
+    )
     if not carries_rows or commit.preserves_row_ids:
         return False
     gone = {file.path for file in commit.removes}
     return bool(gone) and any(file.path not in gone for file in commit.adds)
 
 
+def _replaces_a_part(commit: Commit) -> bool:
+    return commit.operation == _WRITE and any(
+        name in commit.operation_parameters for name in _REPLACED
+    )
+
+
 def hides_rows(commit: Commit) -> bool:
-    """Whether ``commit`` added rows of its own and said that it changed no data, as an append with
-    the option ``dataChange`` false does.
+    """Whether ``commit`` added rows of its own, or took some away, and said that it changed no
+    data, as an append, or an overwrite by no rows, with the option ``dataChange`` false does.
     """
-    if commit.changes_data or commit.removes:
+    if commit.changes_data:
         return False
+    if commit.removes:
+        return not commit.adds
     return any(file.default_row_commit_version == commit.version for file in commit.adds)
 
 
@@ -137,9 +153,12 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
             gap = f"row ids were assigned again by version {commit.version}"
         elif gap is None and hides_rows(commit):
             gap = (
-                f"version {commit.version}, {commit.operation}, added rows and said that it changed"
-                " no data"
+                f"version {commit.version}, {commit.operation}, added or removed rows and said that"
+                " it changed no data"
             )
+        elif gap is None and commit.operation == _CLONE and commit.version > 0:
+            # It keeps the table's id, and brings rows and column ids of another one.
+            gap = f"the table was replaced by a clone in version {commit.version}"
         elif gap is None and loses_row_ids(commit):
             gap = f"version {commit.version}, {commit.operation}, did not keep the row ids"
         if commit.metadata is None:

@@ -120,22 +120,21 @@ def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
     created = next(later)
     if not (created.user_metadata or "").startswith(_CREATION):
         return False
-    applied, ended = False, created.user_metadata == creation_mark(consumer)
+    known, ended = [created], created.user_metadata == creation_mark(consumer)
     for commit in later:
+        known.append(commit)
         versions = [
             version for app_id, version in commit.transactions.items() if app_id.startswith(_OWN)
         ]
         if _is_undo(commit):
-            applied, ended = False, True
+            ended = True
         elif (commit.user_metadata or "").startswith(_CREATION):
             ended = commit.user_metadata == creation_mark(consumer)
         elif FENCE_VERSION in versions:
             ended = True
-        elif APPLY_VERSION in versions:
-            applied = True
-        else:
+        elif APPLY_VERSION not in versions:
             return False
-    return ended and not applied
+    return ended and _filler(known) is None
 
 
 def filled_by(commits: Iterable[Commit]) -> str | None:
@@ -144,13 +143,29 @@ def filled_by(commits: Iterable[Commit]) -> str | None:
 
     :param commits: all that the table ever had
     """
+    filler = _filler(list(commits))
+    return None if filler is None else _consumption_id(filler)
+
+
+def _filler(commits: Sequence[Commit]) -> Commit | None:
+    """The last of ``commits`` that was applied by a consumption, and neither undone, unless that
+    was taken back, nor created anew since.
+    """
+    standing, _ = _replayed(commits, _is_undo)
     found = None
     for commit in commits:
-        if (commit.user_metadata or "").startswith((_UNDO, _CREATION)):
+        if (commit.user_metadata or "").startswith(_CREATION):
             found = None
-        if APPLY_VERSION in commit.transactions.values():
-            found = _consumption_id(commit) or found
+        if commit.version in standing and _is_applied(commit):
+            found = commit
     return found
+
+
+def _is_applied(commit: Commit) -> bool:
+    return any(
+        app_id.startswith(_OWN) and version == APPLY_VERSION
+        for app_id, version in commit.transactions.items()
+    )
 
 
 def statement_state(

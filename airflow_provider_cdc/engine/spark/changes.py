@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import DataFrame
 
+from ..core.catalog_managed import check_not_catalog_managed
 from ..core.errors import CdcError, InvalidRange
 from ..core.model import ColumnStyle, Offset, StreamMode, new_stream
 from ..core.names import TableName
@@ -44,6 +46,8 @@ class TableChanges:
             )
 
         offsets = offsets_at(start)
+        for newest in found.newest:
+            check_not_catalog_managed(subject, "cannot be read", json.loads(newest.protocol))
         ends = found.newest if end is None else offsets_at(end)
         for offset, last in zip(offsets, ends, strict=True):
             if last.version < offset.version:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
-from ..core.errors import CdcError, InvalidRange, StreamMoved, StreamStale, StreamUnusable
+from ..core.errors import CdcError, InvalidRange, StreamMoved, StreamStale
 from ..core.lifecycle import Transition
 from ..core.model import Consumption, Stream, StreamRange
 from ..core.outcomes import Outcome, StatementOutcome
@@ -126,7 +126,7 @@ class Consumer:
             try:
                 spans = [self._pinned(by_id[item.stream_id], item) for item in consumption.streams]
                 views = stack.enter_context(self._views(spans, statements))
-            except StreamUnusable:
+            except Exception:
                 # What the earlier attempt read is lost: all of it was applied, or none of it holds.
                 consumer = self._attempt.consumer
                 if not self._parts.resolution.fail(consumption, consumer, has_ended=True):

@@ -79,6 +79,7 @@ class Planner:
     def _existing(self, statement: Statement) -> Table | None:
         if statement.create is None:
             return self._delta_table(statement)
+        self._targets.check_makes_delta(statement, statement.create)
         return self._tables.find(statement.target)
 
     def _check_free(self, statement: Statement, table: Table | None, consumer: str) -> None:
@@ -128,5 +129,6 @@ def _check_created_once(statements: Sequence[Statement]) -> None:
                 f"target {target}",
                 "cannot take part in a consumption",
                 cause=f"{count} statements create it",
-                fix="create it once, and use INSERT INTO in the other statements",
+                fix="create it once, in a transaction (engine.transaction), and use INSERT INTO in"
+                " the other statements",
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -121,7 +121,15 @@ class Recovery:
             found, Transition.RESUMED, self._attempt.consumer
         )
         (taken,) = (item.tables for item in consumption.streams)
-        with self._views(stream, taken, target) as views:
+        with ExitStack() as stack:
+            try:
+                views = stack.enter_context(self._views(stream, taken, target))
+            except Exception:
+                # It was applied, or nothing of it holds.
+                consumer = self._attempt.consumer
+                if not self._parts.resolution.fail(consumption, consumer, has_ended=True):
+                    raise
+                return self._attempt.rolled_forward(consumption)
             return run_consumption(self._parts, self._attempt, consumption, [statement], views)
 
     def _views(

@@ -12,7 +12,7 @@ from ..core.errors import ConsumptionOpen, InvalidStatement, OutcomeUnknown, Str
 from ..core.model import Consumption, PlannedStatement, StatementKind
 from ..core.names import quote
 from ..core.net_files import fold
-from ..core.statements import Statement, creation_text, text_to_run
+from ..core.statements import CreateTable, Statement, creation_text, text_to_run
 from ..core.transactions import (
     APPLY_VERSION,
     FENCE_VERSION,
@@ -65,6 +65,20 @@ class Targets:
         found = "\n".join(row[0] for row in plan)
         if found.startswith(_EXPLAIN_FAILED):
             raise _refused(statement, found.removeprefix(_EXPLAIN_FAILED))
+
+    def check_makes_delta(self, statement: Statement, create: CreateTable) -> None:
+        """Refuse a CREATE TABLE AS whose table would be no Delta table.
+
+        :raises InvalidStatement: it would not be one
+        """
+        source = create.data_source or self._spark.conf.get("spark.sql.sources.default")
+        if source is None or source.lower() != "delta":
+            raise InvalidStatement(
+                f"target {statement.target.sql}",
+                "cannot be the target of a consumption",
+                cause=f"expected a Delta table, this would create one of {source}",
+                fix="write USING delta before the AS; nothing was created",
+            )
 
     def apply(
         self,

@@ -32,7 +32,7 @@ class RangeFiles:
         """
         files = [ListedFile(Side.OLD, self.absolute(file)) for file in net.removed]
         files.extend(ListedFile(Side.NEW, self.absolute(file)) for file in net.added)
-        self._fetch_vectors(file for pair in net.revectored for file in (pair.old, pair.new))
+        self.fetch_vectors(file for pair in net.revectored for file in (pair.old, pair.new))
         for pair in net.revectored:
             files.extend(self._changed_rows(pair))
         return files
@@ -90,7 +90,8 @@ class RangeFiles:
                 listed.append(ListedFile(side, replace(file, deletion_vector=vector), kept=rows))
         return listed
 
-    def _fetch_vectors(self, files: Iterable[DataFile]) -> None:
+    def fetch_vectors(self, files: Iterable[DataFile]) -> None:
+        """Read the vectors of ``files`` side by side, each once, for who needs them one by one."""
         vectors = [self._absolute_vector(file.deletion_vector) for file in files]
         self._fetch(
             plain_uri(vector.path_or_inline)

@@ -164,6 +164,7 @@ class SourceLog:
         through: int | None = None,
         seen_through: int | None = None,
         limit: BatchLimit = _ALL,
+        is_open: bool | None = None,
     ) -> SourceRange:
         """What ``stream`` has not consumed, checked to be whole.
 
@@ -171,6 +172,8 @@ class SourceLog:
         :param seen_through: of a folder, the version that was the newest when ``through`` was
             chosen; ``None``: ``through``, or the newest
         :param limit: how much of that to take at most
+        :param is_open: it may end before that, where it is not settled yet what stands; unless it
+            is said, where ``through`` is ``None``
         :raises StreamStale: commits are gone, or the source is another table now
         :raises ChangeTrackingDisabled: row tracking is off
         :raises InvalidRange: ``through`` lies before the offset or after the newest version
@@ -188,7 +191,7 @@ class SourceLog:
                 fix="name a version between the offset and the newest one",
             )
         self._check_same_log(stream, log)
-        is_open = through is None
+        is_open = through is None if is_open is None else is_open
         return self._range(stream, log, last, seen_through or last, limit, is_open=is_open)
 
     def span(
@@ -198,6 +201,7 @@ class SourceLog:
         through: Sequence[int] | None = None,
         seen_through: Sequence[int | None] | None = None,
         limit: BatchLimit = _ALL,
+        is_open: bool | None = None,
     ) -> StreamSpan:
         """What ``stream`` has not consumed of all its base tables; raises as :meth:`range`.
 
@@ -206,6 +210,7 @@ class SourceLog:
         :param through: the last version of each base table
         :param seen_through: as of :meth:`range`, for each of them
         :param limit: how much of each to take at most
+        :param is_open: as of :meth:`range`
         """
         if stream.shows_initial_rows:
             through = [base.offset.version for base in stream.bases]
@@ -214,7 +219,7 @@ class SourceLog:
         return StreamSpan(
             stream,
             tuple(
-                self.range(each, through=end, seen_through=seen, limit=limit)
+                self.range(each, through=end, seen_through=seen, limit=limit, is_open=is_open)
                 for each, (end, seen) in zip(stream.by_base(), ends, strict=True)
             ),
         )

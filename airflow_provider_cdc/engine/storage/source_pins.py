@@ -46,7 +46,7 @@ class SourcePins:
                     f" stream stands behind version {base.offset.version}",
                     fix="run the transaction again",
                 )
-        return self._sources.span(stream, through=through, limit=limit)
+        return self._sources.span(stream, through=through, limit=limit, is_open=True)
 
     def _version(self, stream: Stream, location: str) -> int:
         found = self._ends[place_of(location)]

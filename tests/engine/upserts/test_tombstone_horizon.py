@@ -116,6 +116,11 @@ def test_upkeep_is_done_once_in_a_while_and_not_by_each_apply(
         lab.apply(engine)
     # After seven hours, and six after that: an eighth of two days each.
     assert len(runs) == 2
+    # The mark is one of a clock that was ahead.
+    clock.now -= timedelta(hours=1)
+    lab.write((9, "a", 1, "UPSERT"))
+    lab.apply(engine)
+    assert len(runs) == 3
 
 
 def test_upkeep_that_fails_is_told_and_stops_nobody(

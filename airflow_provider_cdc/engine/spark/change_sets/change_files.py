@@ -34,6 +34,8 @@ CHANGE_FILE_COLUMNS = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, CHANGE_T
 def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> list[ListedFile]:
     """The files that tell the changes of ``by_commit``, each with its commit's version."""
     listed: list[ListedFile] = []
+    pairs = (pair for item in by_commit for pair in item.data_files.revectored)
+    source.fetch_vectors(file for pair in pairs for file in (pair.old, pair.new))
     for item in by_commit:
         for file in item.change_files:
             rows = replace(

@@ -130,6 +130,7 @@ def _told(
             return f"get({_array(values[:1], kind)}, 0)"
         return f"get({_array(values, kind)}, {_NUMBER})"
 
+    source.fetch_vectors(item.file for item in files if item.kept is None)
     marked = [
         words(source.deleted(item.file) if item.kept is None else item.kept) for item in files
     ]

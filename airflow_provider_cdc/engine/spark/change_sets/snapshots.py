@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...core.errors import StreamUnusable
+from ...core.errors import StreamStale, StreamUnusable
 from ...core.file_options import WHOLE_FILES
 from ...core.table_schema import Layout
 from ...core.tracking import precedes_all
 from ...storage.source_log import SourceRange
+from ..failures import reason
 from ..session_settings import any_version, is_on
 from .columns import spark_fields
 from .rows import ROW, ROW_ID
@@ -21,6 +23,7 @@ from .rows import ROW, ROW_ID
 def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
     """The rows of a table at the end of ``span``: Delta's row id, and the columns in one struct.
 
+    :raises StreamStale: that version is gone
     :raises StreamUnusable: the session would leave out rows of files that are gone
     """
     for option in WHOLE_FILES:
@@ -38,6 +41,17 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
         return none.select(F.lit(None).cast("long").alias(ROW_ID), F.struct("*").alias(ROW))
     reader = spark.read.format("delta").option("versionAsOf", span.end.version)
     with any_version(spark):
-        rows = reader.load(span.stream.source.location)
+        try:
+            rows = reader.load(span.stream.source.location)
+        except PySparkException as error:
+            if "NOT_FOUND" not in (error.getCondition() or ""):
+                raise
+            raise StreamStale(
+                f"stream {span.stream.name}",
+                f"is stale, the rows that {span.stream.source.name} had at version"
+                f" {span.end.version} can no longer be read",
+                cause=reason(error).partition("\n")[0],
+                fix="create the stream again",
+            ) from None
         identity = rows.metadataColumn("_metadata").getField("row_id").alias(ROW_ID)
         return rows.select(identity, F.struct("*").alias(ROW))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -90,4 +90,6 @@ class Reads:
         if status.behind_since is None:
             return True
         longest = table.max_staleness
-        return longest is not None and self._clock() - status.behind_since <= longest
+        age = self._clock() - status.behind_since
+        # What is to come by this clock was written by one that is ahead: its age is not known.
+        return longest is not None and timedelta(0) <= age <= longest

@@ -70,7 +70,8 @@ class Upkeep:
             return False
         # Old changes go in time also where deletes are remembered for years.
         every = min(table.tombstone_horizon / _PER_HORIZON, _LONGEST)
-        return self._clock() - last >= every
+        # A mark of a time to come was left by a clock that was ahead.
+        return not timedelta(0) <= self._clock() - last < every
 
     def _note(self, table: UpsertTable, moment: datetime) -> None:
         self._files.write(_mark(table), moment.isoformat().encode())
