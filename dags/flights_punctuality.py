@@ -35,7 +35,12 @@ with DAG(
         task_id="create_stream", stream=STREAM, on_table=WAREHOUSE.flights, if_not_exists=True
     )
     wait = StreamHasDataSensor(
-        task_id="wait_for_changes", stream=STREAM, deferrable=True, poke_interval=2
+        task_id="wait_for_changes",
+        stream=STREAM,
+        deferrable=True,
+        poke_interval=2,
+        # That nothing comes for long is no failure.
+        timeout=timedelta(days=365),
     )
     consume = ConsumeStream(task_id="consume", stream=STREAM, sql=consumption(STREAM, WAREHOUSE))
     create >> wait >> consume

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
+from msgspec import ValidationError
 
-from airflow_provider_cdc.engine.core.errors import CdcError
+from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
+from airflow_provider_cdc.engine.core.model import from_json, to_json
 from airflow_provider_cdc.engine.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.model import (
@@ -166,7 +168,19 @@ class CdcHook(BaseHook):
 
 
 def request_for(settings: CdcConnection, task: Task) -> Request:
-    """The request for ``task`` under an id of its own."""
+    """The request for ``task`` under an id of its own, as a driver will read it.
+
+    :raises InvalidRequest: an argument is of a type that it cannot have
+    """
     kind = KINDS[type(task)]
     fields: dict[str, Any] = {kind.value: task}
-    return Request(uuid.uuid4().hex, settings.state, kind, settings.principal, **fields)
+    request = Request(uuid.uuid4().hex, settings.state, kind, settings.principal, **fields)
+    try:
+        return from_json(to_json(request), Request)
+    except (TypeError, ValidationError) as error:
+        raise InvalidRequest(
+            f"{kind.value} job",
+            "has an argument of the wrong type",
+            cause=str(error),
+            fix="correct the operator's argument; flags are True or False, and are not templated",
+        ) from error

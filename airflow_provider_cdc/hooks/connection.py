@@ -33,6 +33,7 @@ a cluster has its own.
 _SECRET = r"secret|password|passphrase|token|(access|account|private|api)[._-]?key|(^|[._])sas[._]"
 # Beside what Spark redacts in its own pages, the keys of stores and services; a Kubernetes setting
 # only names a secret.
+_WITH_USER = re.compile(r"://[^/\s,]*@")
 _SECRET_SETTING = re.compile(
     rf"^(?!spark[.]kubernetes[.]).*({_SECRET}|[.]credentials?$|headers[.]authorization)",
     re.IGNORECASE,
@@ -109,7 +110,7 @@ class CdcConnection:
             secret_conf=_mapping(conn_id, present, "secret_conf"),
             packages=_text(present, "packages") or (None if jars else DELTA_PACKAGE),
             jars=jars,
-            repositories=_text(present, "repositories"),
+            repositories=_repositories(conn_id, present),
             driver_memory=_text(present, "driver_memory"),
             executor_memory=_text(present, "executor_memory"),
             executor_cores=_number(conn_id, present, "executor_cores"),
@@ -198,6 +199,20 @@ def _malformed(conn_id: str, name: str, expected: str) -> InvalidRequest:
         cause=f"expected {expected}",
         fix=f"correct {name} in the connection's extra",
     )
+
+
+def _repositories(conn_id: str, present: Mapping[str, Any]) -> str | None:
+    """What spark-submit gets as an argument, which processes and the task's log show."""
+    given = _text(present, "repositories")
+    if given is not None and _WITH_USER.search(given):
+        raise InvalidRequest(
+            f"connection {conn_id}",
+            "names a repository with a user or a password",
+            cause="expected an address without them: spark-submit's arguments show in logs",
+            fix="put them into a settings file of Ivy, and name it in the field conf as"
+            " spark.jars.ivySettings",
+        )
+    return given
 
 
 def _refuse_secret_settings(conn_id: str, conf: Mapping[str, str]) -> None:

@@ -31,6 +31,10 @@ class LogNotifier(BaseNotifier):
         super().__init__(**kwargs)
         self.message = message
 
+    def __repr__(self) -> str:
+        """The same in each process: mapped operators are told from one another by it."""
+        return f"LogNotifier(message={self.message!r})"
+
     def notify(self, context: Context) -> None:
         """Write the message."""
         self.log.warning("%s", self.message)

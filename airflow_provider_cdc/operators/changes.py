@@ -32,7 +32,8 @@ class ExportChanges(StreamOperator):
         format of files the URI of a folder (templated)
     :param at: the point behind which the changes begin, exclusive: ``Version(3)``,
         ``OffsetOf("a_stream")`` or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as
-        ``{"timestamp": "{{ data_interval_start }}"}`` it is templated
+        ``{"timestamp": "{{ data_interval_start }}"}`` it is templated. A DAG has such intervals
+        with a timetable like ``CronDataIntervalTimetable``, and none with ``@daily``
     :param before: the point that they begin with, inclusive; version 0 too
     :param end: the last point, inclusive; now by default (templated as ``at``)
     :param information: ``default`` or ``append_only`` (templated)
@@ -91,6 +92,7 @@ class ExportChanges(StreamOperator):
 
     def _task(self, context: Context) -> jobs.ExportChanges:
         try:
+            _check_interval(self.source, written(self.at), written(self.end))
             return jobs.ExportChanges(
                 name=self.source,
                 target=self.target,
@@ -108,3 +110,20 @@ class ExportChanges(StreamOperator):
                 f"changes of {self.source}: cannot be exported. Cause: {error}. Fix: correct the"
                 " operator's argument."
             ) from error
+
+
+def _check_interval(
+    source: str, at: Mapping[str, int | str] | None, end: Mapping[str, int | str] | None
+) -> None:
+    """Refuse an interval that can hold nothing: an export would empty its target.
+
+    :raises InvalidRequest: it begins behind the moment at which it ends
+    """
+    if at is not None and at == end and "timestamp" in at:
+        raise InvalidRequest(
+            f"changes of {source}",
+            "are asked for between a moment and itself",
+            cause=f"at and end are both {at['timestamp']}",
+            fix="where they are the run's data interval, give the DAG a timetable that has"
+            " intervals, such as CronDataIntervalTimetable",
+        )

@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.engine.core.model import to_json
-from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.engine.core.staleness import checked_length
+from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
+from .registry_reach import check_reach
 from .stream import ConsumingOperator, StreamOperator, default_consumer
 
 if TYPE_CHECKING:
@@ -41,7 +43,10 @@ class MaintainStreams(StreamOperator):
         :raises AirflowFailException: the job failed for good
         :raises CdcJobFailed: a retry may help; so it may where a table could not be changed
         """
-        answer = self.hook.submit(jobs.Maintain(self.ahead), context=context)
+        with task_errors():
+            ahead = checked_length("maintenance", "ahead", self.ahead)
+        check_reach(self.hook)
+        answer = self.hook.submit(jobs.Maintain(ahead), context=context)
         if answer.maintenance is None:
             raise CdcJobFailed("maintenance: answered without a report. Fix: run the task again.")
         problems = [source for source in answer.maintenance.sources if source.problem]

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.deadlines.mirror import knows_streams, variable_key
-from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.engine.core.errors import StreamNotFound
+from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.hooks.cdc import CdcHook
+
+
+@contextmanager
+def reached_errors(hook: CdcHook) -> Iterator[None]:
+    """As :func:`~..hooks.failures.task_errors`; that there is no such stream, is no reason to give
+    up where the worker only does not reach the registry.
+
+    :raises AirflowFailException: for an error that no retry can mend
+    :raises CdcJobFailed: for an error that a retry can mend
+    """
+    with task_errors():
+        try:
+            yield
+        except StreamNotFound:
+            check_reach(hook)
+            raise
 
 
 def check_reach(hook: CdcHook) -> None:

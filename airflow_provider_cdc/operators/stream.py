@@ -30,7 +30,7 @@ from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.functions import check_consume
 
 from .outcome import outcome_result, stream_result
-from .registry_reach import check_reach
+from .registry_reach import check_reach, reached_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -297,7 +297,7 @@ class ConsumeStream(ConsumingOperator):
             ``sql`` and ``apply`` is given
         :raises CdcJobFailed: a retry may help
         """
-        with task_errors():
+        with reached_errors(self.hook):
             BatchLimit(self.max_commits, self.max_bytes)
             task = self._task(context)
             self._check(task)
@@ -354,7 +354,7 @@ class AdvanceStream(StreamOperator):
         :raises AirflowFailException: the stream is missing, or is not the principal's to consume
         :raises CdcJobFailed: a consumption of it is open
         """
-        with task_errors():
+        with reached_errors(self.hook):
             return stream_result(self.hook.catalog().advance(self.stream))
 
 
@@ -379,7 +379,9 @@ class DropStream(StreamOperator):
         :raises AirflowFailException: the stream is missing
         :raises CdcJobFailed: a consumption of it is open
         """
-        with task_errors():
+        with reached_errors(self.hook):
+            if self.if_exists:
+                check_reach(self.hook)
             self.hook.catalog().drop(self.stream, if_exists=self.if_exists)
 
 

@@ -344,6 +344,8 @@ class ApplyUpserts(ConsumingOperator):
                 if size is not None and size.changes == 0:
                     measure(self.conn_id, stream.name, {HELD: 0, LATE: 0})
                 return None
+        if stream is None:
+            check_reach(self.hook)
         outcome = self.hook.submit(jobs.ApplyUpserts(self.table), context=context).outcome
         if outcome is None:
             return None

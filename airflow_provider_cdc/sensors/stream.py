@@ -19,6 +19,8 @@ from airflow.sdk.exceptions import (
     TaskDeferralTimeout,
 )
 
+from airflow_provider_cdc.deadlines.mirror import knows_streams
+from airflow_provider_cdc.engine.core.errors import StreamNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors, task_failure
 from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
@@ -87,8 +89,15 @@ class StreamHasDataSensor(BaseSensorOperator):
         :raises AirflowFailException: the stream is missing or stale
         :raises CdcJobFailed: the exact check failed, and a retry may help
         """
+        catalog = self.hook.catalog()
         with task_errors():
-            found = readiness(self.hook.catalog(), self.stream, empty=self._known(context))
+            try:
+                found = readiness(catalog, self.stream, empty=self._known(context))
+            except StreamNotFound:
+                if catalog.is_begun or not knows_streams(self.conn_id):
+                    raise
+                self.log.warning("There is no registry where a monitor saw streams; waiting on")
+                found = None
         if found is None or not self._confirmed(found, context):
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self._result(found))

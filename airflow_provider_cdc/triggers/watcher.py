@@ -105,6 +105,10 @@ def _streams_of(catalog: StreamCatalog) -> list[Stream] | None:
     return streams if streams or catalog.is_begun else None
 
 
+class LookFailed(Exception):
+    """It could not be found out whether a stream has data."""
+
+
 class StreamPoll:
     """One poll of a connection: its streams as they are now, looked at when a watcher asks.
 
@@ -118,7 +122,10 @@ class StreamPoll:
         self.fired: list[tuple[Memory, Fired]] = []
 
     async def look(self, stream: str) -> Wake | None:
-        """Why to wake whoever waits for ``stream``, if there is a reason. One look serves all."""
+        """Why to wake whoever waits for ``stream``, if there is a reason. One look serves all.
+
+        :raises LookFailed: it could not be found out
+        """
         key = stream_key(stream)
         if key not in self._looks:
             self._looks[key] = asyncio.create_task(asyncio.to_thread(self._look, key))
@@ -140,9 +147,9 @@ class StreamPoll:
             found = self._catalog.look_at(stream)
         except (StreamUnusable, StreamAccessDenied) as error:
             return Wake(stream.name, stream.stream_id, stream.offset.version, None, str(error))
-        except Exception:
+        except Exception as error:
             _log.warning("could not look at stream %s", stream.name, exc_info=True)
-            return None
+            raise LookFailed(stream.name) from error
         if not found.may_have_data:
             return None
         return Wake(stream.name, stream.stream_id, found.offset_version, found.data_version)
@@ -251,8 +258,15 @@ class StreamWatcherTrigger(BaseEventTrigger):
         fired = await memory.recall()
         repeat_after = timedelta(seconds=self.repeat_after)
         async for poll in shared_stream:
-            wake, now = await poll.look(self.stream), utc_now()
-            if wake is None or (fired and fired.covers(wake, now, repeat_after)):
+            try:
+                wake, now = await poll.look(self.stream), utc_now()
+            except LookFailed:
+                continue
+            if wake is None:
+                # What has been consumed may come again: the stream may be moved back.
+                fired = None
+                continue
+            if fired and fired.covers(wake, now, repeat_after):
                 continue
             fired = Fired(wake, now)
             yield TriggerEvent(asdict(wake))  # type: ignore[no-untyped-call]  # Airflow's own

@@ -72,6 +72,20 @@ def test_connection_secret_among_the_plain_settings_is_refused(key):
         CdcConnection.from_extra("cdc", {"state": STATE, "conf": {key: "hidden"}})
 
 
+@pytest.mark.parametrize(
+    "address", ["https://user:word@nexus/maven", "https://a/maven,https://word@nexus:8081/maven"]
+)
+def test_connection_user_of_a_repository_is_refused(address):
+    with pytest.raises(InvalidRequest, match="settings file of Ivy") as told:
+        CdcConnection.from_extra("cdc", {"state": STATE, "repositories": address})
+    assert "word@" not in str(told.value)
+
+
+def test_connection_repository_without_a_user_is_taken():
+    address = "https://nexus:8081/maven,file:///lake/m2/a@b"
+    assert CdcConnection.from_extra("cdc", {"state": STATE, "repositories": address}).repositories
+
+
 def test_connection_settings_that_only_name_a_secret_or_who_has_it_are_taken():
     conf = {
         "spark.kubernetes.driver.secretKeyRef.OPTIONS": "cdc:options",

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from types import SimpleNamespace
 
+import pendulum
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
+from streams import NOON
 
 from airflow_provider_cdc.engine.core.model import from_json, to_json
 from airflow_provider_cdc.engine.core.names import consumer_name
@@ -18,6 +21,7 @@ from airflow_provider_cdc.engine.core.outcomes import (
 )
 from airflow_provider_cdc.engine.core.points import OffsetOf, Version
 from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
@@ -231,6 +235,36 @@ def test_export_hands_points_to_its_job_and_is_known_again_in_a_retry():
 
 
 @pytest.mark.parametrize(
+    ("operator", "cause"),
+    [
+        (CreateStream(task_id="t", stream="s", on_table="t", or_replace="False"), "or_replace"),
+        (RedriveChanges(task_id="t", table="t", late="yes"), "late"),
+        (WriteChanges(task_id="t", table="t", query=["SELECT 1"]), "query"),
+    ],
+)
+def test_argument_of_the_wrong_type_fails_for_good_before_a_job(
+    tmp_path, define_connection, variables, operator, cause
+):
+    define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
+    context = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r")}
+
+    with pytest.raises(AirflowFailException, match=f"of the wrong type.*{cause}"):
+        operator.execute(context)
+
+
+def test_maintenance_takes_lengths_of_any_kind_and_none_that_is_negative():
+    maintain = MaintainStreams(task_id="m", ahead=pendulum.duration(days=2, hours=1))
+    maintain.__dict__["hook"] = hook = Submitted()
+    with pytest.raises(CdcJobFailed, match="answered without a report"):
+        maintain.execute({})
+    assert [type(task.ahead) for task in hook.tasks] == [timedelta]
+    assert json.loads(to_json(hook.tasks[0])) == {"ahead": "P2DT3600S"}
+    maintain.ahead = -timedelta(days=1)
+    with pytest.raises(AirflowFailException, match="cannot have this ahead"):
+        maintain.execute({})
+
+
+@pytest.mark.parametrize(
     ("kind", "arguments", "cause"),
     [
         (ExportChanges, {"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
@@ -240,6 +274,11 @@ def test_export_hands_points_to_its_job_and_is_known_again_in_a_retry():
             "would append the same rows again",
         ),
         (ExportChanges, {"at": {"version": -1}}, "is no version of a table"),
+        (
+            ExportChanges,
+            {"at": {"timestamp": str(NOON)}, "end": {"timestamp": str(NOON)}},
+            "between a moment and itself",
+        ),
         (ExportTable, {"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
         (ExportTable, {"file_format": "csv", "mode": "append"}, "would append the same rows again"),
     ],
@@ -349,7 +388,7 @@ class Submitted:
         self.answer = answer or SimpleNamespace(outcome=None)
 
     def catalog(self):
-        return SimpleNamespace(show=list)
+        return SimpleNamespace(show=list, is_begun=True)
 
     def submit(self, task, *, context=None):
         self.tasks.append(task)

@@ -160,6 +160,51 @@ def consume(folder, *, through):
     registry.transact(snapshot, changes, actor="tests")
 
 
+def test_data_that_comes_back_by_a_rewind_wakes_again(folder):
+    add_file(folder / "s", 1, NOW)
+
+    async def scenario():
+        async with triggerer(Store(), "s", "witness") as running:
+            await running.wait(1)
+            consume(folder, through=1)
+            add_file(folder / "witness", 1, NOW)
+            await running.wait(2)
+            consume(folder, through=0)
+            return await running.wait(3)
+
+    events = asyncio.run(scenario())
+    assert [(event["stream"], event["data_version"]) for event in events] == [
+        ("s", 1),
+        ("witness", 1),
+        ("s", 1),
+    ]
+
+
+def test_data_that_still_waits_does_not_wake_again_for_a_look_that_failed(folder, monkeypatch):
+    add_file(folder / "s", 1, NOW)
+    look_at, failing = StreamCatalog.look_at, []
+
+    def unreliable(catalog, stream):
+        if stream.name in failing:
+            failing.remove(stream.name)
+            raise OSError("the store is away")
+        return look_at(catalog, stream)
+
+    monkeypatch.setattr(StreamCatalog, "look_at", unreliable)
+
+    async def scenario():
+        async with triggerer(Store(), "s", "witness") as running:
+            await running.wait(1)
+            failing.append("s")
+            while failing:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            add_file(folder / "witness", 1, NOW)
+            return await running.wait(2)
+
+    assert [event["stream"] for event in asyncio.run(scenario())] == ["s", "witness"]
+
+
 def test_restarted_triggerer_repeats_nothing_that_arrived(folder):
     store = Store()
     add_file(folder / "s", 1, NOW)

@@ -27,6 +27,7 @@ from airflow_provider_cdc.engine import (
     StreamNotFound,
     StreamStale,
     TableNotFound,
+    Version,
 )
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, StreamMode
 from airflow_provider_cdc.engine.spark.sources import FoundSource, Sources
