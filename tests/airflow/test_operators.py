@@ -254,7 +254,7 @@ def test_argument_of_the_wrong_type_fails_for_good_before_a_job(
 
 def test_maintenance_takes_lengths_of_any_kind_and_none_that_is_negative():
     maintain = MaintainStreams(task_id="m", ahead=pendulum.duration(days=2, hours=1))
-    maintain.__dict__["hook"] = hook = Submitted()
+    maintain.__dict__["hook"] = hook = Submitted(SimpleNamespace(maintenance=None))
     with pytest.raises(CdcJobFailed, match="answered without a report"):
         maintain.execute({})
     assert [type(task.ahead) for task in hook.tasks] == [timedelta]

@@ -163,7 +163,7 @@ def test_analyse_of_a_table_that_shares_a_streams_name_in_a_schema_is_accepted()
 def test_data_source_of_a_created_table_is_what_follows_using(
     definition: str, source: str | None
 ) -> None:
-    statement = analyse(f"CREATE TABLE t {definition} AS SELECT * FROM s USING", ["s"])
+    statement = analyse(f"CREATE TABLE t {definition} AS SELECT * FROM s", ["s"])
     assert statement.create is not None
     assert statement.create.data_source == source
 

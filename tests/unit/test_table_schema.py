@@ -120,8 +120,8 @@ def test_matching_path_passes_both_sides_of_each_switch_of_column_mapping() -> N
 
 def test_matching_path_between_ends_that_look_alike_passes_each_switch_in_between() -> None:
     plainly, first = plain(("v", "string")), mapped(("v", 1, "v"))
-    anew = mapped(("v", 2, "p2"))
-    path = matching_path([plainly, first, anew, plainly])
+    dropped, anew = mapped(("w", 2, "p2")), mapped(("w", 2, "p2"), ("v", 3, "p3"))
+    path = matching_path([plainly, first, dropped, anew, plainly])
     assert path == (plainly, plainly, first, anew, plainly, plainly)
     # Ids begin anew with each arrival of column mapping.
     two, left = mapped(("a", 1, "a"), ("b", 2, "b")), mapped(("a", 2, "b"))
@@ -162,7 +162,10 @@ def test_columns_are_other_ones_by_their_ids_whatever_their_names() -> None:
     assert other_columns([first, swapped]) == {"a", "b"}
     assert other_columns([first, swapped, first]) == frozenset()
     anew = mapped(("a", 1, "p1"), ("z", 2, "p2"), ("C", 4, "p4"))
-    assert other_columns([first, anew]) == {"c"}
+    dropped = mapped(("a", 1, "p1"), ("z", 2, "p2"))
+    assert other_columns([first, dropped, anew]) == {"c"}
+    # An overwrite of the schema; what it gave another type is another column all the same.
+    assert other_columns([first, anew]) == frozenset()
     assert other_columns([first, mapped(("z", 1, "p1"))]) == frozenset()
 
 
@@ -170,14 +173,15 @@ def test_columns_are_followed_through_switches_of_column_mapping() -> None:
     plainly, first = plain(("a", "string"), ("b", "string")), mapped(("a", 1, "a"), ("b", 2, "b"))
     anew = mapped(("a", 1, "a"), ("b", 3, "p3"))
     assert other_columns([plainly, first]) == frozenset()
-    assert other_columns([plainly, first, anew]) == {"b"}
+    assert other_columns([plainly, first, mapped(("a", 1, "a")), anew]) == {"b"}
     numbered_again = mapped(("a", 5, "a"), ("b", 6, "b"))
     assert other_columns([first, plainly, numbered_again]) == frozenset()
 
 
 def test_column_that_was_dropped_and_added_between_two_switches_is_another_one() -> None:
     plainly, first = plain(("v", "string")), mapped(("v", 1, "v"))
-    assert other_columns([plainly, first, mapped(("v", 2, "p2")), plainly]) == {"v"}
+    without, anew = mapped(("w", 2, "p2")), mapped(("w", 2, "p2"), ("v", 3, "p3"))
+    assert other_columns([plainly, first, without, anew, plainly]) == {"v"}
     assert other_columns([plainly, first, plainly]) == frozenset()
 
 

@@ -241,8 +241,8 @@ def test_foreign_commit_of_a_consumption_whose_id_begins_alike_is_foreign() -> N
     assert foreign_commit(C1, [late], first_version=5) is late
 
 
-def created_by(consumer: str) -> Commit:
-    return commit(0, {"metaData": {"id": "x"}}, userMetadata=creation_mark(consumer))
+def created_by(consumer: str, version: int = 0) -> Commit:
+    return commit(version, {"metaData": {"id": "x"}}, userMetadata=creation_mark(consumer))
 
 
 FENCE = commit(1, txn(0, FENCE_VERSION))
@@ -265,7 +265,7 @@ APPLY = commit(1, add(), txn(0))
         ),
         ([created_by("me"), FENCE, commit(2, add())], False, False),
         ([created_by("me"), commit(1, {"metaData": {"id": "x"}})], False, False),
-        ([created_by("another"), FENCE, created_by("me")], True, False),
+        ([created_by("another"), FENCE, created_by("me", 2)], True, False),
         ([commit(0, {"metaData": {"id": "x"}})], False, False),
         ([commit(0, {"metaData": {"id": "x"}}), FENCE], False, False),
     ],

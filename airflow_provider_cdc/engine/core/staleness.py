@@ -62,4 +62,4 @@ def checked_length(subject: str, name: str, length: Given) -> Given:
             fix="name one such as timedelta(days=14)",
         )
     # Not one of its subclasses, which JSON does not know.
-    return cast(Given, timedelta(microseconds=length // timedelta(microseconds=1)))
+    return cast(Given, timedelta(seconds=length.total_seconds()))
