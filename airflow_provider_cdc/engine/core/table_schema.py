@@ -109,7 +109,11 @@ def gives_ids_anew(before: Layout, after: Layout) -> bool:
     if not (before.is_mapped and after.is_mapped):
         return False
     ids, others = _ids(before.fields), _ids(after.fields)
-    return any(ids[name] not in others.values() for name in ids.keys() & others.keys())
+    before_all, after_all = set(ids.values()), set(others.values())
+    return any(
+        ids[name] not in after_all and others[name] not in before_all
+        for name in ids.keys() & others.keys()
+    )
 
 
 def _switch(before: Layout, after: Layout) -> tuple[Layout, ...]:
