@@ -13,10 +13,15 @@ from .clock import utc_now
 from .core.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
 from .core.model import Stream
 from .core.upserts.quarantine_size import QuarantineSize
+from .side_by_side import side_by_side
 from .storage.files import Files
 from .storage.told_alerts import ToldAlerts
 from .stream_status import StreamStatus
 from .upsert_jobs import LONGEST_WITHOUT_PROMISE, upsert_streams
+
+_AT_ONCE = 8
+# A store that does not answer must not silence the alerts of the others.
+_PATIENCE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +82,17 @@ class StreamMonitor:
         standing = {stream.stream_id for stream in upsert_streams(streams)}
         with _kept(failures, "streams that are no more"):
             self._told.forget_all_but({stream.stream_id for stream in streams})
-        for stream in streams:
+        looks = side_by_side(
+            lambda stream: self._look_at(stream, standing),
+            streams,
+            at_once=_AT_ONCE,
+            patience_seconds=_PATIENCE_SECONDS,
+        )
+        for stream, look in zip(streams, looks, strict=True):
             with _kept(failures, f"stream {stream.name}"):
-                observed.append(self._look_at(stream, standing))
+                if isinstance(look, Exception):
+                    raise look
+                observed.append(look)
         for seen in observed:
             see(seen.status)
         now = self._clock()

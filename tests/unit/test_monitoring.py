@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import NOON, add_file, new_offset, new_stream, register
 
+from airflow_provider_cdc.engine import monitoring
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.alerts import Alert, Promise, Standing
 from airflow_provider_cdc.engine.core.model import Source, Stream
@@ -252,6 +254,34 @@ def test_stream_that_cannot_be_looked_at_keeps_no_alert_of_others_back(
     with pytest.raises(ExceptionGroup, match="not all alerts"):
         site.told(found.append)
     assert [alert.stream for alert in found] == ["t"]
+
+
+def test_stream_whose_source_hangs_keeps_no_alert_of_others_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offset = new_offset(0, json.dumps(METADATA))
+    source = Source("t", str(site.root), "a-table-id")
+    register(site.root / "state", new_stream("hanging", source=source, offset=offset))
+    site.commit()
+    site.now += timedelta(days=30)
+    status_of, released = StreamCatalog.status_of, Event()
+
+    def look(catalog: StreamCatalog, stream: Stream) -> StreamStatus:
+        if stream.name == "hanging":
+            released.wait(60)
+        return status_of(catalog, stream)
+
+    monkeypatch.setattr(StreamCatalog, "status_of", look)
+    monkeypatch.setattr(monitoring, "_PATIENCE_SECONDS", 2.0)
+    heard: list[Alert] = []
+    with pytest.raises(ExceptionGroup) as failures:
+        site.told(heard.append)
+    released.set()
+
+    assert [alert.stream for alert in heard] == ["s"]
+    (failure,) = failures.value.exceptions
+    assert isinstance(failure, TimeoutError)
+    assert failure.__notes__ == ["stream hanging"]
 
 
 def test_alerts_of_a_dropped_stream_are_forgotten(site: Site) -> None:

@@ -1,0 +1,82 @@
+"""Doing the same for many things at once, where one that hangs keeps no other waiting for ever."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Condition, Thread
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def side_by_side(
+    work: Callable[[Item], Result], items: Sequence[Item], *, at_once: int, patience_seconds: float
+) -> list[Result | Exception]:
+    """What ``work`` gives for each of ``items``, or what it raised.
+
+    One that has not ended ``patience_seconds`` after its begin counts as ``TimeoutError``. Nothing
+    can end its thread, so it is left to itself; the process does not wait for it.
+
+    :param at_once: how many are done at once
+    """
+    return _Gang(work, items, patience_seconds).done(at_once)
+
+
+class _Gang(Generic[Item, Result]):
+    def __init__(
+        self, work: Callable[[Item], Result], items: Sequence[Item], patience_seconds: float
+    ) -> None:
+        self._work = work
+        self._items = items
+        self._patience_seconds = patience_seconds
+        self._changed = Condition()
+        self._left = deque(range(len(items)))
+        self._begun: dict[int, float] = {}
+        self._found: dict[int, Result | Exception] = {}
+
+    def done(self, at_once: int) -> list[Result | Exception]:
+        for _ in range(min(at_once, len(self._items))):
+            self._start()
+        with self._changed:
+            while len(self._found) < len(self._items):
+                self._changed.wait(self._give_up())
+        return [self._found[place] for place in range(len(self._items))]
+
+    def _start(self) -> None:
+        Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._left:
+                    return
+                place = self._left.popleft()
+                self._begun[place] = time.monotonic()
+            try:
+                outcome: Result | Exception = self._work(self._items[place])
+            except Exception as error:
+                outcome = error
+            with self._changed:
+                if place in self._found:
+                    # It was given up, and another thread goes on.
+                    return
+                self._end(place, outcome)
+
+    def _give_up(self) -> float:
+        """End what takes too long; the seconds until the next may have to be."""
+        now = time.monotonic()
+        for place, since in list(self._begun.items()):
+            if now - since >= self._patience_seconds:
+                late = TimeoutError(f"did not end within {self._patience_seconds:.0f} seconds")
+                self._end(place, late)
+                self._start()
+        oldest = min(self._begun.values(), default=now)
+        return max(oldest + self._patience_seconds - now, 0.01)
+
+    def _end(self, place: int, outcome: Result | Exception) -> None:
+        del self._begun[place]
+        self._found[place] = outcome
+        self._changed.notify()
