@@ -54,8 +54,8 @@ def test_added_column_is_null_until_a_change_sets_it(lab: QuarantineLab) -> None
     lab.apply()
     lab.write((2, "b", 20, "UPSERT", "1"))
 
-    table = lab.engine.add_columns(lab.table(), "phone_1 STRING, `Day of birth` DATE")
-    assert [column.name for column in table.columns][3:] == ["phone_1", "Day of birth"]
+    table = lab.engine.add_columns(lab.table(), "phone_1 STRING, born DATE")
+    assert [column.name for column in table.columns][3:] == ["phone_1", "born"]
     assert lab.read() == [(1, "a", 10, None, None), (2, "b", 20, None, None)]
 
     named = lab.spark.sql(
@@ -181,6 +181,7 @@ def test_added_column_of_a_table_with_partial_changes_can_be_left_as_it_is(
         ("_cdc_phone STRING", "that name is reserved"),
         ("Phones MAP<STRING, STRING>", "cannot be compared"),
         ("Phone VARCHAR(9)", "a column of VARCHAR"),
+        ("`Day of birth` DATE", "INVALID_CHARACTERS_IN_COLUMN_NAMES"),
     ],
 )
 def test_column_that_cannot_be_added_is_refused_and_nothing_is_altered(

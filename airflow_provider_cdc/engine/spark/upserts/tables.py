@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -36,6 +36,7 @@ from ...core.upserts.texts import live_rows
 from ...storage.delta_log import DeltaLog, LogIncomplete
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
+from ..failures import reason
 from ..tables import Table, Tables, table_properties
 from .types import sql_type
 
@@ -186,12 +187,21 @@ class UpsertTables:
         for place, found in parts.items():
             missing = [column for column in wanted if column.name.casefold() not in found]
             if missing:
-                self._spark.sql(
-                    f"ALTER TABLE delta.{quote(place)} ADD COLUMNS"
-                    f" ({', '.join(_definitions(missing))})"
-                )
+                self._alter(name, place, f"ADD COLUMNS ({', '.join(_definitions(missing))})")
         self._complete(self._find(name))
         return self.get(name)
+
+    def _alter(self, name: str, place: str, change: str) -> None:
+        try:
+            self._spark.sql(f"ALTER TABLE delta.{quote(place)} {change}")
+        except AnalysisException as error:
+            # The first part is refused for what is wrong with the columns, before any is altered.
+            raise InvalidRequest(
+                f"upsert table {name}",
+                "cannot be given these columns",
+                cause=reason(error).partition("\n")[0],
+                fix="choose other names or types",
+            ) from None
 
     def confirm(self, table: UpsertTable) -> None:
         """Find out whether ``table`` has the columns that it had when it was looked up.
