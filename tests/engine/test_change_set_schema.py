@@ -427,7 +427,7 @@ def test_change_set_across_an_overwritten_schema_of_a_mapped_table_tells_old_val
     table = make_table(
         "id INT, s STRUCT<x: INT>, v STRING",
         "1, named_struct('x', 7), 'a'",
-        properties=f"'delta.columnMapping.mode' = '{mode}', 'delta.enableChangeDataFeed' = 'true'",
+        properties=f"'delta.columnMapping.mode' = '{mode}'",
     )
     stream, inserted = table.stream(), table.inserted()
     table.sql(

@@ -122,11 +122,10 @@ def test_killed_consumption_of_initial_rows_that_are_gone_is_ended(
     if applied:
         lab.consume(LOG)
         assert lab.rows("log") == [(1, "a", "INSERT"), (2, "b", "INSERT")]
-        assert lab.seen("s") == [(3, "c", "INSERT", False)]
-        return
-    with pytest.raises(StreamStale, match="at version 1 can no longer be read"):
-        lab.consume(LOG)
-    assert lab.rows("log") == []
+    else:
+        with pytest.raises(StreamStale, match="at version 1 can no longer be read"):
+            lab.consume(LOG)
+        assert lab.rows("log") == []
     assert lab.engine.describe_stream("s").phase.value == "idle"
 
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from quarantine_lab import BAD, QuarantineLab
 from stream_lab import Crash, CrashAt
-from upsert_lab import CHANGES, SALARIES, Clock
+from upsert_lab import CHANGES, SALARIES
 
-from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint
+from airflow_provider_cdc.engine import InvalidRequest, ProtocolPoint
 from airflow_provider_cdc.engine.core.upserts.changes import Reason
 from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 from airflow_provider_cdc.engine.spark.session_settings import settings
@@ -297,29 +297,6 @@ def test_correction_may_clear_the_reason(lab: QuarantineLab) -> None:
     assert lab.engine.describe_upsert_table(lab.table()).held_changes == 3
     assert lab.engine.redrive(lab.table()) == 3
     assert lab.apply_all() == [(1, "a", 12)]
-
-
-def test_apply_that_was_killed_while_it_diverted_decides_anew_where_the_quarantine_was_changed(
-    aged: tuple[QuarantineLab, Clock, Engine],
-) -> None:
-    lab, clock, engine = aged
-    lab.write((1, "late", 10, "UPSERT", "4"), (8, "h", 80, "UPSERT", "1"))
-    killing = Engine(
-        lab.spark,
-        str(lab.root / "state"),
-        clock=clock,
-        on_progress=CrashAt(ProtocolPoint.AFTER_STATEMENT, 0),
-    )
-    with pytest.raises(Crash):
-        lab.apply(killing)
-    assert lab.held() == [(1, 10, Reason.LATE)]
-    lab.sql(f"DELETE FROM {lab.quarantine()}")
-
-    lab.apply(engine)
-
-    assert lab.applied() == [(8, "h", 80), (9, "i", 90)]
-    assert lab.held() == [(1, 10, Reason.LATE)]
-    assert engine.describe_upsert_table(lab.table()).pending_commits == 0
 
 
 def test_redrive_that_is_killed_before_it_writes_is_finished_once(

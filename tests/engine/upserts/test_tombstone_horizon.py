@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from quarantine_lab import BAD, QuarantineLab
+from stream_lab import Crash, CrashAt
 from upsert_lab import SALARIES, Clock
 
-from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine import Engine, ProtocolPoint
 from airflow_provider_cdc.engine.core.upserts.changes import Reason
 from airflow_provider_cdc.engine.core.upserts.quarantine_size import QuarantineSize
 from airflow_provider_cdc.engine.spark.upserts.upkeep import Upkeep
@@ -93,6 +94,29 @@ def test_waiting_change_that_is_late_by_now_does_not_come_back_unasked(
     assert lab.held() == [(1, 11, Reason.LATE)]
     assert engine.redrive(lab.table(), late=True) == 1
     assert lab.apply_all() == [(1, "late", 11), (9, "i", 90)]
+
+
+def test_apply_that_was_killed_while_it_diverted_decides_anew_where_the_quarantine_was_changed(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, clock, engine = aged
+    lab.write((1, "late", 10, "UPSERT", "4"), (8, "h", 80, "UPSERT", "1"))
+    killing = Engine(
+        lab.spark,
+        str(lab.root / "state"),
+        clock=clock,
+        on_progress=CrashAt(ProtocolPoint.AFTER_STATEMENT, 0),
+    )
+    with pytest.raises(Crash):
+        lab.apply(killing)
+    assert lab.held() == [(1, 10, Reason.LATE)]
+    lab.sql(f"DELETE FROM {lab.quarantine()}")
+
+    lab.apply(engine)
+
+    assert lab.applied() == [(8, "h", 80), (9, "i", 90)]
+    assert lab.held() == [(1, 10, Reason.LATE)]
+    assert engine.describe_upsert_table(lab.table()).pending_commits == 0
 
 
 def test_delete_that_is_sent_again_after_its_horizon_changes_nothing_for_readers(

@@ -290,6 +290,7 @@ def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
     # By a clock that is behind that of the writer it cannot be told how long the change has waited.
     clock.now = since - timedelta(seconds=1)
     assert lab.read(engine) == [(1, "after T20", 21)]
+    clock.now = since + timedelta(minutes=15)
     assert lab.applied() == [(1, "at T20", 20)]
 
     engine.alter_upsert_table(lab.table(), max_staleness="INTERVAL 15 MINUTE")
