@@ -154,6 +154,11 @@ def test_overwrite_of_a_part_that_met_the_begin_of_row_tracking_makes_the_stream
     check_tracking(stream(), [replace(partly, preserves_row_ids=None), met])
 
 
+def test_files_of_vectors_that_are_removed_with_the_feature_hide_no_row() -> None:
+    vectors = replace(data_file("vector.bin", 1, change=False), base_row_id=None)
+    check_tracking(stream(), [new_commit(5, "Deletion Vector Tombstones", removes=(vectors,))])
+
+
 def test_clone_that_made_the_table_is_no_replacement() -> None:
     check_tracking(stream(), [new_commit(0, "CLONE", adds=(data_file("f", 0),))])
 

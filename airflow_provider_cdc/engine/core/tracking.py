@@ -134,7 +134,8 @@ def hides_rows(commit: Commit) -> bool:
     if commit.changes_data:
         return False
     if commit.removes:
-        return not commit.adds
+        # Files of vectors are removed so too, where the feature goes; they have no row ids.
+        return not commit.adds and any(file.base_row_id is not None for file in commit.removes)
     return any(file.default_row_commit_version == commit.version for file in commit.adds)
 
 
