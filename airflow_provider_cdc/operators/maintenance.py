@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.engine.core.model import to_json
 from airflow_provider_cdc.engine.core.staleness import checked_length
 from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
+from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
 
-from .registry_reach import check_reach
 from .stream import ConsumingOperator, StreamOperator, default_consumer
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from airflow_provider_cdc.engine.core.alerts import Alert
 from airflow_provider_cdc.engine.monitoring import lag_of
 from airflow_provider_cdc.engine.stream_status import StreamStatus
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 
 from .metrics import measure
-from .registry_reach import check_reach
 from .stream import StreamOperator
 
 if TYPE_CHECKING:

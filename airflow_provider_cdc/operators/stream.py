@@ -26,11 +26,11 @@ from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION, check
 from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors
+from airflow_provider_cdc.hooks.registry_reach import check_reach, reached_errors
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.functions import check_consume
 
 from .outcome import outcome_result, stream_result
-from .registry_reach import check_reach, reached_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

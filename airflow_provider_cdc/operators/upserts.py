@@ -13,11 +13,11 @@ from airflow_provider_cdc.engine.core.upserts.intervals import interval_of
 from airflow_provider_cdc.engine.core.upserts.jobs import HELD_CHANGES, LATE_CHANGES
 from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE, upsert_stream
 from airflow_provider_cdc.hooks.failures import task_errors
+from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
 
 from .metrics import measure
 from .outcome import upsert_table_result
-from .registry_reach import check_reach
 from .stream import ConsumingOperator, StreamOperator, once_for_run
 
 if TYPE_CHECKING:

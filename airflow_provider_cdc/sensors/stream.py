@@ -19,11 +19,11 @@ from airflow.sdk.exceptions import (
     TaskDeferralTimeout,
 )
 
-from airflow_provider_cdc.deadlines.mirror import knows_streams
 from airflow_provider_cdc.engine.core.errors import StreamNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors, task_failure
 from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
+from airflow_provider_cdc.hooks.registry_reach import is_out_of_reach
 from airflow_provider_cdc.jobs.model import HasData
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
@@ -89,12 +89,11 @@ class StreamHasDataSensor(BaseSensorOperator):
         :raises AirflowFailException: the stream is missing or stale
         :raises CdcJobFailed: the exact check failed, and a retry may help
         """
-        catalog = self.hook.catalog()
         with task_errors():
             try:
-                found = readiness(catalog, self.stream, empty=self._known(context))
+                found = readiness(self.hook.catalog(), self.stream, empty=self._known(context))
             except StreamNotFound:
-                if catalog.is_begun or not knows_streams(self.conn_id):
+                if not is_out_of_reach(self.hook):
                     raise
                 self.log.warning("There is no registry where a monitor saw streams; waiting on")
                 found = None

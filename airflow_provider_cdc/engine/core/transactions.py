@@ -123,9 +123,7 @@ def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
     known, ended = [created], created.user_metadata == creation_mark(consumer)
     for commit in later:
         known.append(commit)
-        versions = [
-            version for app_id, version in commit.transactions.items() if app_id.startswith(_OWN)
-        ]
+        versions = _own_versions(commit)
         if _is_undo(commit):
             ended = True
         elif (commit.user_metadata or "").startswith(_CREATION):
@@ -156,16 +154,14 @@ def _filler(commits: Sequence[Commit]) -> Commit | None:
     for commit in commits:
         if (commit.user_metadata or "").startswith(_CREATION):
             found = None
-        if commit.version in standing and _is_applied(commit):
+        if commit.version in standing and APPLY_VERSION in _own_versions(commit):
             found = commit
     return found
 
 
-def _is_applied(commit: Commit) -> bool:
-    return any(
-        app_id.startswith(_OWN) and version == APPLY_VERSION
-        for app_id, version in commit.transactions.items()
-    )
+def _own_versions(commit: Commit) -> list[int]:
+    """What a consumption, of whatever stream, wrote ``commit`` with, if one did."""
+    return [version for app_id, version in commit.transactions.items() if app_id.startswith(_OWN)]
 
 
 def statement_state(

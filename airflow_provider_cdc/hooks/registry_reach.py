@@ -30,13 +30,18 @@ def reached_errors(hook: CdcHook) -> Iterator[None]:
             raise
 
 
+def is_out_of_reach(hook: CdcHook) -> bool:
+    """Whether there is no registry where a monitor has seen streams of this connection."""
+    return not hook.catalog().is_begun and knows_streams(hook.conn_id)
+
+
 def check_reach(hook: CdcHook) -> None:
     """Refuse a state folder without a registry where there was one: a folder that is not mounted
     would get a second one, whose streams consume what those of the first one consume.
 
     :raises CdcJobFailed: a monitor has seen streams of this connection, and there is no registry
     """
-    if hook.catalog().is_begun or not knows_streams(hook.conn_id):
+    if not is_out_of_reach(hook):
         return
     raise CdcJobFailed(
         f"streams of {hook.conn_id}: cannot be seen any more. Cause: an earlier run of the monitor"
