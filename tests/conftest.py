@@ -36,12 +36,35 @@ FOLDER_MARKS = {
 }
 
 
+# Of the engine's modules those that take longest; two processes that end together end first.
+LONG_FOLDERS = ("upserts", "consumption")
+LONG_MODULES = (
+    "test_view_streams.py",
+    "test_recovery.py",
+    "test_snowflake_streams.py",
+    "test_clone_table.py",
+    "test_changes_from_the_beginning.py",
+    "test_changes_beside_the_feed.py",
+    "test_retention.py",
+    "test_streams.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folder, so that each one belongs to a layer of the Makefile."""
+    """Mark tests by their folder, so that each one belongs to a layer of the Makefile, and put the
+    long ones of the engine before its short ones.
+    """
+    items.sort(key=_rank)
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
         for mark in FOLDER_MARKS.get(folder, ()):
             item.add_marker(mark)
+
+
+def _rank(item: pytest.Item) -> bool:
+    """Whether the test comes behind the others."""
+    is_long = item.path.parent.name in LONG_FOLDERS or item.path.name in LONG_MODULES
+    return item.path.relative_to(TESTS).parts[0] == "engine" and not is_long
 
 
 @pytest.fixture(scope="session")

@@ -122,6 +122,17 @@ class _Names(dict[str, str]):
         return self._lab.name(table)
 
 
+# Where a driver comes by that consumes with one statement, which nobody hinders.
+PASSED_POINTS = (
+    ProtocolPoint.BEFORE_BEGIN,
+    ProtocolPoint.AFTER_BEGIN,
+    ProtocolPoint.BEFORE_STATEMENT,
+    ProtocolPoint.AFTER_STATEMENT,
+    ProtocolPoint.BEFORE_COMMIT,
+    ProtocolPoint.AFTER_COMMIT,
+)
+
+
 @dataclass
 class CrashAt:
     """A listener that ends the driver at a point of the protocol, once."""

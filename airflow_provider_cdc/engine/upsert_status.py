@@ -23,19 +23,20 @@ log = logging.getLogger(__name__)
 class UpsertTableStatus:
     """How an upsert table stands (seed 004). Every change that was ingested at or before
     ``upsert_stream_apply_watermark`` is applied or in quarantine, and it never goes back;
-    ``max_staleness`` is as BigQuery shows it, ``0-0 0 0:10:0``. ``pending_since`` is when the
-    oldest change that waits was ingested. ``held_changes`` are in quarantine because they are bad
-    or follow a bad one of their key, ``late_changes`` because they came later than a delete is
-    remembered. ``held_since`` is when the write of the oldest change began that is in quarantine
-    and not late, what was released and is not applied yet included; ``None``: there is none, and
-    all changes up to the watermark are applied but for late ones. While an apply runs that takes
-    what was released, it may not tell of it any more.
+    ``max_staleness`` and ``tombstone_horizon`` are as BigQuery shows intervals, ``0-0 0 0:10:0``.
+    ``pending_since`` is when the oldest change that waits was ingested. ``held_changes`` are in
+    quarantine because they are bad or follow a bad one of their key, ``late_changes`` because they
+    came later than a delete is remembered. ``held_since`` is when the write of the oldest change
+    began that is in quarantine and not late, what was released and is not applied yet included;
+    ``None``: there is none, and all changes up to the watermark are applied but for late ones.
+    While an apply runs that takes what was released, it may not tell of it any more.
     """
 
     name: str
     location: str
     primary_key: tuple[str, ...]
     max_staleness: str | None
+    tombstone_horizon: str
     upsert_stream_apply_watermark: datetime
     pending_since: datetime | None
     pending_commits: int

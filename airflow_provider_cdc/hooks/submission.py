@@ -48,6 +48,12 @@ _KILL_SECONDS = 3
 _YARN_CLUSTER_CONF = {"spark.yarn.maxAppAttempts": "1"}
 _LINEAGE_SECRET = re.compile(r"^spark[.]openlineage[.]transport[.](auth|headers)[.]")
 _SESSION_SETTINGS = ("spark.sql.", "spark.databricks.")
+_LOG = "read the application's log above"
+_CLUSTER_LOG = (
+    "read the driver's log on the cluster, of the pod or the application that the log above names"
+    " (kubectl logs, yarn logs -applicationId); most often the driver lacks the engine, or in its"
+    f" environment {entry_point.STORAGE_OPTIONS_VARIABLE}, by which it writes its answer"
+)
 _LOCAL = re.compile(r"local(\[.*\])?")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -132,8 +138,8 @@ class SparkSubmission(Submission):
         if answer is None:
             raise CdcJobFailed(
                 f"{self.request.kind.value} job {self.request.request_id}: Spark ended without an"
-                f" answer. Cause: {failure or 'spark-submit reported success'}. Fix: read the"
-                " application's log above; running the task again is safe."
+                f" answer. Cause: {failure or 'spark-submit reported success'}. Fix:"
+                f" {_CLUSTER_LOG if self.cluster_mode else _LOG}; running the task again is safe."
             ) from failure
         try:
             remove_answer(state, self.request.request_id, options)

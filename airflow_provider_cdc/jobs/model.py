@@ -176,12 +176,14 @@ class CreateUpsertTable:
 
 @dataclass(frozen=True, slots=True)
 class AlterUpsertTable:
-    """Change how stale the reads of the upsert table ``table`` may be; see
-    ``Engine.alter_upsert_table``.
+    """Change what is promised of the upsert table ``table``; see ``Engine.alter_upsert_table``.
+    Without a ``tombstone_horizon`` that stays.
     """
 
     table: str
     max_staleness: timedelta | None
+    keeps_max_staleness: bool = False
+    tombstone_horizon: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_cdc.engine.core.access import KEPT
 from airflow_provider_cdc.engine.core.queries import only_query
 
 from .model import (
@@ -43,7 +44,12 @@ def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answ
             )
             return Answer(request.request_id, upsert_table=table)
         case Request(alter_upsert_table=AlterUpsertTable() as task):
-            engine.alter_upsert_table(task.table, max_staleness=task.max_staleness)
+            horizon = task.tombstone_horizon
+            engine.alter_upsert_table(
+                task.table,
+                max_staleness=KEPT if task.keeps_max_staleness else task.max_staleness,
+                tombstone_horizon=KEPT if horizon is None else horizon,
+            )
             return Answer(request.request_id)
         case Request(add_columns=AddColumns() as task):
             table = engine.add_columns(task.table, task.schema)

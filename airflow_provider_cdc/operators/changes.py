@@ -9,10 +9,19 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model import ColumnStyle
-from airflow_provider_cdc.engine.core.points import Point
+from airflow_provider_cdc.engine.core.points import (
+    Point,
+    Timestamp,
+    as_mapping,
+    bound_of,
+    check_order,
+    point_of,
+)
 from airflow_provider_cdc.jobs import model as jobs
 
-from .stream import StreamOperator, once_for_run, written
+from .arguments import written
+from .identities import once_for_run
+from .stream import StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -92,7 +101,7 @@ class ExportChanges(StreamOperator):
 
     def _task(self, context: Context) -> jobs.ExportChanges:
         try:
-            _check_interval(self.source, written(self.at), written(self.end))
+            self._check_interval()
             return jobs.ExportChanges(
                 name=self.source,
                 target=self.target,
@@ -111,19 +120,23 @@ class ExportChanges(StreamOperator):
                 " operator's argument."
             ) from error
 
+    def _check_interval(self) -> None:
+        """Refuse an interval that can hold nothing: an export would empty its target.
 
-def _check_interval(
-    source: str, at: Mapping[str, int | str] | None, end: Mapping[str, int | str] | None
-) -> None:
-    """Refuse an interval that can hold nothing: an export would empty its target.
-
-    :raises InvalidRequest: it begins behind the moment at which it ends
-    """
-    if at is not None and at == end and "timestamp" in at:
-        raise InvalidRequest(
-            f"changes of {source}",
-            "are asked for between a moment and itself",
-            cause=f"at and end are both {at['timestamp']}",
-            fix="where they are the run's data interval, give the DAG a timetable that has"
-            " intervals, such as CronDataIntervalTimetable",
-        )
+        :raises InvalidRequest: it ends before it begins, or begins behind the moment it ends at
+        """
+        subject = f"changes of {self.source}"
+        start = bound_of(subject, point_of(self.at), point_of(self.before))
+        end = bound_of(subject, point_of(self.end), None)
+        if start is None or end is None:
+            return
+        check_order(subject, start, end)
+        is_moment = start.is_inclusive and isinstance(end.point, Timestamp)
+        if is_moment and as_mapping(start.point) == as_mapping(end.point):
+            raise InvalidRequest(
+                subject,
+                "are asked for between a moment and itself",
+                cause=f"both are {end}",
+                fix="where they are the run's data interval, give the DAG a timetable that has"
+                " intervals, such as CronDataIntervalTimetable",
+            )

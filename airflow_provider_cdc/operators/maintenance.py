@@ -13,7 +13,8 @@ from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
 
-from .stream import ConsumingOperator, StreamOperator, default_consumer
+from .identities import default_consumer
+from .stream import ConsumingOperator, StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
@@ -19,9 +17,8 @@ from airflow_provider_cdc.engine.core.choices import mode_of
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream
-from airflow_provider_cdc.engine.core.names import CONSUMER_NAME_MAX_CHARACTERS
 from airflow_provider_cdc.engine.core.outcomes import Outcome
-from airflow_provider_cdc.engine.core.points import Point, as_mapping, point_of
+from airflow_provider_cdc.engine.core.points import Point
 from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION, checked_length
 from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
@@ -30,6 +27,8 @@ from airflow_provider_cdc.hooks.registry_reach import check_reach, reached_error
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.functions import check_consume
 
+from .arguments import length, number, written
+from .identities import default_consumer
 from .outcome import outcome_result, stream_result
 
 if TYPE_CHECKING:
@@ -106,8 +105,10 @@ class CreateStream(StreamOperator):
     :param stream_owner: the principal that owns the stream; by default the connection's (templated)
     :param readers: who may read it besides its owner; by default everybody (templated)
     :param consumers: who may consume it besides its owner; by default its readers (templated)
-    :param max_data_extension: how long its sources may be made to keep what it has not consumed
-    :param max_lag: how old a change may grow before the monitor of streams tells
+    :param max_data_extension: how long its sources may be made to keep what it has not consumed, a
+        duration or text such as ``P14D`` (templated)
+    :param max_lag: how old a change may grow before the monitor of streams tells, likewise
+        (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -128,6 +129,8 @@ class CreateStream(StreamOperator):
         "stream_owner",
         "readers",
         "consumers",
+        "max_data_extension",
+        "max_lag",
         "conn_id",
     )
 
@@ -153,8 +156,8 @@ class CreateStream(StreamOperator):
         stream_owner: str | None = None,
         readers: Sequence[str] | None = None,
         consumers: Sequence[str] | None = None,
-        max_data_extension: timedelta = MAX_DATA_EXTENSION,
-        max_lag: timedelta | None = None,
+        max_data_extension: timedelta | str = MAX_DATA_EXTENSION,
+        max_lag: timedelta | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -196,8 +199,9 @@ class CreateStream(StreamOperator):
         return stream_result(answer.stream)
 
     def _task(self) -> jobs.CreateStream:
-        subject, extension = f"stream {self.stream}", self.max_data_extension
+        subject = f"stream {self.stream}"
         try:
+            extension = length(self.max_data_extension, "max_data_extension")
             return jobs.CreateStream(
                 name=self.stream,
                 on_table=self.on_table,
@@ -218,8 +222,12 @@ class CreateStream(StreamOperator):
                 show_initial_rows=self.show_initial_rows,
                 readers=principals(self.readers),
                 consumers=principals(self.consumers),
-                max_data_extension=checked_length(subject, "max_data_extension", extension),
-                max_lag=checked_length(subject, "max_lag", self.max_lag),
+                max_data_extension=checked_length(
+                    subject,
+                    "max_data_extension",
+                    MAX_DATA_EXTENSION if extension is None else extension,
+                ),
+                max_lag=checked_length(subject, "max_lag", length(self.max_lag, "max_lag")),
             )
         except (ValueError, InvalidRequest) as error:
             raise AirflowFailException(
@@ -241,7 +249,8 @@ class ConsumeStream(ConsumingOperator):
     All statements see the same changes, those between the streams' offsets and the versions that
     were pinned when the consumption began; when the last one is applied, all offsets move there.
     Readers of several targets may see one statement's effect before the other's. One consumer is
-    one sequence of consumptions, so let its runs follow each other (``max_active_runs=1``).
+    one sequence of consumptions, so let its runs follow each other (``max_active_runs=1``, and
+    ``max_active_tis_per_dag=1`` where the DAG may be backfilled, whose runs Airflow counts apart).
 
     A retry finishes the consumption that statements began. What a function did before it was ended
     is undone first, then the function runs again, because nobody else can tell what it had left to
@@ -260,12 +269,21 @@ class ConsumeStream(ConsumingOperator):
     :param consumer: the identity that a retry is recognised by; by default the DAG's and the
         task's id, and the map index of a mapped task (templated)
     :param max_commits: take at most so many commits of each stream; the rest waits for the next run
+        (templated)
     :param max_bytes: take only the first commits, at least one, that added and removed so many
-        bytes of files together
+        bytes of files together (templated); neither bound cuts initial rows
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
-    template_fields: Sequence[str] = ("stream", "sql", "apply", "consumer", "conn_id")
+    template_fields: Sequence[str] = (
+        "stream",
+        "sql",
+        "apply",
+        "consumer",
+        "max_commits",
+        "max_bytes",
+        "conn_id",
+    )
     template_ext: Sequence[str] = (".sql",)
     template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql"}
 
@@ -276,8 +294,8 @@ class ConsumeStream(ConsumingOperator):
         sql: str | Sequence[str] | None = None,
         apply: str | None = None,
         consumer: str | None = None,
-        max_commits: int | None = None,
-        max_bytes: int | None = None,
+        max_commits: int | str | None = None,
+        max_bytes: int | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -298,18 +316,18 @@ class ConsumeStream(ConsumingOperator):
         :raises CdcJobFailed: a retry may help
         """
         with reached_errors(self.hook):
-            BatchLimit(self.max_commits, self.max_bytes)
             task = self._task(context)
             self._check(task)
         answer = self.hook.submit(task, context=context)
         return self.announced(answer.outcome, context)
 
     def _task(self, context: Context) -> jobs.Consume:
+        limit = BatchLimit(number(self.max_commits), number(self.max_bytes))
         task = jobs.Consume(
             (self.sql,) if isinstance(self.sql, str) else tuple(self.sql or ()),
             self.consumer or default_consumer(context),
-            self.max_commits,
-            self.max_bytes,
+            limit.max_commits,
+            limit.max_bytes,
             self.apply,
             (self.stream,) if isinstance(self.stream, str) else tuple(self.stream),
         )
@@ -383,32 +401,3 @@ class DropStream(StreamOperator):
             if self.if_exists:
                 check_reach(self.hook)
             self.hook.catalog().drop(self.stream, if_exists=self.if_exists)
-
-
-def written(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | None:
-    """The point that an argument names, as a job's JSON has it."""
-    point = point_of(given)
-    return None if point is None else as_mapping(point)
-
-
-def once_for_run(context: Context, *what: str) -> str:
-    """The id under which a task does ``what`` once in a run of its DAG, however often it runs."""
-    instance = context["ti"]
-    known_by = [instance.dag_id, instance.task_id, instance.map_index, instance.run_id, *what]
-    return sha256(json.dumps(known_by).encode()).hexdigest()
-
-
-def default_consumer(context: Context) -> str:
-    """The consumer that a task is unless it says otherwise: ``<dag_id>.<task_id>``, and
-    ``.<map_index>`` where it is mapped. It is the same in a retry and in the next run.
-
-    Airflow's ids may be longer than a consumer's name: then a digest takes the place of the end.
-    """
-    instance = context["ti"]
-    consumer = f"{instance.dag_id}.{instance.task_id}"
-    if instance.map_index is not None and instance.map_index >= 0:
-        consumer = f"{consumer}.{instance.map_index}"
-    if len(consumer) <= CONSUMER_NAME_MAX_CHARACTERS:
-        return consumer
-    digest = sha256(consumer.encode()).hexdigest()
-    return f"{consumer[: CONSUMER_NAME_MAX_CHARACTERS - len(digest) - 1]}.{digest}"

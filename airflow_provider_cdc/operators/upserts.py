@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.access import KEPT, Kept
 from airflow_provider_cdc.engine.core.choices import member
 from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows
 from airflow_provider_cdc.engine.core.upserts.intervals import interval_of
@@ -16,9 +17,11 @@ from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
 
+from .arguments import truth
+from .identities import once_for_run
 from .metrics import measure
 from .outcome import upsert_table_result
-from .stream import ConsumingOperator, StreamOperator, once_for_run
+from .stream import ConsumingOperator, StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -108,28 +111,46 @@ class CreateUpsertTable(StreamOperator):
 
 
 class AlterUpsertTable(StreamOperator):
-    """Change how stale the reads of an upsert table may be; its DAG follows, and its alerts.
+    """Change what is promised of an upsert table; what is not given stays. Its DAG follows, and its
+    alerts.
 
     :param table: the upsert table (templated)
     :param max_staleness: as of :class:`CreateUpsertTable`; None: every read is fresh (templated)
+    :param tombstone_horizon: as of :class:`CreateUpsertTable` (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
-    template_fields: Sequence[str] = ("table", "max_staleness", "conn_id")
+    template_fields: Sequence[str] = ("table", "max_staleness", "tombstone_horizon", "conn_id")
 
-    def __init__(self, *, table: str, max_staleness: timedelta | str | None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        table: str,
+        max_staleness: timedelta | str | Kept | None = KEPT,
+        tombstone_horizon: timedelta | str | Kept = KEPT,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.table = table
         self.max_staleness = max_staleness
+        self.tombstone_horizon = tombstone_horizon
 
     def execute(self, context: Context) -> None:
         """Alter it; a retry finishes what an attempt began.
 
-        :raises AirflowFailException: the interval is none, or there is no such upsert table
+        :raises AirflowFailException: an interval is none, or there is no such upsert table
         :raises CdcJobFailed: a retry may help: changes are being applied, for instance
         """
+        staleness, horizon = self.max_staleness, self.tombstone_horizon
         with task_errors():
-            task = jobs.AlterUpsertTable(self.table, _length(self.max_staleness))
+            task = jobs.AlterUpsertTable(
+                self.table,
+                None if isinstance(staleness, Kept) else _length(staleness),
+                keeps_max_staleness=isinstance(staleness, Kept),
+                tombstone_horizon=(
+                    None if isinstance(horizon, Kept) else interval_of(horizon, "tombstone_horizon")
+                ),
+            )
         self.hook.submit(task, context=context)
 
 
@@ -285,13 +306,13 @@ class RedriveChanges(StreamOperator):
     Bad ones are corrected in the quarantine before. Returns (XCom) how many were released.
 
     :param table: the upsert table (templated)
-    :param late: those too that came later than a delete is remembered
+    :param late: those too that came later than a delete is remembered (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
-    template_fields: Sequence[str] = ("table", "conn_id")
+    template_fields: Sequence[str] = ("table", "late", "conn_id")
 
-    def __init__(self, *, table: str, late: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *, table: str, late: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.table = table
         self.late = late
@@ -302,7 +323,7 @@ class RedriveChanges(StreamOperator):
         :raises AirflowFailException: there is no such upsert table
         :raises CdcJobFailed: a retry may help
         """
-        task = jobs.RedriveChanges(self.table, self.late)
+        task = jobs.RedriveChanges(self.table, truth(self.late))
         return self.hook.submit(task, context=context).redriven or 0
 
 

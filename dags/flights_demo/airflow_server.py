@@ -256,6 +256,22 @@ class AirflowServer:
 
         return self._wait(ended, timeout_seconds, f"run {run_id} of {dag_id} has not ended")
 
+    def wait_success(self, dag_id: str, run_id: str, timeout_seconds: float = 600) -> None:
+        """Wait for the end of a run that should succeed.
+
+        :raises AirflowServerError: it failed, with the ends of its failed tasks' logs; or it has
+            not ended after ``timeout_seconds``
+        """
+        if self.wait_run(dag_id, run_id, timeout_seconds) == "success":
+            return
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?state=failed"
+        logs = [
+            f"{task['task_id']}, attempt {task['try_number']}:\n"
+            + _end(self.task_log(dag_id, run_id, task["task_id"], task["try_number"]))
+            for task in self.api("GET", path)["task_instances"]
+        ]
+        raise AirflowServerError("\n".join([f"run {run_id} of {dag_id} failed.", *logs]))
+
     def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
         """The present attempt of a task: ``state``, ``try_number`` and more."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
@@ -338,9 +354,12 @@ class AirflowServer:
             message = f"{method} {path}: {error.code} {text}"
             raise AirflowServerError(message, error.code) from error
 
-    def _tail(self, lines: int = 40) -> str:
-        text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+    def _tail(self) -> str:
+        return _end(self.log_file.read_text(errors="replace") if self.log_file.exists() else "")
+
+
+def _end(text: str, lines: int = 40) -> str:
+    return "\n".join(text.splitlines()[-lines:])
 
 
 def _kill(leaders: Collection[subprocess.Popen[bytes]]) -> None:

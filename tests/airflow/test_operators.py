@@ -24,6 +24,7 @@ from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
 from airflow_provider_cdc.operators.changes import ExportChanges
+from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
 from airflow_provider_cdc.operators.outcome import outcome_result
 from airflow_provider_cdc.operators.stream import (
@@ -31,7 +32,6 @@ from airflow_provider_cdc.operators.stream import (
     ConsumeStream,
     CreateStream,
     DropStream,
-    default_consumer,
 )
 from airflow_provider_cdc.operators.upserts import (
     AddColumns,
@@ -75,7 +75,7 @@ def test_operator_template_fields_are_attributes(operator):
         ExportChanges: {"source"},
         MaintainStreams: set(),
         CreateUpsertTable: {"table", "schema", "primary_key", "max_staleness", "cluster_by"},
-        AlterUpsertTable: {"table", "max_staleness"},
+        AlterUpsertTable: {"table", "max_staleness", "tombstone_horizon"},
         AddColumns: {"table", "schema"},
         DropUpsertTable: {"table"},
         WriteChanges: {"table"},
@@ -279,6 +279,12 @@ def test_maintenance_takes_lengths_of_any_kind_and_none_that_is_negative():
             {"at": {"timestamp": str(NOON)}, "end": {"timestamp": str(NOON)}},
             "between a moment and itself",
         ),
+        (ExportChanges, {"before": {"version": 5}, "end": {"version": 4}}, "end before they begin"),
+        (
+            ExportChanges,
+            {"at": {"timestamp": str(NOON)}, "end": {"timestamp": str(NOON - timedelta(hours=1))}},
+            "end before they begin",
+        ),
         (ExportTable, {"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
         (ExportTable, {"file_format": "csv", "mode": "append"}, "would append the same rows again"),
     ],
@@ -311,6 +317,45 @@ def test_consume_stream_within_impossible_bounds_fails_for_good():
 
     with pytest.raises(AirflowFailException, match="whole number from 1 on"):
         consume.execute({})
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [("7", 7), (7, 7), ("", None), ("None", None), (None, None)]
+)
+def test_bounds_of_a_consumption_may_come_from_a_template(given, found):
+    consume = ConsumeStream(
+        task_id="c", stream="s", sql="q", max_commits="{{ given }}", max_bytes="{{ given }}"
+    )
+    consume.render_template_fields({"given": given})
+    task = consume._task({"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1)})
+    assert (task.max_commits, task.max_bytes) == (found, found)
+
+
+def test_lengths_of_a_stream_may_come_from_a_template():
+    create = CreateStream(
+        task_id="c", stream="s", on_table="t", max_data_extension="{{ keep }}", max_lag="{{ lag }}"
+    )
+    create.render_template_fields({"keep": "P3D", "lag": "INTERVAL 2 HOUR"})
+    task = create._task()
+    assert (task.max_data_extension, task.max_lag) == (timedelta(days=3), timedelta(hours=2))
+    create.max_lag = "soon"
+    with pytest.raises(AirflowFailException, match="no length of time"):
+        create._task()
+
+
+@pytest.mark.parametrize(("given", "found"), [("True", True), ("False", False), (True, True)])
+def test_redriving_late_changes_may_be_asked_for_by_a_template(monkeypatch, given, found):
+    submitted = []
+
+    def submit(_, task, context):
+        submitted.append(task)
+        return SimpleNamespace(redriven=3)
+
+    monkeypatch.setattr(CdcHook, "submit", submit)
+    redrive = RedriveChanges(task_id="r", table="t", late="{{ given }}")
+    redrive.render_template_fields({"given": given})
+    assert redrive.execute({}) == 3
+    assert [task.late for task in submitted] == [found]
 
 
 def test_consume_stream_by_a_function_hands_its_name_and_streams_to_the_job():

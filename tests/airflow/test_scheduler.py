@@ -69,7 +69,7 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
         " ON t.id = c.id WHEN MATCHED AND c.v IS NULL THEN DELETE"
         " WHEN MATCHED THEN UPDATE SET v = c.v WHEN NOT MATCHED THEN INSERT *"
     )
-    assert server.wait_run("cdc_flow", first) == "success"
+    server.wait_success("cdc_flow", first)
 
     expected_log = [
         (1, "A", "INSERT", True),
@@ -89,7 +89,7 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
 
     spark.sql(f"INSERT INTO {source} VALUES (5, 'e')")
     second = server.trigger("cdc_flow")
-    assert server.wait_run("cdc_flow", second) == "success"
+    server.wait_success("cdc_flow", second)
 
     assert rows(spark, tables / "flow_log") == [*expected_log, (5, "e", "INSERT", False)]
     assert rows(spark, tables / "flow_current") == rows(spark, tables / "flow")
@@ -136,7 +136,7 @@ def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_r
         with suppress(psutil.NoSuchProcess):  # the Python driver ends with its JVM
             process.kill()
     begun = StreamCatalog(state.as_uri()).describe("retry_changes").consumption
-    assert server.wait_run("cdc_retry", run) == "success"
+    server.wait_success("cdc_retry", run)
 
     assert killed
     assert server.task("cdc_retry", run, "consume")["try_number"] == 2

@@ -345,6 +345,14 @@ def test_hook_without_an_answer_reports_how_spark_ended(stand_in):
     assert "the cluster is full" in str(caught.value)
 
 
+def test_hook_without_an_answer_from_a_cluster_says_where_the_log_is(stand_in, define_connection):
+    hook = stand_in("sys.exit(1)")
+    define_connection("spark_default", "spark", "yarn", **{"deploy-mode": "cluster"})
+
+    with pytest.raises(CdcJobFailed, match=r"yarn logs.*AIRFLOW_PROVIDER_CDC_STORAGE_OPTIONS"):
+        hook.submit(HasData("s"))
+
+
 CHILD_THAT_OUTLIVES = """
 code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 child = subprocess.Popen([sys.executable, "-c", code, *sys.argv[1:]], start_new_session=True)

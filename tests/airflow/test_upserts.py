@@ -498,6 +498,17 @@ def test_staleness_is_altered_as_given(state, given, length):
     assert from_json(to_json(request), Request) == request
 
 
+def test_horizon_is_altered_and_what_is_not_given_stays(state):
+    alter, hook = operating(AlterUpsertTable, Answer("r"), tombstone_horizon="P{{ minutes }}D")
+
+    alter.execute({})
+    (task,) = hook.tasks
+    assert task.keeps_max_staleness
+    assert task.tombstone_horizon == timedelta(days=10)
+    request = request_for(hook.settings, task)
+    assert from_json(to_json(request), Request) == request
+
+
 def test_columns_are_added_and_tables_are_dropped_as_templates_say(state):
     answer = from_json(to_json(Answer("r", upsert_table=ORDERS)), Answer)
     add, adding = operating(AddColumns, answer, schema="{{ key }} INT")
@@ -516,6 +527,7 @@ def test_columns_are_added_and_tables_are_dropped_as_templates_say(state):
     ("kind", "arguments"),
     [
         (AlterUpsertTable, {"max_staleness": "soon"}),
+        (AlterUpsertTable, {"tombstone_horizon": "soon"}),
         (CreateUpsertTable, {"schema": "id INT", "primary_key": "id", "max_staleness": "P1M"}),
         (CreateUpsertTable, {"schema": "id INT", "primary_key": "id", "tombstone_horizon": ""}),
     ],

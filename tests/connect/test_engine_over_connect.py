@@ -254,6 +254,17 @@ def test_rows_of_a_consuming_query_are_handed_out_once(source: StreamLab) -> Non
     assert [rows[0][0] for rows in found] == [4, 0]
 
 
+def test_initial_rows_of_a_table_are_consumed_before_its_changes(lab: StreamLab) -> None:
+    lab.make("first", "id INT", properties="'delta.enableRowTracking' = 'true'")
+    lab.make("copied", "id INT")
+    lab.sql("INSERT INTO {first} VALUES (1), (2)")
+    lab.engine.create_stream("f", on_table=lab.path("first"), show_initial_rows=True)
+    lab.sql("INSERT INTO {first} VALUES (3)")
+    outcome = lab.consume("INSERT INTO {copied} SELECT id FROM f")
+    assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
+    assert lab.rows("copied") == [(1,), (2,)]
+
+
 def test_stream_on_a_view_is_consumed_after_its_initial_rows(lab: StreamLab) -> None:
     for table in ("orders", "customers"):
         lab.make(table, "id INT, n STRING", properties="'delta.enableRowTracking' = 'true'")

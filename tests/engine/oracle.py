@@ -98,6 +98,11 @@ class SourceTable:
         for statement in statements:
             self.spark.sql(statement.replace("{t}", self.name)).collect()
 
+    def overwrite(self, columns: str) -> None:
+        """Replace rows and schema by one row of these columns."""
+        row = self.spark.sql(f"SELECT {columns}").write.format("delta").mode("overwrite")
+        row.option("overwriteSchema", True).save(self.location)
+
     def stream(
         self,
         mode: StreamMode = StreamMode.STANDARD,

@@ -123,6 +123,23 @@ def test_change_set_of_maintenance_alone_is_nothing(
     assert sorted(table.check(stream)) == sorted(update(2, (3, "c"), (3, "x")))
 
 
+@pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
+def test_change_set_behind_maintenance_reads_what_was_touched_and_no_original(
+    make_table: MakeTable, vectors: bool
+) -> None:
+    table = make_table(COLUMNS, *ROWS, vectors=vectors)
+    table.sql("INSERT INTO {t} VALUES (5, 'e')", "UPDATE {t} SET v = 'd2' WHERE id = 4")
+    stream, surviving = table.stream(), table.surviving()
+    table.sql("OPTIMIZE {t}", "REORG TABLE {t} APPLY (PURGE)", "OPTIMIZE {t} ZORDER BY (v)")
+    table.sql("UPDATE {t} SET v = 'x' WHERE id = 3", "DELETE FROM {t} WHERE id = 1")
+    # Without vectors that is the file as it was and as it is; with them it is one file, and the
+    # one of the updated row.
+    assert table.plan(stream).file_count == 2
+    changed = [delete(0, 1, "a"), *update(2, (3, "c"), (3, "x"))]
+    assert sorted(table.check(stream)) == sorted(changed)
+    assert table.check_inserts(surviving) == []
+
+
 def assert_nothing(table: SourceTable, stream: object) -> None:
     assert not table.may_have_data(stream)  # type: ignore[arg-type]
     assert table.check(stream) == []  # type: ignore[arg-type]

@@ -187,14 +187,10 @@ def test_change_set_across_an_overwritten_name_in_another_case_reads_each_end_by
     table.sql("INSERT INTO {t} VALUES (2, 70001, 2)")
     narrow = table.version
     spark.conf.set("spark.sql.caseSensitive", is_exact)
-    spark.sql("SELECT 3 AS id, 3 AS n, 3 AS w").write.format("delta").mode("overwrite").option(
-        "overwriteSchema", True
-    ).save(table.location)
+    table.overwrite("3 AS id, 3 AS n, 3 AS w")
     assert sorted(change.values for change in table.check(stream)) == [(1, 70000, 1), (3, 3, 3)]
     assert {change.values for change in table.changes(inserted)} == {(2, 70001, 2), (3, 3, 3)}
-    spark.sql("SELECT 4 AS id, CAST(4 AS SMALLINT) AS N").write.format("delta").mode(
-        "overwrite"
-    ).option("overwriteSchema", True).save(table.location)
+    table.overwrite("4 AS id, CAST(4 AS SMALLINT) AS N")
     for refused in (stream, inserted):
         with pytest.raises(StreamUnusable, match="was of type integer and is of type short"):
             table.read(refused)
@@ -376,9 +372,7 @@ def test_change_set_across_a_type_that_does_not_hold_old_values_is_refused(
     table = make_table(f"id INT, v {kind}", f"1, {value}")
     stream, inserted, surviving = table.stream(), table.inserted(), table.surviving()
     table.sql(f"INSERT INTO {{t}} VALUES (2, {value})")
-    spark.sql(f"SELECT 3 AS id, {now} AS v").write.format("delta").mode("overwrite").option(
-        "overwriteSchema", True
-    ).save(table.location)
+    table.overwrite(f"3 AS id, {now} AS v")
     for refused in (stream, inserted):
         with pytest.raises(StreamUnusable, match=cause):
             table.read(refused)
@@ -390,7 +384,7 @@ def test_change_set_across_a_type_that_does_not_hold_old_values_is_refused(
 
 
 def test_change_set_across_a_type_that_holds_old_values_tells_them_in_it(
-    make_table: MakeTable, spark: SparkSession
+    make_table: MakeTable,
 ) -> None:
     table = make_table(
         "id INT, v INT, d DATE",
@@ -398,9 +392,7 @@ def test_change_set_across_a_type_that_holds_old_values_tells_them_in_it(
         properties="'delta.feature.timestampNtz' = 'supported'",
     )
     stream = table.stream()
-    spark.sql("SELECT 1L AS id, 'x' AS v, TIMESTAMP_NTZ '2024-02-29 01:00:00' AS d").write.format(
-        "delta"
-    ).mode("overwrite").option("overwriteSchema", True).save(table.location)
+    table.overwrite("1L AS id, 'x' AS v, TIMESTAMP_NTZ '2024-02-29 01:00:00' AS d")
     found = sorted(table.changes(stream).elements())
     assert [change.values for change in found] == [
         (1, "7", datetime(2024, 2, 29)),
@@ -409,20 +401,18 @@ def test_change_set_across_a_type_that_holds_old_values_tells_them_in_it(
 
 
 def test_change_set_across_an_overwritten_schema_matches_columns_by_name(
-    make_table: MakeTable, spark: SparkSession
+    make_table: MakeTable,
 ) -> None:
     table = make_table("id INT, v STRING, w INT", "1, 'a', 1")
     stream, inserted = table.stream(), table.inserted()
-    spark.sql("SELECT 1L AS id, 2 AS n").write.format("delta").mode("overwrite").option(
-        "overwriteSchema", True
-    ).save(table.location)
+    table.overwrite("1L AS id, 2 AS n")
     assert table.check(stream) == [delete(0, 1, None), insert(1, 1, 2)]
     assert list(table.changes(inserted)) == [insert(1, 1, 2)]
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_change_set_across_an_overwritten_schema_of_a_mapped_table_tells_old_values(
-    make_table: MakeTable, spark: SparkSession, mode: str
+    make_table: MakeTable, mode: str
 ) -> None:
     table = make_table(
         "id INT, s STRUCT<x: INT>, v STRING",
@@ -437,12 +427,7 @@ def test_change_set_across_an_overwritten_schema_of_a_mapped_table_tells_old_val
     )
     before = table.version
 
-    def overwrite(columns: str) -> None:
-        spark.sql(f"SELECT {columns}").write.format("delta").mode("overwrite").option(
-            "overwriteSchema", True
-        ).save(table.location)
-
-    overwrite("3L AS key, named_struct('x', 9, 'y', 1) AS s, 'd' AS v")
+    table.overwrite("3L AS key, named_struct('x', 9, 'y', 1) AS s, 'd' AS v")
     found = sorted(table.changes(stream).elements(), key=lambda change: change.values[0])
     assert [(change.action, *change.values) for change in found] == [
         ("DELETE", 1, (7, None), "a"),
@@ -453,7 +438,7 @@ def test_change_set_across_an_overwritten_schema_of_a_mapped_table_tells_old_val
         (3, (9, 1), "d"),
     ]
     assert len(table.changes(stream, through=before)) == 3
-    overwrite("4L AS key, named_struct('x', 9, 'y', 1) AS s, 5 AS v")
+    table.overwrite("4L AS key, named_struct('x', 9, 'y', 1) AS s, 5 AS v")
     for refused in (stream, inserted):
         with pytest.raises(StreamUnusable, match="v was of type string and is of type integer"):
             table.read(refused)

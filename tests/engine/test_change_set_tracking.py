@@ -61,7 +61,7 @@ def test_stream_across_create_or_replace_is_stale(make_table: MakeTable) -> None
     table = make_table(COLUMNS, *ROWS)
     stream = table.stream()
     table.sql("CREATE OR REPLACE TABLE {t} USING delta AS SELECT 1 AS id, 'a' AS v")
-    with pytest.raises(StreamStale, match=r"its source the source was replaced.*Fix: create the"):
+    with pytest.raises(StreamStale, match=r"its source the source was replaced.*Fix: bring each"):
         table.read(stream)
     frame = table.spark.sql("SELECT 2 AS id, 'b' AS v")
     frame.writeTo(table.name).using("delta").createOrReplace()

@@ -115,6 +115,12 @@ def test_changes_in_databends_style_are_named_so(lab: StreamLab) -> None:
         ({"end": Version(3)}, "have no beginning"),
         ({"at": Version(1), "before": Version(1)}, "one of them"),
         ({"at": Version(3), "end": Version(2)}, "not earlier than the beginning"),
+        ({"before": Version(3), "end": Version(2)}, "not earlier than the beginning"),
+        # No commit lies between them: as versions they are one.
+        (
+            {"at": Timestamp("2000-01-01T12:00:00Z"), "end": Timestamp("2000-01-01T11:00:00Z")},
+            "not earlier than the beginning",
+        ),
         ({"at": Version(99)}, "expected a version from 0"),
         ({"at": Version(1), "information": "all"}, "default, append_only"),
     ],

@@ -12,6 +12,7 @@ from stream_lab import Crash, CrashAt, StreamLab, row_ids
 
 from airflow_provider_cdc.engine import ProtocolPoint, Version
 from airflow_provider_cdc.engine.core.errors import StreamStale, StreamUnusable
+from airflow_provider_cdc.engine.core.progress import Progress
 from airflow_provider_cdc.engine.core.read_plan import Strategy
 from airflow_provider_cdc.engine.spark.session_settings import settings
 
@@ -51,6 +52,30 @@ def test_initial_rows_are_read_however_long_ago_their_version_was_written(lab: S
     assert lab.seen("s") == FIRST
     lab.consume(LOG)
     assert lab.rows("log") == [(1, "a", "INSERT"), (2, "b", "INSERT")]
+
+
+@pytest.mark.parametrize(("statements", "kept"), [(1, 0), (2, 1)])
+def test_initial_rows_are_kept_only_for_several_statements(
+    lab: StreamLab, statements: int, kept: int
+) -> None:
+    """They may be all of a large table, and lie in its files as they are read."""
+    create(lab)
+
+    def in_memory() -> set[int]:
+        """What is there but for Delta's own, the states of tables."""
+        held = lab.spark.sparkContext._jsc.getPersistentRDDs().values()
+        return {rows.id() for rows in held if "Delta Table State" not in str(rows.name())}
+
+    before, found = in_memory(), []
+
+    def look(progress: Progress) -> None:
+        if progress.point is ProtocolPoint.BEFORE_COMMIT:
+            found.append(len(in_memory() - before))
+
+    outcome = lab.consume(*[LOG] * statements, engine=lab.new_engine(look))
+    assert found == [kept]
+    assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
+    assert len(lab.rows("log")) == 2 * statements
 
 
 def test_later_changes_wait_until_the_initial_rows_are_consumed(lab: StreamLab) -> None:

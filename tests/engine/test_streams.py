@@ -30,8 +30,9 @@ from airflow_provider_cdc.engine import (
     Version,
 )
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, StreamMode
+from airflow_provider_cdc.engine.core.names import TableName
 from airflow_provider_cdc.engine.spark.sources import FoundSource, Sources
-from airflow_provider_cdc.engine.spark.tables import Tables
+from airflow_provider_cdc.engine.spark.tables import Table, Tables
 from airflow_provider_cdc.engine.storage.registry import Registry
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
@@ -285,6 +286,23 @@ def test_stream_on_a_table_that_a_catalog_commits_to_is_refused(
         untracked.engine.changes(untracked.path("plain"), at=Version(0))
 
 
+def test_target_that_a_catalog_commits_to_is_refused(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.make("copy", "id INT, v STRING")
+    look_up = Tables.find
+
+    def managed(tables: Tables, name: TableName) -> Table | None:
+        found = look_up(tables, name)
+        return None if found is None else replace(found, features=("catalogManaged",))
+
+    create(lab)
+    monkeypatch.setattr(Tables, "find", managed)
+    with pytest.raises(InvalidRequest, match=r"copy.*catalog alone knows its newest commits"):
+        lab.consume("INSERT INTO {copy} SELECT id, v FROM s")
+    assert lab.rows("copy") == []
+
+
 def test_creation_that_fails_beside_another_stream_leaves_tracking_on(
     untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,7 +418,7 @@ def test_source_that_was_replaced_makes_the_stream_stale(lab: StreamLab) -> None
         lab.engine.create_stream("s", on_table="replaced")
         lab.spark.sql(f"CREATE OR REPLACE {create_table}")
 
-        with pytest.raises(StreamStale, match=r"was replaced.*create the stream again"):
+        with pytest.raises(StreamStale, match=r"was replaced.*bring each of its targets back"):
             lab.engine.read_stream("s")
         with pytest.raises(StreamStale):
             lab.engine.advance("s")

@@ -213,6 +213,22 @@ def test_view_row_keeps_its_id_through_its_updates(lab: StreamLab) -> None:
     assert len(first) == 1
 
 
+@pytest.mark.parametrize("style", ["snowflake", "databend"])
+def test_view_over_a_table_that_keeps_what_was_consumed_can_have_a_stream(
+    lab: StreamLab, style: str
+) -> None:
+    """Such a table has columns of the names that a change set adds."""
+    lab.make("kept", "id INT, `METADATA$ACTION` STRING", properties=TRACKED)
+    lab.sql("INSERT INTO {kept} VALUES (1, 'INSERT')")
+    stream(lab, "SELECT id, `METADATA$ACTION` AS what FROM {kept}", column_style=style)
+    lab.sql("INSERT INTO {kept} VALUES (2, 'DELETE')", "UPDATE {kept} SET id = 3 WHERE id = 1")
+    assert lab.seen("s") == [
+        (1, "INSERT", "DELETE", True),
+        (2, "DELETE", "INSERT", False),
+        (3, "INSERT", "INSERT", True),
+    ]
+
+
 def test_consumption_of_a_view_moves_the_offsets_of_all_its_tables(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.make("log", "order_name STRING, customer_name STRING")

@@ -70,7 +70,7 @@ def test_parse_commit_keeps_what_change_sets_need() -> None:
     assert commit.timestamp == datetime(2023, 11, 14, 22, 13, 20, 1000, tzinfo=UTC)
     assert commit.fingerprint == hashlib.sha256(text + b"\n\n").hexdigest()
     assert (commit.operation, commit.user_metadata) == ("MERGE", "note")
-    assert commit.operation_metrics == {"numTargetRowsInserted": 3}
+    assert commit.metrics == {"numTargetRowsInserted": 3}
     assert (commit.metadata, commit.protocol) == ({"id": "t"}, {"minReaderVersion": 3})
     assert (commit.transactions, commit.row_id_high_water_mark) == ({"a": 4}, 41)
     assert [file.path for file in commit.adds] == ["p=a%20b/part-0.parquet"]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from table_histories import Table, commit, data_file, histories, same
 
 from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
-from airflow_provider_cdc.engine.core.net_files import NetFiles, fold, inserted_files
+from airflow_provider_cdc.engine.core.net_files import NetFiles, fold, inserted_files, newborn_files
+from airflow_provider_cdc.engine.core.read_plan import Strategy, plan_inserts, plan_survivors
 
 
 def applied(table: Table, net: NetFiles) -> dict[str, DeletionVector | None]:
@@ -106,6 +107,32 @@ def test_inserted_files_are_those_that_a_commit_wrote_with_rows_of_its_own() -> 
     compacted, revectored = data_file("c", 5, change=False), data_file("d", 1, 3)
     version_five = commit(5, (written, brought_back, compacted, revectored))
     assert inserted_files([version_five, commit(6)]) == [(5, written)]
+
+
+@pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
+def test_files_that_an_update_or_a_delete_wrote_hold_no_inserts(operation: str) -> None:
+    rewritten = commit(5, (data_file("b", 5),), (data_file("a"),), operation)
+    assert inserted_files([rewritten]) == []
+    assert plan_inserts([rewritten]).strategy is Strategy.NOTHING
+    assert plan_survivors([rewritten]).plan.strategy is Strategy.NOTHING
+    # MERGE may have inserted beside what it updated.
+    merged = commit(5, (data_file("b", 5),), (data_file("a"),), "MERGE")
+    assert plan_inserts([merged]).file_count == 1
+    assert plan_survivors([merged]).plan.file_count == 1
+
+
+def test_rows_that_were_inserted_survive_in_what_was_made_of_their_files() -> None:
+    born, updated = data_file("new", 5), data_file("updated", 6)
+    moved = data_file("moved", 7, change=False)
+    commits = [
+        commit(5, (born,), (), "WRITE"),
+        commit(6, (updated, data_file("b", 6)), (born, data_file("a")), "UPDATE"),
+        commit(7, (moved,), (updated,), "OPTIMIZE"),
+        commit(8, (data_file("d", 8),), (data_file("c"),), "DELETE"),
+    ]
+    assert newborn_files(commits) == {"new", "updated", "b", "moved"}
+    # What the DELETE rewrote stood at the offset.
+    assert [file.path for file in plan_survivors(commits).net.added] == ["b", "moved"]
 
 
 def test_rewritten_rows_are_those_of_the_larger_side_where_there_are_two() -> None:

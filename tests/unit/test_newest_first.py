@@ -79,6 +79,16 @@ def test_rewritten_files_are_no_data() -> None:
     assert NewestFirst(STANDARD).take(rewritten) is Finding.UNCLEAR
 
 
+@pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
+def test_files_that_an_update_rewrote_are_data_for_a_standard_stream_alone(operation: str) -> None:
+    rewritten = commit(9, (data_file("b", 9),), (data_file("a"),), operation)
+    kept = replace(rewritten, preserves_row_ids=True)
+
+    assert NewestFirst(STANDARD).take(kept) is Finding.DATA
+    assert NewestFirst(INSERTS).take(kept) is Finding.NOTHING_YET
+    assert NewestFirst(SURVIVING).take(kept) is Finding.NOTHING_YET
+
+
 def test_what_may_undo_or_end_change_tracking_is_left_to_the_whole_range() -> None:
     insert = commit(9, (data_file("a", 9),))
 

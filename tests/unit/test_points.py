@@ -50,6 +50,17 @@ def test_version_that_no_table_has_is_refused(number: Any) -> None:
         Version(number)
 
 
+@pytest.mark.parametrize(("kind", "name"), [(Version, "version"), (Timestamp, "timestamp")])
+def test_point_of_what_is_rendered_later_is_refused_with_the_form_that_is_templated(
+    kind: Any, name: str
+) -> None:
+    for given in ("{{ params.p }}", object()):
+        with pytest.raises(InvalidRange, match=f"'{name}': ...}} in place of the point"):
+            kind(given)
+    with pytest.raises(InvalidName, match=r"'offset_of': \.\.\.\} in place of the point"):
+        OffsetOf("{{ params.p }}")
+
+
 @pytest.mark.parametrize("given", ["abc", 5, ["version", 3]])
 def test_what_is_no_mapping_names_no_point(given: Any) -> None:
     with pytest.raises(InvalidRequest, match="names no point"):

@@ -10,7 +10,7 @@ from streams import new_commit
 
 from airflow_provider_cdc.engine.core.commit_changes import commit_changes
 from airflow_provider_cdc.engine.core.crafted_log import ListedFile, Side, layers
-from airflow_provider_cdc.engine.core.log_actions import DataFile, DeletionVector
+from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
 from airflow_provider_cdc.engine.core.read_plan import (
     ReadPlan,
     Strategy,
@@ -54,12 +54,31 @@ def test_plan_of_an_update_with_small_change_files_reads_these_alone() -> None:
     assert reading.plan.strategy is Strategy.CHANGE_FILES
     assert (reading.plan.file_count, reading.plan.size_bytes) == (1, 30)
     assert reading.plan.commit_count == 1
-    assert "2000" in reading.plan.reason
+    assert reading.plan.reason == "the file difference is 2000 bytes in 2 files"
 
 
 def test_plan_of_change_files_that_are_not_smaller_reads_the_file_difference() -> None:
-    large = replace(UPDATE, change_files=(data_file("_change_data/feed", 2000, born=5),))
+    large = replace(UPDATE, change_files=(data_file("_change_data/feed", 10**6, born=5),))
     assert plan_difference([large], ONE_LAYOUT).plan.strategy is Strategy.FILE_DIFFERENCE
+
+
+def test_plan_of_many_change_files_counts_the_time_to_open_them() -> None:
+    def commits(size: int) -> list[Commit]:
+        """Ten that rewrite one file; each leaves a change file of a hundredth of it."""
+        files = [data_file(f"v{number}", size, born=number) for number in range(11)]
+        return [
+            new_commit(
+                number,
+                "UPDATE",
+                removes=(files[number - 1],),
+                adds=(files[number],),
+                change_files=(data_file(f"_change_data/{number}", size // 100, born=number),),
+            )
+            for number in range(1, 11)
+        ]
+
+    assert plan_difference(commits(100_000), ONE_LAYOUT).plan.strategy is Strategy.FILE_DIFFERENCE
+    assert plan_difference(commits(100_000_000), ONE_LAYOUT).plan.strategy is Strategy.CHANGE_FILES
 
 
 def test_plan_of_a_merge_counts_the_files_that_hold_the_row_ids_of_its_inserts() -> None:

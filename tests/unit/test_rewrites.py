@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from streams import new_commit
 
 from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
 from airflow_provider_cdc.engine.core.net_files import NetFiles, fold
-from airflow_provider_cdc.engine.core.rewrites import without_rewrites
+from airflow_provider_cdc.engine.core.rewrites import net_difference, without_rewrites
 
 Rows = frozenset[int]
 # The rows that a file holds under one of its vectors.
@@ -107,6 +108,26 @@ def rows_of(net: NetFiles, contents: Contents) -> Counter[int]:
     return Counter({row: count for row, count in found.items() if count})
 
 
+def read(net: NetFiles, contents: Contents) -> int:
+    """How many rows lie in the files of both sides."""
+    files = (*net.removed, *net.added, *(pair.new for pair in net.revectored))
+    return sum(len(contents[file.path, None]) for file in files)
+
+
+@given(histories(), st.integers(0, 8))
+def test_rows_that_differ_are_the_same_as_if_files_had_been_rewritten_before(
+    history: tuple[list[Commit], Contents], altered_at: int
+) -> None:
+    commits, contents = history
+    commits = [
+        replace(each, metadata={"id": "x"} if each.version == altered_at else None)
+        for each in commits
+    ]
+    whole, net = fold(commits), net_difference(commits)
+    assert rows_of(net, contents) == rows_of(whole, contents)
+    assert read(net, contents) <= read(without_rewrites(whole, commits), contents)
+
+
 @given(histories())
 def test_rows_that_differ_are_the_same_without_rewrites(
     history: tuple[list[Commit], Contents],
@@ -153,6 +174,49 @@ def test_rewritten_file_that_changed_later_is_read_with_its_originals() -> None:
     commits = [optimised(1, old, [merged]), commit(2, [merged], [last])]
     net = without_rewrites(fold(commits), commits)
     assert {file.path for file in net.files} == {"a", "b", "z"}
+
+
+def test_rewritten_file_that_is_touched_later_is_read_without_its_originals() -> None:
+    old, merged = [data_file("a", 0), data_file("b", 0)], data_file("m", 1)
+    again, other = data_file("n", 2), data_file("o", 0)
+    marked = data_file("n", 2, vector=3)
+    commits = [
+        optimised(1, old, [merged]),
+        optimised(2, [merged, other], [again]),
+        commit(3, [again], [marked]),
+    ]
+    net = net_difference(commits)
+    assert [(pair.old, pair.new) for pair in net.revectored] == [(again, marked)]
+    assert (net.removed, net.added) == ((), ())
+
+
+def test_rewritten_files_are_read_with_their_originals_behind_a_change_of_the_columns() -> None:
+    old, merged, last = [data_file("a", 0)], data_file("m", 2), data_file("z", 3)
+    altered = replace(commit(1, [], []), metadata={"id": "x"})
+    commits = [altered, optimised(2, old, [merged]), commit(3, [merged], [last])]
+    assert {file.path for file in net_difference(commits).files} == {"a", "z"}
+    # Before it they are not.
+    commits = [optimised(1, old, [merged]), altered, commit(3, [merged], [last])]
+    assert {file.path for file in net_difference(commits).files} == {"m", "z"}
+
+
+def test_files_that_are_listed_again_for_their_statistics_are_not_touched() -> None:
+    old, merged = [data_file("a", 0), data_file("b", 0)], data_file("m", 2)
+    changed, born = data_file("z", 4), data_file("new", 5)
+    listed = [commit(1, [], [data_file(name, 0, change=False)]) for name in "ab"]
+    again = commit(3, [], [data_file("m", 2, change=False)])
+    history = [*listed, optimised(2, old, [merged]), again]
+    net = net_difference([*history, commit(4, [merged], [changed])])
+    assert [file.path for file in net.files] == ["m", "z"]
+    # Nor where the older rule holds.
+    altered = replace(commit(0, [], []), metadata={"id": "x"})
+    assert net_difference([altered, *history, commit(5, [], [born])]).files == (born,)
+
+
+def test_files_that_a_restore_brings_back_after_they_were_rewritten_are_not_read() -> None:
+    old, merged = data_file("a", 0), data_file("m", 1)
+    back = replace(commit(2, [merged], [old]), operation="RESTORE")
+    assert net_difference([optimised(1, [old], [merged]), back]).files == ()
 
 
 def test_rewrite_that_spells_a_partition_in_another_way_is_read() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import tracemalloc
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +25,7 @@ from airflow_provider_cdc.engine.core.transactions import (
     is_own_restore,
     is_unused_creation,
     settled,
+    settled_batch,
     statement_state,
     undo_mark,
     wiped_out,
@@ -185,6 +187,58 @@ def test_undo_that_met_a_change_of_the_schema_is_not_settled() -> None:
 
 def test_undo_that_met_nobody_is_settled() -> None:
     assert settled_at(applied(4), commit(5), restore(6, to=3), commit(7, add())) == [4, 5, 6, 7]
+
+
+MET = (applied(1), commit(2, add()), restore(3, to=0))
+HISTORIES = {
+    "undone": [applied(1), restore(2, to=0), commit(3, add())],
+    "undone with others between": [commit(1, add()), applied(2), applied(3), restore(4, to=1)],
+    "taken back": [*MET, restore(4, to=2), commit(5, add())],
+    "never taken back": [*MET, commit(4, add())],
+    "two consumptions": [
+        applied(1),
+        restore(2, to=0),
+        applied(3, of=consumption("c2")),
+        applied(4, of=consumption("c2")),
+        restore(5, to=2, of=consumption("c2")),
+        commit(6, add()),
+    ],
+    "may be taken back": [commit(1, add()), applied(2), commit(3, add()), restore(4, to=1)],
+}
+
+
+@pytest.mark.parametrize("most", range(1, 7))
+@pytest.mark.parametrize("name", HISTORIES)
+def test_batches_of_any_size_return_what_one_of_everything_does(name: str, most: int) -> None:
+    history = HISTORIES[name]
+    found, left = [], history
+    while left:
+        batch = settled_batch(left[:most], iter(left[most:]))
+        if not batch:
+            break
+        found.extend(added_at(list(batch)))
+        left = left[len(batch) :]
+    assert found == added_at(list(settled(history)))
+
+
+def test_batch_looks_behind_itself_only_for_what_a_consumption_wrote() -> None:
+    def untouched() -> Iterator[Commit]:
+        raise AssertionError("the rest was asked for")
+        yield
+
+    plain = [commit(1, add()), commit(2, add())]
+    assert list(settled_batch(plain, untouched())) == plain
+    with pytest.raises(AssertionError):
+        settled_batch([*plain, applied(3)], untouched())
+
+
+def test_rows_that_a_user_restored_from_an_undone_commit_are_inserted() -> None:
+    undone = [commit(4, add()), applied(5), restore(6, to=4)]
+    again = commit(7, add(), operation="RESTORE", operationParameters={"version": 5})
+    assert added_at(undone) == [4, 6]
+    assert added_at([*undone, again]) == [4, 5, 6, 7]
+    by_time = commit(7, add(), operation="RESTORE", operationParameters={"version": None})
+    assert added_at([*undone, by_time]) == [4, 6, 7]
 
 
 def test_undo_to_before_the_range_leaves_nothing_of_it() -> None:

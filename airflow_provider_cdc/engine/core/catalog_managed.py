@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .errors import InvalidRequest
 
-_FEATURES = frozenset({"catalogManaged", "catalogOwned-preview"})
+# The last one is an older form of the same.
+_FEATURES = frozenset({"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"})
 
 
 def check_not_catalog_managed(subject: str, problem: str, protocol: Mapping[str, Any]) -> None:
@@ -18,7 +19,12 @@ def check_not_catalog_managed(subject: str, problem: str, protocol: Mapping[str,
     :param protocol: the table's ``protocol`` action
     :raises InvalidRequest: it is one
     """
-    managed = _FEATURES.intersection(protocol.get("writerFeatures") or ())
+    check_features(subject, problem, protocol.get("writerFeatures") or ())
+
+
+def check_features(subject: str, problem: str, features: Iterable[str]) -> None:
+    """The same of a table with these features."""
+    managed = _FEATURES.intersection(features)
     if managed:
         raise InvalidRequest(
             subject,

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from .log_actions import Commit, DataFile
 from .net_files import NetFiles, fold, inserted_files
 
-# These write no row that was not there before; whatever they add only carries rows over.
-_WITHOUT_INSERTS = frozenset({"UPDATE", "DELETE"})
-
 
 @dataclass(frozen=True, slots=True)
 class CommitChanges:
@@ -53,8 +50,7 @@ def commit_changes(commits: Iterable[Commit]) -> list[CommitChanges]:
     found = []
     for commit in commits:
         if commit.change_files:
-            inserts = commit.operation not in _WITHOUT_INSERTS
-            inserted = tuple(file for _, file in inserted_files([commit])) if inserts else ()
+            inserted = tuple(file for _, file in inserted_files([commit]))
             found.append(CommitChanges(commit.version, commit.change_files, inserted, nothing))
         elif not (net := fold([commit])).is_empty:
             found.append(CommitChanges(commit.version, (), (), net))

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+BRING_BACK = (
+    "bring each of its targets back with RecoverStream or engine.recover(stream, target, key);"
+    " a stream that is only created again starts from now, and its targets never get what it"
+    " had not consumed"
+)
+"""What to do about a stream that has lost what it had not consumed."""
+
 
 class CdcError(Exception):
     """Root of every error that the engine raises on purpose.

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 # The settings that name the columns of data files in which carried rows keep what they had.
 ROW_ID_SETTING = "delta.rowTracking.materializedRowIdColumnName"
 ROW_VERSION_SETTING = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _PRESERVED = "delta.rowTracking.preserved"
+_OBJECTS = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class Commit:
     fingerprint: str
     operation: str
     operation_parameters: Mapping[str, Any]
-    operation_metrics: Mapping[str, int]
+    operation_metrics: Mapping[str, str]
     user_metadata: str | None
     adds: tuple[DataFile, ...]
     removes: tuple[DataFile, ...]
@@ -127,6 +130,12 @@ class Commit:
     def changes_data(self) -> bool:
         """Whether some file action of this commit says that it changes data."""
         return any(file.data_change for file in (*self.adds, *self.removes))
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """The metrics that are whole numbers."""
+        found = self.operation_metrics.items()
+        return {name: int(value) for name, value in found if str(value).isdigit()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +160,19 @@ class TableState:
         return self.metadata.get("configuration") or {}
 
 
+def parse_lines(content: bytes) -> list[dict[str, Any]]:
+    """The JSON objects of ``content``, one in each line that is not empty.
+
+    :raises ValueError: a line is none
+    """
+    try:
+        found: list[dict[str, Any]] = _OBJECTS.decode_lines(content)
+    except msgspec.DecodeError:
+        # Python takes what is not quite JSON: NaN, and half a pair of surrogates.
+        found = [json.loads(line) for line in content.splitlines() if line.strip()]
+    return found
+
+
 def parse_commit(version: int, content: bytes) -> Commit:
     """The commit whose file holds ``content``.
 
@@ -163,10 +185,8 @@ def parse_commit(version: int, content: bytes) -> Commit:
     metadata = protocol = high_water_mark = None
     sets_domains = False
     transactions: dict[str, int] = {}
-    for line in content.splitlines():
-        if not line.strip():
-            continue
-        for name, action in json.loads(line).items():
+    for actions in parse_lines(content):
+        for name, action in actions.items():
             if name == "add":
                 adds.append(DataFile.of(action))
             elif name == "remove":
@@ -190,7 +210,7 @@ def parse_commit(version: int, content: bytes) -> Commit:
         hashlib.sha256(content).hexdigest(),
         info.get("operation") or "",
         info.get("operationParameters") or {},
-        _whole_numbers(info.get("operationMetrics") or {}),
+        info.get("operationMetrics") or {},
         info.get("userMetadata"),
         tuple(adds),
         tuple(removes),
@@ -213,7 +233,7 @@ def high_water_mark_of(action: Mapping[str, Any], otherwise: int | None) -> int 
         return otherwise
     if action.get("removed"):
         return -1
-    return int(json.loads(action["configuration"])["rowIdHighWaterMark"])
+    return int(msgspec.json.decode(action["configuration"])["rowIdHighWaterMark"])
 
 
 def _preserves_row_ids(info: Mapping[str, Any]) -> bool | None:
@@ -224,7 +244,3 @@ def _preserves_row_ids(info: Mapping[str, Any]) -> bool | None:
 def _commit_time(info: Mapping[str, Any]) -> datetime:
     milliseconds = info.get("inCommitTimestamp") or info.get("timestamp") or 0
     return datetime.fromtimestamp(milliseconds / 1000, tz=UTC)
-
-
-def _whole_numbers(metrics: Mapping[str, str]) -> dict[str, int]:
-    return {name: int(value) for name, value in metrics.items() if str(value).isdigit()}

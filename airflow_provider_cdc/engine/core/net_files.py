@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .log_actions import Commit, DataFile
 
+_WITHOUT_INSERTS = frozenset({"UPDATE", "DELETE"})
 _VECTORS = re.compile(r"(?:^|/)deletion_vector_[0-9a-fA-F-]+\.bin$")
 
 
@@ -94,14 +95,35 @@ def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
     """The files that the commits wrote with rows of their own, each with its commit's version.
 
     Only these can hold rows that were inserted (seed 000, append-only streams). A file that a
-    RESTORE brought back, that only got a deletion vector, or that OPTIMIZE wrote, is none.
+    RESTORE brought back, that only got a deletion vector, or that UPDATE, DELETE or OPTIMIZE wrote,
+    is none.
     """
     return [
         (commit.version, file)
         for commit in commits
+        if inserts_rows(commit)
         for file in commit.adds
         if file.data_change and file.default_row_commit_version == commit.version
     ]
+
+
+def inserts_rows(commit: Commit) -> bool:
+    """Whether ``commit`` may have written rows that were not there: UPDATE and DELETE only carry
+    rows over.
+    """
+    return commit.operation not in _WITHOUT_INSERTS
+
+
+def newborn_files(commits: Iterable[Commit]) -> set[str]:
+    """The paths of the files that may hold rows which were inserted by ``commits``: those that one
+    of them wrote, but for what UPDATE, DELETE and OPTIMIZE made of files that hold none.
+    """
+    found: set[str] = set()
+    for commit in commits:
+        carries = not inserts_rows(commit) or not commit.changes_data
+        if not carries or any(file.path in found for file in commit.removes):
+            found.update(file.path for file in commit.adds)
+    return found
 
 
 def stood_there(file: DataFile, version: int) -> bool:

@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 from .log_actions import Commit, DataFile
 from .model import AppendSemantics, Stream, StreamMode
+from .net_files import inserts_rows
 from .tracking import hides_rows, loses_row_ids
 
 
@@ -59,6 +60,8 @@ class NewestFirst:
         if not file.data_change or file.base_row_id is None:
             return False
         has_new_rows = file.default_row_commit_version == commit.version
+        if self._inserts_only and not inserts_rows(commit):
+            return False
         if self._inserts_alone:
             return has_new_rows
         if file.path in self._touched:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from .errors import InvalidRange, InvalidRequest
+from .errors import InvalidName, InvalidRange, InvalidRequest
 from .names import stream_name
 
 _FORMS = 'Version(3), Timestamp("2026-01-01T00:00:00Z") or OffsetOf("other_stream")'
@@ -26,7 +26,11 @@ class Version:
                 f"version {self.number!r}",
                 "is no version of a table",
                 cause="expected a whole number from 0 on",
-                fix="look at DESCRIBE HISTORY for the versions that there are",
+                fix=_fix(
+                    "version",
+                    self.number,
+                    "look at DESCRIBE HISTORY for the versions that there are",
+                ),
             )
 
 
@@ -52,7 +56,11 @@ class Timestamp:
                 f"timestamp {self.text!r}",
                 "names no moment",
                 cause="expected a date and a time in ISO 8601 with an offset from UTC",
-                fix="write it like 2026-01-01T00:00:00Z or 2026-01-01T09:00:00+09:00",
+                fix=_fix(
+                    "timestamp",
+                    self.text,
+                    "write it like 2026-01-01T00:00:00Z or 2026-01-01T09:00:00+09:00",
+                ),
             )
         try:
             return found.astimezone(UTC)
@@ -74,7 +82,11 @@ class OffsetOf:
 
     def __post_init__(self) -> None:
         """Refuse what no stream is called."""
-        stream_name(str(self.stream))
+        try:
+            stream_name(str(self.stream))
+        except InvalidName as error:
+            fix = _fix("offset_of", self.stream, error.fix)
+            raise InvalidName(error.subject, error.problem, cause=error.cause, fix=fix) from None
 
 
 Point = Version | Timestamp | OffsetOf
@@ -118,6 +130,35 @@ def bound_of(subject: str, at: Point | None, before: Point | None) -> Bound | No
     return Bound(*given[0]) if given else None
 
 
+def check_order(subject: str, start: Bound, end: Bound) -> None:
+    """Refuse an end that is named before the beginning, whether or not commits lie between.
+
+    Seed 002: a query whose end lies before its start is the caller's error. Found by the points
+    themselves: two moments without a commit between them are one version of the table.
+
+    :raises InvalidRange: it is
+    """
+    match start.point, end.point:
+        case Version(first), Version(last):
+            is_reversed = last < first
+        case Timestamp() as first, Timestamp() as last:
+            is_reversed = last.moment < first.moment
+        case _:
+            is_reversed = False
+    if is_reversed:
+        raise ends_before_it_begins(subject, f"{end} lies before {start}")
+
+
+def ends_before_it_begins(subject: str, cause: str) -> InvalidRange:
+    """The error of a range whose end is earlier than its beginning."""
+    return InvalidRange(
+        subject,
+        "end before they begin",
+        cause=cause,
+        fix="name an end that is not earlier than the beginning",
+    )
+
+
 def as_mapping(point: Point) -> dict[str, int | str]:
     """``point`` as JSON has it: its kind and its value."""
     match point:
@@ -147,6 +188,13 @@ def point_of(given: Any) -> Point | None:
     if kind == "version" and isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
     return _KINDS[kind](value)
+
+
+def _fix(kind: str, given: object, otherwise: str) -> str:
+    """What to do about a value that is no such point; ``otherwise`` where no template is meant."""
+    if isinstance(given, int | datetime) or (isinstance(given, str) and "{{" not in given):
+        return otherwise
+    return f"give an operator {{{kind!r}: ...}} in place of the point: that is templated"
 
 
 def _parsed(text: str) -> datetime | None:

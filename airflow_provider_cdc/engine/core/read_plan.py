@@ -10,7 +10,7 @@ from itertools import pairwise
 from .commit_changes import CommitChanges, commit_changes
 from .crafted_log import CHANGE_TYPE_COLUMN
 from .log_actions import Commit
-from .net_files import NetFiles, inserted_files
+from .net_files import NetFiles, inserted_files, inserts_rows, newborn_files
 from .rewrites import net_difference
 from .table_schema import Layout, gives_ids_anew
 from .transactions import without_undone
@@ -32,6 +32,8 @@ class Strategy(StrEnum):
     COMPARISON = "comparison"
 
 
+# Opening a file takes as long as reading that many bytes of a large one (decision 0024).
+OPENING_BYTES = 256 * 1024
 # Those that lead to the same net difference.
 READING_DIFFERENCES = (Strategy.FILE_DIFFERENCE, Strategy.CHANGE_FILES)
 
@@ -49,6 +51,11 @@ class ReadPlan:
     commit_count: int
     reason: str
     tables: tuple[TablePlan, ...] = ()
+
+    @property
+    def cost_bytes(self) -> int:
+        """What plans are compared by: the bytes, and as many as the time to open the files is."""
+        return self.size_bytes + self.file_count * OPENING_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ def inserted_row_count(commits: Sequence[Commit]) -> int | None:
     into files of its own.
     """
     standing = without_undone(commits)
-    if any(commit.adds and commit.removes for commit in standing):
+    if any(commit.adds and commit.removes and inserts_rows(commit) for commit in standing):
         return None
     files = [file for _, file in inserted_files(standing)]
     counts = [None if file.deletion_vector else file.record_count for file in files]
@@ -104,7 +111,10 @@ def plan_survivors(commits: Sequence[Commit]) -> Reading:
     Their row ids lie above the high-water mark of the offset, and they lie in files that were added
     since: neither what was removed nor what stood there already has to be read.
     """
-    net = replace(net_difference(commits), removed=(), revectored=())
+    net = net_difference(commits)
+    newborn = newborn_files(commits)
+    added = tuple(file for file in net.added if file.path in newborn)
+    net = replace(net, removed=(), added=added, revectored=())
     if net.is_empty:
         return Reading(_nothing(commits, "no file with new rows is left"), net)
     reason = "rows that were born since the offset lie in added files alone"
@@ -119,7 +129,8 @@ def plan_difference(
     *,
     has_change_files: bool = True,
 ) -> Reading:
-    """The way that reads the fewest bytes to the net difference that ``commits`` made.
+    """The way that reads the fewest bytes to the net difference that ``commits`` made, each file
+    counted as its bytes and those of its opening.
 
     :param history: the layouts that were in force one after the other, the one at the offset first
     :param forced: take this strategy wherever it is possible
@@ -140,14 +151,18 @@ def plan_difference(
         sum(item.file_count for item in by_commit),
         sum(item.size_bytes for item in by_commit),
         len(commits),
-        f"the file difference is {net.size_bytes} bytes",
+        f"the file difference is {_extent(difference)}",
     )
-    difference = replace(difference, reason=f"the change files are {changes.size_bytes} bytes")
-    cheapest = min((difference, changes), key=lambda plan: plan.size_bytes)
+    difference = replace(difference, reason=f"the change files are {_extent(changes)}")
+    cheapest = min((difference, changes), key=lambda plan: plan.cost_bytes)
     if forced in READING_DIFFERENCES:
         wanted = difference if forced is Strategy.FILE_DIFFERENCE else changes
         cheapest = replace(wanted, reason=f"it was asked for; {wanted.reason}")
     return Reading(cheapest, net, by_commit)
+
+
+def _extent(plan: ReadPlan) -> str:
+    return f"{plan.size_bytes} bytes in {plan.file_count} files"
 
 
 def plan_view(tables: Sequence[TablePlan]) -> ReadPlan:

@@ -1,8 +1,10 @@
 """Leaving out files that OPTIMIZE alone made of others: both hold the same rows.
 
 A commit that says it changed no data wrote, partition by partition, the rows of the files that it
-removed into those that it added. Where the removed ones stood at the offset as they were, and
-nobody touched the added ones since, neither has to be read.
+removed into those that it added. Where the removed ones stood at the offset as they were, the range
+is read as if the added ones had stood there in their place: neither has to be read but for what is
+touched later, and of that the original is not. Where that cannot be, they are left out if nobody
+touched the added ones since.
 """
 
 from __future__ import annotations
@@ -27,7 +29,47 @@ class _Rewrite:
 
 def net_difference(commits: Sequence[Commit]) -> NetFiles:
     """The files that hold what differs between the two ends of ``commits``."""
-    return without_rewrites(fold(commits), commits)
+    if not any(commit.changes_data for commit in commits):
+        return NetFiles((), (), (), changes_data=False)
+    kept = as_if_rewritten_before(commits)
+    return without_rewrites(fold(kept), kept)
+
+
+def as_if_rewritten_before(commits: Sequence[Commit]) -> Sequence[Commit]:
+    """``commits`` as they would be had each rewrite of files that stood at the offset, as they were
+    then, been there before: its rows, their ids and their versions are those of the originals.
+
+    Not so behind a change of the table's metadata, because rows of the offset are read by what was
+    in force there; nor where a RESTORE may bring the originals back.
+    """
+    if any(commit.operation == "RESTORE" for commit in commits):
+        return commits
+    touched: set[str] = set()
+    kept = []
+    is_as_it_was = True
+    for commit in commits:
+        is_as_it_was = is_as_it_was and commit.metadata is None and commit.protocol is None
+        left = commit
+        if is_as_it_was and commit.removes and not commit.changes_data:
+            done = _done_before(commit, touched)
+            left = replace(
+                commit,
+                removes=tuple(file for file in commit.removes if file.path not in done),
+                adds=tuple(file for file in commit.adds if file.path not in done),
+            )
+        touched.update(file.path for file in (*left.removes, *_made(left)))
+        kept.append(left)
+    return kept
+
+
+def _done_before(commit: Commit, touched: set[str]) -> set[str]:
+    """The files of both sides of a rewrite, in partitions where it met untouched ones alone."""
+    found: set[str] = set()
+    for removes, adds in _pairs(commit) or ():
+        gone, made = {file.path for file in removes}, {file.path for file in adds}
+        if not (gone | made) & touched and not gone & made:
+            found |= gone | made
+    return found
 
 
 def without_rewrites(net: NetFiles, commits: Iterable[Commit]) -> NetFiles:
@@ -65,14 +107,12 @@ class _Rewrites:
 
     def follow(self, commit: Commit) -> None:
         """Join what ``commit`` rewrote to what that was made of."""
-        removes = _by_partition(commit.removes)
-        adds = _by_partition(file for file in commit.adds if not stood_there(file, commit.version))
-        if removes.keys() != adds.keys():
-            # One value may be spelt in two ways; which files belong together is not known then.
+        pairs = _pairs(commit)
+        if pairs is None:
             self.spoil(file.path for file in (*commit.removes, *commit.adds))
             return
-        for partition, gone in removes.items():
-            self._follow(gone, adds[partition])
+        for removes, adds in pairs:
+            self._follow(removes, adds)
 
     def _follow(self, removes: list[DataFile], adds: list[DataFile]) -> None:
         gone, made = {file.path for file in removes}, {file.path for file in adds}
@@ -96,6 +136,21 @@ class _Rewrites:
         rewrites = self._by_live.values()
         originals = {path for rewrite in rewrites for path in rewrite.originals}
         return originals, set(self._by_live)
+
+
+def _made(commit: Commit) -> list[DataFile]:
+    """The files that ``commit`` added and did not only list again."""
+    return [file for file in commit.adds if not stood_there(file, commit.version)]
+
+
+def _pairs(commit: Commit) -> list[tuple[list[DataFile], list[DataFile]]] | None:
+    """What a rewrite removed and what it made of that, partition by partition; ``None`` where that
+    is not known: one value of a partition may be spelt in two ways.
+    """
+    removes, adds = _by_partition(commit.removes), _by_partition(_made(commit))
+    if removes.keys() != adds.keys():
+        return None
+    return [(gone, adds[partition]) for partition, gone in removes.items()]
 
 
 def _by_partition(files: Iterable[DataFile]) -> defaultdict[_Partition, list[DataFile]]:

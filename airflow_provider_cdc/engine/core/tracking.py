@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .errors import ChangeTrackingDisabled, StreamStale
+from .errors import BRING_BACK, ChangeTrackingDisabled, StreamStale
 from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING, Commit, TableState
 from .model import Offset, Stream
 
@@ -25,7 +25,6 @@ _CARRYING_OPERATIONS = frozenset(
 _WRITE, _CLONE = "WRITE", "CLONE"
 # What an overwrite of part of a table is told by; other rows of its files are carried over.
 _REPLACED = ("predicate", "replaceOnCond", "replaceUsingCols")
-_RECREATE = "create the stream again; engine.create_stream() starts from now"
 
 
 def is_tracked(metadata: Mapping[str, Any]) -> bool:
@@ -98,7 +97,7 @@ def check_source(stream: Stream, through: Offset) -> None:
             f"stream {stream.name}",
             f"is stale, its source {stream.source.name} was replaced",
             cause=f"expected table id {stream.source.table_id}, found {found}",
-            fix=_RECREATE,
+            fix=BRING_BACK,
         )
 
 
@@ -176,7 +175,7 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
         f"stream {stream.name}",
         f"cannot tell what changed in {stream.source.name}",
         cause=gap,
-        fix=_RECREATE,
+        fix=BRING_BACK if tracked else f"switch it on again, and {BRING_BACK}",
     )
 
 

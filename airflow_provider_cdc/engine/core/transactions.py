@@ -61,18 +61,31 @@ def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
     taken back, because it met a foreign commit, undid nothing; a foreign commit that an undo met
     counts even before it is taken back.
     """
-    standing, undos = _replayed(commits, _is_undo)
-    writer_of = {commit.version: _consumption_id(commit) for commit in commits}
-    undone = {
-        version
-        for undo, versions in undos
-        for version in versions
-        if writer_of[version] == writer_of[undo]
-    }
+    undone = _undone(commits)
     return tuple(
-        replace(commit, adds=()) if commit.version in undone - standing else commit
-        for commit in commits
+        replace(commit, adds=()) if commit.version in undone else commit for commit in commits
     )
+
+
+def settled_batch(taken: Sequence[Commit], rest: Iterable[Commit]) -> tuple[Commit, ...]:
+    """A batch of :func:`settled` commits: ``taken``, and as much of the ``rest`` behind them as it
+    takes that what is undone by the batch's end is what is undone by the end of all.
+
+    A batch that ended between a statement and its undo would return what was never committed.
+
+    :param rest: what follows; it is asked for only where a consumption wrote into ``taken``
+    """
+    if not any(_is_undo(commit) or APPLY_VERSION in _own_versions(commit) for commit in taken):
+        return tuple(taken)
+    found = settled([*taken, *rest])
+    undone = _undone(found)
+    count = min(len(taken), len(found))
+    ends = [count, *(n for n, each in enumerate(found, 1) if n > count and _is_undo(each))]
+    for end in ends:
+        batch = found[:end]
+        if _undone(batch) == {each.version for each in batch} & undone:
+            return batch
+    return found
 
 
 def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
@@ -101,6 +114,21 @@ def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
         default=None,
     )
     return tuple(commit for commit in commits if first is None or commit.version < first)
+
+
+def _undone(commits: Sequence[Commit]) -> set[int]:
+    """The versions that a consumption wrote and undid again, as far as ``commits`` tell. What a
+    user restored since is not undone.
+    """
+    standing, undos = _replayed(commits, _is_undo, goes_back=_is_restore)
+    writer_of = {commit.version: _consumption_id(commit) for commit in commits}
+    gone = {
+        version
+        for undo, versions in undos
+        for version in versions
+        if writer_of[version] == writer_of[undo]
+    }
+    return gone - standing
 
 
 def creation_mark(consumer: str) -> str:
@@ -184,7 +212,7 @@ def statement_state(
     if not applied:
         return StatementState(index, None, fenced)
     newest = applied[-1]
-    return StatementState(index, newest.version, fenced, dict(newest.operation_metrics))
+    return StatementState(index, newest.version, fenced, newest.metrics)
 
 
 def foreign_commit(
@@ -215,10 +243,15 @@ def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int,
 
 
 def _replayed(
-    commits: Sequence[Commit], is_undo: Callable[[Commit], bool]
+    commits: Sequence[Commit],
+    is_undo: Callable[[Commit], bool],
+    *,
+    goes_back: Callable[[Commit], bool] = lambda _: False,
 ) -> tuple[frozenset[int], list[tuple[int, frozenset[int]]]]:
     """The versions of ``commits`` that stand behind the last of them, and the version of each undo
     with those that it took away, in order.
+
+    :param goes_back: whether a commit that is no undo goes back to a version as one does
     """
     # Sets of what stands would grow with the square of the commits.
     below: dict[int, int | None] = {}
@@ -230,6 +263,8 @@ def _replayed(
             gone = frozenset(_chain(below, newest)) - frozenset(_chain(below, restored))
             undos.append((commit.version, gone))
             newest = restored
+        elif goes_back(commit):
+            newest = int(commit.operation_parameters["version"])
         below[commit.version] = newest
         newest = commit.version
     return frozenset(_chain(below, newest)), undos
@@ -248,6 +283,12 @@ def _consumption_id(commit: Commit) -> str | None:
         return (commit.user_metadata or "").removeprefix(_UNDO)
     own = (app_id for app_id in commit.transactions if app_id.startswith(_OWN))
     return next((app_id.removeprefix(_OWN).partition("/")[0] for app_id in own), None)
+
+
+def _is_restore(commit: Commit) -> bool:
+    """Whether ``commit`` says which version of the table it made anew."""
+    version = commit.operation_parameters.get("version")
+    return commit.operation == "RESTORE" and str(version).isdecimal()
 
 
 def _is_undo(commit: Commit) -> bool:

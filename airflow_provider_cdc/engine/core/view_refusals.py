@@ -71,6 +71,8 @@ _MOMENT = re.compile(
     r"\s*(now|today|tomorrow|yesterday)\s*(z|[a-z]{3}|(utc|gmt|ut)?[+-]\S+|\w+/\S+)?\s*",
     re.IGNORECASE,
 )
+# As a timestamp it is on the day of the query.
+_TIME_OF_DAY = re.compile(r"\s*T?\d{1,2}:\d{1,2}(:\d{1,2}(\.\d*)?)?\s*\S*\s*", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _QUOTED_CHARACTERS = 30
 
@@ -268,13 +270,19 @@ def _check_settings(source: ViewText) -> None:
         )
 
 
+def _may_move(text: str, before: str) -> bool:
+    """Whether ``text`` may mean another moment in each query; ``before``: the word before it."""
+    is_time = before != "TIME" and _TIME_OF_DAY.fullmatch(text) is not None
+    return is_time or _MOMENT.fullmatch(text) is not None
+
+
 def _check_token(source: ViewText, index: int) -> None:
     found, before = source.word(index), source.word(index - 1)
     kind = source.kind(index)
     if kind in _MARKERS or (found == ":" and source.expects_operand(index)):
         raise source.refusal(index, "a parameter marker")
-    if kind in (TokenType.STRING, TokenType.RAW_STRING) and _MOMENT.fullmatch(
-        source.tokens[index].text
+    if kind in (TokenType.STRING, TokenType.RAW_STRING) and _may_move(
+        source.tokens[index].text, before
     ):
         raise source.refusal(
             index,

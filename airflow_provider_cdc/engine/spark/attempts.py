@@ -9,7 +9,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from ..core.errors import CdcError, FilesChanged, StatementFailed, StreamConflict, StreamStale
+from ..core.errors import (
+    BRING_BACK,
+    CdcError,
+    FilesChanged,
+    StatementFailed,
+    StreamConflict,
+    StreamStale,
+)
 from ..core.lifecycle import Transition
 from ..core.model import Consumption, Phase, PlannedStatement, Stream, StreamRange, TableRange
 from ..core.names import consumer_name
@@ -211,8 +218,7 @@ def _unreadable(consumption: Consumption, error: Exception) -> CdcError:
             f"stream {consumption.stream_names}",
             "is stale, files that it has to read were removed while it was read",
             cause=reason(error).partition("\n")[0],
-            fix="create the stream again, and consume it within the source's"
-            " delta.deletedFileRetentionDuration",
+            fix=f"{BRING_BACK}; consume it within the source's delta.deletedFileRetentionDuration",
         )
     return StatementFailed(
         f"stream {consumption.stream_names}",

@@ -10,10 +10,10 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 
 from ..core.catalog_managed import check_not_catalog_managed
-from ..core.errors import CdcError, InvalidRange
+from ..core.errors import CdcError
 from ..core.model import ColumnStyle, Offset, StreamMode, new_stream
 from ..core.names import TableName
-from ..core.points import Bound
+from ..core.points import Bound, check_order, ends_before_it_begins
 from ..core.tracking import place_of
 from ..storage.registry import Registry
 from ..storage.source_log import SourceLog
@@ -38,6 +38,8 @@ class TableChanges:
         """The change set of a table or a view; see ``Engine.changes``."""
         found = self.sources.either(name)
         subject = f"changes of {found.name}"
+        if end is not None:
+            check_order(subject, start, end)
         streams = self.registry.snapshot()
 
         def offsets_at(bound: Bound) -> tuple[Offset, ...]:
@@ -51,11 +53,8 @@ class TableChanges:
         ends = found.newest if end is None else offsets_at(end)
         for offset, last in zip(offsets, ends, strict=True):
             if last.version < offset.version:
-                raise InvalidRange(
-                    subject,
-                    "end before they begin",
-                    cause=f"{end} lies {place_of(last)}, {start} lies {place_of(offset)}",
-                    fix="name an end that is not earlier than the beginning",
+                raise ends_before_it_begins(
+                    subject, f"{end} lies {place_of(last)}, {start} lies {place_of(offset)}"
                 )
         passing = new_stream(
             found.name,

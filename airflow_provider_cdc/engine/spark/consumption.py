@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
-from ..core.errors import CdcError, InvalidRange, StreamMoved, StreamStale
+from ..core.errors import BRING_BACK, CdcError, InvalidRange, StreamMoved, StreamStale
 from ..core.lifecycle import Transition
 from ..core.model import Consumption, Stream, StreamRange
 from ..core.outcomes import Outcome, StatementOutcome
@@ -118,21 +118,13 @@ class Consumer:
         self, found: Consumption, streams: Sequence[Stream], statements: Sequence[Statement]
     ) -> Outcome:
         """Finish the consumption that an earlier attempt of this consumer left open."""
-        consumption = self._parts.consumptions.move(
-            found, Transition.RESUMED, self._attempt.consumer
-        )
         by_id = {stream.stream_id: stream for stream in streams}
-        with ExitStack() as stack:
-            try:
-                spans = [self._pinned(by_id[item.stream_id], item) for item in consumption.streams]
-                views = stack.enter_context(self._views(spans, statements))
-            except Exception:
-                # What the earlier attempt read is lost: all of it was applied, or none of it holds.
-                consumer = self._attempt.consumer
-                if not self._parts.resolution.fail(consumption, consumer, has_ended=True):
-                    raise
-                return self._attempt.rolled_forward(consumption)
-            return run_consumption(self._parts, self._attempt, consumption, statements, views)
+
+        def views(consumption: Consumption) -> AbstractContextManager[StreamViews]:
+            spans = [self._pinned(by_id[item.stream_id], item) for item in consumption.streams]
+            return self._views(spans, statements)
+
+        return resume_consumption(self._parts, self._attempt, found, statements, views)
 
     def _views(
         self, spans: Sequence[StreamSpan], statements: Sequence[Statement]
@@ -151,7 +143,7 @@ class Consumer:
                 f"stream {stream.name}",
                 "is stale, its source lacks versions that a consumption has read",
                 cause=str(error),
-                fix="create the stream again",
+                fix=BRING_BACK,
             ) from None
         for found, end in zip(span.tables, ends, strict=True):
             if found.end.fingerprint != end.fingerprint:
@@ -159,7 +151,7 @@ class Consumer:
                     f"stream {stream.name}",
                     f"cannot be finished, its source {found.stream.source.name} was replaced",
                     cause=f"version {end.version} is another commit than it was",
-                    fix="create the stream again, or bring its target back with engine.recover",
+                    fix=BRING_BACK,
                 )
         return span
 
@@ -219,6 +211,26 @@ def run_consumption(
             raise statement_failed(consumption.statements[len(applied)], error) from error
         return attempt.rolled_forward(consumption)
     return attempt.commit(consumption, streams, applied)
+
+
+def resume_consumption(
+    parts: Parts,
+    attempt: Attempt,
+    found: Consumption,
+    statements: Sequence[Statement],
+    views: Callable[[Consumption], AbstractContextManager[StreamViews]],
+) -> Outcome:
+    """Finish what an earlier attempt left open, over the ``views`` of what it had read."""
+    consumption = parts.consumptions.move(found, Transition.RESUMED, attempt.consumer)
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(views(consumption))
+        except Exception:
+            # What the earlier attempt read is lost: all of it was applied, or none of it holds.
+            if not parts.resolution.fail(consumption, attempt.consumer, has_ended=True):
+                raise
+            return attempt.rolled_forward(consumption)
+        return run_consumption(parts, attempt, consumption, statements, opened)
 
 
 def _analysed(

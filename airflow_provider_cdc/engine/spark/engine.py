@@ -79,7 +79,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     :param on_progress: is told each step of a consumption
     :param clock: gives the time, in UTC
     :param strategy: read net differences by ``file_difference`` or by ``change_files`` wherever
-        that is possible; by default in the way that reads the fewest bytes
+        that is possible; by default in the way that reads the fewest bytes, opening files
+        counted in
     :param principal: who reads, consumes and owns; by default the user of this process
     :param slot_meter: gives the milliseconds that the tasks of the session's application took so
         far, for the history of jobs: ``airflow_provider_cdc.jobs.metering.slot_meter(spark)``

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ..core.catalog_managed import check_features
 from ..core.errors import ConsumptionOpen, InvalidStatement, NotADeltaTable, StreamConflict
 from ..core.model import PlannedStatement
 from ..core.statements import Statement
@@ -78,9 +79,14 @@ class Planner:
 
     def _existing(self, statement: Statement) -> Table | None:
         if statement.create is None:
-            return self._delta_table(statement)
-        self._targets.check_makes_delta(statement, statement.create)
-        return self._tables.find(statement.target)
+            found: Table | None = self._delta_table(statement)
+        else:
+            self._targets.check_makes_delta(statement, statement.create)
+            found = self._tables.find(statement.target)
+        if found is not None:
+            problem = "cannot be the target of a consumption"
+            check_features(f"target {found.name}", problem, found.features)
+        return found
 
     def _check_free(self, statement: Statement, table: Table | None, consumer: str) -> None:
         """Refuse a CREATE TABLE AS where there is a table that no consumption left empty."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 
 from ..core.access import Right, check_access
 from ..core.errors import ChangeTrackingDisabled, InvalidRequest
-from ..core.lifecycle import Transition
 from ..core.model import (
     METADATA_COLUMNS,
     Base,
@@ -41,7 +40,7 @@ from .attempts import BEGIN_TRIES, Attempt, Parts
 from .change_sets.naming import named
 from .change_sets.netting import NEW, OLD, changes_of, same_values
 from .change_sets.rows import ROW, ROW_ID
-from .consumption import run_consumption
+from .consumption import resume_consumption, run_consumption
 from .stream_reader import StreamChanges, StreamReader
 from .stream_views import StreamViews, stream_views
 from .tables import Table, Tables, table_id
@@ -117,20 +116,12 @@ class Recovery:
         self, stream: Stream, found: Consumption, statement: Statement, target: _Target
     ) -> Outcome:
         """Finish what an earlier attempt left open, at the versions that it began at."""
-        consumption = self._parts.consumptions.move(
-            found, Transition.RESUMED, self._attempt.consumer
-        )
-        (taken,) = (item.tables for item in consumption.streams)
-        with ExitStack() as stack:
-            try:
-                views = stack.enter_context(self._views(stream, taken, target))
-            except Exception:
-                # It was applied, or nothing of it holds.
-                consumer = self._attempt.consumer
-                if not self._parts.resolution.fail(consumption, consumer, has_ended=True):
-                    raise
-                return self._attempt.rolled_forward(consumption)
-            return run_consumption(self._parts, self._attempt, consumption, [statement], views)
+
+        def views(consumption: Consumption) -> AbstractContextManager[StreamViews]:
+            (taken,) = (item.tables for item in consumption.streams)
+            return self._views(stream, taken, target)
+
+        return resume_consumption(self._parts, self._attempt, found, [statement], views)
 
     def _views(
         self, stream: Stream, taken: Sequence[TableRange], target: _Target

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
 
 from ..core.model import Stream
 from ..core.read_plan import ReadPlan, plan_initial_rows
@@ -27,8 +28,9 @@ class StreamChanges:
     ``plans`` say how each base table is read. ``reused`` are frames that ``rows`` reads more than
     once; ``scratch`` names the folders that must stay while ``rows`` is in use. Whoever has
     read ``rows`` calls ``check``, which raises where what was read cannot be relied on. Where they
-    are not ``is_repeatable``, reading them again may give others. ``row_count`` is how many there
-    are where the log tells: then they lie in files as they are read, and each is an insert.
+    are not ``is_repeatable``, reading them again may give others. Where they are ``as_they_lie`` in
+    files, reading them again costs no more than keeping them. ``row_count`` is how many there are
+    where the log tells, each an insert.
     """
 
     rows: DataFrame
@@ -37,6 +39,7 @@ class StreamChanges:
     scratch: tuple[str, ...]
     check: Callable[[], None] = lambda: None
     is_repeatable: bool = True
+    as_they_lie: bool = False
     row_count: int | None = None
 
 
@@ -75,10 +78,17 @@ class StreamReader:
             rows = self.all_rows(span)
             columns = rows.select(f"{ROW}.*").columns
             inserted = named(all_changes(rows, INSERT), columns, stream.column_style, ROW_ID)
-            return StreamChanges(inserted, (plan_initial_rows(),), (), ())
+            # Over Spark Connect each statement would look their version up anew.
+            as_they_lie = not is_remote()
+            return StreamChanges(inserted, (plan_initial_rows(),), (), (), as_they_lie=as_they_lie)
         changes = self._tables.read(table)
         return StreamChanges(
-            changes.rows, (changes.plan,), (), changes.scratch, row_count=changes.row_count
+            changes.rows,
+            (changes.plan,),
+            (),
+            changes.scratch,
+            as_they_lie=changes.row_count is not None,
+            row_count=changes.row_count,
         )
 
     def all_rows(self, span: StreamSpan) -> DataFrame:

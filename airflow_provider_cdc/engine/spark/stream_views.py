@@ -100,7 +100,7 @@ def stream_views(
             view = f"cdc_{uuid.uuid4().hex}"
             # Over Spark Connect this is where the versions that it reads are looked up.
             with any_version(spark):
-                if change_set.row_count is None or not are_read_once:
+                if not (change_set.as_they_lie and are_read_once):
                     rows = _kept(change_set)
                     kept.append(rows)
                 rows.createOrReplaceTempView(view)

@@ -21,11 +21,14 @@ _MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUN
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A Delta table: what the user called it, its quoted SQL, and its root."""
+    """A Delta table: what the user called it, its quoted SQL, its root, and, where a catalog knows
+    it, its table features.
+    """
 
     name: str
     sql: str
     location: str
+    features: tuple[str, ...] = ()
 
 
 class Tables:
@@ -51,7 +54,8 @@ class Tables:
             raise _not_delta(name, condition or str(error).splitlines()[0]) from None
         if detail is None or detail["format"] != "delta":
             raise _not_delta(name, f"its format is {detail['format'] if detail else 'unknown'}")
-        return Table(name.sql, name.sql, detail["location"])
+        features = tuple(detail["tableFeatures"] or ())
+        return Table(name.sql, name.sql, detail["location"], features)
 
     def get(self, name: TableName) -> Table:
         """The Delta table ``name``.

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ..catalog import StreamCatalog
+from ..core.access import KEPT, Kept
 from ..core.choices import member
 from ..core.errors import InvalidRequest, StreamNotFound, StreamStale, TableNotFound
 from ..core.model import Stream
@@ -104,19 +105,37 @@ class Upserting:
             if_not_exists=if_not_exists,
         )
 
-    def alter_upsert_table(self, name: str, *, max_staleness: timedelta | str | None) -> None:
-        """Change how stale the reads of an upsert table may be; ``None``: not at all.
+    def alter_upsert_table(
+        self,
+        name: str,
+        *,
+        max_staleness: timedelta | str | Kept | None = KEPT,
+        tombstone_horizon: timedelta | str | Kept = KEPT,
+    ) -> None:
+        """Change what is promised of an upsert table; what is not given stays.
 
-        The monitor of streams tells when a change has waited longer.
+        The monitor of streams tells when a change has waited longer than ``max_staleness``.
 
+        :param max_staleness: how stale its reads may be; ``None``: not at all
+        :param tombstone_horizon: how long a delete is remembered; one that was forgotten under a
+            shorter horizon does not come back
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table, or the interval is none
+        :raises InvalidRequest: it is no upsert table, or an interval is none
         :raises StreamConflict: changes are being applied; nothing was changed
         """
-        longest = None if max_staleness is None else interval_of(max_staleness)
+        longest = (
+            max_staleness
+            if max_staleness is None or isinstance(max_staleness, Kept)
+            else interval_of(max_staleness)
+        )
+        horizon = (
+            tombstone_horizon
+            if isinstance(tombstone_horizon, Kept)
+            else interval_of(tombstone_horizon, "tombstone_horizon")
+        )
         table = self._writable(name)
         self._catalog.alter(table.stream, max_lag=longest)
-        self._upsert_tables.set_max_staleness(table, longest)
+        self._upsert_tables.alter(table, longest, horizon)
 
     def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
         """Give an upsert table columns that it lacks; its view shows them too.
@@ -173,6 +192,7 @@ class Upserting:
             table.location,
             table.primary_key,
             None if staleness is None else interval_text(staleness),
+            interval_text(table.tombstone_horizon),
             apply_watermark(stream, status),
             status.behind_since,
             status.commits_behind or 0,
@@ -298,7 +318,7 @@ class Upserting:
         found = self._read(table)
         with self._metering.job(found.table, found.job_class) as job:
             for commit in found.merged:
-                job.rows += int(commit.operation_metrics.get("numOutputRows", 0))
+                job.rows += int(commit.metrics.get("numOutputRows", 0))
                 job.read_bytes += sum(file.size_bytes for file in commit.adds)
             base = found.base or self._upsert_tables.snapshot(table)
             job.read_bytes += base.size_bytes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from ..core.checkpoints import plain_action
 from ..core.errors import NotADeltaTable
-from ..core.log_actions import Commit, TableState, high_water_mark_of, parse_commit
+from ..core.log_actions import Commit, TableState, high_water_mark_of, parse_commit, parse_lines
 from .files import Files, join
 
 _COMMIT = re.compile(r"^(\d{20})\.json$")
@@ -107,7 +106,7 @@ class DeltaLog:
         :raises LogIncomplete: one of the commits is gone
         """
         for _, content in self._contents(after, through):
-            yield from _lines(content)
+            yield from parse_lines(content)
 
     def file_times(self, versions: Sequence[int]) -> list[datetime]:
         """When the files of commits that the listing showed were written.
@@ -218,11 +217,7 @@ class DeltaLog:
     def _checkpoint_rows(self, uri: str, kinds: Sequence[str]) -> list[dict[str, Any]]:
         if uri.endswith(".parquet"):
             return self._files.read_parquet(uri, list(kinds))
-        return _lines(self._files.read(uri))
-
-
-def _lines(content: bytes) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in content.splitlines() if line.strip()]
+        return parse_lines(self._files.read(uri))
 
 
 def _plain(row: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from ..core.errors import (
     ChangeTrackingDisabled,
     InvalidRange,
     NotADeltaTable,
-    StreamStale,
     StreamUnusable,
 )
 from ..core.insert_only import unread_files, without_superseded
@@ -34,10 +33,11 @@ from ..core.tracking import (
     place_of,
     precedes_all,
 )
-from ..core.transactions import settled
+from ..core.transactions import settled_batch
 from .delta_log import DeltaLog, Listing, LogIncomplete
 from .files import Files
 from .folders import FolderLogs
+from .lost_sources import gone, incomplete, replaced
 
 _RECENT_COMMITS = 20
 _ALL = BatchLimit()
@@ -313,9 +313,7 @@ class SourceLog:
 
         :param is_open: it may end before that, where it is not settled yet what stands
         """
-        commits = self._commits(stream, log, last, limit)
-        if is_open and stream.mode is StreamMode.APPEND_ONLY:
-            commits = settled(commits)
+        commits = self._commits(stream, log, last, limit, is_open=is_open)
         end = offset_after(stream.offset, commits)
         check_source(stream, end)
         check_tracking(stream, commits)
@@ -328,9 +326,9 @@ class SourceLog:
         try:
             found = log.listing()
         except NotADeltaTable:
-            raise _gone(stream) from None
+            raise gone(stream) from None
         if found.latest_version < stream.offset.version:
-            raise _replaced(stream, f"the log ends at version {found.latest_version}")
+            raise replaced(stream, f"the log ends at version {found.latest_version}")
         return found
 
     def _check_same_log(self, stream: Stream, log: DeltaLog) -> None:
@@ -342,15 +340,18 @@ class SourceLog:
             # Cleaning up the commit of the offset itself loses nothing: it is kept in the offset.
             return
         if found.fingerprint != stream.offset.fingerprint:
-            raise _replaced(stream, f"version {found.version} is another commit than it was")
+            raise replaced(stream, f"version {found.version} is another commit than it was")
 
     def _commits(
-        self, stream: Stream, log: DeltaLog, last: int, limit: BatchLimit
+        self, stream: Stream, log: DeltaLog, last: int, limit: BatchLimit, *, is_open: bool
     ) -> Sequence[Commit]:
         try:
-            return list(limit.taken(log.commits(after=stream.offset.version, through=last)))
+            found = list(limit.taken(log.commits(after=stream.offset.version, through=last)))
+            if not is_open or not found or stream.mode is not StreamMode.APPEND_ONLY:
+                return found
+            return settled_batch(found, log.commits(after=found[-1].version, through=last))
         except LogIncomplete as error:
-            raise _incomplete(stream, last, error) from None
+            raise incomplete(stream, last, error) from None
 
 
 def candidates(span: SourceRange) -> Candidates:
@@ -366,38 +367,3 @@ def candidates(span: SourceRange) -> Candidates:
     else:
         plan = plan_survivors(span.commits).plan
     return Candidates(plan.strategy is not Strategy.NOTHING, plan.size_bytes)
-
-
-def _gone(stream: Stream) -> StreamStale:
-    renamed = (
-        f'; where it was renamed, create_stream("{stream.name}", on_table="its_new_name",'
-        f' at=OffsetOf("{stream.name}"), or_replace=True) goes on where the stream stands'
-    )
-    is_on_table = stream.view is None and stream.folder is None
-    return StreamStale(
-        f"stream {stream.name}",
-        f"is stale, its source {stream.source.name} is gone",
-        cause=f"expected a Delta table at {stream.source.location}, found none",
-        fix="bring the table back, and the stream goes on where it stands; or drop the stream"
-        + (renamed if is_on_table else ""),
-    )
-
-
-def _incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:
-    return StreamStale(
-        f"stream {stream.name}",
-        "is stale, commits after its offset were cleaned up",
-        cause=f"expected versions {stream.offset.version + 1} to {last} of"
-        f" {stream.source.name}, version {error.missing_version} is gone",
-        fix="create the stream again, and consume it within the source's"
-        " delta.logRetentionDuration",
-    )
-
-
-def _replaced(stream: Stream, found: str) -> StreamStale:
-    return StreamStale(
-        f"stream {stream.name}",
-        f"is stale, its source {stream.source.name} was replaced",
-        cause=f"expected version {stream.offset.version} as it was consumed, {found}",
-        fix="create the stream again; engine.create_stream() starts from now",
-    )

@@ -496,13 +496,18 @@ def test_undo_that_took_too_much_is_told_until_it_is_ended_by_hand(
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
+def follow_log(lab: StreamLab, semantics: str) -> None:
+    """An append-only stream ``after`` on the target ``log``."""
+    lab.sql(f"ALTER TABLE {{log}} SET TBLPROPERTIES ({TRACKED})")
+    options = {"mode": "append_only", "append_semantics": semantics}
+    lab.engine.create_stream("after", on_table=lab.path("log"), **options)
+
+
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
     three: StreamLab, semantics: str
 ) -> None:
-    three.sql(f"ALTER TABLE {{log}} SET TBLPROPERTIES ({TRACKED})")
-    options = {"mode": "append_only", "append_semantics": semantics}
-    three.engine.create_stream("after", on_table=three.path("log"), **options)
+    follow_log(three, semantics)
 
     with pytest.raises(StatementFailed, match="statement 1 on"):
         three.consume(LOG, NUMBERS)
@@ -515,12 +520,28 @@ def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
 
 
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
+def test_part_of_an_append_only_stream_does_not_end_between_a_statement_and_its_undo(
+    three: StreamLab, semantics: str
+) -> None:
+    follow_log(three, semantics)
+    with pytest.raises(StatementFailed, match="statement 1 on"):
+        three.consume(LOG, NUMBERS)
+    three.sql("INSERT INTO {log} VALUES (9, 'nine', 'x')")
+
+    before, copied = three.rows("sums"), []
+    while three.engine.has_data("after", exact=False):
+        copy = "INSERT INTO {sums} SELECT id, 1 FROM after"
+        outcome = three.consume(copy, consumer="reader", max_commits=1)
+        copied.append(outcome.streams[0].rows["inserted"])
+    assert copied == [0, 1]
+    assert three.rows("sums") == sorted([*before, (9, 1)])
+
+
+@pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_stream_on_a_target_returns_what_an_undo_has_yet_to_give_back(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch, semantics: str
 ) -> None:
-    three.sql(f"ALTER TABLE {{log}} SET TBLPROPERTIES ({TRACKED})")
-    options = {"mode": "append_only", "append_semantics": semantics}
-    three.engine.create_stream("after", on_table=three.path("log"), **options)
+    follow_log(three, semantics)
     copy = "INSERT INTO {sums} SELECT id, 1 FROM after"
 
     crash_behind_an_undo_that_met_another(three, monkeypatch)

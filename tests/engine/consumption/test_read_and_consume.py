@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 from scenes import LOG, before, offset
-from stream_lab import Crash, CrashAt, StreamLab
+from stream_lab import PASSED_POINTS, Crash, CrashAt, StreamLab
 
 from airflow_provider_cdc.engine import (
     Engine,
@@ -98,22 +98,12 @@ def test_query_that_fails_consumes_nothing_and_hands_out_nothing(lab: StreamLab)
     assert taken(lab) == FIRST
 
 
-POINTS = [
-    ProtocolPoint.BEFORE_BEGIN,
-    ProtocolPoint.AFTER_BEGIN,
-    ProtocolPoint.BEFORE_STATEMENT,
-    ProtocolPoint.AFTER_STATEMENT,
-    ProtocolPoint.BEFORE_COMMIT,
-    ProtocolPoint.AFTER_COMMIT,
-]
-
-
 def crash(lab: StreamLab, point: ProtocolPoint) -> None:
     with pytest.raises(Crash):
         taken(lab, engine=lab.new_engine(CrashAt(point)))
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", PASSED_POINTS)
 def test_rows_of_a_call_that_died_are_handed_out_by_the_next_one(
     lab: StreamLab, point: ProtocolPoint
 ) -> None:
@@ -128,7 +118,7 @@ def test_rows_of_a_call_that_died_are_handed_out_by_the_next_one(
     assert len(result_tables(lab)) == 2
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", PASSED_POINTS)
 def test_rows_of_a_call_that_died_before_another_consumer_came_reach_one_of_them(
     lab: StreamLab, point: ProtocolPoint
 ) -> None:

@@ -25,11 +25,6 @@ WITH_PHONE = f"{NUMBERED}, Phone STRING"
 PHONE = "Phone STRING"
 
 
-@pytest.fixture
-def lab(spark: SparkSession, tmp_path: Path) -> QuarantineLab:
-    return QuarantineLab.created(spark, tmp_path)
-
-
 def call(lab: UpsertLab, *rows: tuple[Any, ...]) -> None:
     """Write changes that have a phone."""
     lab.engine.write_changes(

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from stream_lab import Crash, CrashAt
-from upsert_lab import SALARIES, UpsertLab
+from upsert_lab import UpsertLab
 
 from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint, Version
-
-
-@pytest.fixture
-def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
-    lab = UpsertLab(spark, tmp_path)
-    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
-    return lab
 
 
 def test_stream_of_an_upsert_table_is_moved_by_the_methods_of_the_table_alone(

@@ -7,18 +7,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from upsert_lab import SALARIES, UpsertLab
+from upsert_lab import UpsertLab
 
 from airflow_provider_cdc.engine import InvalidRequest
 
 UNCHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
-
-
-@pytest.fixture
-def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
-    lab = UpsertLab(spark, tmp_path)
-    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
-    return lab
 
 
 def names_in_files(lab: UpsertLab) -> set[str]:

@@ -32,19 +32,40 @@ from airflow_provider_cdc.jobs.model import (
 from airflow_provider_cdc.jobs.run import run
 
 
-@pytest.fixture
-def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
-    lab = UpsertLab(spark, tmp_path)
-    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
-    return lab
-
-
 @pytest.mark.parametrize("kind", ["VARCHAR(3)", "ARRAY<CHAR(5)>"])
 def test_column_with_a_length_is_refused(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     lab = UpsertLab(spark, tmp_path)
     with pytest.raises(InvalidRequest, match="expected STRING"):
         lab.engine.create_upsert_table(lab.table(), f"ID INT, code {kind}", "ID")
     assert not Path(lab.table()).exists()
+
+
+def test_schema_of_a_table_gives_names_and_types_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """A delete leaves a row of its key alone, so no other column can be NOT NULL."""
+    lab = UpsertLab(spark, tmp_path)
+    schema = "ID INT NOT NULL, Name STRING NOT NULL COMMENT 'of a person', Salary INT"
+    made = lab.engine.create_upsert_table(lab.table(), schema, "ID")
+    assert [(each.name, each.type) for each in made.columns] == [
+        ("ID", "int"),
+        ("Name", "string"),
+        ("Salary", "int"),
+    ]
+    lab.write((1, None, 10, "UPSERT"))
+    lab.apply()
+    assert lab.read() == [(1, None, 10)]
+
+
+def test_rows_of_a_table_that_is_there_enter_as_upserts_below_all_numbered_changes(
+    lab: UpsertLab,
+) -> None:
+    lab.make("old", SALARIES)
+    lab.sql("INSERT INTO {old} VALUES (1, 'a', 10), (2, 'b', 20), (3, 'c', 30)")
+    # What came meanwhile is newer, though it is written first.
+    lab.write((1, "new", 11, "UPSERT", "1"), (3, None, None, "DELETE", "1"))
+    old = lab.spark.table(lab.name("old")).selectExpr("*", "'UPSERT' AS _CHANGE_TYPE")
+    lab.engine.write_changes(lab.table(), old)
+    lab.apply()
+    assert lab.read() == [(1, "new", 11), (2, "b", 20)]
 
 
 def test_copy_of_a_table_takes_nothing_from_it(lab: UpsertLab) -> None:
@@ -206,6 +227,12 @@ def test_jobs_make_a_table_alter_it_finish_what_was_killed_and_drop_it(
         status = lab.engine.describe_upsert_table(lab.table())
         assert status.max_staleness == shown
         assert lab.engine.describe_stream(status.stream).max_lag == longest
+
+    horizon = AlterUpsertTable(
+        lab.table(), None, keeps_max_staleness=True, tombstone_horizon=timedelta(days=3)
+    )
+    assert answer(JobKind.ALTER_UPSERT_TABLE, alter_upsert_table=horizon).error is None
+    assert lab.engine.describe_upsert_table(lab.table()).tombstone_horizon == "0-0 3 0:0:0"
 
     add = AddColumns(lab.table(), "Phone STRING")
     added = answer(JobKind.ADD_COLUMNS, add_columns=add)

@@ -20,11 +20,6 @@ from airflow_provider_cdc.engine.upsert_status import quarantine_of
 
 
 @pytest.fixture
-def lab(spark: SparkSession, tmp_path: Path) -> QuarantineLab:
-    return QuarantineLab.created(spark, tmp_path)
-
-
-@pytest.fixture
 def aged(spark: SparkSession, tmp_path: Path) -> tuple[QuarantineLab, Clock, Engine]:
     """A table of which two deletes are older than its horizon, and ended; one came lately."""
     lab, clock = QuarantineLab(spark, tmp_path), Clock()
@@ -68,6 +63,23 @@ def test_change_that_is_older_than_a_delete_of_long_ago_is_counted_and_not_appli
     # It holds nobody up.
     lab.write((1, "back", 11, "UPSERT", "7"))
     assert lab.apply_all() == [(1, "back", 11), (2, "newer", 20), (9, "i", 90)]
+
+
+def test_horizon_that_is_made_longer_keeps_the_deletes_that_are_remembered(
+    aged: tuple[QuarantineLab, Clock, Engine],
+) -> None:
+    lab, clock, engine = aged
+    engine.alter_upsert_table(lab.table(), tombstone_horizon="P1D")
+    described = engine.describe_upsert_table(lab.table())
+    assert (described.max_staleness, described.tombstone_horizon) == (None, "0-0 1 0:0:0")
+    for hour in (3, 4):
+        clock.now += timedelta(hours=2)
+        lab.write((9, "i", 90, "UPSERT", f"{hour}"))
+        lab.apply(engine)
+    assert tombstones(lab) == [3]
+    engine.alter_upsert_table(lab.table(), max_staleness="PT5M")
+    engine.alter_upsert_table(lab.table(), tombstone_horizon="PT2H")
+    assert engine.describe_upsert_table(lab.table()).max_staleness == "0-0 0 0:5:0"
 
 
 def test_late_change_is_applied_on_demand_alone(

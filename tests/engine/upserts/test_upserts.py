@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from stream_lab import Crash, CrashAt
-from upsert_lab import SALARIES, Clock, UpsertLab
+from stream_lab import PASSED_POINTS, Crash, CrashAt
+from upsert_lab import Clock, UpsertLab
 
 from airflow_provider_cdc.engine import (
     Engine,
@@ -22,13 +22,6 @@ from airflow_provider_cdc.engine.spark.consumption import Consumer
 from airflow_provider_cdc.engine.spark.session_settings import settings
 from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
 from airflow_provider_cdc.engine.storage.files import Files
-
-
-@pytest.fixture
-def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
-    lab = UpsertLab(spark, tmp_path)
-    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
-    return lab
 
 
 def test_changes_of_the_page_give_the_table_of_the_page(lab: UpsertLab) -> None:
@@ -248,23 +241,19 @@ def test_rows_that_were_read_do_not_change_while_they_are_collected(lab: UpsertL
     assert lab.read() == [(1, "b", 2)]
 
 
-@pytest.mark.parametrize("point", list(ProtocolPoint))
+@pytest.mark.parametrize("point", PASSED_POINTS)
 def test_apply_that_is_killed_is_finished_by_whoever_comes_next(
     lab: UpsertLab, point: ProtocolPoint
 ) -> None:
     lab.write((1, "a", 1, "UPSERT"), (2, "b", 2, "UPSERT"))
     lab.apply()
     lab.write((1, None, None, "DELETE"), (3, "c", 3, "UPSERT"))
-    crashing = lab.new_engine(CrashAt(point))
-    try:
-        lab.apply(crashing)
-    except Crash:
-        lab.write((2, "B", 2, "UPSERT"))
-        while lab.apply() is not None:
-            pass
-        assert lab.applied() == [(2, "B", 2), (3, "c", 3)]
-    else:
-        assert lab.applied() == [(2, "b", 2), (3, "c", 3)]
+    with pytest.raises(Crash):
+        lab.apply(lab.new_engine(CrashAt(point)))
+    lab.write((2, "B", 2, "UPSERT"))
+    while lab.apply() is not None:
+        pass
+    assert lab.applied() == [(2, "B", 2), (3, "c", 3)]
     assert lab.engine.describe_upsert_table(lab.table()).pending_commits == 0
 
 

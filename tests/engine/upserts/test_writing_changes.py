@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,13 +23,6 @@ from airflow_provider_cdc.jobs.model import (
     WriteChanges,
 )
 from airflow_provider_cdc.jobs.run import run
-
-
-@pytest.fixture
-def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
-    lab = UpsertLab(spark, tmp_path)
-    lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
-    return lab
 
 
 def test_writes_are_not_left_out_by_an_id_that_the_session_was_left_with(lab: UpsertLab) -> None:

@@ -42,6 +42,22 @@ def test_usage_is_told_by_period_and_class_the_newest_first() -> None:
     assert found[0].slots == 0
 
 
+def test_job_that_ran_through_several_periods_counts_in_each_for_its_share() -> None:
+    ended_at = NOON + 3 * 60 * MINUTE
+    long = replace(job(30), ended_at=ended_at, read_bytes=500, slot_ms=int(2.5 * 3_600_000 * 2))
+    found = usage([long, job(30)], 60 * MINUTE)
+
+    assert [each.period_start for each in found] == [
+        NOON + hour * 60 * MINUTE for hour in (2, 1, 0)
+    ]
+    assert [each.jobs for each in found] == [1, 1, 2]
+    assert [each.seconds for each in found] == [3600, 3600, 1810]
+    assert [each.read_bytes for each in found] == [200, 200, 200]
+    # Two slots were busy for two hours and a half.
+    assert [round(each.slots, 2) for each in found] == [2, 2, 1.01]
+    assert sum(each.slots for each in found) == pytest.approx(5 + 30 / 3600)
+
+
 def test_jobs_are_read_back_as_they_were_recorded(tmp_path: Path) -> None:
     history = JobHistory(tmp_path.as_uri())
     assert history.read(NOON) == []
@@ -78,7 +94,8 @@ def test_history_that_cannot_be_written_is_told_and_stops_nobody(
 
 def test_usage_is_printed_with_a_plot(tmp_path: Path) -> None:
     history = JobHistory(str(tmp_path))
-    now = datetime.now(UTC)
+    # In one hour alone.
+    now = datetime.now(UTC).replace(minute=0)
     for job_class, slot_ms in ((JobClass.BACKGROUND_APPLY, 40_000), (JobClass.QUERY, 10_000)):
         found = replace(job(0, job_class, slot_ms), started_at=now, ended_at=now + MINUTE)
         history.record(found)

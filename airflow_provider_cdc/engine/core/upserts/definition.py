@@ -32,7 +32,7 @@ _QUARANTINE = "/_cdc/quarantine"
 _PREFIX = "airflow_provider_cdc.upsert."
 _PRIMARY_KEY = f"{_PREFIX}primary_key"
 MAX_STALENESS = f"{_PREFIX}max_staleness"
-_HORIZON = f"{_PREFIX}tombstone_horizon"
+HORIZON = f"{_PREFIX}tombstone_horizon"
 _PARTIAL = f"{_PREFIX}partial_changes"
 _MAX_CLUSTERED = 4
 _WITH_STATISTICS = (
@@ -126,7 +126,7 @@ class UpsertTable:
         given = {
             # Sessions differ in what a backslash says.
             _PRIMARY_KEY: json.dumps(self.primary_key, ensure_ascii=False),
-            _HORIZON: interval_iso(self.tombstone_horizon),
+            HORIZON: interval_iso(self.tombstone_horizon),
         }
         if self.max_staleness is not None:
             given[MAX_STALENESS] = interval_iso(self.max_staleness)
@@ -163,7 +163,7 @@ def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> Upsert
         table,
         primary_key=tuple(json.loads(key)),
         max_staleness=None if staleness is None else interval_of(staleness),
-        tombstone_horizon=interval_of(properties[_HORIZON]),
+        tombstone_horizon=interval_of(properties[HORIZON]),
         has_partial_changes=properties.get(_PARTIAL) == "true",
     )
 

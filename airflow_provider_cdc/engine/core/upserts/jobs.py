@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -45,8 +45,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the jobs of one class used that started in one period: ``slots`` is how many were busy
-    on average over the period.
+    """What the jobs of one class used in one period, of each job the share of its time that lies in
+    it: ``jobs`` ran in it, and ``slots`` is how many were busy on average over the period.
     """
 
     period_start: datetime
@@ -57,27 +57,46 @@ class Usage:
     slots: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The part of a job that lies in one period."""
+
+    seconds: float
+    read_bytes: float
+    slot_ms: float
+
+
 def usage(jobs: Iterable[Job], period: timedelta) -> list[Usage]:
     """What jobs used, by period and class, the newest period first.
 
     Seed 004: the slots of a period are its slot time by its length.
     """
-    found: dict[tuple[datetime, JobClass], list[Job]] = defaultdict(list)
+    length = period.total_seconds()
+    found: dict[tuple[float, JobClass], list[_Share]] = defaultdict(list)
     for job in jobs:
-        start = datetime.fromtimestamp(
-            job.started_at.timestamp() // period.total_seconds() * period.total_seconds(), UTC
-        )
-        found[start, job.job_class].append(job)
+        for start, share in _shares(job, length):
+            found[start, job.job_class].append(share)
     return [
         Usage(
-            start,
+            datetime.fromtimestamp(start, UTC),
             job_class,
-            len(group),
-            sum((job.ended_at - job.started_at).total_seconds() for job in group),
-            sum(job.read_bytes for job in group),
-            sum(job.slot_ms or 0 for job in group) / 1000 / period.total_seconds(),
+            len(shares),
+            sum(share.seconds for share in shares),
+            round(sum(share.read_bytes for share in shares)),
+            sum(share.slot_ms for share in shares) / 1000 / length,
         )
-        for (start, job_class), group in sorted(
-            found.items(), key=lambda item: (-item[0][0].timestamp(), item[0][1])
+        for (start, job_class), shares in sorted(
+            found.items(), key=lambda item: (-item[0][0], item[0][1])
         )
     ]
+
+
+def _shares(job: Job, length: float) -> Iterator[tuple[float, _Share]]:
+    """The beginning of each period that a job ran in, and its share in it."""
+    began, ended = job.started_at.timestamp(), job.ended_at.timestamp()
+    start = began // length * length
+    while start == began // length * length or start < ended:
+        seconds = max(0.0, min(ended, start + length) - max(began, start))
+        part = seconds / (ended - began) if ended > began else 1.0
+        yield start, _Share(seconds, job.read_bytes * part, (job.slot_ms or 0) * part)
+        start += length

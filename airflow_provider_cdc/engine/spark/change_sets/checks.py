@@ -13,7 +13,7 @@ from ...core.crafted_log import (
     SIDE_COLUMN,
     VERSION_COLUMN,
 )
-from ...core.errors import StreamStale, StreamUnusable
+from ...core.errors import BRING_BACK, StreamStale, StreamUnusable
 from ...core.log_actions import DataFile
 from ...core.model import Stream
 from ...core.table_schema import Layout
@@ -79,8 +79,7 @@ def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -
             "is stale, files that it has to read were removed",
             cause=f"{len(missing)} of {len(files)} are gone, the first is {missing[0]}",
             fix="consume it whole where the range was bounded, for that may need other files; else"
-            " create the stream again, and consume it within the source's"
-            " delta.deletedFileRetentionDuration",
+            f" {BRING_BACK}; consume it within the source's delta.deletedFileRetentionDuration",
         )
     check_row_ids(stream, files)
 
@@ -97,6 +96,5 @@ def check_row_ids(stream: Stream, files: Sequence[DataFile]) -> None:
             "is stale, files that it has to read have no row ids",
             cause=f"{len(untold)} of {len(files)} actions of {stream.source.name}'s log lack"
             f" baseRowId or defaultRowCommitVersion, the first is of {untold[0].path}",
-            fix="write the source with a writer that keeps row tracking, and create the stream"
-            " again",
+            fix=f"write the source with a writer that keeps row tracking, and {BRING_BACK}",
         )

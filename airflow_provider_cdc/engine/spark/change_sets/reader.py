@@ -74,7 +74,7 @@ class ChangeSetReader:
 
     :param scratch: where crafted tables and file lists go; Spark must be able to read it
     :param strategy: read net differences in this way wherever it is possible; by default in the
-        way that reads the fewest bytes
+        way that reads the fewest bytes, opening files counted in
     """
 
     def __init__(

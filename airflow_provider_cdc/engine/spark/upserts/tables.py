@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from ...core.access import Kept
 from ...core.errors import InvalidRequest, StreamConflict, TableExists
 from ...core.log_actions import TableState
 from ...core.names import TableName, quote, table_name
@@ -19,6 +20,7 @@ from ...core.upserts.definition import (
     CHANGE_SEQUENCE_NUMBER,
     CHANGE_TYPE,
     CHANGE_UNCHANGED,
+    HORIZON,
     MAX_STALENESS,
     STATE,
     Column,
@@ -188,8 +190,9 @@ class UpsertTables:
             missing = [column for column in wanted if column.name.casefold() not in found]
             if missing:
                 self._alter(name, place, f"ADD COLUMNS ({', '.join(_definitions(missing))})")
-        self._complete(self._find(name))
-        return self.get(name)
+        altered = self.get(name)
+        self._show(altered)
+        return altered
 
     def _alter(self, name: str, place: str, change: str) -> None:
         try:
@@ -249,10 +252,17 @@ class UpsertTables:
         base = base_name(name)
         return self._described(name, base, self._tables.get(base))
 
-    def set_max_staleness(self, table: UpsertTable, longest: timedelta | None) -> None:
-        """Change how stale a table may be; ``None``: not at all."""
-        value = None if longest is None else interval_iso(longest)
-        self._tables.set_properties(table.base.sql, {MAX_STALENESS: value})
+    def alter(
+        self, table: UpsertTable, longest: timedelta | Kept | None, horizon: timedelta | Kept
+    ) -> None:
+        """Change how stale a table may be, and how long it remembers deletes."""
+        given = {MAX_STALENESS: longest, HORIZON: horizon}
+        values = {
+            name: None if value is None else interval_iso(value)
+            for name, value in given.items()
+            if not isinstance(value, Kept)
+        }
+        self._tables.set_properties(table.base.sql, values)
 
     def _described(self, name: str, base: TableName, table: Table) -> UpsertTable:
         state = self._state(table.location)
@@ -302,6 +312,10 @@ class UpsertTables:
                 f" USING delta {table_properties(properties)}"
             )
         self._stand_behind(table)
+        self._show(table)
+
+    def _show(self, table: UpsertTable) -> None:
+        """Make the view of a table that has a name, or give it the columns of the table."""
         named = table_name(table.name)
         if not named.is_path and not self._is_shown(table):
             self._spark.sql(

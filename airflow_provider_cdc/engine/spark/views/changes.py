@@ -12,8 +12,9 @@ by itself: a condition that fails for rows of different ends must not be asked f
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cache, reduce
 
 from pyspark.errors import AnalysisException
@@ -23,10 +24,10 @@ from pyspark.sql.types import StructType
 
 from ...core.errors import StreamStale
 from ...core.layout_history import layout_history
-from ...core.model import METADATA_COLUMNS, ColumnStyle, Stream, StreamMode
+from ...core.model import METADATA_COLUMNS, ColumnStyle, MetadataColumns, Stream, StreamMode
 from ...core.names import quote
 from ...core.read_plan import ReadPlan, Strategy, plan_initial_rows
-from ...core.table_schema import other_columns
+from ...core.table_schema import Layout, other_columns
 from ...core.tracking import precedes_all
 from ...core.view_relations import Relation, changed_meaning, leaves, variants
 from ...storage.source_log import SourceRange, StreamSpan
@@ -40,7 +41,7 @@ from .evaluation import Evaluation, Rows
 
 _ID, _TAG = "__cdc_id", "__cdc_tag"
 _SIGN = "sign"
-_OWN = METADATA_COLUMNS[ColumnStyle.SNOWFLAKE]
+_STYLES = {frozenset(astuple(names)): names for names in METADATA_COLUMNS.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +215,14 @@ class _Reading:
         inserted = self._changes(span, StreamMode.APPEND_ONLY, is_told=True)
         if changes is None:
             return _TableRows(now, None if inserted is None else _tagged(inserted))
-        before = _tagged(changes.where(f"{quote(_OWN.action)} = 'DELETE'")).withColumn(
-            _TAG, F.lit(0)
-        )
+        old = changes.where(f"{quote(_own(changes).action)} = 'DELETE'")
+        before = _tagged(old).withColumn(_TAG, F.lit(0))
         then = _unmoved(now, changes).unionByName(before)
         return _TableRows(then, None if inserted is None else _tagged(inserted))
 
     def _changes(self, span: SourceRange, mode: StreamMode, *, is_told: bool) -> DataFrame | None:
         """The changes of a table; ``None`` where its log says that there are none."""
-        stream = replace(span.stream, mode=mode, column_style=ColumnStyle.SNOWFLAKE)
+        stream = replace(span.stream, mode=mode, column_style=_free_style(span))
         found = self._reader.read(replace(span, stream=stream))
         self.scratch.extend(found.scratch)
         if is_told:
@@ -298,15 +298,36 @@ def _all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
     return rows.select(f"{ROW}.*", F.col(ROW_ID).alias(_ID), F.lit(0).alias(_TAG))
 
 
+def _own(changes: DataFrame) -> MetadataColumns:
+    """What the three columns that a change set adds are called."""
+    return _STYLES[frozenset(changes.columns[-3:])]
+
+
+def _free_style(span: SourceRange) -> ColumnStyle:
+    """A style whose names no column of a base table has, whatever the view's own stream calls its
+    columns: a table that keeps what was consumed has those of one style.
+    """
+    columns = Layout.of(json.loads(span.end.metadata)).column_names
+    taken = {name.casefold() for name in columns}
+    free = (
+        style
+        for style, names in METADATA_COLUMNS.items()
+        if taken.isdisjoint(name.casefold() for name in astuple(names))
+    )
+    return next(free, span.stream.column_style)
+
+
 def _tagged(changes: DataFrame) -> DataFrame:
     """Rows of a change set with Delta's row id and the tag of the end that they belong to."""
     columns = [quote(name) for name in changes.columns[:-3]]
-    tag = f"IF({quote(_OWN.action)} = 'INSERT', 1, -1)"
-    return changes.selectExpr(*columns, f"{number_of(_OWN)} AS {_ID}", f"{tag} AS {_TAG}")
+    own = _own(changes)
+    tag = f"IF({quote(own.action)} = 'INSERT', 1, -1)"
+    return changes.selectExpr(*columns, f"{number_of(own)} AS {_ID}", f"{tag} AS {_TAG}")
 
 
 def _unmoved(now: DataFrame, changes: DataFrame) -> DataFrame:
     """The rows of ``now`` that stood there at the offset already, as they are."""
-    new = changes.where(f"{quote(_OWN.action)} = 'INSERT'")
-    ids = new.selectExpr(f"{number_of(_OWN)} AS {_ID}")
+    own = _own(changes)
+    new = changes.where(f"{quote(own.action)} = 'INSERT'")
+    ids = new.selectExpr(f"{number_of(own)} AS {_ID}")
     return now.join(ids, _ID, "left_anti").select(*[quote(name) for name in now.columns])

@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from ...core.errors import NotADeltaTable, StreamStale, TableNotFound, UnsupportedView
+from ...core.errors import BRING_BACK, NotADeltaTable, StreamStale, TableNotFound, UnsupportedView
 from ...core.model import View
 from ...core.names import TableName, qualified_name, quote, split_name
 from ...core.view_queries import expand
@@ -245,5 +245,6 @@ def _stale(stream: str, view: View, cause: str) -> StreamStale:
         f"stream {stream}",
         f"is stale, its view {view.name} is not what it was",
         cause=cause.rstrip("."),
-        fix="create the stream again; engine.create_stream() starts from now",
+        fix="create the stream again with or_replace=True and the options that it had, then"
+        f" {BRING_BACK}",
     )
