@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from functools import partial
@@ -32,6 +34,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 # Smaller tables are a smoke test.
 FULL_ROWS = 1_000_000
+FIRST_COMPILER_ALONE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 PAGE = HERE.parent / "docs/benchmarks.md"
 Piece = tuple[str, Callable[[], Iterable[Row]]]
 
@@ -66,7 +69,11 @@ def main(
     is_partial = bool(only or reader or part) and not resume
     out = out or (HERE.parent / ".state/bench" if is_partial or not is_full else RESULTS)
     patience = Patience(repeats or (3 if is_full else 1), limit or (600 if is_full else 60))
-    counts = tuple(map(int, commits.split(","))) if commits else COMMITS if is_full else (5,)
+    counts = tuple(map(int, commits.split(","))) if commits else COMMITS if is_full else (2,)
+    if not is_full:
+        # Most of a short run is spent in the second compiler of its JVMs.
+        given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{given} {FIRST_COMPILER_ALONE}".strip()
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         spark = session.new_session(Path(name))
         workshop = Workshop(spark, Path(name))
@@ -85,15 +92,16 @@ def main(
                     yield "one size", partial(upserts.one_size, spark, workshop, rows, patience)
                     yield "growth", partial(upserts.growth, spark, workshop, rows, patience)
                 case Part.CHANGES:
-                    yield flights.NAME, partial(measurement.flights, 365 if is_full else 8)
-                    for item in workloads(rows, counts):
+                    yield flights.NAME, partial(measurement.flights, 365 if is_full else 4)
+                    for item in workloads(rows, counts, is_smoke=not is_full):
                         yield item.name, partial(measurement.workload, item)
 
         for which in part or Part:
             run = _kept(out, which, rows, patience, reader, resume=resume)
+            measured = {each.name for each in run.pieces}
             for piece, measure in pieces(which):
-                if piece not in run.pieces and (which is not Part.CHANGES or only in piece):
-                    _keep(run, piece, measure(), out)
+                if piece not in measured and (which is not Part.CHANGES or only in piece):
+                    _keep(run, results.piece(piece), measure(), out)
         spark.stop()
     report.write(out, page or (PAGE if out == RESULTS else out / "benchmarks.md"))
 
@@ -101,24 +109,26 @@ def main(
 def _kept(
     out: Path, part: Part, rows: int, patience: Patience, reader: str, *, resume: bool
 ) -> Run:
-    new = Run(part, rows, patience.repeats, patience.limit, reader, results.machine())
+    new = Run(part, rows, patience.repeats, patience.limit, reader)
     old = results.read(out, part) if resume else None
     if old is None:
         return new
-    settings = ("table_rows", "repeats", "limit_seconds", "readers", "machine")
+    settings = ("table_rows", "repeats", "limit_seconds", "readers")
     if any(getattr(old, name) != getattr(new, name) for name in settings):
         raise typer.BadParameter(f"{part}: was measured with other settings", param_hint="--resume")
     return old
 
 
-def _keep(run: Run, name: str, rows: Iterable[Row], out: Path) -> None:
+def _keep(run: Run, piece: results.Piece, rows: Iterable[Row], out: Path) -> None:
     """Write the rows of a piece when all of them are there."""
+    begun = time.monotonic()
     found = []
     for row in rows:
         typer.echo(f"{row.workload}: {row.way}: {row.timing or row.size_bytes}")
         found.append(row)
     run.rows.extend(found)
-    run.pieces.append(name)
+    run.pieces.append(piece)
+    typer.echo(f"{run.part}: {piece.name}: {time.monotonic() - begun:.0f} s in all")
     results.write(run, out)
 
 

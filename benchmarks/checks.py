@@ -44,16 +44,16 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
     for commits in logs:
         root = workshop.new_folder()
         _long_log(spark, root, commits)
-        group = f"{commits:,} commits behind"
+        group = with_data(commits)
         catalog = StreamCatalog(str(root / "state"))
         yield Row(group, LOOK, _rounds(partial(_look, catalog, has_data=True)))
         yield Row(group, "status with exact lag", _rounds(partial(catalog.status, "s")))
-        yield from _folding(root, group)
+        yield from _folding(root, group, patience)
     for commits in logs[1:]:
         root = workshop.new_folder()
         _long_log(spark, root, commits, is_maintenance=True)
         look = partial(_look, StreamCatalog(str(root / "state")), has_data=False)
-        yield Row(f"{commits:,} commits of maintenance alone behind", LOOK, _rounds(look))
+        yield Row(of_maintenance(commits), LOOK, _rounds(look))
     root = workshop.new_folder()
     create_table(spark, root / "t", "id BIGINT", {})
     engine = Engine(spark, str(root / "state"))
@@ -63,6 +63,16 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
     catalog = StreamCatalog(str(root / "state"))
     group = f"{STREAMS:,} streams after {transitions:,} transitions, {TOGETHER} a commit"
     yield Row(group, "SHOW", _rounds(catalog.show))
+
+
+def with_data(commits: int) -> str:
+    """What results call so many commits of data, of which the newest one tells a look enough."""
+    return f"{commits:,} commits behind"
+
+
+def of_maintenance(commits: int) -> str:
+    """What results call so many commits that a look has to go through, since none has data."""
+    return f"{commits:,} commits of maintenance alone behind"
 
 
 def _look(catalog: StreamCatalog, *, has_data: bool) -> None:
@@ -120,11 +130,11 @@ def _file_name(version: int) -> str:
     return f"part-00000-{uuid.UUID(int=version)}-c000.snappy.parquet"
 
 
-def _folding(root: Path, group: str) -> Iterator[Row]:
+def _folding(root: Path, group: str, patience: Patience) -> Iterator[Row]:
     """Plan the change set in a fresh process, whose memory at its peak is reported too."""
     command = [sys.executable, "-m", "benchmarks.checks", str(root / "state")]
     found = []
-    for _ in range(3):
+    for _ in range(patience.repeats):
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         found.append(json.loads(done.stdout))
     seconds = tuple(round(each["seconds"], 4) for each in found)

@@ -65,7 +65,7 @@ class Replica:
 
 def whole(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience) -> Iterator[Row]:
     """Bring a copy of the table up to date: ``consume`` beside Structured Streaming."""
-    for commits in COMMITS:
+    for commits in COMMITS if patience.is_thorough else COMMITS[:1]:
         workload = Workload(rows, Shape.SPREAD, commits, has_vectors=True)
         bench = workshop.build(workload)
         replica = Replica(spark, bench)
@@ -75,7 +75,7 @@ def whole(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
             STREAMING: partial(_stream, spark, bench, replica),
         }
         # A session is as fast as it gets only after some writes of this size.
-        for work in ways.values():
+        for work in ways.values() if patience.is_thorough else ():
             replica.renew()
             work()
         for name, work in ways.items():

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from . import iceberg_process, upserts
-from .checks import LOGS, LOOK
+from .checks import LOGS, LOOK, of_maintenance, with_data
 from .fixed_cost import AT_MOST_ONCE, CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
-from .readers import CHANGES, FEED_BY_KEY, FLOOR, OURS, OURS_BY_FEED, SNAPSHOTS
+from .readers import CHANGES, FEED_BY_KEY, FLOOR, SNAPSHOTS, STREAM
 from .results import Row, Run
 from .shapes import Shape, settings_name, workload_name
 
 RIVALS = (FEED_BY_KEY.name, SNAPSHOTS.name, iceberg_process.NAME)
 PEAK_BYTES = 512 * 2**20
+# Their commits share the same changes, however many commits there are.
+SHARING = (Shape.APPEND, Shape.PARTITION, Shape.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +52,36 @@ def _changes(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
             (10, iceberg_process.NAME, 20),
             (100, CHANGES.name, 300),
         ):
-            beside = rows(Shape.SPREAD, commits)
-            if rival == iceberg_process.NAME:
-                beside = beside | _iceberg(workloads, Shape.SPREAD, commits)
             settings = settings_name(commits, has_vectors=has_vectors)
-            for way in (OURS.name, OURS_BY_FEED.name):
-                yield from _times(f"spread updates, {settings}: {way}", beside, way, rival, times)
-        yield from _flatness("vectors" if has_vectors else "no vectors", rows)
+            found = rows(Shape.SPREAD, commits)
+            yield from _times(f"spread updates, {settings}", found, rival, times)
+        for shape in SHARING:
+            yield from _flatness(shape, "vectors" if has_vectors else "no vectors", rows)
     for name, beside in workloads.items():
         yield from _shares(name, beside)
 
 
-def _iceberg(workloads: dict[str, dict[str, Row]], shape: Shape, commits: int) -> dict[str, Row]:
-    rows = workloads.get(workload_name(shape, commits, has_vectors=False), {})
-    return {name: row for name, row in rows.items() if name == iceberg_process.NAME}
-
-
-def _times(text: str, rows: dict[str, Row], way: str, rival: str, times: int) -> Iterator[Goal]:
-    ours, theirs = _median(rows, way), _median(rows, rival)
+def _times(text: str, rows: dict[str, Row], rival: str, times: int) -> Iterator[Goal]:
+    ours, theirs = _median(rows, STREAM.name), _median(rows, rival)
     if ours is None or theirs is None:
         return
     bound = "≥ " if _is_bound(rows, rival) else ""
     found = theirs / ours
     yield Goal(
-        f"{text} faster than {rival}", f"{times} times", f"{bound}{found:.1f}", found >= times
+        f"{text}: faster than {rival}", f"{times} times", f"{bound}{found:.1f}", found >= times
     )
 
 
-def _flatness(vectors: str, rows: Callable[[Shape, int], dict[str, Row]]) -> Iterator[Goal]:
-    """Updates in one partition touch about the same bytes in any number of commits."""
-    ten, hundred = rows(Shape.PARTITION, 10), rows(Shape.PARTITION, 100)
-    found = _ratio(_median(hundred, OURS.name), _median(ten, OURS.name))
+def _flatness(
+    shape: Shape, vectors: str, rows: Callable[[Shape, int], dict[str, Row]]
+) -> Iterator[Goal]:
+    ten, hundred = rows(shape, 10), rows(shape, 100)
+    found = _ratio(_median(hundred, STREAM.name), _median(ten, STREAM.name))
     floors = _ratio(_median(hundred, FLOOR.name), _median(ten, FLOOR.name))
     if found is None or floors is None:
         return
     yield Goal(
-        f"updates in one partition, {vectors}: 100 commits beside 10 (the floors: {floors:.2f})",
+        f"{shape.value}, {vectors}: 100 commits beside 10 (the floors: {floors:.2f})",
         "at most 1.2",
         f"{found:.2f}",
         found <= 1.2,  # noqa: PLR2004
@@ -93,16 +89,13 @@ def _flatness(vectors: str, rows: Callable[[Shape, int], dict[str, Row]]) -> Ite
 
 
 def _shares(name: str, rows: dict[str, Row]) -> Iterator[Goal]:
-    medians = [_median(rows, way) for way in (OURS.name, OURS_BY_FEED.name)]
-    by_feed = [median for median in medians if median is not None]
-    ours = medians[0]
-    if ours is None or _is_bound(rows, OURS.name):
+    ours = _median(rows, STREAM.name)
+    if ours is None or _is_bound(rows, STREAM.name):
         return
-    best = min(by_feed)
     rivals = {way: median for way in RIVALS if (median := _median(rows, way)) is not None}
     if rivals:
         rival = min(rivals, key=rivals.__getitem__)
-        found = (best if rival == FEED_BY_KEY.name else ours) / rivals[rival]
+        found = ours / rivals[rival]
         yield Goal(f"{name}: beside {rival}", "at most 1.1", f"{found:.2f}", found <= 1.1)  # noqa: PLR2004
     floor = _median(rows, FLOOR.name)
     if floor is not None:
@@ -124,11 +117,11 @@ def _consumption(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
 
 def _checks(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
     for commits, limit in ((LOGS[1], 0.05), (LOGS[2], 0.25)):
-        rows = workloads.get(f"{commits:,} commits behind", {})
-        look = _median(rows, LOOK)
-        if look is not None:
-            yield _below(f"sensor's look, {commits:,} commits behind", look, limit)
-    longest = workloads.get(f"{LOGS[2]:,} commits behind", {})
+        for behind in (with_data(commits), of_maintenance(commits)):
+            look = _median(workloads.get(behind, {}), LOOK)
+            if look is not None:
+                yield _below(f"sensor's look, {behind}", look, limit)
+    longest = workloads.get(with_data(LOGS[2]), {})
     plan = _median(longest, "plan of the change set")
     if plan is not None:
         yield _below(f"planning over {LOGS[2]:,} commits and files", plan, 15)

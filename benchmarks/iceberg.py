@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from .session import builder
+from .session import OWN_PARTITIONS, PARTITIONS, builder
 from .shapes import COLUMNS, Shape, Workload, new_rows
 from .timing import Patience, read_all, timed
 
@@ -30,6 +30,7 @@ def new_session(folder: Path) -> SparkSession:
     """A session with an Iceberg catalog ``ice`` below ``folder``."""
     session = builder(
         {
+            PARTITIONS: OWN_PARTITIONS,
             "spark.jars.packages": RUNTIME,
             "spark.sql.extensions": (
                 "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"

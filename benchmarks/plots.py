@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
 import matplotlib as mpl
@@ -11,7 +10,7 @@ import matplotlib.pyplot as plt
 
 from .readers import WAYS
 from .results import Row, Run
-from .shapes import COMMITS, Shape, settings_name, workload_name
+from .shapes import settings_of
 
 mpl.use("svg")
 mpl.rcParams["svg.hashsalt"] = "benchmarks"
@@ -22,17 +21,16 @@ def write(run: Run, page: Path) -> Iterator[tuple[str, str]]:
     """Write the plots into a folder beside ``page``; gives their names and paths from there."""
     folder = page.parent / page.stem
     by_workload = run.by_workload()
-    for commits, has_vectors in product(COMMITS, (True, False)):
-        labels = {
-            workload_name(shape, commits, has_vectors=has_vectors): shape.value for shape in Shape
-        }
-        chosen = {label: by_workload[name] for name, label in labels.items() if name in by_workload}
-        if chosen:
-            title = settings_name(commits, has_vectors=has_vectors)
-            path = folder / f"{title.replace(', ', '-').replace(' ', '-')}.svg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _plot(f"Reading net changes: {title}", chosen, path)
-            yield title, f"{folder.name}/{path.name}"
+    plots: dict[str, dict[str, dict[str, Row]]] = {}
+    for name, rows in by_workload.items():
+        title = settings_of(name)
+        if title is not None:
+            plots.setdefault(title, {})[name.removesuffix(f", {title}")] = rows
+    for title, chosen in plots.items():
+        path = folder / f"{title.replace(', ', '-').replace(' ', '-')}.svg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _plot(f"Reading net changes: {title}", chosen, path)
+        yield title, f"{folder.name}/{path.name}"
 
 
 def _plot(title: str, workloads: dict[str, dict[str, Row]], path: Path) -> None:

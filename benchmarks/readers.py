@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine.core.read_plan import ReadPlan
 from airflow_provider_cdc.engine.core.rewrites import net_difference
-from airflow_provider_cdc.engine.storage.files import Files, absolute_path, plain_uri
+from airflow_provider_cdc.engine.core.table_schema import Layout
+from airflow_provider_cdc.engine.spark.change_sets.file_lists import FileLists
+from airflow_provider_cdc.engine.storage.files import Files, absolute_path
+from airflow_provider_cdc.engine.storage.scratch import Scratch
 from airflow_provider_cdc.engine.storage.source_log import SourceLog
 
 from . import iceberg_process
+from .session import OWN_PARTITIONS, PARTITIONS
 from .shapes import Expected
 from .tables import Bench
 
@@ -23,21 +31,29 @@ CHANGELOG = "spark.databricks.delta.changelogV2.enabled"
 @dataclass(frozen=True, slots=True)
 class Reader:
     """One way to read the net changes of a table; ``counted`` says what it found, to be sure that
-    every row of the benchmark means the same. What is slower than all others by far, and may fill
-    a disk with what it shuffles, takes no turns with them.
+    every row of the benchmark means the same, and ``plan`` what it reads, where it tells. What is
+    slower than all others by far, and may fill a disk with what it shuffles, takes no turns with
+    them. ``settings`` are the session's while it reads.
     """
 
     name: str
     read: Callable[[SparkSession, Bench], DataFrame]
     counted: Callable[[DataFrame], Expected] | None
     takes_turns: bool = True
+    plan: Callable[[SparkSession, Bench], ReadPlan] | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def _ours(strategy: str | None) -> Callable[[SparkSession, Bench], DataFrame]:
-    def read(spark: SparkSession, bench: Bench) -> DataFrame:
-        return Engine(spark, bench.state, strategy=strategy).read_stream("s")
+def _ours(name: str, strategy: str | None) -> Reader:
+    def engine(spark: SparkSession, bench: Bench) -> Engine:
+        return Engine(spark, bench.state, strategy=strategy)
 
-    return read
+    return Reader(
+        name,
+        lambda spark, bench: engine(spark, bench).read_stream("s"),
+        _count_ours,
+        plan=lambda spark, bench: engine(spark, bench).explain("s"),
+    )
 
 
 def _count_ours(rows: DataFrame) -> Expected:
@@ -51,16 +67,22 @@ def _count_ours(rows: DataFrame) -> Expected:
 
 
 def _floor(spark: SparkSession, bench: Bench) -> DataFrame:
-    """Every touched file once, all columns, no netting: no correct way can read less by files."""
+    """Every touched file once, all columns, no netting: as fast as Spark gets with them, since it
+    is given the list of the files and looks at no path.
+    """
     net = net_difference(SourceLog(Files()).range(bench.stream).commits)
     files = (*net.removed, *net.added, *(pair.new for pair in net.revectored))
-    paths = [plain_uri(absolute_path(bench.location, file.path)) for file in files]
-    schema = spark.table(bench.name).schema
-    return spark.read.schema(schema).option("basePath", bench.location).parquet(*paths)
+    listed = [(absolute_path(bench.location, file.path), file.size_bytes) for file in files]
+    # What the name of a folder tells is in no file.
+    told = Layout.of(json.loads(bench.stream.offset.metadata)).partition_columns
+    schema = [field for field in spark.table(bench.name).schema if field.name not in told]
+    scratch = Scratch(bench.state, Files(), lambda: datetime.now(UTC))
+    rows = FileLists(spark, scratch).open(listed, StructType(schema))
+    assert rows is not None
+    return rows
 
 
 def _spark_changes(spark: SparkSession, bench: Bench) -> DataFrame:
-    spark.conf.set(CHANGELOG, "true")
     return spark.sql(
         f"SELECT * FROM {bench.name} CHANGES FROM VERSION {bench.stream.offset.version + 1}"
         f" TO VERSION {bench.end_version}"
@@ -123,15 +145,23 @@ def _count_pairs(rows: DataFrame) -> Expected:
 
 
 FLOOR = Reader("scan floor", _floor, None)
-OURS = Reader("stream, file difference", _ours("file_difference"), _count_ours)
-OURS_BY_FEED = Reader("stream, change files", _ours("change_files"), _count_ours)
+STREAM = _ours("stream", None)
+BY_FILES = _ours("stream, file difference", "file_difference")
+BY_CHANGE_FILES = _ours("stream, change files", "change_files")
 SNAPSHOTS = Reader("difference of two snapshots", _snapshots, _count_pairs, takes_turns=False)
-CHANGES = Reader("Spark CHANGES, netChanges", _spark_changes, _count_changes, takes_turns=False)
+CHANGES = Reader(
+    "Spark CHANGES, netChanges",
+    _spark_changes,
+    _count_changes,
+    takes_turns=False,
+    settings={CHANGELOG: "true", PARTITIONS: OWN_PARTITIONS},
+)
 FEED_BY_KEY = Reader("change data feed, netted by key", _netted_feed, _count_pairs)
 READERS = (
     FLOOR,
-    OURS,
-    OURS_BY_FEED,
+    STREAM,
+    BY_FILES,
+    BY_CHANGE_FILES,
     FEED_BY_KEY,
     Reader("change data feed, not netted", _feed, None),
     SNAPSHOTS,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import flights, goals, plots, results
-from .readers import OURS, WAYS
+from .readers import STREAM, WAYS
 from .results import Row, Run
 from .shapes import COMMITS, workloads
 
@@ -20,14 +20,23 @@ TITLES = {
 }
 HEAD = """# Benchmarks
 
-Written by `make bench`. Seconds are medians of the rounds after those that warm up (ten seconds or
-five rounds of them); once a minute was spent there is no further round, and a first round of more
-than a minute is the measurement itself. The scan floor, the stream and the feed take turns after
-that, up to nine rounds of each, so that none of them meets a warmer JVM or a quieter machine. Row
-tracking and the change data feed are on in the tables that are read. All ways to do the work of a
-line were measured in one run, and what each of them found was compared with what it must find. ≥:
-stopped after that long. *Scan floor* reads every column of every touched file once and nets
-nothing.
+Written by `make bench` from what it keeps in `benchmarks/results/`. A full run takes most of a
+day: it is measured piece by piece (`BENCH='--resume'`), all ways to do the work of a line in one
+run; each part names the day, the machine and the revision of its pieces.
+
+Seconds are medians of the rounds after those that warm up (ten seconds or five rounds of them). The
+scan floor, the stream and the feed take turns after that, up to nine rounds of each, so that none
+of them meets a warmer JVM or a quieter machine. Whatever else is measured is repeated until a
+minute was spent, and a first round of more than a minute is the measurement itself. ≥: stopped
+after that long. Row tracking and the change data feed are on in the tables that are read; a session
+has four shuffle partitions, with which these ways are faster here than with Spark's 200; Spark's
+CHANGES and Iceberg's view have 200, because CHANGES is faster with them.
+
+How many rows of each kind a way finds is compared with what it must find, but for the scan floor,
+which reads every column of every touched file once and nets nothing, and for the feed that is not
+netted. The *stream* reads as the planner decides, which is what users get, and what the goals are
+judged by; the lines below it force each of its two strategies. Spark's CHANGES is off in Delta by
+default, and was switched on.
 """
 
 
@@ -38,8 +47,8 @@ def write(folder: Path, page: Path) -> None:
     for run in runs:
         parts.append(f"\n## {TITLES[run.part]}\n")
         parts.append(
-            f"{run.machine}; tables of {run.table_rows:,} rows; {run.repeats} rounds, none longer"
-            f" than {run.limit_seconds:g} s.\n"
+            f"Tables of {run.table_rows:,} rows; no round is longer than {run.limit_seconds:g} s."
+            f" {_origins(run)}\n"
         )
         if run.part == "changes":
             parts.append(_changes(run))
@@ -57,6 +66,20 @@ def _sorted(run: Run) -> Run:
     return replace(run, rows=sorted(run.rows, key=lambda row: places.get(row.workload, 0)))
 
 
+def _origins(run: Run) -> str:
+    """When, where and of what the pieces were measured."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for piece in run.pieces:
+        revisions = places.setdefault((piece.date, piece.machine), [])
+        if piece.revision not in revisions:
+            revisions.append(piece.revision)
+    told = [
+        f"{date} on {machine} (revision {', '.join(revisions)})"
+        for (date, machine), revisions in sorted(places.items())
+    ]
+    return f"Measured on {'; on '.join(told)}." if told else ""
+
+
 def _goals(runs: Sequence[Run]) -> list[str]:
     found = [goal for run in runs for goal in goals.of(run)]
     if not found:
@@ -71,15 +94,27 @@ def _goals(runs: Sequence[Run]) -> list[str]:
 
 def _changes(run: Run) -> str:
     lines = [
-        "Seconds, and in brackets the multiple of the stream's own time by file difference."
-        " Iceberg's view refuses tables with delete files: it read copy-on-write tables.\n",
-        "| workload | touched | " + " | ".join(WAYS) + " |",
-        "| --- | ---: |" + " ---: |" * len(WAYS),
+        "Seconds, and in brackets the multiple of the stream's own time. Iceberg's view refuses"
+        " tables with delete files: it read copy-on-write tables, and none of the flights.\n",
+        "| workload | touched | what the stream reads | " + " | ".join(WAYS) + " |",
+        "| --- | ---: | --- |" + " ---: |" * len(WAYS),
     ]
     for workload, rows in run.by_workload().items():
         touched = max(row.size_bytes for row in rows.values()) / 1e6
-        cells = " | ".join(_cell(rows.get(name), rows.get(OURS.name)) for name in WAYS)
-        lines.append(f"| {workload} | {touched:.1f} MB | {cells} |")
+        ours = rows.get(STREAM.name)
+        cells = " | ".join(_cell(rows.get(name), ours) for name in WAYS)
+        plan = "" if ours is None else ours.plan
+        lines.append(f"| {workload} | {touched:.1f} MB | {plan} | {cells} |")
+    wanted = [item.name for item in workloads(run.table_rows, COMMITS)]
+    missing = [name for name in wanted if name not in run.by_workload()]
+    if run.repeats > 1 and missing:
+        lines.append(f"\nNot measured yet: {'; '.join(missing)}.")
+    unjudged = [name for name, rows in run.by_workload().items() if STREAM.name not in rows]
+    if unjudged:
+        lines.append(
+            "\nMeasured before the stream itself had a line, and with a floor that looked at each"
+            f" path, so no goal is judged by it: {'; '.join(unjudged)}."
+        )
     return "\n".join(lines) + "\n"
 
 

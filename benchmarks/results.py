@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -16,20 +18,33 @@ from .timing import Timing
 class Row:
     """One way to do the work of a workload.
 
-    ``size_bytes``: of the files in which the two ends of the commits differ, or what ``way`` says.
+    ``size_bytes``: of the files in which the two ends of the commits differ, or what ``way`` says;
+    ``plan``: what it reads, where it tells.
     """
 
     workload: str
     way: str
     timing: Timing | None
     size_bytes: int = 0
+    plan: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What was measured in one go: on which ``machine``, on which ``date``, and of which
+    ``revision`` of this project.
+    """
+
+    name: str
+    machine: str
+    date: str
+    revision: str
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The rows of one part of the benchmark, and the machine they were measured on.
-
-    ``pieces`` names what was measured whole; ``readers`` is a part of the names of those that were.
+    """The rows of one part of the benchmark, measured in ``pieces``; ``readers`` is a part of the
+    names of those that were.
     """
 
     part: str
@@ -37,8 +52,7 @@ class Run:
     repeats: int
     limit_seconds: float
     readers: str
-    machine: str
-    pieces: list[str] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
 
     def by_workload(self) -> dict[str, dict[str, Row]]:
@@ -49,10 +63,27 @@ class Run:
         return found
 
 
-def machine() -> str:
-    """What the figures were measured on."""
+def piece(name: str) -> Piece:
+    """A piece that is measured here and now."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
-    return f"{os.cpu_count()} cores, {memory} GiB, {platform.system()} {platform.machine()}"
+    system = f"{platform.system()} {platform.machine()}"
+    machine = f"{os.cpu_count()} cores{_processor()}, {memory} GiB, {system}"
+    revision = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    date = datetime.now(UTC).date().isoformat()
+    return Piece(name, machine, date, revision.stdout.strip())
+
+
+def _processor() -> str:
+    found = Path("/proc/cpuinfo")
+    lines = found.read_text(encoding="utf-8").splitlines() if found.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f" of {names[0]}" if names else ""
 
 
 def write(run: Run, folder: Path) -> None:

@@ -72,7 +72,7 @@ def timed(
     """
     found: list[float] = []
     spent, rounds = 0.0, 0
-    most_rounds = WARMING_ROUNDS if patience.is_thorough else 1
+    most_rounds = WARMING_ROUNDS if patience.is_thorough else 0
     while len(found) < patience.repeats:
         prepare()
         seconds, was_stopped = _once(spark, work, patience.limit)
@@ -97,15 +97,24 @@ def timed_in_turns(
     if not patience.is_thorough:
         return found
     quick = [place for place, timing in enumerate(found) if timing.median < LONG_SECONDS]
-    turns: list[list[float]] = []
+    turns: dict[int, list[float]] = {place: [] for place in quick}
+    count = 0
     begun = time.perf_counter()
-    while len(turns) < patience.repeats or (
-        len(turns) < MOST_TURNS and time.perf_counter() - begun < TURNS_SECONDS
+    while count < patience.repeats or (
+        count < MOST_TURNS and time.perf_counter() - begun < TURNS_SECONDS
     ):
-        turns.append([round(_once(spark, works[place], patience.limit)[0], 4) for place in quick])
-    for place, seconds in zip(quick, zip(*turns, strict=True), strict=True):
-        found[place] = Timing(seconds)
-    return found
+        # Nobody is always behind the same one.
+        first = count % len(quick) if quick else 0
+        for place in (*quick[first:], *quick[:first]):
+            seconds, was_stopped = _once(spark, works[place], patience.limit)
+            if was_stopped:
+                raise RuntimeError(f"way {place} took {seconds} s, after {found[place]}")
+            turns[place].append(round(seconds, 4))
+        count += 1
+    return [
+        Timing(tuple(turns[place])) if place in turns else timing
+        for place, timing in enumerate(found)
+    ]
 
 
 def read_all(rows: DataFrame) -> None:
