@@ -84,7 +84,8 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
     assert outcome["streams"][0]["name"] == "flow_changes"
     assert outcome["streams"][0]["rows"] == {"inserted": 1, "updated": 1, "deleted": 1}
     assert [item["result"] for item in outcome["statements"]] == ["applied", "applied"]
-    log = server.task_log("cdc_flow", first, "consume")
+    attempt = server.task("cdc_flow", first, "consume")["try_number"]
+    log = server.task_log("cdc_flow", first, "consume", attempt)
     assert "after commit of cdc_flow.consume" in log
 
     spark.sql(f"INSERT INTO {source} VALUES (5, 'e')")

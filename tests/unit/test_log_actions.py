@@ -90,6 +90,20 @@ def test_parse_commit_of_strings_with_line_separators_splits_at_newlines_only() 
     assert parse_commit(1, text.encode()).transactions == {"a\u2028b\x85c": 1}
 
 
+@pytest.mark.parametrize("odd", [b"NaN", rb'"\ud800"', b'"\xed\xa0\x80"'])
+def test_parse_commit_takes_what_other_writers_take_for_json(odd: bytes) -> None:
+    text = content({"add": ADD})
+    commit = parse_commit(
+        1, b'{"commitInfo": {"operation": "WRITE", "odd": ' + odd + b"}}\n" + text
+    )
+    assert (commit.operation, commit.adds) == ("WRITE", (DataFile.of(ADD),))
+
+
+def test_parse_commit_of_an_action_that_is_none_raises() -> None:
+    with pytest.raises(ValueError, match="path"):
+        parse_commit(1, content({"add": {"size": 1}}))
+
+
 def test_parse_commit_of_broken_json_raises() -> None:
     with pytest.raises(ValueError, match="Expecting"):
         parse_commit(1, b'{"add": ')

@@ -190,6 +190,20 @@ def test_rewritten_file_that_is_touched_later_is_read_without_its_originals() ->
     assert (net.removed, net.added) == ((), ())
 
 
+def test_file_that_another_writer_brings_back_did_not_stand_at_the_offset() -> None:
+    old, merged, again = data_file("a", 0), data_file("m", 1), data_file("n", 3)
+    listed_again = optimised(2, [], [merged])
+    commits = [
+        optimised(1, [old], [merged]),
+        listed_again,
+        optimised(3, [merged], [again]),
+        commit(4, [again], [merged]),
+    ]
+    net = net_difference(commits)
+    assert [file.path for file in net.removed] == ["a"]
+    assert [file.path for file in net.added] == ["m"]
+
+
 def test_rewritten_files_are_read_with_their_originals_behind_a_change_of_the_columns() -> None:
     old, merged, last = [data_file("a", 0)], data_file("m", 2), data_file("z", 3)
     altered = replace(commit(1, [], []), metadata={"id": "x"})

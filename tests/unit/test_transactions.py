@@ -189,6 +189,11 @@ def test_undo_that_met_nobody_is_settled() -> None:
     assert settled_at(applied(4), commit(5), restore(6, to=3), commit(7, add())) == [4, 5, 6, 7]
 
 
+def user_restore(version: int, to: int) -> Commit:
+    return commit(version, add(), operation="RESTORE", operationParameters={"version": to})
+
+
+LATE = commit(4, add())
 MET = (applied(1), commit(2, add()), restore(3, to=0))
 HISTORIES = {
     "undone": [applied(1), restore(2, to=0), commit(3, add())],
@@ -204,6 +209,10 @@ HISTORIES = {
         commit(6, add()),
     ],
     "may be taken back": [commit(1, add()), applied(2), commit(3, add()), restore(4, to=1)],
+    "taken back, and restored away by a user": [*MET, restore(4, to=2), user_restore(5, to=0)],
+    "restored by a user": [applied(1), restore(2, to=0), user_restore(3, to=1), commit(4, add())],
+    "restored away before its undo": [applied(1), user_restore(2, to=0), restore(3, to=0), LATE],
+    "undone behind a user's restore": [applied(1), user_restore(2, to=1), restore(3, to=0), LATE],
 }
 
 
@@ -234,11 +243,29 @@ def test_batch_looks_behind_itself_only_for_what_a_consumption_wrote() -> None:
 
 def test_rows_that_a_user_restored_from_an_undone_commit_are_inserted() -> None:
     undone = [commit(4, add()), applied(5), restore(6, to=4)]
-    again = commit(7, add(), operation="RESTORE", operationParameters={"version": 5})
+    again = user_restore(7, to=5)
     assert added_at(undone) == [4, 6]
     assert added_at([*undone, again]) == [4, 5, 6, 7]
     by_time = commit(7, add(), operation="RESTORE", operationParameters={"version": None})
     assert added_at([*undone, by_time]) == [4, 6, 7]
+
+
+def test_undo_counts_whatever_a_user_restored_around_it() -> None:
+    met = [applied(1), commit(2, {"metaData": {"id": "t"}}), restore(3, to=0), restore(4, to=2)]
+    assert added_at([*met, user_restore(5, to=0)]) == [1, 4, 5]
+    before = [applied(1), user_restore(2, to=0), restore(3, to=0)]
+    assert added_at([*before, commit(4, add())]) == [2, 3, 4]
+
+
+def test_rows_that_a_user_restored_and_an_undo_took_away_again_are_undone() -> None:
+    restored = [applied(1), commit(2, add()), user_restore(3, to=1)]
+    assert added_at([*restored, restore(4, to=0)]) == [2, 3, 4]
+
+
+def test_batch_may_end_where_a_user_restored_what_was_undone() -> None:
+    undone = [applied(1), restore(2, to=0), user_restore(3, to=1)]
+    later = [commit(version, add()) for version in range(4, 60)]
+    assert len(settled_batch(undone[:2], iter([*undone[2:], *later]))) == 3
 
 
 def test_undo_to_before_the_range_leaves_nothing_of_it() -> None:

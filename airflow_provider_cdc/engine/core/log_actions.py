@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,7 +16,7 @@ ROW_TRACKING_DOMAIN = "delta.rowTracking"
 ROW_ID_SETTING = "delta.rowTracking.materializedRowIdColumnName"
 ROW_VERSION_SETTING = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _PRESERVED = "delta.rowTracking.preserved"
-_OBJECTS = msgspec.json.Decoder(dict[str, Any])
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +78,7 @@ class DataFile:
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> DataFile:
         """The file of an ``add`` or ``cdc`` action, or of a ``remove`` with extended metadata."""
-        return cls(
-            action["path"],
-            action.get("partitionValues") or {},
-            action.get("size") or 0,
-            action.get("dataChange", True),
-            action.get("stats"),
-            action.get("baseRowId"),
-            action.get("defaultRowCommitVersion"),
-            DeletionVector.of(action.get("deletionVector")),
-        )
+        return _data_file(msgspec.convert(action, _File))
 
     @property
     def record_count(self) -> int | None:
@@ -160,23 +151,60 @@ class TableState:
         return self.metadata.get("configuration") or {}
 
 
+class _File(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What is kept of an ``add``, ``remove`` or ``cdc`` action."""
+
+    path: str
+    partition_values: dict[str, Any] | None = None
+    size: int | None = None
+    data_change: bool = True
+    stats: str | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    deletion_vector: dict[str, Any] | None = None
+
+
+class _Line(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A line of a commit; what is not named here is passed over, which costs the least."""
+
+    add: _File | None = None
+    remove: _File | None = None
+    cdc: _File | None = None
+    meta_data: dict[str, Any] | None = None
+    protocol: dict[str, Any] | None = None
+    txn: dict[str, Any] | None = None
+    commit_info: dict[str, Any] | None = None
+    domain_metadata: dict[str, Any] | None = None
+
+
+_OBJECTS = msgspec.json.Decoder(dict[str, Any])
+_LINES = msgspec.json.Decoder(_Line)
+
+
 def parse_lines(content: bytes) -> list[dict[str, Any]]:
     """The JSON objects of ``content``, one in each line that is not empty.
 
     :raises ValueError: a line is none
     """
+    return _decoded(content, _OBJECTS, dict[str, Any])
+
+
+def _decoded(
+    content: bytes, decoder: msgspec.json.Decoder[_Parsed], kind: type[_Parsed]
+) -> list[_Parsed]:
     try:
-        found: list[dict[str, Any]] = _OBJECTS.decode_lines(content)
-    except msgspec.DecodeError:
+        found: list[_Parsed] = decoder.decode_lines(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         # Python takes what is not quite JSON: NaN, and half a pair of surrogates.
-        found = [json.loads(line) for line in content.splitlines() if line.strip()]
+        lines = [json.loads(line) for line in content.splitlines() if line.strip()]
+        found = [msgspec.convert(line, kind) for line in lines]
     return found
 
 
 def parse_commit(version: int, content: bytes) -> Commit:
     """The commit whose file holds ``content``.
 
-    :raises ValueError: a line is not JSON
+    :raises ValueError: a line is not JSON, or no action as the protocol has it
     """
     adds: list[DataFile] = []
     removes: list[DataFile] = []
@@ -185,25 +213,24 @@ def parse_commit(version: int, content: bytes) -> Commit:
     metadata = protocol = high_water_mark = None
     sets_domains = False
     transactions: dict[str, int] = {}
-    for actions in parse_lines(content):
-        for name, action in actions.items():
-            if name == "add":
-                adds.append(DataFile.of(action))
-            elif name == "remove":
-                removes.append(DataFile.of(action))
-            elif name == "cdc":
-                change_files.append(DataFile.of(action))
-            elif name == "metaData":
-                metadata = action
-            elif name == "protocol":
-                protocol = action
-            elif name == "txn":
-                transactions[action["appId"]] = action["version"]
-            elif name == "commitInfo":
-                info = action
-            elif name == "domainMetadata":
-                high_water_mark = high_water_mark_of(action, high_water_mark)
-                sets_domains = sets_domains or action["domain"] != ROW_TRACKING_DOMAIN
+    for line in _decoded(content, _LINES, _Line):
+        if line.add is not None:
+            adds.append(_data_file(line.add))
+        elif line.remove is not None:
+            removes.append(_data_file(line.remove))
+        elif line.cdc is not None:
+            change_files.append(_data_file(line.cdc))
+        elif line.meta_data is not None:
+            metadata = line.meta_data
+        elif line.protocol is not None:
+            protocol = line.protocol
+        elif line.txn is not None:
+            transactions[line.txn["appId"]] = line.txn["version"]
+        elif line.commit_info is not None:
+            info = line.commit_info
+        elif line.domain_metadata is not None:
+            high_water_mark = high_water_mark_of(line.domain_metadata, high_water_mark)
+            sets_domains = sets_domains or line.domain_metadata["domain"] != ROW_TRACKING_DOMAIN
     return Commit(
         version,
         _commit_time(info),
@@ -234,6 +261,19 @@ def high_water_mark_of(action: Mapping[str, Any], otherwise: int | None) -> int 
     if action.get("removed"):
         return -1
     return int(msgspec.json.decode(action["configuration"])["rowIdHighWaterMark"])
+
+
+def _data_file(file: _File) -> DataFile:
+    return DataFile(
+        file.path,
+        file.partition_values or {},
+        file.size or 0,
+        file.data_change,
+        file.stats,
+        file.base_row_id,
+        file.default_row_commit_version,
+        DeletionVector.of(file.deletion_vector),
+    )
 
 
 def _preserves_row_ids(info: Mapping[str, Any]) -> bool | None:

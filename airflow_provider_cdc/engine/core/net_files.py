@@ -76,10 +76,10 @@ def fold(commits: Iterable[Commit]) -> NetFiles:
     """The net file difference of consecutive ``commits``, oldest first."""
     old: dict[str, DataFile | None] = {}
     new: dict[str, DataFile | None] = {}
-    changes_data = brings_back = False
+    changes_data = is_back = False
     for commit in commits:
         changes_data = changes_data or commit.changes_data
-        brings_back = brings_back or _brings_back(commit)
+        is_back = is_back or brings_back(commit)
         for file in commit.removes:
             if _holds_vectors(file):
                 continue
@@ -88,7 +88,7 @@ def fold(commits: Iterable[Commit]) -> NetFiles:
         for file in commit.adds:
             old.setdefault(file.path, file if stood_there(file, commit.version) else None)
             new[file.path] = file
-    return _difference(old, new, changes_data, brings_back)
+    return _difference(old, new, changes_data, is_back)
 
 
 def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
@@ -141,7 +141,8 @@ def _holds_vectors(file: DataFile) -> bool:
     return not file.data_change and is_untracked and bool(_VECTORS.search(file.path))
 
 
-def _brings_back(commit: Commit) -> bool:
+def brings_back(commit: Commit) -> bool:
+    """Whether files that were removed may be back with ``commit``."""
     removed = {file.path for file in commit.removes}
     return commit.operation == "RESTORE" or any(
         file.data_change

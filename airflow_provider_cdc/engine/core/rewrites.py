@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .log_actions import Commit, DataFile
-from .net_files import NetFiles, fold, stood_there
+from .net_files import NetFiles, brings_back, fold, stood_there
 
 _Partition = tuple[tuple[str, str | None], ...]
 
@@ -40,9 +40,9 @@ def as_if_rewritten_before(commits: Sequence[Commit]) -> Sequence[Commit]:
     then, been there before: its rows, their ids and their versions are those of the originals.
 
     Not so behind a change of the table's metadata, because rows of the offset are read by what was
-    in force there; nor where a RESTORE may bring the originals back.
+    in force there; nor where a RESTORE, or a commit like it, may bring the originals back.
     """
-    if any(commit.operation == "RESTORE" for commit in commits):
+    if any(map(brings_back, commits)):
         return commits
     touched: set[str] = set()
     kept = []

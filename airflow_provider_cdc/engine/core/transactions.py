@@ -8,7 +8,7 @@ became of a statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -80,7 +80,7 @@ def settled_batch(taken: Sequence[Commit], rest: Iterable[Commit]) -> tuple[Comm
     found = settled([*taken, *rest])
     undone = _undone(found)
     count = min(len(taken), len(found))
-    ends = [count, *(n for n, each in enumerate(found, 1) if n > count and _is_undo(each))]
+    ends = [count, *(n for n, each in enumerate(found, 1) if n > count and _is_restore(each))]
     for end in ends:
         batch = found[:end]
         if _undone(batch) == {each.version for each in batch} & undone:
@@ -118,17 +118,26 @@ def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
 
 def _undone(commits: Sequence[Commit]) -> set[int]:
     """The versions that a consumption wrote and undid again, as far as ``commits`` tell. What a
-    user restored since is not undone.
+    user restored since is not undone, and what a user restored away was not undone by that.
     """
-    standing, undos = _replayed(commits, _is_undo, goes_back=_is_restore)
+    found: set[int] = set()
+    by_undos, by_all = _Standing(), _Standing()
     writer_of = {commit.version: _consumption_id(commit) for commit in commits}
-    gone = {
-        version
-        for undo, versions in undos
-        for version in versions
-        if writer_of[version] == writer_of[undo]
-    }
-    return gone - standing
+    for commit in commits:
+        restored = int(commit.operation_parameters["version"]) if _is_restore(commit) else None
+        if restored is not None and _is_undo(commit):
+            own = writer_of[commit.version]
+            again = by_undos.up_to(restored)
+            gone = by_undos.up_to(by_undos.newest) - again
+            found |= {version for version in gone if writer_of[version] == own}
+            found -= again
+            by_undos.follow(commit, restored)
+        else:
+            if restored is not None:
+                found -= by_all.up_to(restored)
+            by_undos.follow(commit)
+        by_all.follow(commit, restored)
+    return found
 
 
 def creation_mark(consumer: str) -> str:
@@ -243,38 +252,43 @@ def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int,
 
 
 def _replayed(
-    commits: Sequence[Commit],
-    is_undo: Callable[[Commit], bool],
-    *,
-    goes_back: Callable[[Commit], bool] = lambda _: False,
+    commits: Sequence[Commit], is_undo: Callable[[Commit], bool]
 ) -> tuple[frozenset[int], list[tuple[int, frozenset[int]]]]:
     """The versions of ``commits`` that stand behind the last of them, and the version of each undo
     with those that it took away, in order.
-
-    :param goes_back: whether a commit that is no undo goes back to a version as one does
     """
-    # Sets of what stands would grow with the square of the commits.
-    below: dict[int, int | None] = {}
-    newest: int | None = None
+    standing = _Standing()
     undos = []
     for commit in commits:
-        if is_undo(commit):
-            restored = int(commit.operation_parameters["version"])
-            gone = frozenset(_chain(below, newest)) - frozenset(_chain(below, restored))
+        restored = int(commit.operation_parameters["version"]) if is_undo(commit) else None
+        if restored is not None:
+            gone = standing.up_to(standing.newest) - standing.up_to(restored)
             undos.append((commit.version, gone))
-            newest = restored
-        elif goes_back(commit):
-            newest = int(commit.operation_parameters["version"])
-        below[commit.version] = newest
-        newest = commit.version
-    return frozenset(_chain(below, newest)), undos
+        standing.follow(commit, restored)
+    return standing.up_to(standing.newest), undos
 
 
-def _chain(below: Mapping[int, int | None], version: int | None) -> Iterator[int]:
-    """``version`` and all that stand below it, as far as they are known."""
-    while version is not None and version in below:
-        yield version
-        version = below[version]
+class _Standing:
+    """Which commits stand behind each of those that were followed: sets of them would grow with
+    the square of the commits.
+    """
+
+    def __init__(self) -> None:
+        self._below: dict[int, int | None] = {}
+        self.newest: int | None = None
+
+    def follow(self, commit: Commit, restored: int | None = None) -> None:
+        """Take the next commit; ``restored`` is the version that it goes back to."""
+        self._below[commit.version] = self.newest if restored is None else restored
+        self.newest = commit.version
+
+    def up_to(self, version: int | None) -> frozenset[int]:
+        """``version`` and all that stand below it, as far as they are known."""
+        found = set()
+        while version is not None and version in self._below:
+            found.add(version)
+            version = self._below[version]
+        return frozenset(found)
 
 
 def _consumption_id(commit: Commit) -> str | None:

@@ -36,7 +36,10 @@ def statements(name: str) -> list[str]:
     return [text.format(tables=TABLES, name=name) for text in STATEMENTS]
 
 
-with DAG("cdc_flow", schedule=None, max_active_runs=1):
+# A busy machine may fail an attempt of any task; what it does holds once all the same.
+RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=1)}
+
+with DAG("cdc_flow", schedule=None, max_active_runs=1, default_args=RETRIES):
     (
         CreateStream(
             task_id="create",
