@@ -66,7 +66,7 @@ def main(
     """Measure reading changes, consuming them, what is asked often and what writers pay."""
     is_full = rows >= FULL_ROWS
     # What is measured in part must not replace what was measured in full.
-    is_partial = bool(only or reader or part) and not resume
+    is_partial = (bool(only or reader or part) and not resume) or repeats == 1
     out = out or (HERE.parent / ".state/bench" if is_partial or not is_full else RESULTS)
     patience = Patience(repeats or (3 if is_full else 1), limit or (600 if is_full else 60))
     counts = tuple(map(int, commits.split(","))) if commits else COMMITS if is_full else (2,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ from .readers import READERS, Reader
 from .results import Row
 from .shapes import Shape, Workload
 from .tables import Bench, Workshop
-from .timing import Patience, Timing, read_all, timed, timed_in_turns
+from .timing import Patience, Timing, read_all, timed_at_best, timed_in_turns
 
 
 class Measurement:
@@ -59,18 +59,19 @@ class Measurement:
     def _rows(self, name: str, bench: Bench) -> Iterator[Row]:
         touched = bench.touched_bytes
 
-        def read(item: Reader) -> None:
-            with settings(self._spark, item.settings):
+        def read(item: Reader, given: Mapping[str, str]) -> None:
+            with settings(self._spark, given):
                 read_all(item.read(self._spark, bench))
 
         in_turns = [item for item in self._readers if item.takes_turns]
-        works = [partial(read, item) for item in in_turns]
+        works = [partial(read, item, item.settings[0]) for item in in_turns]
         timings = timed_in_turns(self._spark, works, self._patience)
         for item, timing in zip(in_turns, timings, strict=True):
             yield self._row(name, item, bench, timing, touched)
         for item in self._readers:
             if not item.takes_turns:
-                timing = timed(self._spark, partial(read, item), self._patience)
+                ways = [partial(read, item, given) for given in item.settings]
+                timing = timed_at_best(self._spark, ways, self._patience)
                 yield self._row(name, item, bench, timing, touched)
         shutil.rmtree(bench.root)
 
@@ -83,7 +84,7 @@ class Measurement:
     def _check(self, item: Reader, bench: Bench) -> None:
         if item.counted is None:
             return
-        with settings(self._spark, item.settings):
+        with settings(self._spark, item.settings[0]):
             counted = item.counted(item.read(self._spark, bench))
         if counted != bench.expected:
             raise AssertionError(f"{item.name} found {counted}, expected {bench.expected}")

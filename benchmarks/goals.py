@@ -30,18 +30,19 @@ class Goal:
 
 def of(run: Run) -> Iterator[Goal]:
     """The goals that the rows of ``run`` tell about."""
-    by_workload = run.by_workload()
-    judges: dict[str, Callable[[dict[str, dict[str, Row]]], Iterable[Goal]]] = {
+    judges: dict[str, Callable[[Run], Iterable[Goal]]] = {
         "changes": _changes,
         "consumption": _consumption,
         "checks": _checks,
         "upserts": _upserts,
     }
     judge = judges.get(run.part)
-    return iter(judge(by_workload) if judge else ())
+    return iter(judge(run) if judge else ())
 
 
-def _changes(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
+def _changes(run: Run) -> Iterator[Goal]:
+    workloads = run.by_workload()
+    machines = {piece.name: piece.machine for piece in run.pieces}
     for has_vectors in (True, False):
 
         def rows(shape: Shape, commits: int, has_vectors: bool = has_vectors) -> dict[str, Row]:
@@ -56,7 +57,9 @@ def _changes(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
             found = rows(Shape.SPREAD, commits)
             yield from _times(f"spread updates, {settings}", found, rival, times)
         for shape in SHARING:
-            yield from _flatness(shape, "vectors" if has_vectors else "no vectors", rows)
+            names = [workload_name(shape, n, has_vectors=has_vectors) for n in (10, 100)]
+            if len({machines.get(name) for name in names}) == 1:
+                yield from _flatness(shape, "vectors" if has_vectors else "no vectors", rows)
     for name, beside in workloads.items():
         yield from _shares(name, beside)
 
@@ -106,7 +109,8 @@ def _shares(name: str, rows: dict[str, Row]) -> Iterator[Goal]:
         )
 
 
-def _consumption(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
+def _consumption(run: Run) -> Iterator[Goal]:
+    workloads = run.by_workload()
     rows = workloads.get(IN_SESSION, {})
     whole = _median(rows, CONSUME)
     for name in (OF_CHANGES, AT_MOST_ONCE, OF_SOURCE):
@@ -115,7 +119,8 @@ def _consumption(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
             yield _below(f"consume over the {name}", whole - bare, 0.5)
 
 
-def _checks(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
+def _checks(run: Run) -> Iterator[Goal]:
+    workloads = run.by_workload()
     for commits, limit in ((LOGS[1], 0.05), (LOGS[2], 0.25)):
         for behind in (with_data(commits), of_maintenance(commits)):
             look = _median(workloads.get(behind, {}), LOOK)
@@ -139,7 +144,8 @@ def _checks(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
             yield _below(f"SHOW, {name}", show, 0.1)
 
 
-def _upserts(workloads: dict[str, dict[str, Row]]) -> Iterator[Goal]:
+def _upserts(run: Run) -> Iterator[Goal]:
+    workloads = run.by_workload()
     for workload, wanted in ((upserts.SPREAD, 1.0), (upserts.RANGE, 2.0)):
         rows = workloads.get(workload, {})
         found = _ratio(_median(rows, upserts.BY_HAND), _median(rows, upserts.APPLY))

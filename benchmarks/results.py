@@ -7,6 +7,7 @@ import platform
 import subprocess
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -68,15 +69,21 @@ def piece(name: str) -> Piece:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     system = f"{platform.system()} {platform.machine()}"
     machine = f"{os.cpu_count()} cores{_processor()}, {memory} GiB, {system}"
-    revision = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     date = datetime.now(UTC).date().isoformat()
-    return Piece(name, machine, date, revision.stdout.strip())
+    return Piece(name, machine, date, _revision())
+
+
+@cache
+def _revision() -> str:
+    """The commit whose code this process runs, and whether that was changed since."""
+    found = _git("rev-parse", "--short", "HEAD").stdout.strip()
+    changed = _git("diff", "--quiet", "HEAD", "--", "*.py").returncode != 0
+    return f"{found} and changes" if found and changed else found
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[1]
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
 
 
 def _processor() -> str:

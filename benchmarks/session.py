@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin/spark-submit"
 PARTITIONS = "spark.sql.shuffle.partitions"
-# Spark's own number, with which a peer that shuffles all it reads is faster.
-OWN_PARTITIONS = "200"
+FEW_PARTITIONS = "4"
+# A peer that shuffles much is faster with Spark's own number, one that shuffles little is not.
+PARTITIONS_OF_PEERS = ("200", FEW_PARTITIONS)
 SHARED = {
-    PARTITIONS: "4",
+    PARTITIONS: FEW_PARTITIONS,
     "spark.driver.memory": "8g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

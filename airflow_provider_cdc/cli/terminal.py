@@ -113,11 +113,12 @@ def usage(
     """Show what the jobs of upsert tables used: by period and class, with a plot of their slots."""
     try:
         history = JobHistory(state, json.loads(storage_options))
-        jobs = history.read(utc_now() - timedelta(days=days))
+        since = utc_now() - timedelta(days=days)
+        jobs = history.read(since)
     except CdcError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-    lines = usage_lines(used(jobs, timedelta(minutes=minutes)))
+    lines = usage_lines(used(jobs, timedelta(minutes=minutes), since))
     if output is Output.JSON:
         typer.echo(json.dumps(lines, indent=2))
     else:

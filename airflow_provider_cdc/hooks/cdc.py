@@ -182,5 +182,5 @@ def request_for(settings: CdcConnection, task: Task) -> Request:
             f"{kind.value} job",
             "has an argument of the wrong type",
             cause=str(error),
-            fix="correct the operator's argument; flags are True or False, and are not templated",
+            fix="correct the operator's argument; a flag is True or False",
         ) from error

@@ -82,6 +82,20 @@ def test_target_of_a_stale_stream_gets_what_differs_and_nothing_else(lab: Stream
     checked(lab)
 
 
+def test_target_of_an_append_only_stream_gets_what_it_lacks_and_loses_nothing(
+    lab: StreamLab,
+) -> None:
+    lab.engine.create_stream("s", on_table=lab.path("src"), mode="append_only", or_replace=True)
+    lab.sql("DELETE FROM {src} WHERE id = 1", "INSERT INTO {src} VALUES (6, 'f')")
+    lose(lab)
+    outcome = recover(lab)
+    assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
+    kept = [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    assert lab.rows("copy") == [*kept, (5, None), (6, "f")]
+    lab.sql("INSERT INTO {src} VALUES (7, 'g')")
+    assert [row[:2] for row in lab.changes("s")] == [(7, "g")]
+
+
 def test_target_of_a_source_that_was_recreated_is_brought_back(lab: StreamLab) -> None:
     lab.sql(
         f"CREATE OR REPLACE TABLE {{src}} USING delta TBLPROPERTIES ({TRACKED}) AS"

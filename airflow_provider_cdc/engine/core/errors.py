@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 BRING_BACK = (
-    "bring each of its targets back with RecoverStream or engine.recover(stream, target, key);"
+    "bring each of its targets back that is to equal the source, with RecoverStream or"
+    " engine.recover(stream, target, key);"
     " a stream that is only created again starts from now, and its targets never get what it"
     " had not consumed"
 )

@@ -72,7 +72,9 @@ _MOMENT = re.compile(
     re.IGNORECASE,
 )
 # As a timestamp it is on the day of the query.
-_TIME_OF_DAY = re.compile(r"\s*T?\d{1,2}:\d{1,2}(:\d{1,2}(\.\d*)?)?\s*\S*\s*", re.IGNORECASE)
+_TIME_OF_DAY = re.compile(
+    r"\s*(T\d{1,2}(:\d{1,2}.*)?|\d{1,2}:\d{1,2}(:\d{1,2}(\.\d*)?\s*\S*)?)\s*", re.IGNORECASE
+)
 _WORD = re.compile(r"\w+")
 _QUOTED_CHARACTERS = 30
 

@@ -301,10 +301,11 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         the source is now, in one consumption.
 
         Rows are compared by ``key``, in all columns of the target; only those that differ are
-        written. The stream may be stale because commits or files are gone, or because its source
-        was recreated where it lay: the source is looked for there alone, so that the stream of a
-        table that lies somewhere else now is created again (``or_replace``). Whatever ends the
-        driver, the same call finishes it.
+        written. The target of an append-only stream gets the rows that it lacks, and no more. The
+        stream may be stale because commits or files are gone, or because its source was recreated
+        where it lay: the source is looked for there alone, so that the stream of a table that lies
+        somewhere else now is created again (``or_replace``). Whatever ends the driver, the same
+        call finishes it.
 
         :param target: the name or path of a Delta table whose columns are all in the source
         :param key: the column or the columns that tell its rows apart

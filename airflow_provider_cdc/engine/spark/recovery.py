@@ -25,6 +25,7 @@ from ..core.model import (
     Base,
     Consumption,
     Stream,
+    StreamMode,
     StreamRange,
     TableRange,
 )
@@ -171,7 +172,8 @@ class _Difference:
     target: _Target
 
     def read(self, span: StreamSpan) -> StreamChanges:
-        """The change set that makes the target equal to the source.
+        """The change set that makes the target equal to the source; of an append-only stream, the
+        rows that the target lacks.
 
         :raises InvalidRequest: the source lacks a column of the target, or rows share a key
         """
@@ -198,6 +200,9 @@ class _Difference:
         self._check_unique(new, NEW, source)
         self._check_unique(old, OLD, target.table.name)
         pairs = new.join(old, self._same_key(), "full_outer")
+        if span.stream.mode is StreamMode.APPEND_ONLY:
+            # What it brought stays, whatever became of it in the source (seed 000).
+            pairs = pairs.where(f"{OLD} IS NULL")
         changes = changes_of(
             pairs, f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL", same_values(target.schema)
         )

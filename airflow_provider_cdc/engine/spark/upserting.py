@@ -331,7 +331,8 @@ class Upserting:
 
         The jobs themselves are the Delta table ``upsert_jobs`` of the state folder.
         """
-        return usage(self._metering.history.read(self._clock() - since), period)
+        begin = self._clock() - since
+        return usage(self._metering.history.read(begin), period, begin)
 
     def recommended_max_staleness(self, name: str) -> timedelta | None:
         """The least ``max_staleness`` that applying can be expected to keep (seed 004): twice the

@@ -62,10 +62,10 @@ class JobHistory:
                 _keep_up(table, job.ended_at - KEPT_FOR)
 
     def read(self, since: datetime) -> list[Job]:
-        """The jobs that started at ``since`` or later, oldest first."""
+        """The jobs that ended at ``since`` or later, by their beginnings."""
         if not DeltaTable.is_deltatable(self._location, self._options):
             return []
-        found = pa.table(self._open().to_pyarrow_table(filters=[("started_at", ">=", since)]))
+        found = pa.table(self._open().to_pyarrow_table(filters=[("ended_at", ">=", since)]))
         rows = found.sort_by("started_at").to_pylist()
         return [Job(**row | {"job_class": JobClass(row["job_class"])}) for row in rows]
 

@@ -30,7 +30,9 @@ def job(minute: float, job_class: JobClass = JobClass.QUERY, slot_ms: int | None
 
 def test_usage_is_told_by_period_and_class_the_newest_first() -> None:
     apply = JobClass.BACKGROUND_APPLY
-    found = usage([job(0, apply), job(30, apply), job(31), job(61, slot_ms=None)], 60 * MINUTE)
+    found = usage(
+        [job(0, apply), job(30, apply), job(31), job(61, slot_ms=None)], 60 * MINUTE, NOON
+    )
 
     assert [(each.period_start, each.job_class, each.jobs) for each in found] == [
         (NOON + 60 * MINUTE, JobClass.QUERY, 1),
@@ -45,7 +47,7 @@ def test_usage_is_told_by_period_and_class_the_newest_first() -> None:
 def test_job_that_ran_through_several_periods_counts_in_each_for_its_share() -> None:
     ended_at = NOON + 3 * 60 * MINUTE
     long = replace(job(30), ended_at=ended_at, read_bytes=500, slot_ms=int(2.5 * 3_600_000 * 2))
-    found = usage([long, job(30)], 60 * MINUTE)
+    found = usage([long, job(30)], 60 * MINUTE, NOON)
 
     assert [each.period_start for each in found] == [
         NOON + hour * 60 * MINUTE for hour in (2, 1, 0)
@@ -56,6 +58,7 @@ def test_job_that_ran_through_several_periods_counts_in_each_for_its_share() -> 
     # Two slots were busy for two hours and a half.
     assert [round(each.slots, 2) for each in found] == [2, 2, 1.01]
     assert sum(each.slots for each in found) == pytest.approx(5 + 30 / 3600)
+    assert usage([long], 60 * MINUTE, NOON + 60 * MINUTE) == found[:2]
 
 
 def test_jobs_are_read_back_as_they_were_recorded(tmp_path: Path) -> None:
@@ -67,6 +70,8 @@ def test_jobs_are_read_back_as_they_were_recorded(tmp_path: Path) -> None:
 
     assert history.read(NOON) == [jobs[1], jobs[0], jobs[2]]
     assert history.read(NOON + MINUTE) == [jobs[0], jobs[2]]
+    # What ran into the time that is asked for counts.
+    assert history.read(NOON + timedelta(seconds=5)) == [jobs[1], jobs[0], jobs[2]]
 
 
 def test_history_stays_short_and_forgets_what_is_old(

@@ -66,8 +66,9 @@ class _Share:
     slot_ms: float
 
 
-def usage(jobs: Iterable[Job], period: timedelta) -> list[Usage]:
-    """What jobs used, by period and class, the newest period first.
+def usage(jobs: Iterable[Job], period: timedelta, since: datetime) -> list[Usage]:
+    """What jobs used, by period and class, the newest period first; without the periods that ended
+    before ``since``.
 
     Seed 004: the slots of a period are its slot time by its length.
     """
@@ -75,7 +76,8 @@ def usage(jobs: Iterable[Job], period: timedelta) -> list[Usage]:
     found: dict[tuple[float, JobClass], list[_Share]] = defaultdict(list)
     for job in jobs:
         for start, share in _shares(job, length):
-            found[start, job.job_class].append(share)
+            if start + length > since.timestamp():
+                found[start, job.job_class].append(share)
     return [
         Usage(
             datetime.fromtimestamp(start, UTC),
