@@ -225,8 +225,9 @@ class Files:
 
 
 def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+    # A buffer takes a third of the time here.
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()
 
 
 def _linked(path: str, content: bytes) -> bool:
