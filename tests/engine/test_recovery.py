@@ -93,7 +93,7 @@ def test_target_of_an_append_only_stream_gets_what_it_lacks_and_loses_nothing(
     kept = [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     assert lab.rows("copy") == [*kept, (5, None), (6, "f")]
     lab.sql("INSERT INTO {src} VALUES (7, 'g')")
-    assert [row[:2] for row in lab.changes("s")] == [(7, "g")]
+    assert [change[:2] for change in lab.changes("s")] == [((7, "g"), "INSERT")]
 
 
 def test_target_of_a_source_that_was_recreated_is_brought_back(lab: StreamLab) -> None:
