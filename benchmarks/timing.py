@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -71,36 +71,27 @@ def timed(
 
     :param prepare: what comes before each round, outside of its time
     """
-    found: list[float] = []
-    spent, rounds = 0.0, 0
-    most_rounds = WARMING_ROUNDS if patience.is_thorough else 0
-    while len(found) < patience.repeats:
-        prepare()
-        seconds, was_stopped = _once(spark, work, patience.limit)
-        if was_stopped:
-            return Timing((seconds,), is_lower_bound=True)
-        is_warm = spent >= WARM_SECONDS or rounds >= most_rounds
-        if is_warm or seconds > LONG_SECONDS:
-            found.append(round(seconds, 4))
-        spent, rounds = spent + seconds, rounds + 1
-        if found and spent > LONG_SECONDS:
-            break
-    return Timing(tuple(found))
+    warm = _warmed(spark, work, patience, prepare)
+    if warm.is_measured:
+        return warm.timing
+    return _repeated(spark, work, patience, prepare, warm.spent)
 
 
 def timed_at_best(
-    spark: SparkSession, ways: Iterable[Callable[[], object]], patience: Patience
+    spark: SparkSession, ways: Sequence[Callable[[], object]], patience: Patience
 ) -> Timing:
-    """How long the fastest of ``ways`` to do the same takes; behind one that takes long no other is
-    tried.
+    """How long the fastest of ``ways`` to do the same takes, by their last warming rounds; behind
+    one that takes long no other is tried.
     """
-    found: list[Timing] = []
+    tried: list[_Warm] = []
     for way in ways:
-        found.append(timed(spark, way, patience))
-        takes_long = found[-1].median > LONG_SECONDS or found[-1].is_lower_bound
-        if takes_long or not patience.is_thorough:
+        tried.append(_warmed(spark, way, patience))
+        if tried[-1].is_measured:
             break
-    return min(found, key=lambda timing: (timing.is_lower_bound, timing.median))
+    best = min(range(len(tried)), key=lambda place: tried[place].order)
+    if tried[best].is_measured:
+        return tried[best].timing
+    return _repeated(spark, ways[best], patience, spent=tried[best].spent)
 
 
 def timed_in_turns(
@@ -109,31 +100,82 @@ def timed_in_turns(
     """How long each of ``works`` takes: when all are warm, one round of each after the other, so
     that all of them meet the same machine and the same JVM. What takes long is not repeated.
     """
-    found = [timed(spark, work, patience) for work in works]
-    if not patience.is_thorough:
-        return found
-    quick = [
-        place
-        for place, timing in enumerate(found)
-        if timing.median < LONG_SECONDS and not timing.is_lower_bound
-    ]
+    warm = [_warmed(spark, work, patience) for work in works]
+    quick = [place for place, each in enumerate(warm) if not each.is_measured]
     turns: dict[int, list[float]] = {place: [] for place in quick}
     count, order = 0, random.Random(0)
     begun = time.perf_counter()
-    while count < patience.repeats or (
-        count < MOST_TURNS and time.perf_counter() - begun < TURNS_SECONDS
+    while quick and (
+        count < patience.repeats
+        or (count < MOST_TURNS and time.perf_counter() - begun < TURNS_SECONDS)
     ):
         # Nobody is always behind the same one.
         for place in order.sample(quick, len(quick)):
             seconds, was_stopped = _once(spark, works[place], patience.limit)
             if was_stopped:
-                raise RuntimeError(f"way {place} took {seconds} s, after {found[place]}")
+                raise RuntimeError(f"way {place} took {seconds} s, after {warm[place].timing}")
             turns[place].append(round(seconds, 4))
         count += 1
     return [
-        Timing(tuple(turns[place])) if place in turns else timing
-        for place, timing in enumerate(found)
+        Timing(tuple(turns[place])) if place in turns else each.timing
+        for place, each in enumerate(warm)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Warm:
+    """The last of the rounds that warm up, ``spent`` seconds together; ``is_measured``: nothing
+    more is to be measured, because it takes long or one round is all that is wanted.
+    """
+
+    timing: Timing
+    spent: float
+    is_measured: bool
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """What the better one is less by."""
+        return self.timing.is_lower_bound, self.timing.median
+
+
+def _warmed(
+    spark: SparkSession,
+    work: Callable[[], object],
+    patience: Patience,
+    prepare: Callable[[], object] = lambda: None,
+) -> _Warm:
+    spent = seconds = 0.0
+    for _ in range(WARMING_ROUNDS if patience.is_thorough else 1):
+        prepare()
+        seconds, was_stopped = _once(spark, work, patience.limit)
+        if was_stopped:
+            return _Warm(Timing((seconds,), is_lower_bound=True), spent, is_measured=True)
+        spent += seconds
+        if spent >= WARM_SECONDS:
+            break
+    is_measured = seconds > LONG_SECONDS or not patience.is_thorough
+    return _Warm(Timing((round(seconds, 4),)), spent, is_measured)
+
+
+def _repeated(
+    spark: SparkSession,
+    work: Callable[[], object],
+    patience: Patience,
+    prepare: Callable[[], object] = lambda: None,
+    spent: float = 0,
+) -> Timing:
+    """Rounds of warm ``work``, until there are enough or ``spent`` is a minute."""
+    found: list[float] = []
+    while len(found) < patience.repeats:
+        prepare()
+        seconds, was_stopped = _once(spark, work, patience.limit)
+        if was_stopped:
+            return Timing((seconds,), is_lower_bound=True)
+        found.append(round(seconds, 4))
+        spent += seconds
+        if spent > LONG_SECONDS:
+            break
+    return Timing(tuple(found))
 
 
 def read_all(rows: DataFrame) -> None:
