@@ -20,12 +20,19 @@ SHARING = (Shape.APPEND, Shape.PARTITION, Shape.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One figure with what is wanted of it."""
+    """One figure with what is wanted of it; ``is_met`` is None where a peer that was stopped might
+    have taken long enough.
+    """
 
     text: str
     wanted: str
     found: str
-    is_met: bool
+    is_met: bool | None
+
+    @property
+    def verdict(self) -> str:
+        """What a page says of it."""
+        return {True: "met", False: "not met", None: "not known"}[self.is_met]
 
 
 def of(run: Run) -> Iterator[Goal]:
@@ -68,11 +75,11 @@ def _times(text: str, rows: dict[str, Row], rival: str, times: int) -> Iterator[
     ours, theirs = _median(rows, STREAM.name), _median(rows, rival)
     if ours is None or theirs is None:
         return
-    bound = "≥ " if _is_bound(rows, rival) else ""
+    is_bound = _is_bound(rows, rival)
     found = theirs / ours
-    yield Goal(
-        f"{text}: faster than {rival}", f"{times} times", f"{bound}{found:.1f}", found >= times
-    )
+    is_met = found >= times or (None if is_bound else False)
+    figure = f"{'≥ ' if is_bound else ''}{found:.1f}"
+    yield Goal(f"{text}: faster than {rival}", f"{times} times", figure, is_met)
 
 
 def _flatness(

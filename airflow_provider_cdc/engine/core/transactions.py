@@ -80,7 +80,8 @@ def settled_batch(taken: Sequence[Commit], rest: Iterable[Commit]) -> tuple[Comm
     found = settled([*taken, *rest])
     undone = _undone(found)
     count = min(len(taken), len(found))
-    ends = [count, *(n for n, each in enumerate(found, 1) if n > count and _is_restore(each))]
+    restores = (n for n, each in enumerate(found, 1) if _restored_version(each) is not None)
+    ends = [count, *(n for n in restores if n > count)]
     for end in ends:
         batch = found[:end]
         if _undone(batch) == {each.version for each in batch} & undone:
@@ -124,7 +125,7 @@ def _undone(commits: Sequence[Commit]) -> set[int]:
     by_undos, by_all = _Standing(), _Standing()
     writer_of = {commit.version: _consumption_id(commit) for commit in commits}
     for commit in commits:
-        restored = int(commit.operation_parameters["version"]) if _is_restore(commit) else None
+        restored = _restored_version(commit)
         if restored is not None and _is_undo(commit):
             own = writer_of[commit.version]
             again = by_undos.up_to(restored)
@@ -260,7 +261,7 @@ def _replayed(
     standing = _Standing()
     undos = []
     for commit in commits:
-        restored = int(commit.operation_parameters["version"]) if is_undo(commit) else None
+        restored = _restored_version(commit) if is_undo(commit) else None
         if restored is not None:
             gone = standing.up_to(standing.newest) - standing.up_to(restored)
             undos.append((commit.version, gone))
@@ -299,10 +300,12 @@ def _consumption_id(commit: Commit) -> str | None:
     return next((app_id.removeprefix(_OWN).partition("/")[0] for app_id in own), None)
 
 
-def _is_restore(commit: Commit) -> bool:
-    """Whether ``commit`` says which version of the table it made anew."""
-    version = commit.operation_parameters.get("version")
-    return commit.operation == "RESTORE" and str(version).isdecimal()
+def _restored_version(commit: Commit) -> int | None:
+    """The version of the table that a RESTORE made anew; ``None`` where ``commit`` is none, or
+    does not say which.
+    """
+    version = str(commit.operation_parameters.get("version"))
+    return int(version) if commit.operation == "RESTORE" and version.isdecimal() else None
 
 
 def _is_undo(commit: Commit) -> bool:
