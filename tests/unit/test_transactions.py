@@ -50,8 +50,8 @@ def commit(version: int, *actions: dict[str, Any], **info: Any) -> Commit:
     return parse_commit(version, "\n".join(map(json.dumps, lines)).encode())
 
 
-def add(*, data_change: bool = True) -> dict[str, Any]:
-    return {"add": {"path": "f", "size": 1, "dataChange": data_change}}
+def add(path: str = "f", *, data_change: bool = True, **fields: Any) -> dict[str, Any]:
+    return {"add": {"path": path, "size": 1, "dataChange": data_change, **fields}}
 
 
 def txn(index: int, version: int = APPLY_VERSION, of: Consumption = C1) -> dict[str, Any]:
@@ -193,6 +193,11 @@ def user_restore(version: int, to: int) -> Commit:
     return commit(version, add(), operation="RESTORE", operationParameters={"version": to})
 
 
+def restore_to_a_moment(version: int, *actions: dict[str, Any]) -> Commit:
+    parameters = {"version": None, "timestamp": "2026-01-01 12:00:00"}
+    return commit(version, *actions, operation="RESTORE", operationParameters=parameters)
+
+
 LATE = commit(4, add())
 MET = (applied(1), commit(2, add()), restore(3, to=0))
 HISTORIES = {
@@ -212,6 +217,12 @@ HISTORIES = {
     "taken back, and restored away by a user": [*MET, restore(4, to=2), user_restore(5, to=0)],
     "restored by a user": [applied(1), restore(2, to=0), user_restore(3, to=1), commit(4, add())],
     "restored away before its undo": [applied(1), user_restore(2, to=0), restore(3, to=0), LATE],
+    "restored by a user to a moment": [
+        commit(1, add("a"), txn(0)),
+        restore(2, to=0),
+        restore_to_a_moment(3, add("a")),
+        commit(4, add()),
+    ],
     "undone behind a user's restore": [applied(1), user_restore(2, to=1), restore(3, to=0), LATE],
 }
 
@@ -246,8 +257,31 @@ def test_rows_that_a_user_restored_from_an_undone_commit_are_inserted() -> None:
     again = user_restore(7, to=5)
     assert added_at(undone) == [4, 6]
     assert added_at([*undone, again]) == [4, 5, 6, 7]
-    by_time = commit(7, add(), operation="RESTORE", operationParameters={"version": None})
-    assert added_at([*undone, by_time]) == [4, 6, 7]
+
+
+def test_rows_that_a_user_restored_by_a_moment_from_an_undone_commit_are_inserted() -> None:
+    """The log does not say which version that was: the files that are back do."""
+    vector = {"storageType": "u", "pathOrInlineDv": "v", "sizeInBytes": 1, "cardinality": 1}
+    undone = [
+        commit(4, add("old")),
+        commit(5, add("first"), txn(0)),
+        commit(6, add("rewritten"), add("old", deletionVector=vector), txn(1)),
+        commit(7, add("last"), txn(2)),
+        restore(8, to=4),
+    ]
+    # What the second statement made of the first one's file is back, and the first one with it.
+    assert added_at([*undone, restore_to_a_moment(9, add("rewritten"))]) == [4, 5, 6, 8, 9]
+    assert added_at([*undone, restore_to_a_moment(9, add("first"))]) == [4, 5, 8, 9]
+    assert added_at([*undone, restore_to_a_moment(9, add("older"))]) == [4, 8, 9]
+    # The vectors tell which state of a file is back.
+    assert added_at([*undone, restore_to_a_moment(9, add("old"))]) == [4, 8, 9]
+
+
+def test_batch_may_end_where_a_user_restored_by_a_moment_what_was_undone() -> None:
+    again = restore_to_a_moment(3, add("a"))
+    undone = [commit(1, add("a"), txn(0)), restore(2, to=0), again]
+    later = [commit(version, add()) for version in range(4, 60)]
+    assert len(settled_batch(undone[:2], iter([*undone[2:], *later]))) == 3
 
 
 def test_undo_counts_whatever_a_user_restored_around_it() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from .log_actions import Commit
+from .log_actions import Commit, DeletionVector
 from .model import Consumption
 
 APPLY_VERSION = 1
@@ -80,7 +80,7 @@ def settled_batch(taken: Sequence[Commit], rest: Iterable[Commit]) -> tuple[Comm
     found = settled([*taken, *rest])
     undone = _undone(found)
     count = min(len(taken), len(found))
-    restores = (n for n, each in enumerate(found, 1) if _restored_version(each) is not None)
+    restores = (n for n, each in enumerate(found, 1) if each.operation == "RESTORE")
     ends = [count, *(n for n in restores if n > count)]
     for end in ends:
         batch = found[:end]
@@ -123,9 +123,13 @@ def _undone(commits: Sequence[Commit]) -> set[int]:
     """
     found: set[int] = set()
     by_undos, by_all = _Standing(), _Standing()
+    by_version = {commit.version: commit for commit in commits}
     writer_of = {commit.version: _consumption_id(commit) for commit in commits}
     for commit in commits:
         restored = _restored_version(commit)
+        if restored is None and commit.operation == "RESTORE":
+            # To a moment, which only Delta's own clock rules make a version of.
+            restored = _newest_in(commit, (by_version[version] for version in found))
         if restored is not None and _is_undo(commit):
             own = writer_of[commit.version]
             again = by_undos.up_to(restored)
@@ -306,6 +310,19 @@ def _restored_version(commit: Commit) -> int | None:
     """
     version = str(commit.operation_parameters.get("version"))
     return int(version) if commit.operation == "RESTORE" and version.isdecimal() else None
+
+
+def _newest_in(restore: Commit, undone: Iterable[Commit]) -> int | None:
+    """The newest version of ``undone`` commits with a file that ``restore`` brought back, in the
+    state that they left it in.
+    """
+    back = _states(restore)
+    versions = (commit.version for commit in undone if not back.isdisjoint(_states(commit)))
+    return max(versions, default=None)
+
+
+def _states(commit: Commit) -> set[tuple[str, DeletionVector | None]]:
+    return {(file.path, file.deletion_vector) for file in commit.adds}
 
 
 def _is_undo(commit: Commit) -> bool:

@@ -519,6 +519,25 @@ def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
     assert [change[0] for change in three.seen("after")] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("is_by_moment", [False, True], ids=["version", "moment"])
+@pytest.mark.parametrize("semantics", ["inserted", "surviving"])
+def test_append_only_stream_on_a_target_returns_what_a_user_brings_back_of_what_was_undone(
+    three: StreamLab, semantics: str, is_by_moment: bool
+) -> None:
+    follow_log(three, semantics)
+    applied = three.version("log") + 1
+    with pytest.raises(StatementFailed, match="statement 1 on"):
+        three.consume(LOG, NUMBERS)
+    assert three.seen("after") == []
+
+    moment = three.committed_at("log", applied).isoformat()
+    point = f"TIMESTAMP AS OF '{moment}'" if is_by_moment else f"VERSION AS OF {applied}"
+    three.sql(f"RESTORE TABLE {{log}} TO {point}", "INSERT INTO {log} VALUES (9, 'nine', 'x')")
+
+    assert [row[0] for row in three.rows("log")] == [0, 1, 2, 3, 9]
+    assert [change[0] for change in three.seen("after")] == [1, 2, 3, 9]
+
+
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_part_of_an_append_only_stream_does_not_end_between_a_statement_and_its_undo(
     three: StreamLab, semantics: str
