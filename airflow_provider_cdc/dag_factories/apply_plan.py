@@ -1,8 +1,8 @@
 """Which upsert tables there are and how often to apply their changes, as DAG files may ask.
 
 A DAG file is parsed again and again, each time in a new process. What the registry said is kept for
-a while in a file below ``AIRFLOW_HOME``; where the registry cannot be reached, what it said last
-goes on to hold, for DAGs that were gone would apply nothing.
+a while in a file below ``AIRFLOW_HOME``; where the registry cannot be reached, or does not answer,
+what it said last goes on to hold, for DAGs that were gone would apply nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from airflow_provider_cdc.engine.core.upserts.schedule import ApplySchedule
+from airflow_provider_cdc.engine.side_by_side import side_by_side
 from airflow_provider_cdc.engine.upsert_jobs import apply_schedules
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.connection import CdcConnection
@@ -25,6 +26,8 @@ from airflow_provider_cdc.hooks.connection import CdcConnection
 log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(minutes=1)
+# A DAG file that is parsed for half a minute is given up, and its DAGs with it.
+_PATIENCE_SECONDS = 10.0
 
 
 class _Kept(msgspec.Struct):
@@ -44,28 +47,59 @@ def apply_plan(conn_id: str, without_promise: timedelta, refresh: timedelta) -> 
     settings = CdcHook(conn_id).settings
     file = _file(settings, without_promise)
     kept = _read(file)
-    if kept is not None and 0 <= time.time() - kept.at < refresh.total_seconds():
+    if kept is None:
+        plan = _plan(settings, without_promise)
+    elif 0 <= time.time() - kept.at < refresh.total_seconds():
         return kept.plan
-    try:
-        catalog = settings.catalog()
-        plan = apply_schedules(catalog.show(), settings.apply_times(), without_promise)
-        if not plan and not catalog.is_begun:
-            if kept is not None and kept.plan:
-                raise FileNotFoundError(f"there is no registry in {settings.state}")
-            log.warning(
-                "There is no registry in %s, so no DAG applies upsert tables of %s. Where there"
-                " should be one: this process parses DAG files, and has to reach the state folder"
-                " as workers do",
-                settings.state,
-                conn_id,
-            )
-    except Exception:
-        if kept is None:
-            raise
-        log.exception("The registry of %s cannot be read; what it said last goes on", conn_id)
-        return kept.plan
+    else:
+        try:
+            plan = _plan_in_time(settings, without_promise, is_needed=bool(kept.plan))
+        except Exception:
+            log.exception("The registry of %s cannot be read; what it said last goes on", conn_id)
+            return kept.plan
     _write(file, _Kept(time.time(), plan))
     return plan
+
+
+def _plan_in_time(
+    settings: CdcConnection, without_promise: timedelta, *, is_needed: bool
+) -> list[ApplySchedule]:
+    """What the registry says, if it does soon.
+
+    :raises TimeoutError: it does not answer
+    """
+    (found,) = side_by_side(
+        lambda each: _plan(each, without_promise, is_needed=is_needed),
+        [settings],
+        at_once=1,
+        patience_seconds=_PATIENCE_SECONDS,
+    )
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _plan(
+    settings: CdcConnection, without_promise: timedelta, *, is_needed: bool = False
+) -> list[ApplySchedule]:
+    """What the registry says.
+
+    :param is_needed: there was one
+    :raises FileNotFoundError: there is none where one is needed
+    """
+    catalog = settings.catalog()
+    streams = catalog.show_if_begun()
+    if streams is None:
+        if is_needed:
+            raise FileNotFoundError(f"there is no registry in {settings.state}")
+        log.warning(
+            "There is no registry in %s, so no DAG applies upsert tables of %s. Where there"
+            " should be one: this process parses DAG files, and has to reach the state folder"
+            " as workers do",
+            settings.state,
+            settings.conn_id,
+        )
+    return apply_schedules(streams or [], settings.apply_times(), without_promise)
 
 
 def _file(settings: CdcConnection, without_promise: timedelta) -> Path:

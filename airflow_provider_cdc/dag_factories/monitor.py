@@ -34,7 +34,7 @@ def stale_stream_monitor(
 
     :param notifiers: whom to tell, see :class:`~..operators.monitor.CheckStreams`
     :param dag_id: by default ``stale_stream_monitor``, and for a connection other than
-        ``cdc_default`` ``stale_stream_monitor.<conn_id>``
+        ``cdc_default`` ``stale_stream_monitor-<conn_id>``
     :param every: how often to look
     :param margin: how long before ``stale_after`` a warning is due
     :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless it
@@ -65,7 +65,7 @@ def stream_maintenance(
     """A DAG that keeps the streams of ``conn_id`` from going stale, on a timer.
 
     :param dag_id: by default ``stream_maintenance``, and for a connection other than
-        ``cdc_default`` ``stream_maintenance.<conn_id>``
+        ``cdc_default`` ``stream_maintenance-<conn_id>``
     :param every: how often; a source whose retention is shorter needs it more often
     :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless it
         says otherwise there are two ``retries``, five minutes apart

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
-from hashlib import sha256
 from typing import Any
 
 from airflow.sdk import DAG
@@ -16,7 +15,7 @@ from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.operators.upserts import ApplyUpserts
 
 from .apply_plan import KEPT_FOR, apply_plan
-from .dag_ids import dag_id_of, readable
+from .dag_ids import dag_id_of, digest_of, readable
 from .timed_dags import timed_dag
 
 POOL = "cdc_background"
@@ -50,7 +49,7 @@ def background_apply_dags(
     :param refresh: how long what was read is used again
     :param default_args: as of a DAG, for ``on_failure_callback`` and the like
     :returns: the DAGs by their ids: ``apply_upserts.<table>``, and for a connection other than
-        ``cdc_default`` ``apply_upserts.<conn_id>.<table>``
+        ``cdc_default`` ``apply_upserts-<conn_id>.<table>``
     :raises AirflowNotFoundException: there is no such connection
     """
     plan = apply_plan(conn_id, without_promise, refresh)
@@ -94,5 +93,5 @@ def _name_of(schedule: ApplySchedule, taken: Mapping[str, int]) -> str:
     """The table's name, and where that does not tell it from others, a hash of its stream too."""
     name = readable(schedule.table)
     if name != schedule.table or taken[name] > 1 or len(name) > _LONGEST:
-        name = f"{name[:_LONGEST]}.{sha256(schedule.stream.encode()).hexdigest()[:8]}"
+        name = f"{name[:_LONGEST]}.{digest_of(schedule.stream)}"
     return name

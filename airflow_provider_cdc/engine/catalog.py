@@ -70,6 +70,14 @@ class StreamCatalog:
         """All streams, by name."""
         return list(self._registry.snapshot().streams())
 
+    def show_if_begun(self) -> list[Stream] | None:
+        """All streams, by name; ``None``: the state folder holds no registry."""
+        found = self.show()
+        if found or not self.is_begun:
+            return found or None
+        # It may have come back since.
+        return self.show()
+
     def describe(self, name: str) -> Stream:
         """One stream; raises ``StreamNotFound``."""
         return self._registry.snapshot().get(stream_name(name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from .storage.told_alerts import ToldAlerts
 from .stream_status import StreamStatus
 from .upsert_jobs import LONGEST_WITHOUT_PROMISE, upsert_streams
 
-_AT_ONCE = 8
-# A store that does not answer must not silence the alerts of the others.
+_AT_ONCE = 16
+# Stores that do not answer must not silence the alerts of the others: not one of them, nor many in
+# the ten minutes after which the DAG of the monitor is ended.
 _PATIENCE_SECONDS = 120.0
+_WITHIN_SECONDS = 480.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,8 @@ class StreamMonitor:
         :returns: what was told
         :raises ExceptionGroup: what tellers raised, or looking at a stream, after all was tried
         """
-        streams = self._catalog.show()
-        if not streams and not self._catalog.is_begun:
+        streams = self._catalog.show_if_begun()
+        if streams is None:
             return []
         found: list[Alert] = []
         failures: list[Exception] = []
@@ -82,13 +85,17 @@ class StreamMonitor:
         standing = {stream.stream_id for stream in upsert_streams(streams)}
         with _kept(failures, "streams that are no more"):
             self._told.forget_all_but({stream.stream_id for stream in streams})
+        # In an order of its own each time: what was not looked at in this run is in another.
+        streams = random.sample(streams, len(streams))
         looks = side_by_side(
             lambda stream: self._look_at(stream, standing),
             streams,
             at_once=_AT_ONCE,
             patience_seconds=_PATIENCE_SECONDS,
+            within_seconds=_WITHIN_SECONDS,
         )
-        for stream, look in zip(streams, looks, strict=True):
+        by_name = sorted(zip(streams, looks, strict=True), key=lambda each: each[0].name)
+        for stream, look in by_name:
             with _kept(failures, f"stream {stream.name}"):
                 if isinstance(look, Exception):
                     raise look

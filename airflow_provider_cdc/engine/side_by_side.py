@@ -13,7 +13,12 @@ Result = TypeVar("Result")
 
 
 def side_by_side(
-    work: Callable[[Item], Result], items: Sequence[Item], *, at_once: int, patience_seconds: float
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    at_once: int,
+    patience_seconds: float,
+    within_seconds: float = float("inf"),
 ) -> list[Result | Exception]:
     """What ``work`` gives for each of ``items``, or what it raised.
 
@@ -21,17 +26,25 @@ def side_by_side(
     can end its thread, so it is left to itself; the process does not wait for it.
 
     :param at_once: how many are done at once
+    :param within_seconds: how long all of them may take; what has not ended then, or not begun,
+        counts as ``TimeoutError``, too
     """
-    return _Gang(work, items, patience_seconds).done(at_once)
+    return _Gang(work, items, patience_seconds, within_seconds).done(at_once)
 
 
 class _Gang(Generic[Item, Result]):
     def __init__(
-        self, work: Callable[[Item], Result], items: Sequence[Item], patience_seconds: float
+        self,
+        work: Callable[[Item], Result],
+        items: Sequence[Item],
+        patience_seconds: float,
+        within_seconds: float,
     ) -> None:
         self._work = work
         self._items = items
         self._patience_seconds = patience_seconds
+        self._within_seconds = within_seconds
+        self._ends = time.monotonic() + within_seconds
         self._changed = Condition()
         self._left = deque(range(len(items)))
         self._begun: dict[int, float] = {}
@@ -68,13 +81,22 @@ class _Gang(Generic[Item, Result]):
     def _give_up(self) -> float:
         """End what takes too long; the seconds until the next may have to be."""
         now = time.monotonic()
+        if now >= self._ends:
+            self._end_all()
+            return 0
         for place, since in list(self._begun.items()):
             if now - since >= self._patience_seconds:
                 late = TimeoutError(f"did not end within {self._patience_seconds:.0f} seconds")
                 self._end(place, late)
                 self._start()
         oldest = min(self._begun.values(), default=now)
-        return max(oldest + self._patience_seconds - now, 0.01)
+        return max(min(oldest + self._patience_seconds, self._ends) - now, 0.01)
+
+    def _end_all(self) -> None:
+        self._left.clear()
+        for place in range(len(self._items)):
+            late = TimeoutError(f"not all ended within {self._within_seconds:.0f} seconds")
+            self._found.setdefault(place, late)
 
     def _end(self, place: int, outcome: Result | Exception) -> None:
         del self._begun[place]

@@ -144,10 +144,8 @@ class CdcHook(BaseHook):
         return True, f"{found} in {self.settings.state}, Spark by {spark.conn_id}"
 
     def _found(self) -> str:
-        catalog = self.catalog()
-        if streams := catalog.show():
-            return f"{len(streams)} streams"
-        return "0 streams" if catalog.is_begun else "no registry of streams yet"
+        streams = self.catalog().show_if_begun()
+        return "no registry of streams yet" if streams is None else f"{len(streams)} streams"
 
     def _list_state(self) -> None:
         files = Files(self.settings.store_options)

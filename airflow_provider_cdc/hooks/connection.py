@@ -30,10 +30,14 @@ LOCAL_CONF = {
 a cluster has its own.
 """
 
+# What spark-submit gets as it stands.
+_ARGUMENTS = ("jars", "packages", "archives", "py_files", "driver_python", "entry_point")
 _SECRET = r"secret|password|passphrase|token|(access|account|private|api)[._-]?key|(^|[._])sas[._]"
 # Beside what Spark redacts in its own pages, the keys of stores and services; a Kubernetes setting
 # only names a secret.
 _WITH_USER = re.compile(r"://[^/\s,]*@")
+# Before the @ of a store's address may stand a container, as in abfss://container@account.
+_WITH_PASSWORD = re.compile(r"://[^/\s,@:]*:[^/\s,@]*@")
 _SECRET_SETTING = re.compile(
     rf"^(?!spark[.]kubernetes[.]).*({_SECRET}|[.]credentials?$|headers[.]authorization)",
     re.IGNORECASE,
@@ -96,6 +100,7 @@ class CdcConnection:
                 fix="set it to a folder that workers and Spark can reach, as file:///data/cdc",
             )
         jars = _text(present, "jars")
+        _refuse_passwords(conn_id, {name: _text(present, name) for name in _ARGUMENTS})
         conf = _mapping(conn_id, present, "conf")
         _refuse_secret_settings(conn_id, conf)
         options = _mapping(conn_id, present, "storage_options")
@@ -216,13 +221,29 @@ def _repositories(conn_id: str, present: Mapping[str, Any]) -> str | None:
 
 
 def _refuse_secret_settings(conn_id: str, conf: Mapping[str, str]) -> None:
-    for key in filter(is_secret, conf):
+    for key, value in conf.items():
+        has_password = _WITH_PASSWORD.search(value)
+        if not (is_secret(key) or has_password):
+            continue
+        reason = "has a password in an address" if has_password else "is named like a secret"
         raise InvalidRequest(
             f"connection {conn_id}",
             f"would show the Spark setting {key} on a command line",
-            cause="its name says that it holds a secret, and the field conf becomes arguments",
+            cause=f"it {reason}, and the field conf becomes arguments",
             fix="move it to the field secret_conf",
         )
+
+
+def _refuse_passwords(conn_id: str, arguments: Mapping[str, str | None]) -> None:
+    for name, value in arguments.items():
+        if value is not None and _WITH_PASSWORD.search(value):
+            raise InvalidRequest(
+                f"connection {conn_id}",
+                f"names an address with a user and a password in its field {name}",
+                cause="spark-submit's arguments show in logs and in the list of processes",
+                fix="put the file where it needs none, or into a store whose keys are in the field"
+                " secret_conf",
+            )
 
 
 def _refuse_secret_options(conn_id: str, options: Mapping[str, str]) -> None:

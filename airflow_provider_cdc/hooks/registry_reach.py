@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.deadlines.mirror import knows_streams, variable_key
-from airflow_provider_cdc.engine.core.errors import StreamNotFound
+from airflow_provider_cdc.engine.core.errors import RegistryNotFound, StreamNotFound
 from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 
 if TYPE_CHECKING:
@@ -25,14 +25,11 @@ def reached_errors(hook: CdcHook) -> Iterator[None]:
     with task_errors():
         try:
             yield
-        except StreamNotFound:
+        except StreamNotFound as error:
+            if isinstance(error, RegistryNotFound) and knows_streams(hook.conn_id):
+                raise _unreached(hook) from error
             check_reach(hook)
             raise
-
-
-def is_out_of_reach(hook: CdcHook) -> bool:
-    """Whether there is no registry where a monitor has seen streams of this connection."""
-    return not hook.catalog().is_begun and knows_streams(hook.conn_id)
 
 
 def check_reach(hook: CdcHook) -> None:
@@ -41,9 +38,12 @@ def check_reach(hook: CdcHook) -> None:
 
     :raises CdcJobFailed: a monitor has seen streams of this connection, and there is no registry
     """
-    if not is_out_of_reach(hook):
-        return
-    raise CdcJobFailed(
+    if not hook.catalog().is_begun and knows_streams(hook.conn_id):
+        raise _unreached(hook)
+
+
+def _unreached(hook: CdcHook) -> CdcJobFailed:
+    return CdcJobFailed(
         f"streams of {hook.conn_id}: cannot be seen any more. Cause: an earlier run of the monitor"
         " saw streams, and now the state folder holds no registry. Fix: let the worker reach the"
         f" state folder, or delete the Variable {variable_key(hook.conn_id)} where the connection"

@@ -20,15 +20,17 @@ def once_for_run(context: Context, *what: str) -> str:
 
 
 def default_consumer(context: Context) -> str:
-    """The consumer that a task is unless it says otherwise: ``<dag_id>.<task_id>``, and
-    ``.<map_index>`` where it is mapped. It is the same in a retry and in the next run.
+    """The consumer that a task is unless it says otherwise: ``<dag_id>/<task_id>``, and
+    ``/<map_index>`` where it is mapped. It is the same in a retry and in the next run.
 
-    Airflow's ids may be longer than a consumer's name: then a digest takes the place of the end.
+    Airflow's ids may hold dots, but no slash: no two tasks are one consumer, of which each would
+    undo what the other has begun. They may be longer than a consumer's name: then a digest takes
+    the place of the end.
     """
     instance = context["ti"]
-    consumer = f"{instance.dag_id}.{instance.task_id}"
+    consumer = f"{instance.dag_id}/{instance.task_id}"
     if instance.map_index is not None and instance.map_index >= 0:
-        consumer = f"{consumer}.{instance.map_index}"
+        consumer = f"{consumer}/{instance.map_index}"
     if len(consumer) <= CONSUMER_NAME_MAX_CHARACTERS:
         return consumer
     digest = sha256(consumer.encode()).hexdigest()

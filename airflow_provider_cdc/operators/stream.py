@@ -267,7 +267,9 @@ class ConsumeStream(ConsumingOperator):
         the :class:`~airflow_provider_cdc.engine.Transaction`, by whose ``sql`` and ``write`` it
         writes; what it raises consumes nothing
     :param consumer: the identity that a retry is recognised by; by default the DAG's and the
-        task's id, and the map index of a mapped task (templated)
+        task's id, and the map index of a mapped task (templated). Where the list that a task is
+        mapped over may change its order, name it by what is consumed: another consumer undoes what
+        this one has begun, and cannot finish it
     :param max_commits: take at most so many commits of each stream; the rest waits for the next run
         (templated)
     :param max_bytes: take only the first commits, at least one, that added and removed so many

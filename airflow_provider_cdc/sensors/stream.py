@@ -19,11 +19,11 @@ from airflow.sdk.exceptions import (
     TaskDeferralTimeout,
 )
 
-from airflow_provider_cdc.engine.core.errors import StreamNotFound
+from airflow_provider_cdc.deadlines.mirror import knows_streams
+from airflow_provider_cdc.engine.core.errors import RegistryNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors, task_failure
 from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
-from airflow_provider_cdc.hooks.registry_reach import is_out_of_reach
 from airflow_provider_cdc.jobs.model import HasData
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
@@ -92,8 +92,8 @@ class StreamHasDataSensor(BaseSensorOperator):
         with task_errors():
             try:
                 found = readiness(self.hook.catalog(), self.stream, empty=self._known(context))
-            except StreamNotFound:
-                if not is_out_of_reach(self.hook):
+            except RegistryNotFound:
+                if not knows_streams(self.conn_id):
                     raise
                 self.log.warning("There is no registry where a monitor saw streams; waiting on")
                 found = None
@@ -145,6 +145,9 @@ class StreamHasDataSensor(BaseSensorOperator):
         except AirflowSkipException:
             raise
         except (AirflowFailException, AirflowTaskTimeout) as error:
+            if isinstance(error, AirflowTaskTimeout):
+                # Airflow ends the job of a task that fails by it, not of one that is skipped.
+                self.on_kill()
             if self.soft_fail or self.never_fail:
                 raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
             raise

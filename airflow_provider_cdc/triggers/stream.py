@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_cdc.engine.core.errors import CdcError, StreamNotFound
+from airflow_provider_cdc.engine.core.errors import CdcError, RegistryNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
+
+from .threads import in_own_thread
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.engine.catalog import StreamCatalog
@@ -81,7 +83,7 @@ class StreamHasDataTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_interval)
             try:
                 catalog = catalog or (await CdcHook.asettings(self.conn_id)).catalog()
-                event = await asyncio.to_thread(self._look, catalog)
+                event = await in_own_thread(self._look, catalog)
             except CdcError as error:
                 event = {"status": "failed", "message": str(error), "retryable": error.retryable}
             except Exception:
@@ -94,9 +96,7 @@ class StreamHasDataTrigger(BaseTrigger):
     def _look(self, catalog: StreamCatalog) -> dict[str, Any] | None:
         try:
             found = readiness(catalog, self.stream, empty=self._empty)
-        except StreamNotFound:
-            if catalog.is_begun:
-                raise
+        except RegistryNotFound:
             # The task saw it: this process does not reach the state folder now.
             _log.warning("there is no registry where stream %s was found", self.stream)
             return None

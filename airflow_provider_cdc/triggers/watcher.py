@@ -23,6 +23,8 @@ from airflow_provider_cdc.engine.core.errors import StreamAccessDenied, StreamUn
 from airflow_provider_cdc.engine.core.names import stream_key
 from airflow_provider_cdc.hooks.cdc import CdcHook
 
+from .threads import in_own_thread
+
 if TYPE_CHECKING:
     from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
@@ -99,12 +101,6 @@ def _fired_of(kept: Mapping[str, Any]) -> Fired | None:
         return None
 
 
-def _streams_of(catalog: StreamCatalog) -> list[Stream] | None:
-    """All streams; ``None`` where there is no registry of them."""
-    streams = catalog.show()
-    return streams if streams or catalog.is_begun else None
-
-
 class LookFailed(Exception):
     """It could not be found out whether a stream has data."""
 
@@ -113,10 +109,17 @@ class StreamPoll:
     """One poll of a connection: its streams as they are now, looked at when a watcher asks.
 
     :param streams: all streams of ``catalog``
+    :param unfinished: looks of earlier polls that have not ended, by the keys of their streams
     """
 
-    def __init__(self, catalog: StreamCatalog, streams: Sequence[Stream]) -> None:
+    def __init__(
+        self,
+        catalog: StreamCatalog,
+        streams: Sequence[Stream],
+        unfinished: Mapping[str, asyncio.Task[Wake | None]],
+    ) -> None:
         self._catalog = catalog
+        self._unfinished = unfinished
         self._streams = {stream_key(stream.name): stream for stream in streams}
         self._looks: dict[str, asyncio.Task[Wake | None]] = {}
         self.fired: list[tuple[Memory, Fired]] = []
@@ -124,20 +127,26 @@ class StreamPoll:
     async def look(self, stream: str) -> Wake | None:
         """Why to wake whoever waits for ``stream``, if there is a reason. One look serves all.
 
-        :raises LookFailed: it could not be found out
+        :raises LookFailed: it could not be found out, or an earlier look has not ended
         """
         key = stream_key(stream)
+        if key in self._unfinished and not self._unfinished[key].done():
+            raise LookFailed(stream)
         if key not in self._looks:
-            self._looks[key] = asyncio.create_task(asyncio.to_thread(self._look, key))
+            self._looks[key] = asyncio.create_task(in_own_thread(self._look, key))
         # One watcher that is cancelled must not take the look away from another.
         return await asyncio.shield(self._looks[key])
 
-    async def settled(self) -> None:
-        """Wait for the looks that were begun, but not for ever: one must not keep all waiting."""
+    async def settled(self) -> dict[str, asyncio.Task[Wake | None]]:
+        """Wait for the looks that were begun, but not for ever: one must not keep all waiting.
+        Returns those that have not ended, of earlier polls too.
+        """
         if self._looks:
             _, late = await asyncio.wait(self._looks.values(), timeout=_PATIENCE_SECONDS)
             if late:
                 _log.warning("%s looks at streams have not ended", len(late))
+        looks = {**self._unfinished, **self._looks}
+        return {key: task for key, task in looks.items() if not task.done()}
 
     def _look(self, key: str) -> Wake | None:
         stream = self._streams.get(key)
@@ -171,6 +180,7 @@ class StreamPolls(SharedStreamProducer):
         would end every watcher of the connection.
         """
         settings = catalog = None
+        unfinished: dict[str, asyncio.Task[Wake | None]] = {}
         is_missed = False
         while True:
             try:
@@ -178,7 +188,7 @@ class StreamPolls(SharedStreamProducer):
                 found = await CdcHook.asettings(self._conn_id)
                 if catalog is None or found != settings:
                     settings, catalog = found, found.catalog()
-                streams = await asyncio.to_thread(_streams_of, catalog)
+                streams = await in_own_thread(catalog.show_if_begun)
                 if streams is None and not is_missed:
                     _log.warning(
                         "There is no registry in %s, so no stream of %s wakes a DAG. Where there"
@@ -187,7 +197,7 @@ class StreamPolls(SharedStreamProducer):
                         self._conn_id,
                     )
                 is_missed = streams is None
-                poll = StreamPoll(catalog, streams or [])
+                poll = StreamPoll(catalog, streams or [], unfinished)
             except Exception:
                 _log.warning("could not poll streams of %s", self._conn_id, exc_info=True)
                 await asyncio.sleep(self._poll_interval)
@@ -195,7 +205,7 @@ class StreamPolls(SharedStreamProducer):
             yield poll, poll
             await asyncio.sleep(self._poll_interval)
             # Polls must not pile up before a watcher whose look takes longer than the interval.
-            await poll.settled()
+            unfinished = await poll.settled()
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         """Remember what was fired in polls whose events are in Airflow's database."""

@@ -81,6 +81,29 @@ def test_connection_user_of_a_repository_is_refused(address):
     assert "word@" not in str(told.value)
 
 
+@pytest.mark.parametrize("field", ["jars", "archives", "py_files", "entry_point"])
+def test_connection_password_in_an_argument_is_refused(field):
+    address = "s3a://lake/a.zip,https://user:word@nexus/b.zip"
+    with pytest.raises(InvalidRequest, match=f"in its field {field}") as told:
+        CdcConnection.from_extra("cdc", {"state": STATE, field: address})
+    assert "word@" not in str(told.value)
+
+
+def test_connection_password_in_the_value_of_a_setting_is_refused():
+    conf = {"spark.jars.repositories": "https://user:word@nexus/maven"}
+    with pytest.raises(InvalidRequest, match="move it to the field secret_conf") as told:
+        CdcConnection.from_extra("cdc", {"state": STATE, "conf": conf})
+    assert "word@" not in str(told.value)
+
+
+def test_connection_container_of_a_store_is_no_password():
+    address = "abfss://jobs@account.dfs.core.windows.net/cdc.tar.gz#cdc"
+    found = CdcConnection.from_extra(
+        "cdc", {"state": STATE, "archives": address, "conf": {"spark.x": address}}
+    )
+    assert (found.archives, found.conf["spark.x"]) == (address, address)
+
+
 def test_connection_repository_without_a_user_is_taken():
     address = "https://nexus:8081/maven,file:///lake/m2/a@b"
     assert CdcConnection.from_extra("cdc", {"state": STATE, "repositories": address}).repositories

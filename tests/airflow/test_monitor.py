@@ -254,7 +254,7 @@ def test_factories_make_dags_that_nobody_has_to_switch_on():
 
 @pytest.mark.parametrize(
     ("conn_id", "suffix"),
-    [("cdc_default", ""), ("cdc_other", ".cdc_other"), ("cdc/größe", ".cdc_gr_e")],
+    [("cdc_default", ""), ("cdc_other", "-cdc_other"), ("cdc/größe", "-cdc_gr_e-9177c8f8")],
 )
 def test_factories_name_a_dag_by_its_connection_where_nobody_names_it(conn_id, suffix):
     found = {

@@ -123,11 +123,25 @@ def test_operator_templates_are_rendered_in_lists():
     assert (consume.stream, consume.sql) == (["2013"], ["INSERT INTO t_2013 SELECT 1"])
 
 
-@pytest.mark.parametrize(("map_index", "consumer"), [(-1, "d.t"), (None, "d.t"), (3, "d.t.3")])
+@pytest.mark.parametrize(("map_index", "consumer"), [(-1, "d/t"), (None, "d/t"), (3, "d/t/3")])
 def test_consumer_by_default_is_the_task_in_every_run(map_index, consumer):
     instance = SimpleNamespace(dag_id="d", task_id="t", map_index=map_index, run_id="r")
 
     assert default_consumer({"ti": instance}) == consumer
+
+
+def test_tasks_whose_ids_hold_dots_are_consumers_of_their_own():
+    tasks = [
+        SimpleNamespace(dag_id=dag_id, task_id=task_id, map_index=map_index)
+        for dag_id, task_id, map_index in [
+            ("sales", "eu.load", -1),
+            ("sales.eu", "load", -1),
+            ("sales", "eu.load.3", -1),
+            ("sales", "eu.load", 3),
+        ]
+    ]
+
+    assert len({default_consumer({"ti": task}) for task in tasks}) == len(tasks)
 
 
 def test_consumer_of_a_task_with_long_ids_is_a_valid_name_of_its_own():
@@ -366,7 +380,7 @@ def test_consume_stream_by_a_function_hands_its_name_and_streams_to_the_job():
 
     task = consume._task({"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1)})
 
-    assert task == Consume((), "d.t", apply="etl.load:apply", streams=("s", "o"))
+    assert task == Consume((), "d/t", apply="etl.load:apply", streams=("s", "o"))
     request = Request("r", "/state", JobKind.CONSUME, consume=task)
     assert from_json(to_json(request), Request) == request
 

@@ -80,7 +80,7 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
     assert rows(spark, tables / "flow_log") == expected_log
     assert rows(spark, tables / "flow_current") == [(1, "A"), (3, "c"), (4, "d")]
     outcome = server.xcom("cdc_flow", first, "consume")
-    assert outcome["consumer"] == "cdc_flow.consume"
+    assert outcome["consumer"] == "cdc_flow/consume"
     assert outcome["streams"][0]["name"] == "flow_changes"
     assert outcome["streams"][0]["rows"] == {"inserted": 1, "updated": 1, "deleted": 1}
     assert [item["result"] for item in outcome["statements"]] == ["applied", "applied"]

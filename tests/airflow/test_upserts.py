@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from airflow.sdk.observability import stats
 from airflow.serialization.serialized_objects import DagSerialization
 from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
 
+from airflow_provider_cdc.dag_factories import apply_plan
 from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.model import Source, from_json, to_json
@@ -164,6 +166,20 @@ def test_registry_that_is_out_of_reach_takes_no_dag_away(state, monkeypatch, cap
     assert "cannot be read" in caplog.text
     with pytest.raises(OSError, match="no route"):
         background_apply_dags(without_promise=MINUTE)
+
+
+def test_registry_that_does_not_answer_takes_no_dag_away(state, monkeypatch, caplog):
+    add_table(state, "orders")
+    background_apply_dags()
+    released = Event()
+    monkeypatch.setattr(StreamCatalog, "show", lambda _: released.wait(60))
+    monkeypatch.setattr(apply_plan, "_PATIENCE_SECONDS", 0.2)
+
+    try:
+        assert set(schedules()) == {"apply_upserts.orders"}
+    finally:
+        released.set()
+    assert "did not end within" in caplog.text
 
 
 def test_file_that_was_cut_off_is_read_as_none(state):
@@ -383,7 +399,19 @@ def test_tables_of_two_connections_have_dags_of_their_own(state, define_connecti
     define_connection("cdc_other", "cdc", state=str(tmp_path / "state"))
 
     assert set(background_apply_dags()) == {"apply_upserts.orders"}
-    assert set(background_apply_dags("cdc_other")) == {"apply_upserts.cdc_other.orders"}
+    assert set(background_apply_dags("cdc_other")) == {"apply_upserts-cdc_other.orders"}
+
+
+def test_dags_of_no_two_connections_have_one_id(state, define_connection, tmp_path):
+    for number, conn_id in enumerate(["a", "a.b", "a_b", "a/b"]):
+        define_connection(conn_id, "cdc", state=str(tmp_path / f"state-{number}"))
+        add_table(tmp_path / f"state-{number}", "orders")
+        add_table(tmp_path / f"state-{number}", "b.orders")
+    add_table(state, "a.orders")
+
+    conn_ids = ["cdc_default", "a", "a.b", "a_b", "a/b"]
+    dag_ids = [dag_id for conn_id in conn_ids for dag_id in background_apply_dags(conn_id)]
+    assert len(set(dag_ids)) == len(dag_ids) == 9
 
 
 def test_state_folder_that_is_gone_takes_no_dag_away(state, caplog):

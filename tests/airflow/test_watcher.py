@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine.core.lifecycle import Transition
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.triggers import watcher
+from airflow_provider_cdc.triggers import threads, watcher
 from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger
 
 NOW = datetime.now(UTC)
@@ -84,8 +84,9 @@ class Triggerer:
         await self._manager.stop_all()
 
 
-def trigger_on(stream: str, *, repeat_after: timedelta = timedelta(hours=1)):
-    asset = stream_asset(stream, poll_interval=timedelta(seconds=0.02), repeat_after=repeat_after)
+def trigger_on(stream: str, *, repeat_after: timedelta = timedelta(hours=1), **fields):
+    interval = timedelta(seconds=0.02)
+    asset = stream_asset(stream, poll_interval=interval, repeat_after=repeat_after, **fields)
     return asset.watchers[0].trigger
 
 
@@ -440,6 +441,43 @@ def test_look_that_hangs_keeps_the_others_of_its_connection_waiting_for_a_while_
             return events
 
     assert [event["data_version"] for event in asyncio.run(scenario())] == [1, 2]
+
+
+def test_looks_that_hang_keep_no_look_of_other_connections_waiting(
+    folder, define_connection, monkeypatch
+):
+    monkeypatch.setattr(threads, "_AT_ONCE", 1)
+    monkeypatch.setattr(threads, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(watcher, "_PATIENCE_SECONDS", 0.05)
+    define_connection("cdc_other", "cdc", state=str(folder / "other"))
+    names = [f"h{number}" for number in range(40)]
+    for name in names:
+        add_stream(folder, name)
+    quiet_stream(folder / "other", folder / "healthy", "healthy", NOW)
+    add_file(folder / "healthy", 1, NOW)
+    released, begun, look_at = Event(), [], StreamCatalog.look_at
+
+    def look(catalog, stream):
+        if stream.name in names:
+            begun.append(stream.name)
+            released.wait(20)
+        return look_at(catalog, stream)
+
+    monkeypatch.setattr(StreamCatalog, "look_at", look)
+
+    async def scenario():
+        async with triggerer(Store(), *names) as running:
+            while len(begun) < len(names):
+                await asyncio.sleep(0.01)
+            running.watch("healthy", conn_id="cdc_other")
+            try:
+                return [event["stream"] for event in await running.wait(1)]
+            finally:
+                released.set()
+
+    assert asyncio.run(scenario()) == ["healthy"]
+    # A stream whose look has not ended is not looked at again.
+    assert sorted(begun) == sorted(names)
 
 
 def test_watcher_without_a_shared_poll_fires_too(folder):

@@ -47,3 +47,22 @@ def test_items_that_hang_keep_no_other_waiting_for_ever() -> None:
     time.sleep(0.05)
     # What came too late changes nothing.
     assert isinstance(found[0], TimeoutError)
+
+
+def test_all_end_within_a_time_however_many_of_them_hang() -> None:
+    released, done = threading.Event(), []
+
+    def work(number: int) -> int:
+        if number:
+            released.wait(60)
+        done.append(number)
+        return number
+
+    found = side_by_side(work, range(5), at_once=2, patience_seconds=60, within_seconds=1)
+    assert found[0] == 0
+    assert [type(each) for each in found[1:]] == [TimeoutError] * 4
+    assert "within 1 seconds" in str(found[4])
+    released.set()
+    time.sleep(0.05)
+    # What was not begun by then is left alone.
+    assert sorted(done) == [0, 1, 2]

@@ -102,6 +102,10 @@ class StreamNotFound(InvalidRequest):
     kind = "stream_not_found"
 
 
+class RegistryNotFound(StreamNotFound):
+    """... and there is no registry either, where the state folder is not mounted for instance."""
+
+
 class StreamExists(InvalidRequest):
     """A stream of that name exists already."""
 

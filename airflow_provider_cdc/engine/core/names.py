@@ -31,6 +31,15 @@ def literal(text: str) -> str:
     return f"'{escaped}'"
 
 
+def text_value(text: str) -> str:
+    """``text`` as an expression of Spark SQL that says the same in every session: they differ in
+    what a backslash says, which a quote needs, and in whether ``${name}`` is a setting's value.
+    """
+    if any(sign in text for sign in "'\\$"):
+        return f"CAST(X'{text.encode().hex()}' AS STRING)"
+    return literal(text)
+
+
 def stream_name(text: str) -> str:
     """``text`` as the name of a stream: one identifier of at most 255 characters.
 

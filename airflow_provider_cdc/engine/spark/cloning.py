@@ -16,6 +16,7 @@ from ..storage.delta_log import DeltaLog, LogIncomplete
 from ..storage.files import Files, encoded_uri, join
 from ..storage.scratch import new_table_id
 from ..storage.table_snapshots import newest_snapshot
+from .session_settings import escaped_literals
 from .tables import Table, Tables
 
 _LOG = "_delta_log"
@@ -44,7 +45,8 @@ class Cloning:
         if not self.files.claim(join(root, _LOG, f"{0:020d}.json"), log):
             raise _taken(wanted, f"a table was created at {root} just now")
         if not wanted.is_path:
-            self.spark.sql(f"CREATE TABLE {wanted.sql} USING delta LOCATION {literal(root)}")
+            with escaped_literals(self.spark):
+                self.spark.sql(f"CREATE TABLE {wanted.sql} USING delta LOCATION {literal(root)}")
         return snapshot.version
 
     def _snapshot(self, table: Table) -> TableSnapshot:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 _IS_BOUND_TO_RETENTION = (
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 )
+_AS_THEY_STAND = "spark.sql.parser.escapedStringLiterals"
 
 
 @dataclass(slots=True)
@@ -45,6 +46,18 @@ def settings(spark: SparkSession, values: Mapping[str, str | None]) -> Iterator[
         finally:
             for name, earlier in before.items():
                 _set(spark, name, earlier)
+
+
+@contextmanager
+def escaped_literals(spark: SparkSession) -> Iterator[None]:
+    """Run statements whose literals escape quotes and backslashes, for places that take no other
+    expression, also in a session that reads a backslash as it stands.
+    """
+    if not is_on(spark, _AS_THEY_STAND):
+        yield
+        return
+    with settings(spark, {_AS_THEY_STAND: "false"}):
+        yield
 
 
 def is_on(spark: SparkSession, name: str) -> bool:

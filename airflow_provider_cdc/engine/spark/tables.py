@@ -15,6 +15,7 @@ from ..core.names import TableName, literal, quote, stream_name
 from ..storage.delta_log import DeltaLog, LogIncomplete
 from ..storage.files import Files
 from ..storage.source_log import SourceLog
+from .session_settings import escaped_literals
 
 _MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
 
@@ -93,13 +94,14 @@ class Tables:
         :param table: its name as SQL
         """
         given = {name: value for name, value in properties.items() if value is not None}
-        if given:
-            self._spark.sql(f"ALTER TABLE {table} SET {table_properties(given)}")
         unset = [literal(name) for name, value in properties.items() if value is None]
-        if unset:
-            self._spark.sql(
-                f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
-            )
+        with escaped_literals(self._spark):
+            if given:
+                self._spark.sql(f"ALTER TABLE {table} SET {table_properties(given)}")
+            if unset:
+                self._spark.sql(
+                    f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
+                )
 
     def creation_mark(self, table: Table) -> str | None:
         """The user metadata of the commit that created the table; ``None`` where it has none, or
@@ -123,7 +125,7 @@ class Tables:
 
 
 def table_properties(given: Mapping[str, str]) -> str:
-    """``TBLPROPERTIES (...)`` as SQL."""
+    """``TBLPROPERTIES (...)`` as SQL, to be run under ``escaped_literals``."""
     pairs = (f"{literal(name)} = {literal(value)}" for name, value in given.items())
     return f"TBLPROPERTIES ({', '.join(pairs)})"
 

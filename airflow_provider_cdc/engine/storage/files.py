@@ -193,12 +193,22 @@ class Files:
         """Remove a Delta table, its newest commit first: where that is cut off, what is left is the
         table as it once was, or nothing that is a table.
         """
+        self.remove_log(root)
+        self.remove(root)
+
+    def remove_log(self, root: str) -> None:
+        """Remove the commits of a Delta table, the newest first."""
         log = join(root, "_delta_log")
         names = self.names(log) if self.exists(log) else []
         for name in sorted(names, reverse=True):
             if name.endswith(".json"):
                 self.remove(join(log, name))
-        self.remove(root)
+
+    def remove_all_but(self, folder: str, kept: str) -> None:
+        """Remove what is in a folder but for what is called ``kept``."""
+        for name in self.names(folder):
+            if name != kept:
+                self.remove(join(folder, name))
 
     def _holds(self, uri: str, content: bytes) -> bool:
         try:

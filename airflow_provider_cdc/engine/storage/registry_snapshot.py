@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from deltalake import DeltaTable
 
-from ..core.errors import StreamNotFound
+from ..core.errors import RegistryNotFound, StreamNotFound
 from ..core.lifecycle import Transition
 from ..core.model import Stream, from_json
 from ..core.names import stream_key
@@ -79,13 +79,15 @@ class RegistrySnapshot:
         """The live stream of that name.
 
         :raises StreamNotFound: there is none; the error suggests names that are close
+        :raises RegistryNotFound: there is no registry either
         """
         stream = self.find(name)
         if stream is not None:
             return stream
         close = get_close_matches(stream_key(name), self._ids, n=3)
         known = ", ".join(self.by_id(self._ids[key]).name for key in close)
-        raise StreamNotFound(
+        error = StreamNotFound if self.version is not None else RegistryNotFound
+        raise error(
             f"stream {name}",
             "does not exist",
             cause="it was never created, or it was dropped",

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from stream_lab import StreamLab
+from stream_lab import Crash, StreamLab
 from upsert_lab import SALARIES, UpsertLab
 
 from airflow_provider_cdc.engine import (
     InvalidRequest,
+    NotADeltaTable,
     TableExists,
     TableNotFound,
 )
+from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.model import (
     AddColumns,
     AlterUpsertTable,
@@ -258,6 +260,45 @@ def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> No
     lab.engine._catalog.drop(lab.engine.show_streams()[0].name)
     shutil.rmtree(Path(lab.table(), "_delta_log"))
     lab.engine.drop_upsert_table(lab.table())
+    assert not Path(lab.table()).exists()
+
+
+def test_drop_that_is_killed_is_finished_by_the_next_one(
+    lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write((1, "a", 1, "UPSERT"))
+    lab.apply()
+
+    def killed(*_: object) -> None:
+        raise Crash("before the files are gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "remove_all_but", killed)
+        with pytest.raises(Crash):
+            lab.engine.drop_upsert_table(lab.table())
+    assert list(Path(lab.table()).glob("*.parquet"))
+
+    lab.engine.drop_upsert_table(lab.table())
+    assert not Path(lab.table()).exists()
+
+
+@pytest.mark.parametrize("beside", ["orders", "_cdc/registry"])
+def test_folder_that_is_no_upsert_table_is_not_removed(lab: UpsertLab, beside: str) -> None:
+    folder = Path(lab.path("lake"))
+    (folder / "_cdc" / "changes").mkdir(parents=True)
+    (folder / beside).mkdir()
+    with pytest.raises(NotADeltaTable):
+        lab.engine.drop_upsert_table(str(folder))
+    assert (folder / beside).exists()
+
+
+def test_upkeep_beside_a_drop_leaves_nothing_behind(lab: UpsertLab) -> None:
+    lab.write((1, "a", 1, "UPSERT"))
+    tables = lab.engine._upsert_tables
+    table = tables.whole(lab.table())
+    lab.engine.drop_upsert_table(lab.table())
+
+    lab.engine._upkeep.run_when_due(table)
     assert not Path(lab.table()).exists()
 
 

@@ -128,6 +128,35 @@ def test_numbers_are_read_alike_whatever_the_session_makes_of_backslashes(lab: U
     assert lab.applied() == [(1, "a", 10)]
 
 
+def test_names_with_quotes_are_the_same_whatever_sessions_make_of_backslashes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    schema = "`k'\\ü` INT, `it's` INT, `a\\b` STRING"
+
+    def write(*row: object) -> None:
+        columns = f"{schema}, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING"
+        given = f"{columns}, _CHANGE_UNCHANGED ARRAY<STRING>"
+        lab.engine.write_changes(lab.table(), spark.createDataFrame([row], given))
+
+    as_they_stand = {"spark.sql.parser.escapedStringLiterals": "true"}
+    with settings(spark, as_they_stand):
+        lab.engine.create_upsert_table(lab.table(), schema, "k'\\ü", partial_changes=True)
+    write(1, 5, "five", "UPSERT", "1", [])
+    lab.apply()
+    write(1, None, "six", "UPSERT", "2", ["it's"])
+    with settings(spark, as_they_stand):
+        assert lab.read() == [(1, 5, "six")]
+        lab.apply()
+    # Late for one of the columns, as both sessions tell.
+    write(1, 7, "late", "UPSERT", "1", [])
+    with settings(spark, as_they_stand):
+        lab.apply()
+    assert lab.applied() == [(1, 7, "six")]
+    lab.engine.drop_upsert_table(lab.table())
+    assert not Path(lab.table()).exists()
+
+
 def test_timestamps_are_the_same_whatever_the_session_calls_so(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -119,6 +119,11 @@ def untouched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         (f"{CHANGES}, _cdc_order INT", (1, "a", 1, "UPSERT", 1), "the engine's own"),
         ("ID STRING, _CHANGE_TYPE STRING", ("1", "DELETE"), "hold ID as string"),
         ("ID BIGINT, _CHANGE_TYPE STRING", (1, "DELETE"), "hold ID as bigint"),
+        (
+            f"{CHANGES}, _CHANGE_SEQUENCE_NUMBER BIGINT",
+            (1, "a", 1, "UPSERT", 1714475984000),
+            "hold _CHANGE_SEQUENCE_NUMBER as bigint",
+        ),
         *[
             (NUMBERED, (1, "a", 1, "UPSERT", number), "malformed sequence number")
             for number in ("", "G", "1/", "/1", "1//2", "1/2/3/4/5", "1" * 17, " 1", "1\n", "-1")

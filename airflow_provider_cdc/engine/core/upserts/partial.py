@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..names import literal, quote
+from ..names import literal, quote, text_value
 from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, listed, same_key
 from .definition import CHANGE_TYPE, CHANGE_UNCHANGED, STATE, UpsertTable
 from .pruning import Intervals
@@ -84,7 +84,7 @@ class _Column:
         self.name = name
         self.won = f"c._cdc_won_{number}"
         self._row = f"t.{quote(name)}"
-        self._number = f"coalesce({_STATE}.older[{literal(name)}], {_ROW_NUMBER})"
+        self._number = f"coalesce({_STATE}.older[{text_value(name)}], {_ROW_NUMBER})"
 
     @property
     def takes(self) -> str:
@@ -121,7 +121,7 @@ def _winners(table: UpsertTable, changes: str) -> str:
     found = [f"max_by(named_struct({newest}), {order}) AS _cdc_newest"]
     for number, name in enumerate(table.values):
         value = f"if({is_delete}, NULL, {quote(name)})"
-        left = f"coalesce(array_contains({CHANGE_UNCHANGED}, {literal(name.lower())}), false)"
+        left = f"coalesce(array_contains({CHANGE_UNCHANGED}, {text_value(name.lower())}), false)"
         found.append(
             f"max_by(named_struct('value', {value}, 'sequence', {SEQUENCE}), {order})"
             f" FILTER (WHERE {is_delete} OR NOT {left}) AS _cdc_won_{number}"
@@ -140,6 +140,6 @@ def _state(number: str, deleted_at: str, columns: Sequence[tuple[str, str]]) -> 
     """What the base remembers of a row: its number, when it was deleted, and the numbers of the
     columns that are older.
     """
-    pairs = ", ".join(f"struct({literal(name)} AS name, {own} AS own)" for name, own in columns)
+    pairs = ", ".join(f"struct({text_value(name)} AS name, {own} AS own)" for name, own in columns)
     older = f"map_from_entries(filter(array({pairs}), pair -> pair.own <> {number}))"
     return f"named_struct('sequence', {number}, 'deleted_at', {deleted_at}, 'older', {older})"

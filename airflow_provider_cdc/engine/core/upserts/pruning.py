@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Any
 
 from ..log_actions import DataFile
-from ..names import literal, quote
+from ..names import quote, text_value
 from .definition import UpsertTable
 
 MOST_INTERVALS = 128
@@ -86,11 +86,7 @@ class Intervals:
         return replace(self, found=tuple(each for each in self.found if each not in touched))
 
     def _literal(self, value: Any) -> str:
-        text = str(value)
-        # Sessions differ in what a backslash says, which a quote needs.
-        is_plain = "'" not in text and "\\" not in text
-        written = literal(text) if is_plain else f"CAST(X'{text.encode().hex()}' AS STRING)"
-        return f"CAST({written} AS {self.type})"
+        return f"CAST({text_value(str(value))} AS {self.type})"
 
 
 def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Intervals | None:

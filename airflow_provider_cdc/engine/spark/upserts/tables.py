@@ -39,8 +39,14 @@ from ...storage.delta_log import DeltaLog, LogIncomplete
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
 from ..failures import reason
+from ..session_settings import escaped_literals
 from ..tables import Table, Tables, table_properties
 from .types import sql_type
+
+# Below a base: that it is being dropped.
+_DROPPING = "_cdc/dropping"
+# What else the engine keeps below ``_cdc``.
+_OWN = frozenset({"changes", "quarantine", "deletes", "upkeep"})
 
 _VIEW_OF = "airflow_provider_cdc.upsert.view_of"
 _STATE_FIELDS = "sequence: STRING, deleted_at: TIMESTAMP_LTZ"
@@ -224,25 +230,42 @@ class UpsertTables:
     def drop(self, table: UpsertTable) -> None:
         """Drop the view and the base of ``table``; at a path, its files."""
         if table.base.is_path:
-            self._files.remove_table(table.location)
+            self._files.write(f"{table.location}/{_DROPPING}", b"")
+            self._files.remove_log(table.location)
+            self._remove_rest(table.location)
             return
         self._spark.sql(f"DROP VIEW IF EXISTS {table_name(table.name).sql}")
         self._spark.sql(f"DROP TABLE IF EXISTS {table.base.sql}")
 
     def is_half_dropped(self, name: str) -> bool:
-        """Whether a path holds what a call of :meth:`drop` that was killed has left."""
+        """Whether a path holds nothing but what a call of :meth:`drop` that was killed has left,
+        or who was at work on the table beside it.
+        """
         path = base_name(name).path
         if path is None or not self._files.exists(f"{path}/_cdc"):
             return False
         log = f"{path}/_delta_log"
         names = self._files.names(log) if self._files.exists(log) else []
-        return not any(entry.endswith(".json") for entry in names)
+        if any(entry.endswith(".json") for entry in names):
+            return False
+        if self._files.exists(f"{path}/{_DROPPING}"):
+            return True
+        # Any other folder of that name is not the engine's to remove, nor what is beside it.
+        is_alone = {*self._files.names(path)} <= {"_cdc", "_delta_log"}
+        return is_alone and {*self._files.names(f"{path}/_cdc")} <= _OWN
 
     def remove_rest(self, name: str) -> None:
         """Remove what is left at a path."""
         path = base_name(name).path
         if path is not None:
-            self._files.remove(path)
+            self._remove_rest(path)
+
+    def _remove_rest(self, path: str) -> None:
+        """Remove all at ``path``, last what says that it is being dropped."""
+        own, _, mark = _DROPPING.partition("/")
+        self._files.remove_all_but(path, own)
+        self._files.remove_all_but(f"{path}/{own}", mark)
+        self._files.remove(path)
 
     def snapshot(self, table: UpsertTable) -> TableSnapshot:
         """The newest version of the base of ``table``."""
@@ -293,10 +316,11 @@ class UpsertTables:
         is_first, data = is_wide(table.columns), _definitions(table.columns)
         columns = [*state, *data] if is_first else [*data, *state]
         cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
-        self._spark.sql(
-            f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"
-            f" {table_properties(_BASE_PROPERTIES | table.properties)}"
-        )
+        with escaped_literals(self._spark):
+            self._spark.sql(
+                f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"
+                f" {table_properties(_BASE_PROPERTIES | table.properties)}"
+            )
 
     def _complete(self, table: UpsertTable) -> None:
         """Make what a table needs beside its base, where it is not there yet."""
@@ -318,10 +342,11 @@ class UpsertTables:
         """Make the view of a table that has a name, or give it the columns of the table."""
         named = table_name(table.name)
         if not named.is_path and not self._is_shown(table):
-            self._spark.sql(
-                f"CREATE OR REPLACE VIEW {named.sql}"
-                f" {table_properties({_VIEW_OF: table.base.sql})} AS {live_rows(table)}"
-            )
+            with escaped_literals(self._spark):
+                self._spark.sql(
+                    f"CREATE OR REPLACE VIEW {named.sql}"
+                    f" {table_properties({_VIEW_OF: table.base.sql})} AS {live_rows(table)}"
+                )
 
     def _is_shown(self, table: UpsertTable) -> bool:
         """Whether the view shows the columns that the table has: one that is left of a table which

@@ -65,8 +65,9 @@ class Upkeep:
         try:
             last = datetime.fromisoformat(self._files.read(_mark(table)).decode())
         except FileNotFoundError:
-            # A table that was made just now.
-            self._note(table, self._clock())
+            # A table that was made just now, or was dropped: where it was another may be made.
+            if self._files.exists(f"{table.location}/_delta_log"):
+                self._note(table, self._clock())
             return False
         # Old changes go in time also where deletes are remembered for years.
         every = min(table.tombstone_horizon / _PER_HORIZON, _LONGEST)

@@ -1,0 +1,61 @@
+"""Work of triggers in threads of their own.
+
+The threads that asyncio lends are few, and all triggers of a triggerer share them: looks at a store
+that does not answer would take all of them, and no trigger would look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop, Future, Semaphore
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from threading import Thread
+from typing import ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+_AT_ONCE = 16
+_PATIENCE_SECONDS = 30.0
+_places: WeakKeyDictionary[AbstractEventLoop, Semaphore] = WeakKeyDictionary()
+
+
+async def in_own_thread(
+    work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
+) -> Result:
+    """What ``work`` returns, from a thread that the process does not wait for when it ends.
+
+    A few are done at once; one that takes long gives its place to others, and goes on.
+
+    :raises Exception: what ``work`` raised
+    """
+    loop = asyncio.get_running_loop()
+    places = _places.setdefault(loop, Semaphore(_AT_ONCE))
+    async with places:
+        found = _begun(loop, partial(work, *args, **kwargs))
+        await asyncio.wait({found}, timeout=_PATIENCE_SECONDS)
+    return await found
+
+
+def _begun(loop: AbstractEventLoop, work: Callable[[], Result]) -> Future[Result]:
+    found: Future[Result] = loop.create_future()
+    # Who is cancelled does not ask what was raised.
+    found.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    context = copy_context()
+
+    def run() -> None:
+        settle: Callable[[], None]
+        try:
+            settle = partial(found.set_result, context.run(work))
+        except Exception as error:
+            settle = partial(found.set_exception, error)
+        # The loop may have been closed since.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: None if found.done() else settle())
+
+    Thread(target=run, daemon=True).start()
+    return found

@@ -1,0 +1,39 @@
+"""The registry as those see it who may reach it or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streams import NOON, quiet_stream
+
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.errors import RegistryNotFound, StreamNotFound
+from airflow_provider_cdc.engine.core.model import Stream
+
+
+def test_missing_stream_is_told_from_a_missing_registry(tmp_path: Path) -> None:
+    catalog = StreamCatalog(str(tmp_path / "state"))
+    with pytest.raises(RegistryNotFound):
+        catalog.describe("s")
+    assert catalog.show_if_begun() is None
+
+    quiet_stream(tmp_path / "state", tmp_path / "t", "s", NOON)
+    with pytest.raises(StreamNotFound) as caught:
+        catalog.describe("x")
+    assert not isinstance(caught.value, RegistryNotFound)
+    assert catalog.show_if_begun() == [catalog.describe("s")]
+
+
+def test_registry_that_comes_back_while_it_is_looked_for_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet_stream(tmp_path / "state", tmp_path / "t", "s", NOON)
+    show, away = StreamCatalog.show, [True]
+
+    def shown(catalog: StreamCatalog) -> list[Stream]:
+        return [] if away and away.pop() else show(catalog)
+
+    monkeypatch.setattr(StreamCatalog, "show", shown)
+    found = StreamCatalog(str(tmp_path / "state")).show_if_begun()
+    assert [stream.name for stream in found or []] == ["s"]
