@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import (
     AirflowRescheduleException,
     AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
     TaskDeferralError,
     TaskDeferred,
 )
@@ -154,6 +155,26 @@ def test_sensor_that_waited_too_long_ends_as_it_was_told(looks, deferrable, fiel
 
     with pytest.raises(end):
         ended(deferrable=deferrable, timeout=0.3, **fields)
+
+
+def test_exact_sensor_that_is_skipped_by_its_timeout_ends_its_job(looks, monkeypatch):
+    looks(DATA)
+    submitted, killed = [], []
+
+    def submit(hook, task, *, context):
+        submitted.append(hook)
+        raise AirflowTaskTimeout("execution_timeout")
+
+    def kill(hook):
+        killed.append(hook)
+
+    monkeypatch.setattr(CdcHook, "submit", submit)
+    monkeypatch.setattr(CdcHook, "kill", kill)
+
+    with pytest.raises(AirflowSkipException):
+        sensor(deferrable=True, exact=True, soft_fail=True).execute({})
+    assert killed == submitted
+    assert len(killed) == 1
 
 
 def test_sensor_in_the_triggerer_waits_on_where_the_store_is_away_for_a_while(looks):
