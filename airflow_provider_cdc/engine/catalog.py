@@ -72,11 +72,8 @@ class StreamCatalog:
 
     def show_if_begun(self) -> list[Stream] | None:
         """All streams, by name; ``None``: the state folder holds no registry."""
-        found = self.show()
-        if found or not self.is_begun:
-            return found or None
-        # It may have come back since.
-        return self.show()
+        snapshot = self._registry.snapshot()
+        return None if snapshot.version is None else list(snapshot.streams())
 
     def describe(self, name: str) -> Stream:
         """One stream; raises ``StreamNotFound``."""

@@ -140,13 +140,13 @@ def test_tables_whose_names_read_alike_have_dags_of_their_own(state):
 def test_registry_is_read_once_while_what_it_said_is_new(state, monkeypatch):
     add_table(state, "orders")
     reads = []
-    show = StreamCatalog.show
+    show = StreamCatalog.show_if_begun
 
     def counted(catalog):
         reads.append(1)
         return show(catalog)
 
-    monkeypatch.setattr(StreamCatalog, "show", counted)
+    monkeypatch.setattr(StreamCatalog, "show_if_begun", counted)
     for _ in range(3):
         assert set(background_apply_dags(refresh=MINUTE)) == {"apply_upserts.orders"}
     assert len(reads) == 1
@@ -161,7 +161,7 @@ def test_registry_that_is_out_of_reach_takes_no_dag_away(state, monkeypatch, cap
     def unreachable(catalog):
         raise OSError("no route to the store")
 
-    monkeypatch.setattr(StreamCatalog, "show", unreachable)
+    monkeypatch.setattr(StreamCatalog, "show_if_begun", unreachable)
     assert set(schedules()) == {"apply_upserts.orders"}
     assert "cannot be read" in caplog.text
     with pytest.raises(OSError, match="no route"):
@@ -172,7 +172,7 @@ def test_registry_that_does_not_answer_takes_no_dag_away(state, monkeypatch, cap
     add_table(state, "orders")
     background_apply_dags()
     released = Event()
-    monkeypatch.setattr(StreamCatalog, "show", lambda _: released.wait(60))
+    monkeypatch.setattr(StreamCatalog, "show_if_begun", lambda _: released.wait(60))
     monkeypatch.setattr(apply_plan, "_PATIENCE_SECONDS", 0.2)
 
     try:

@@ -362,7 +362,7 @@ def test_sibling_that_comes_late_is_woken_by_what_is_there(folder):
 def test_one_poll_and_one_look_serve_all_watchers_of_a_stream(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
     polls, looks = [], []
-    show, look_at = StreamCatalog.show, StreamCatalog.look_at
+    show, look_at = StreamCatalog.show_if_begun, StreamCatalog.look_at
 
     def counted_show(catalog):
         polls.append(catalog)
@@ -372,7 +372,7 @@ def test_one_poll_and_one_look_serve_all_watchers_of_a_stream(folder, monkeypatc
         looks.append(len(polls))
         return look_at(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "show", counted_show)
+    monkeypatch.setattr(StreamCatalog, "show_if_begun", counted_show)
     monkeypatch.setattr(StreamCatalog, "look_at", counted_look)
 
     async def scenario():

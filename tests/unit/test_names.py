@@ -14,6 +14,7 @@ from airflow_provider_cdc.engine.core.names import (
     stream_key,
     stream_name,
     table_name,
+    text_value,
 )
 
 
@@ -137,3 +138,12 @@ def test_table_name_reads_back_what_sql_writes(parts: list[str]) -> None:
     name = TableName(parts=tuple(parts))
     read = table_name(name.sql)
     assert read == name or read.sql == f"delta.{quote(parts[-1])}"
+
+
+@pytest.mark.parametrize("text", ["O'Brien", "a\\b", "${env:HOME}/a", "$"])
+def test_text_that_sessions_read_differently_is_written_in_bytes(text: str) -> None:
+    assert text_value(text) == f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def test_text_that_all_sessions_read_alike_is_written_as_it_is() -> None:
+    assert text_value("größe {a} 1") == "'größe {a} 1'"

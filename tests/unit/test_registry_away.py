@@ -9,7 +9,8 @@ from streams import NOON, quiet_stream
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import RegistryNotFound, StreamNotFound
-from airflow_provider_cdc.engine.core.model import Stream
+from airflow_provider_cdc.engine.storage.registry import Registry
+from airflow_provider_cdc.engine.storage.registry_snapshot import RegistrySnapshot
 
 
 def test_missing_stream_is_told_from_a_missing_registry(tmp_path: Path) -> None:
@@ -29,11 +30,15 @@ def test_registry_that_comes_back_while_it_is_looked_for_is_not_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet_stream(tmp_path / "state", tmp_path / "t", "s", NOON)
-    show, away = StreamCatalog.show, [True]
+    nowhere = Registry(str(tmp_path / "nowhere")).snapshot()
+    snapshot, away = Registry.snapshot, [True]
 
-    def shown(catalog: StreamCatalog) -> list[Stream]:
-        return [] if away and away.pop() else show(catalog)
+    def read(registry: Registry) -> RegistrySnapshot:
+        return nowhere if away and away.pop() else snapshot(registry)
 
-    monkeypatch.setattr(StreamCatalog, "show", shown)
-    found = StreamCatalog(str(tmp_path / "state")).show_if_begun()
+    monkeypatch.setattr(Registry, "snapshot", read)
+    catalog = StreamCatalog(str(tmp_path / "state"))
+    # It is there from the second time on that it is read.
+    assert catalog.show_if_begun() is None
+    found = catalog.show_if_begun()
     assert [stream.name for stream in found or []] == ["s"]

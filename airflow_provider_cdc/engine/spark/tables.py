@@ -125,7 +125,7 @@ class Tables:
 
 
 def table_properties(given: Mapping[str, str]) -> str:
-    """``TBLPROPERTIES (...)`` as SQL, to be run under ``escaped_literals``."""
+    """``TBLPROPERTIES (...)`` as SQL; under ``escaped_literals`` if a value may hold a quote."""
     pairs = (f"{literal(name)} = {literal(value)}" for name, value in given.items())
     return f"TBLPROPERTIES ({', '.join(pairs)})"
 
