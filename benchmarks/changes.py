@@ -74,6 +74,10 @@ class Measurement:
                 timing = timed_at_best(self._spark, ways, self._patience)
                 yield self._row(name, item, bench, timing, touched)
         shutil.rmtree(bench.root)
+        # Spark removes what was shuffled when the JVM has collected what refers to it.
+        jvm = self._spark.sparkContext._jvm
+        assert jvm is not None
+        jvm.java.lang.System.gc()
 
     def _row(self, name: str, item: Reader, bench: Bench, timing: Timing, touched: int) -> Row:
         if not timing.is_lower_bound:

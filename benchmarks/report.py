@@ -49,7 +49,8 @@ def write(folder: Path, page: Path) -> None:
     for run in runs:
         parts.append(f"\n## {TITLES[run.part]}\n")
         parts.append(
-            f"Tables of {run.table_rows:,} rows; no round is longer than {run.limit_seconds:g} s."
+            f"Tables of {run.table_rows:,} rows; no round is longer than {run.limit_seconds:g} s,"
+            " or fills the disk."
             f" {_origins(run)}\n"
         )
         if run.part == "changes":

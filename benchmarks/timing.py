@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import shutil
 import statistics
+import tempfile
 import threading
 import time
 import uuid
@@ -23,14 +25,19 @@ WARMING_ROUNDS = 5
 # Rounds in turn go on until that many were, or that long was spent.
 MOST_TURNS = 9
 TURNS_SECONDS = 120
+# A round that leaves less of the disk is stopped: what shuffles all there is would fail otherwise.
+LEAST_FREE_BYTES = 4 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of each repeat; ``is_lower_bound``: it was stopped after that long."""
+    """Seconds of each repeat; ``is_lower_bound``: it was stopped after that long, and if
+    ``has_filled_disk``, because it had filled the disk by then.
+    """
 
     seconds: tuple[float, ...]
     is_lower_bound: bool = False
+    has_filled_disk: bool = False
 
     @property
     def median(self) -> float:
@@ -40,7 +47,8 @@ class Timing:
     def short(self) -> str:
         """The median for a table."""
         bound = "≥ " if self.is_lower_bound else ""
-        return f"{bound}{self.median:.3g}" if self.median < 1 else f"{bound}{self.median:.2f}"
+        end = ", disk full" if self.has_filled_disk else ""
+        return f"{bound}{self.median:{'.3g' if self.median < 1 else '.2f'}}{end}"
 
     def __str__(self) -> str:
         bound = "at least " if self.is_lower_bound else ""
@@ -111,10 +119,10 @@ def timed_in_turns(
     ):
         # Nobody is always behind the same one.
         for place in order.sample(quick, len(quick)):
-            seconds, was_stopped = _once(spark, works[place], patience.limit)
-            if was_stopped:
-                raise RuntimeError(f"way {place} took {seconds} s, after {warm[place].timing}")
-            turns[place].append(round(seconds, 4))
+            once = _once(spark, works[place], patience.limit)
+            if once.is_lower_bound:
+                raise RuntimeError(f"way {place} took {once}, after {warm[place].timing}")
+            turns[place].extend(once.seconds)
         count += 1
     return [
         Timing(tuple(turns[place])) if place in turns else each.timing
@@ -144,17 +152,16 @@ def _warmed(
     patience: Patience,
     prepare: Callable[[], object] = lambda: None,
 ) -> _Warm:
-    spent = seconds = 0.0
+    spent, once = 0.0, Timing(())
     for _ in range(WARMING_ROUNDS if patience.is_thorough else 1):
         prepare()
-        seconds, was_stopped = _once(spark, work, patience.limit)
-        if was_stopped:
-            return _Warm(Timing((seconds,), is_lower_bound=True), spent, is_measured=True)
-        spent += seconds
+        once = _once(spark, work, patience.limit)
+        if once.is_lower_bound:
+            return _Warm(once, spent, is_measured=True)
+        spent += once.median
         if spent >= WARM_SECONDS:
             break
-    is_measured = seconds > LONG_SECONDS or not patience.is_thorough
-    return _Warm(Timing((round(seconds, 4),)), spent, is_measured)
+    return _Warm(once, spent, once.median > LONG_SECONDS or not patience.is_thorough)
 
 
 def _repeated(
@@ -168,11 +175,11 @@ def _repeated(
     found: list[float] = []
     while len(found) < patience.repeats:
         prepare()
-        seconds, was_stopped = _once(spark, work, patience.limit)
-        if was_stopped:
-            return Timing((seconds,), is_lower_bound=True)
-        found.append(round(seconds, 4))
-        spent += seconds
+        once = _once(spark, work, patience.limit)
+        if once.is_lower_bound:
+            return once
+        found.extend(once.seconds)
+        spent += once.median
         if spent > LONG_SECONDS:
             break
     return Timing(tuple(found))
@@ -188,14 +195,18 @@ def read_all(rows: DataFrame) -> None:
     rows.select(F.bit_xor(F.xxhash64(*columns))).collect()
 
 
-def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> tuple[float, bool]:
+def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> Timing:
+    """One round, which is stopped after ``limit`` seconds, or before the disk is full."""
     tag = f"timed-{uuid.uuid4().hex}"
-    done, stopped = threading.Event(), threading.Event()
+    done = threading.Event()
+    bounds: list[Timing] = []
+    begun = time.perf_counter()
 
     def stop() -> None:
-        if done.wait(limit):
+        bound = _waited(done, begun, limit)
+        if bound is None:
             return
-        stopped.set()
+        bounds.append(bound)
         # A job that begins after it was told once would run to its end.
         while not done.wait(1):
             spark.interruptTag(tag)
@@ -206,15 +217,24 @@ def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> tupl
     spark.addTag(tag)
     watch = threading.Thread(target=stop, daemon=True)
     watch.start()
-    begun = time.perf_counter()
     try:
         work()
     except Exception:
-        if not stopped.is_set():
+        if not bounds:
             raise
     finally:
         seconds = time.perf_counter() - begun
         done.set()
         watch.join()
         spark.removeTag(tag)
-    return (limit, True) if stopped.is_set() else (seconds, False)
+    return bounds[0] if bounds else Timing((round(seconds, 4),))
+
+
+def _waited(done: threading.Event, begun: float, limit: float) -> Timing | None:
+    """What is known of a round that has to be stopped, or None when it is ``done``."""
+    while (spent := time.perf_counter() - begun) < limit:
+        if done.wait(min(1, limit - spent)):
+            return None
+        if shutil.disk_usage(tempfile.gettempdir()).free < LEAST_FREE_BYTES:
+            return Timing((round(spent, 4),), is_lower_bound=True, has_filled_disk=True)
+    return Timing((limit,), is_lower_bound=True)
