@@ -118,9 +118,11 @@ def test_stream_across_an_append_that_says_it_changes_nothing_is_stale(
     assert table.check(table.stream()) == []
 
 
-@pytest.mark.parametrize("field", ["baseRowId", "defaultRowCommitVersion"])
-def test_files_without_row_ids_are_refused(make_table: MakeTable, field: str) -> None:
-    """The protocol lets a writer leave them out of a ``remove``; what was there has no ids then."""
+@pytest.mark.parametrize("field", ["baseRowId", "defaultRowCommitVersion", "size"])
+def test_files_that_are_not_told_whole_are_refused(make_table: MakeTable, field: str) -> None:
+    """The protocol lets a writer leave out of a ``remove`` the row ids of what was there, and the
+    size with the values of its partition.
+    """
     table = make_table(COLUMNS, *ROWS, vectors=False)
     stream, surviving = table.stream(), table.surviving()
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "INSERT INTO {t} VALUES (3, 'c')")

@@ -59,6 +59,7 @@ def test_statement_may_still_run_when_the_connection_is_lost() -> None:
     [
         "INVALID_HANDLE.SESSION_CHANGED",
         "INVALID_HANDLE.OPERATION_ABANDONED",
+        "INVALID_CURSOR.DISCONNECTED",
         "RESPONSE_ALREADY_RECEIVED",
         "OPERATION_CANCELED",
     ],

@@ -121,6 +121,17 @@ def test_files_that_an_update_or_a_delete_wrote_hold_no_inserts(operation: str) 
     assert plan_survivors([merged]).plan.file_count == 1
 
 
+@pytest.mark.parametrize("none", ["[]", []])
+def test_files_of_a_merge_that_inserts_nothing_hold_no_inserts(none: object) -> None:
+    rewritten = commit(5, (data_file("b", 5),), (data_file("a"),), "MERGE")
+    merged = replace(rewritten, operation_parameters={"notMatchedPredicates": none})
+    assert plan_inserts([merged]).strategy is Strategy.NOTHING
+    assert plan_survivors([merged]).plan.strategy is Strategy.NOTHING
+    clauses = '[{"actionType":"insert"}]'
+    merged = replace(rewritten, operation_parameters={"notMatchedPredicates": clauses})
+    assert plan_inserts([merged]).file_count == 1
+
+
 def test_rows_that_were_inserted_survive_in_what_was_made_of_their_files() -> None:
     born, updated = data_file("new", 5), data_file("updated", 6)
     moved = data_file("moved", 7, change=False)

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from streams import new_offset, new_stream
 from table_histories import Table, commit, data_file, histories
 
-from airflow_provider_cdc.engine.core.log_actions import Commit
+from airflow_provider_cdc.engine.core.log_actions import ROW_ID_SETTING, Commit
 from airflow_provider_cdc.engine.core.model import AppendSemantics, Stream, StreamMode
 from airflow_provider_cdc.engine.core.newest_first import Finding, NewestFirst
+from airflow_provider_cdc.engine.core.tracking import ENABLED
 from airflow_provider_cdc.engine.storage.source_log import SourceRange, candidates
 
 STANDARD = new_stream()
@@ -99,6 +100,19 @@ def test_what_may_undo_or_end_change_tracking_is_left_to_the_whole_range() -> No
         replace(insert, operation="UPDATE", removes=(data_file("b"),)),
     ):
         assert NewestFirst(STANDARD).take(unclear) is Finding.UNCLEAR
+
+
+def test_metadata_that_keeps_change_tracking_as_it_was_leaves_a_plain_yes() -> None:
+    insert = commit(9, (data_file("a", 9),))
+    kept = {"id": STANDARD.source.table_id, "configuration": {ENABLED: "true", "x": "y"}}
+
+    assert NewestFirst(STANDARD).take(replace(insert, metadata=kept)) is Finding.DATA
+    for other in (
+        kept | {"id": "another table"},
+        kept | {"configuration": {ENABLED: "false"}},
+        kept | {"configuration": {ENABLED: "true", ROW_ID_SETTING: "another"}},
+    ):
+        assert NewestFirst(STANDARD).take(replace(insert, metadata=other)) is Finding.UNCLEAR
 
 
 def test_a_file_without_row_ids_is_no_plain_yes() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from streams import new_commit
 from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
 from airflow_provider_cdc.engine.core.net_files import NetFiles, fold
 from airflow_provider_cdc.engine.core.rewrites import net_difference, without_rewrites
+from airflow_provider_cdc.engine.core.table_schema import Layout
 
 Rows = frozenset[int]
 # The rows that a file holds under one of its vectors.
@@ -212,6 +215,25 @@ def test_rewritten_files_are_read_with_their_originals_behind_a_change_of_the_co
     # Before it they are not.
     commits = [optimised(1, old, [merged]), altered, commit(3, [merged], [last])]
     assert {file.path for file in net_difference(commits).files} == {"m", "z"}
+
+
+def test_rewritten_files_are_read_alone_behind_a_change_of_what_readers_do_not_look_at() -> None:
+    def metadata(*columns: str, **properties: str) -> dict[str, Any]:
+        fields = [{"name": n, "type": "string", "nullable": True} for n in columns]
+        schema = json.dumps({"type": "struct", "fields": fields})
+        return {"id": "x", "schemaString": schema, "configuration": properties}
+
+    def read(altered: dict[str, Any], protocol: dict[str, Any] | None = None) -> set[str]:
+        old, merged, last = [data_file("a", 0)], data_file("m", 2), data_file("z", 3)
+        alter = replace(commit(1, [], []), metadata=altered, protocol=protocol)
+        commits = [alter, optimised(2, old, [merged]), commit(3, [merged], [last])]
+        net = net_difference(commits, Layout.of(metadata("n")))
+        return {file.path for file in net.files}
+
+    assert read(metadata("n", comment="new")) == {"m", "z"}
+    assert read(metadata("n", "o")) == {"a", "z"}
+    assert read(metadata("n", **{"delta.columnMapping.mode": "name"})) == {"a", "z"}
+    assert read(metadata("n"), protocol={"minReaderVersion": 3}) == {"a", "z"}
 
 
 def test_files_that_are_listed_again_for_their_statistics_are_not_touched() -> None:

@@ -12,7 +12,11 @@ import pytest
 from streams import new_offset, new_stream
 
 from airflow_provider_cdc.engine.core.batches import BatchLimit
-from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
+from airflow_provider_cdc.engine.core.errors import (
+    ChangeTrackingDisabled,
+    StreamStale,
+    StreamUnusable,
+)
 from airflow_provider_cdc.engine.core.log_actions import ROW_TRACKING_DOMAIN
 from airflow_provider_cdc.engine.core.model import (
     AppendSemantics,
@@ -27,6 +31,7 @@ from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.source_log import SourceLog, candidates
 from airflow_provider_cdc.engine.storage.source_pins import SourcePins
 
+MARK = {"domain": ROW_TRACKING_DOMAIN, "configuration": '{"rowIdHighWaterMark": 9}'}
 METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
 
 
@@ -143,6 +148,33 @@ def test_a_look_refuses_a_source_whose_change_tracking_was_switched_off(log: Log
 
     with pytest.raises(ChangeTrackingDisabled):
         SourceLog(Files()).look(log.stream)
+
+
+def test_a_table_in_the_place_of_the_source_is_told_where_the_commit_of_the_offset_is_gone(
+    log: Log,
+) -> None:
+    log.path(0).unlink()
+    log.insert(2)
+    log.write(1, {"metaData": METADATA}, {"protocol": {}}, {"domainMetadata": MARK})
+    assert SourceLog(Files()).look(log.stream).may_have_data
+
+    # The checkpoint that a log needs whose first commits are gone.
+    other = {"metaData": METADATA | {"id": "another table"}}
+    checkpoint = log.folder / f"{1:020d}.checkpoint.a.json"
+    checkpoint.write_text("\n".join(map(json.dumps, (other, {"protocol": {}}))), encoding="utf-8")
+    log.insert(1)
+    for ask in (SourceLog(Files()).look, SourceLog(Files()).range):
+        with pytest.raises(StreamStale, match="the table with the id another table now"):
+            ask(log.stream)
+
+
+def test_a_range_of_a_source_that_a_catalog_manages_by_now_is_refused(log: Log) -> None:
+    log.insert(1)
+    log.write(2, {"protocol": {"minReaderVersion": 3, "writerFeatures": ["catalogManaged"]}})
+
+    for ask in (SourceLog(Files()).look, SourceLog(Files()).range):
+        with pytest.raises(StreamUnusable, match="catalog alone knows its newest commits"):
+            ask(log.stream)
 
 
 def test_commits_name_the_first_one_that_is_gone(log: Log) -> None:

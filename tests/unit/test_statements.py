@@ -26,7 +26,7 @@ from airflow_provider_cdc.engine.core.stream_references import (
     tokenise,
 )
 
-STREAMS = ("s", "Flights_Changes", "航班", "orders")
+STREAMS = ("s", "Flights_Changes", "straße", "航班", "orders")
 VIEWS = {"s": "v", "Flights_Changes": "f", "航班": "h", "orders": "o`1"}
 
 
@@ -119,6 +119,12 @@ def test_analyse_trims_the_text_and_drops_its_semicolon_before_the_fingerprint()
         ("INSERT OVERWRITE LOCAL DIRECTORY '/x' TABLE s", "files into a folder"),
         ("INSERT INTO IDENTIFIER('t') TABLE s", "IDENTIFIER clause"),
         ("INSERT INTO t SELECT * FROM IDENTIFIER('s')", "IDENTIFIER clause"),
+        ("INSERT INTO ${raw}.orders TABLE s", "variable in the name of its target"),
+        ("INSERT INTO lake.${t} TABLE s", "variable in the name of its target"),
+        ("UPDATE x_${env} SET a = (SELECT max(a) FROM s)", "variable in the name of its target"),
+        ("MERGE INTO ${t} USING s ON true WHEN MATCHED THEN DELETE", "variable in the name"),
+        ("CREATE TABLE ${t} AS TABLE s", "variable in the name of its target"),
+        ("CREATE TABLE lake.t_${env} USING delta AS TABLE s", "variable in the name"),
         ("INSERT INTO t SELECT * FROM f(TABLE(S))", "TABLE\\(SELECT"),
         ("INSERT INTO t SELECT * FROM u -- a \\\n, s", "ends in a backslash"),
     ],
@@ -312,6 +318,9 @@ def test_analyse_of_a_stream_at_a_version_of_its_own_is_refused(relation: str) -
         ("INSERT INTO t SELECT * FROM u WHERE a IN (SELECT a FROM s)", ("s",)),
         ("INSERT INTO t SELECT (SELECT max(a) FROM s)", ("s",)),
         ("INSERT INTO t SELECT * FROM s WHERE 0 = 1", ("s",)),
+        ("INSERT INTO t SELECT * FROM s WHERE a > ${cutoff} AND b = '${c}'", ("s",)),
+        ("INSERT INTO t SELECT * FROM STRAßE", ("straße",)),
+        ("INSERT INTO t SELECT * FROM strasse", ()),
         ("INSERT INTO t SELECT * FROM db.s", ()),
         ("INSERT INTO t SELECT * FROM s.t", ()),
         ("INSERT INTO t SELECT s, s.s FROM u AS s", ()),

@@ -146,6 +146,15 @@ def test_matching_path_goes_by_names_where_an_overwrite_gave_columns_other_ids()
     assert gives_ids_anew(after, before)
 
 
+def test_matching_path_goes_by_names_where_one_id_stands_for_two_physical_names() -> None:
+    before = mapped(("a", 1, "p1"), ("b", 2, "p2"), ("c", 3, "p3"))
+    cloned = mapped(("b", 1, "q1"), ("a", 2, "q2"), ("c", 3, "p3"))
+
+    assert gives_ids_anew(cloned, before)
+    assert len(matching_path((cloned, before))) == 4
+    assert other_columns((cloned, before)) == frozenset()
+
+
 def test_column_that_was_dropped_and_added_again_is_no_overwrite() -> None:
     first, dropped = mapped(("a", 1, "p1"), ("b", 2, "p2")), mapped(("a", 1, "p1"))
     steps = (first, dropped, mapped(("a", 1, "p1"), ("b", 3, "p3")))

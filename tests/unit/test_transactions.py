@@ -6,6 +6,7 @@ import itertools
 import json
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,6 +53,9 @@ def commit(version: int, *actions: dict[str, Any], **info: Any) -> Commit:
 
 def add(path: str = "f", *, data_change: bool = True, **fields: Any) -> dict[str, Any]:
     return {"add": {"path": path, "size": 1, "dataChange": data_change, **fields}}
+
+
+REMOVED = {"remove": {"path": "e", "dataChange": False}}
 
 
 def txn(index: int, version: int = APPLY_VERSION, of: Consumption = C1) -> dict[str, Any]:
@@ -135,6 +139,23 @@ def test_state_applied_again_after_its_undo_is_applied_there() -> None:
     assert statement_state(again, 0, commits).applied_version == 7
 
 
+def test_state_of_a_statement_that_replaces_an_empty_table_tells_who_took_it_before() -> None:
+    planned = PlannedStatement(0, StatementKind.CREATE_TABLE, "", "t", "/t", 4)
+    replacing = replace(C1, statements=(replace(planned, replaces_leftover=True),))
+    taken, applied = commit(5, add("a")), commit(6, add("b"), txn(0))
+    neutral = commit(5, txn(0, FENCE_VERSION, of=consumption("c2")))
+
+    def taken_at(*commits: Commit, of: Consumption = replacing) -> int | None:
+        return statement_state(of, 0, commits).taken_at
+
+    assert taken_at(taken) == 5
+    assert taken_at(taken, applied) == 5
+    assert taken_at(neutral, applied) is None
+    # What comes behind it is not lost.
+    assert taken_at(applied, commit(7, add("a"))) is None
+    assert taken_at(taken, applied, of=replace(C1, statements=(planned,))) is None
+
+
 def test_state_restore_of_somebody_else_is_no_undo() -> None:
     other = restore(6, to=4, of=consumption("c2"))
     assert statement_state(C1, 0, [commit(5, txn(0)), other]).applied_version == 5
@@ -173,7 +194,7 @@ def settled_at(*commits: Commit) -> list[int]:
 def test_what_an_undo_may_have_to_give_back_is_not_settled() -> None:
     met = [commit(3, add()), applied(4), commit(5, add()), restore(6, to=3)]
     assert settled_at(*met) == [3]
-    assert settled_at(*met, commit(7, add(data_change=False))) == [3]
+    assert settled_at(*met, commit(7, add(data_change=False), operation="OPTIMIZE")) == [3]
     assert settled_at(*met[2:]) == []
     assert settled_at(*met, restore(7, to=5)) == [3, 4, 5, 6, 7]
     # It cannot be taken back any more.
@@ -332,7 +353,11 @@ def test_files_that_a_user_restored_away_stay() -> None:
         (commit(6, {"protocol": {"minReaderVersion": 3}}), True),
         (commit(6, add(), txn(0, of=consumption("c2"))), True),
         (restore(6, to=4, of=consumption("c2")), True),
-        (commit(6, add(data_change=False)), False),
+        (commit(6, add(data_change=False), operation="OPTIMIZE"), False),
+        (commit(6, add(data_change=False), REMOVED), False),
+        (commit(6, add(data_change=False)), True),
+        (commit(6, add(data_change=False), operation="STREAMING UPDATE"), True),
+        (commit(6, REMOVED), True),
         (commit(6), False),
         (commit(6, add(), txn(1)), False),
         (commit(6, txn(1, FENCE_VERSION)), False),
@@ -404,7 +429,11 @@ def test_wiped_out_names_the_undo_and_the_foreign_commit_inside_it() -> None:
         [commit(5, txn(0)), commit(6, add())],
         [commit(5, txn(0)), restore(6, to=4)],
         [commit(5, add()), commit(6, txn(0)), restore(7, to=5)],
-        [commit(5, txn(0)), commit(6, add(data_change=False)), restore(7, to=4)],
+        [
+            commit(5, txn(0)),
+            commit(6, add(data_change=False), operation="OPTIMIZE"),
+            restore(7, to=4),
+        ],
         [commit(5, txn(0)), commit(6, add()), restore(7, to=4), restore(8, to=6)],
         [commit(5, txn(0)), commit(6, add()), restore(7, to=4, of=consumption("c2"))],
     ],

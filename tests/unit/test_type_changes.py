@@ -16,6 +16,7 @@ WIDER = {
     "float": "double string",
     "double": "string",
     "decimal(5,2)": "decimal(5,2) decimal(6,2) decimal(7,4) string",
+    "decimal(38,6)": "string",
     "date": "timestamp_ntz string",
     "timestamp_ntz": "string",
     "boolean": "string",
@@ -28,6 +29,8 @@ LOSSY = {
     "float": "integer decimal(38,18)",
     "double": "float integer long",
     "decimal(5,2)": "decimal(5,3) decimal(6,4) decimal(4,2) decimal(6,1) double integer",
+    # 0 is 0E-7 where a session is not one of ANSI.
+    "decimal(10,7)": "string",
     "string": "integer date binary boolean variant",
     "binary": "string",
     # What a moment is as a text, or a date as a moment, is for each session to say.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .errors import InvalidRequest
+from .errors import InvalidRequest, StreamUnusable
+from .model import Offset, Stream
 
 # The last one is an older form of the same.
 _FEATURES = frozenset({"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"})
+_CAUSE = "its catalog alone knows its newest commits"
 
 
 def check_not_catalog_managed(subject: str, problem: str, protocol: Mapping[str, Any]) -> None:
@@ -29,6 +32,21 @@ def check_features(subject: str, problem: str, features: Iterable[str]) -> None:
         raise InvalidRequest(
             subject,
             problem,
-            cause=f"its catalog alone knows its newest commits: {', '.join(sorted(managed))}",
+            cause=f"{_CAUSE}: {', '.join(sorted(managed))}",
             fix="take a table that is not managed by a catalog",
+        )
+
+
+def check_log_is_whole(stream: Stream, end: Offset) -> None:
+    """Refuse a range whose source has become such a table since the stream was created.
+
+    :raises StreamUnusable: naming the feature
+    """
+    managed = _FEATURES.intersection(json.loads(end.protocol).get("writerFeatures") or ())
+    if managed:
+        raise StreamUnusable(
+            f"stream {stream.name}",
+            f"cannot tell what changed in {stream.source.name}",
+            cause=f"{_CAUSE}: {', '.join(sorted(managed))}",
+            fix="take the table out of its catalog's management, or drop the stream",
         )

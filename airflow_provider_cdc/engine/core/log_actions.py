@@ -201,6 +201,11 @@ def _decoded(
     return found
 
 
+def fingerprint_of(content: bytes) -> str:
+    """What tells the commit whose file holds ``content`` from any other."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def parse_commit(version: int, content: bytes) -> Commit:
     """The commit whose file holds ``content``.
 
@@ -234,7 +239,7 @@ def parse_commit(version: int, content: bytes) -> Commit:
     return Commit(
         version,
         _commit_time(info),
-        hashlib.sha256(content).hexdigest(),
+        fingerprint_of(content),
         info.get("operation") or "",
         info.get("operationParameters") or {},
         info.get("operationMetrics") or {},

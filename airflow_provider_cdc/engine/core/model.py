@@ -187,8 +187,8 @@ class PlannedStatement:
     ``fingerprint`` is the SHA-256 of the statement's text; ``target`` is the target as the
     statement names it, ``location`` the root of its Delta table, ``before_version`` the target's
     latest version when the consumption began. ``created`` says that the consumption itself
-    created the target, empty, just before it began. ``rewritten_as`` is the MERGE that runs instead
-    of a DELETE or an UPDATE which Delta refuses.
+    created the target, empty, just before; ``replaces_leftover``, that an earlier one did, which it
+    replaces while it is empty. ``rewritten_as`` is the MERGE that runs for what Delta refuses.
     """
 
     index: int
@@ -199,6 +199,7 @@ class PlannedStatement:
     before_version: int
     created: bool = False
     rewritten_as: str | None = None
+    replaces_leftover: bool = False
 
 
 @dataclass(frozen=True, slots=True)

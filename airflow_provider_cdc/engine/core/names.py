@@ -64,6 +64,13 @@ def stream_key(name: str) -> str:
     return name.casefold()
 
 
+def table_key(name: str) -> str:
+    """What two spellings of one name have in common to Spark SQL, which tells ß from ss. Streams
+    that :func:`stream_key` takes for one cannot both be there, but a table beside a stream can.
+    """
+    return name.lower()
+
+
 def consumer_name(text: str) -> str:
     """``text`` as the identity of a consumer: 1 to 250 printable characters.
 

@@ -6,6 +6,7 @@ the cost of a change set follows the bytes touched and not the number of commits
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from .log_actions import Commit, DataFile
 
 _WITHOUT_INSERTS = frozenset({"UPDATE", "DELETE"})
+_MERGE = "MERGE"
 _VECTORS = re.compile(r"(?:^|/)deletion_vector_[0-9a-fA-F-]+\.bin$")
 
 
@@ -109,8 +111,11 @@ def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
 
 def inserts_rows(commit: Commit) -> bool:
     """Whether ``commit`` may have written rows that were not there: UPDATE and DELETE only carry
-    rows over.
+    rows over, as does a MERGE that names what it does with rows that match none, and does nothing.
     """
+    if commit.operation == _MERGE:
+        clauses = commit.operation_parameters.get("notMatchedPredicates")
+        return (json.loads(clauses) if isinstance(clauses, str) else clauses) != []
     return commit.operation not in _WITHOUT_INSERTS
 
 

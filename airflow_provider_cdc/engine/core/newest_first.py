@@ -11,7 +11,7 @@ from enum import Enum, auto
 from .log_actions import Commit, DataFile
 from .model import AppendSemantics, Stream, StreamMode
 from .net_files import inserts_rows
-from .tracking import hides_rows, loses_row_ids
+from .tracking import hides_rows, keeps_tracking, loses_row_ids
 
 
 class Finding(Enum):
@@ -29,7 +29,7 @@ class NewestFirst:
     """
 
     def __init__(self, stream: Stream) -> None:
-        self._offset_version = stream.offset.version
+        self._stream = stream
         self._inserts_only = stream.mode is not StreamMode.STANDARD
         self._inserts_alone = (
             stream.mode is StreamMode.APPEND_ONLY
@@ -40,7 +40,7 @@ class NewestFirst:
     def take(self, commit: Commit) -> Finding:
         """What is known after ``commit``, the one before those that were taken."""
         if (
-            commit.metadata is not None
+            (commit.metadata is not None and not keeps_tracking(self._stream, commit.metadata))
             or commit.protocol is not None
             or commit.operation == "RESTORE"
             or loses_row_ids(commit)
@@ -75,4 +75,4 @@ class NewestFirst:
         if file.path in self._touched or file.path in added:
             return False
         version = file.default_row_commit_version
-        return version is not None and version <= self._offset_version
+        return version is not None and version <= self._stream.offset.version

@@ -105,13 +105,15 @@ def inserted_row_count(commits: Sequence[Commit]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def plan_survivors(commits: Sequence[Commit]) -> Reading:
+def plan_survivors(commits: Sequence[Commit], layout: Layout | None = None) -> Reading:
     """How to read the rows that were born since the offset and still live.
 
     Their row ids lie above the high-water mark of the offset, and they lie in files that were added
     since: neither what was removed nor what stood there already has to be read.
+
+    :param layout: as of :func:`net_difference`
     """
-    net = net_difference(commits)
+    net = net_difference(commits, layout)
     newborn = newborn_files(commits)
     added = tuple(file for file in net.added if file.path in newborn)
     net = replace(net, removed=(), added=added, revectored=())
@@ -136,7 +138,7 @@ def plan_difference(
     :param forced: take this strategy wherever it is possible
     :param has_change_files: the change files that the commits name are still there
     """
-    net = net_difference(commits)
+    net = net_difference(commits, history[0])
     if net.is_empty:
         return Reading(_nothing(commits, "no row differs between the two ends"), net)
     difference = ReadPlan(

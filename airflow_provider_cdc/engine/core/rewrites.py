@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from .log_actions import Commit, DataFile
 from .net_files import NetFiles, brings_back, fold, stood_there
+from .table_schema import Layout
 
 _Partition = tuple[tuple[str, str | None], ...]
 
@@ -27,20 +28,27 @@ class _Rewrite:
     live: set[str] = field(default_factory=set)
 
 
-def net_difference(commits: Sequence[Commit]) -> NetFiles:
-    """The files that hold what differs between the two ends of ``commits``."""
+def net_difference(commits: Sequence[Commit], layout: Layout | None = None) -> NetFiles:
+    """The files that hold what differs between the two ends of ``commits``.
+
+    :param layout: what was in force at the offset; unless it is given, whatever ``commits`` change
+        of the table's metadata is taken for another one
+    """
     if not any(commit.changes_data for commit in commits):
         return NetFiles((), (), (), changes_data=False)
-    kept = as_if_rewritten_before(commits)
+    kept = as_if_rewritten_before(commits, layout)
     return without_rewrites(fold(kept), kept)
 
 
-def as_if_rewritten_before(commits: Sequence[Commit]) -> Sequence[Commit]:
+def as_if_rewritten_before(
+    commits: Sequence[Commit], layout: Layout | None = None
+) -> Sequence[Commit]:
     """``commits`` as they would be had each rewrite of files that stood at the offset, as they were
     then, been there before: its rows, their ids and their versions are those of the originals.
 
-    Not so behind a change of the table's metadata, because rows of the offset are read by what was
-    in force there; nor where a RESTORE, or a commit like it, may bring the originals back.
+    Not so behind a change of the table's protocol or ``layout``, because rows of the offset are
+    read by what was in force there; nor where a RESTORE, or a commit like it, may bring the
+    originals back.
     """
     if any(map(brings_back, commits)):
         return commits
@@ -48,7 +56,7 @@ def as_if_rewritten_before(commits: Sequence[Commit]) -> Sequence[Commit]:
     kept = []
     is_as_it_was = True
     for commit in commits:
-        is_as_it_was = is_as_it_was and commit.metadata is None and commit.protocol is None
+        is_as_it_was = is_as_it_was and commit.protocol is None and _keeps(commit, layout)
         left = commit
         if is_as_it_was and commit.removes and not commit.changes_data:
             done = _done_before(commit, touched)
@@ -60,6 +68,13 @@ def as_if_rewritten_before(commits: Sequence[Commit]) -> Sequence[Commit]:
         touched.update(file.path for file in (*left.removes, *_made(left)))
         kept.append(left)
     return kept
+
+
+def _keeps(commit: Commit, layout: Layout | None) -> bool:
+    """Whether files are read by ``layout`` behind ``commit``, if they were before it."""
+    if commit.metadata is None:
+        return True
+    return layout is not None and Layout.of(commit.metadata).reads_as(layout)
 
 
 def _done_before(commit: Commit, touched: set[str]) -> set[str]:

@@ -16,7 +16,7 @@ from sqlglot import Token, TokenType, exp
 from .binding import bound
 from .errors import InvalidStatement
 from .model import StatementKind
-from .names import TableName, qualified_name, stream_key
+from .names import TableName, qualified_name, table_key
 from .stream_references import (
     StreamReference,
     parse,
@@ -89,7 +89,7 @@ def analyse(sql: str, stream_names: Collection[str]) -> Statement:
     :raises InvalidName: its target has more than 3 parts
     """
     text, tokens = one_statement(sql)
-    streams = {stream_key(name): name for name in stream_names}
+    streams = {table_key(name): name for name in stream_names}
     verb = verb_of(tokens)
     if verb in _DML:
         return _dml(text, tokens, streams, verb)
@@ -239,6 +239,8 @@ def _dml(text: str, tokens: Sequence[Token], streams: Mapping[str, str], verb: s
     written = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(tree, expected) or not isinstance(written, exp.Table):
         raise InvalidStatement(subject(text), "cannot be parsed", cause=f"not a whole {verb}")
+    if written.find(exp.Parameter):
+        raise _with_a_variable(text)
     target = _target(text, tuple(part.name for part in written.parts), streams)
     merge = as_merge(text, tokens, tree)
     if merge is not None:
@@ -269,6 +271,8 @@ def _create_table(
         raise _refusal(text, tokens, "CREATE")
     references = stream_references(text, query_tokens, tree, None, streams)
     start = query_tokens[0].start
+    if any(token.token_type is TokenType.PARAMETER for token in tokens[: head.name_end + 1]):
+        raise _with_a_variable(text)
     create = CreateTable(
         head.or_replace,
         definition=text[: tokens[split].start].rstrip(),
@@ -342,14 +346,23 @@ def _fingerprint(text: str) -> str:
 
 
 def _target(text: str, parts: tuple[str, ...], streams: Mapping[str, str]) -> TableName:
-    if len(parts) == 1 and stream_key(parts[0]) in streams:
+    if len(parts) == 1 and table_key(parts[0]) in streams:
         raise InvalidStatement(
             subject(text),
-            f"writes to stream {streams[stream_key(parts[0])]}",
+            f"writes to stream {streams[table_key(parts[0])]}",
             cause="a stream is read only",
             fix="write to a table; a table of that name is reached as schema.table",
         )
     return qualified_name(parts)
+
+
+def _with_a_variable(text: str) -> InvalidStatement:
+    return InvalidStatement(
+        subject(text),
+        "has a variable in the name of its target",
+        cause="which table it names is known only to Spark",
+        fix="write the name itself",
+    )
 
 
 def _refuse_directory(text: str, tokens: Sequence[Token]) -> None:

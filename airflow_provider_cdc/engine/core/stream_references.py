@@ -17,7 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from .errors import InvalidStatement
 from .model import METADATA_COLUMNS
-from .names import stream_key
+from .names import table_key
 
 _DIALECT = Databricks()
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
@@ -171,7 +171,7 @@ def stream_references(
     by_start = {token.start: index for index, token in enumerate(tokens)}
     found = {}
     for table in tree.find_all(exp.Table):
-        key = stream_key(table.name)
+        key = table_key(table.name)
         is_stream = len(table.parts) == 1 and isinstance(table.this, exp.Identifier)
         if table is target or not is_stream or key not in streams:
             continue
@@ -179,7 +179,7 @@ def stream_references(
             continue
         _refuse_unreadable(text, table, streams[key])
         index = by_start.get(table.this.meta.get("start", -1))
-        if index is None or stream_key(tokens[index].text) != key:
+        if index is None or table_key(tokens[index].text) != key:
             raise InvalidStatement(
                 subject(text),
                 f"reads stream {streams[key]} where it cannot be located",
@@ -284,7 +284,7 @@ def _is_shadowed(table: exp.Table, key: str) -> bool:
             visible = common.expressions
         else:
             visible = []
-        if any(stream_key(cte.alias) == key for cte in visible):
+        if any(table_key(cte.alias) == key for cte in visible):
             return True
         child = parent
     return False
@@ -324,10 +324,10 @@ def _refuse_dynamic_names(text: str, tokens: Sequence[Token], streams: Mapping[s
                 cause="which table it names is known only to Spark",
                 fix="write the name itself",
             )
-        if word(first) == "TABLE" and stream_key(argument.text) in streams:
+        if word(first) == "TABLE" and table_key(argument.text) in streams:
             raise InvalidStatement(
                 subject(text),
-                f"hands stream {streams[stream_key(argument.text)]} to a function by TABLE(...)",
+                f"hands stream {streams[table_key(argument.text)]} to a function by TABLE(...)",
                 fix="write TABLE(SELECT * FROM the_stream)",
             )
 

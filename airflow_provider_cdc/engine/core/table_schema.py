@@ -69,6 +69,14 @@ class Layout:
         """The names of the columns, in order."""
         return tuple(field["name"] for field in self.fields)
 
+    def reads_as(self, other: Layout) -> bool:
+        """Whether files of either layout are read alike under both, whatever else differs."""
+        return (self.fields, self.partition_columns, self.mapping_mode) == (
+            other.fields,
+            other.partition_columns,
+            other.mapping_mode,
+        )
+
     def reads_files_of(self, older: Layout) -> bool:
         """Whether this layout gives right values of a file that was written under ``older``.
 
@@ -105,6 +113,9 @@ def matching_path(steps: Sequence[Layout]) -> tuple[Layout, ...]:
 def gives_ids_anew(before: Layout, after: Layout) -> bool:
     """Whether a column has kept its name and got another id: ``after`` was made of ``before``, or
     the other way round, by an overwrite of the schema.
+
+    One id with two physical names is two ids: as long as columns are made of one another, a name
+    stays with its id, and a clone brings those of another table.
     """
     if not (before.is_mapped and after.is_mapped):
         return False
@@ -122,7 +133,8 @@ def _switch(before: Layout, after: Layout) -> tuple[Layout, ...]:
         return before, after
     if not gives_ids_anew(before, after):
         return ()
-    shared = set(_ids(before.fields).values()) & set(_ids(after.fields).values())
+    both = set(_ids(before.fields).values()) & set(_ids(after.fields).values())
+    shared = {number for number, _ in both}
     named = (
         replace(each, fields=tuple(_only_ids(field, shared) for field in each.fields))
         for each in (before, after)
@@ -130,23 +142,25 @@ def _switch(before: Layout, after: Layout) -> tuple[Layout, ...]:
     return (before, *named, after)
 
 
-def _ids(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> dict[str, int]:
-    """The ids of ``fields`` and all fields in them, by their paths of names."""
-    found: dict[str, int] = {}
+def _ids(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> dict[str, tuple[int, str]]:
+    """The ids of ``fields`` and all fields in them, each with the physical name that it stands for,
+    by their paths of names.
+    """
+    found: dict[str, tuple[int, str]] = {}
     for field in fields:
         path = f"{prefix}{field['name'].lower()}"
         if FIELD_ID in field["metadata"]:
-            found[path] = field["metadata"][FIELD_ID]
+            found[path] = field["metadata"][FIELD_ID], physical_name(field)
         found |= _ids_in(field["type"], f"{path}.")
     return found
 
 
-def _ids_in(kind: Any, prefix: str) -> dict[str, int]:
+def _ids_in(kind: Any, prefix: str) -> dict[str, tuple[int, str]]:
     if isinstance(kind, str):
         return {}
     if kind["type"] == "struct":
         return _ids(kind["fields"], prefix)
-    found: dict[str, int] = {}
+    found: dict[str, tuple[int, str]] = {}
     for part in _ELEMENTS:
         if part in kind:
             found |= _ids_in(kind[part], f"{prefix}{part}.")

@@ -101,6 +101,18 @@ def check_source(stream: Stream, through: Offset) -> None:
         )
 
 
+def keeps_tracking(stream: Stream, metadata: Mapping[str, Any]) -> bool:
+    """Whether under ``metadata`` the source is the table that it was at the offset of ``stream``,
+    and keeps its row ids as it did there.
+    """
+    at_offset = json.loads(stream.offset.metadata)
+    return (
+        metadata.get("id") == stream.source.table_id
+        and is_tracked(metadata)
+        and _materialized(metadata) == _materialized(at_offset)
+    )
+
+
 def loses_row_ids(commit: Commit) -> bool:
     """Whether rows that ``commit`` carried into other files may have got new row ids there.
 

@@ -21,19 +21,23 @@ FENCE_VERSION = 2
 _OWN = "cdc/"
 _UNDO = "cdc undo "
 _CREATION = "cdc create "
+# Their writers say themselves whether they change data.
+_WRITES = frozenset({"WRITE", "STREAMING UPDATE"})
 
 
 @dataclass(frozen=True, slots=True)
 class StatementState:
     """What became of one statement. ``applied_version`` is the target's version that holds it
     (``None``: not applied, or undone since); ``fenced`` says that it can no longer be applied
-    under the current epoch.
+    under the current epoch. ``taken_at`` is the version by which somebody else wrote first to a
+    target that it was to replace as long as it is empty.
     """
 
     index: int
     applied_version: int | None
     fenced: bool
     metrics: dict[str, int] = field(default_factory=dict)
+    taken_at: int | None = None
 
 
 def application_id(consumption: Consumption, index: int) -> str:
@@ -223,10 +227,15 @@ def statement_state(
         )
     ]
     fenced = any(commit.transactions.get(current) == FENCE_VERSION for commit in commits)
-    if not applied:
-        return StatementState(index, None, fenced)
-    newest = applied[-1]
-    return StatementState(index, newest.version, fenced, newest.metrics)
+    newest = applied[-1] if applied else None
+    taken_at = None
+    if consumption.statements[index].replaces_leftover:
+        before = [each for each in commits if newest is None or each.version < newest.version]
+        taken = foreign_commit(consumption, before, first_version=0)
+        taken_at = None if taken is None else taken.version
+    if newest is None:
+        return StatementState(index, None, fenced, taken_at=taken_at)
+    return StatementState(index, newest.version, fenced, newest.metrics, taken_at)
 
 
 def foreign_commit(
@@ -335,7 +344,9 @@ def _is_foreign(consumption: Consumption, commit: Commit) -> bool:
 
 def _changes_something(commit: Commit) -> bool:
     sets = commit.metadata or commit.protocol or commit.sets_domains
-    return bool(commit.changes_data or sets)
+    # An append, or an overwrite by nothing, may say that it changes no data.
+    hides_rows = commit.operation in _WRITES and bool(commit.adds) != bool(commit.removes)
+    return bool(commit.changes_data or sets or hides_rows)
 
 
 def _is_own(consumption: Consumption, commit: Commit) -> bool:

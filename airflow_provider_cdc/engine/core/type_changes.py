@@ -22,6 +22,8 @@ _WIDER = {
 _FLOATING = {"byte": ("float", "double"), "short": ("float", "double"), "integer": ("double",)}
 _AS_TEXT = frozenset({*_WHOLE, "float", "double", "boolean", "date", "timestamp_ntz"})
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
+# With more digits behind the point, small numbers are texts with an exponent in some sessions.
+_MOST_PLAIN_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,18 @@ def _holds(before: str, now: Any) -> bool:
     if not isinstance(now, str):
         return False
     if now == "string":
-        return before in _AS_TEXT or _DECIMAL.fullmatch(before) is not None
+        return before in _AS_TEXT or _is_plain(before)
     if wanted := _DECIMAL.fullmatch(now):
         digits, scale = _decimal(before)
         precision, new_scale = map(int, wanted.groups())
         return digits is not None and precision - new_scale >= digits and new_scale >= scale
     return now in (*_WIDER.get(before, ()), *_FLOATING.get(before, ()))
+
+
+def _is_plain(kind: str) -> bool:
+    """Whether values of ``kind`` are decimals that each session writes alike."""
+    found = _DECIMAL.fullmatch(kind)
+    return found is not None and 0 <= int(found[2]) <= _MOST_PLAIN_DIGITS
 
 
 def _decimal(kind: str) -> tuple[int | None, int]:

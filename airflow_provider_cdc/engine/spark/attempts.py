@@ -58,6 +58,10 @@ class Parts:
     is_for_upserts: bool = False
 
 
+class TargetTaken(Exception):
+    """A table that a consumption had left empty is so no more: whoever was to replace it fails."""
+
+
 class Attempt:
     """One attempt of one consumer, and the time since it started.
 
@@ -114,9 +118,13 @@ class Attempt:
         statement: Statement,
         views: Mapping[str, str],
     ) -> StatementOutcome:
-        """Apply one statement unless its target holds it already; raises as ``Targets.apply``."""
+        """Apply one statement unless its target holds it already; raises as ``Targets.apply``.
+
+        :raises TargetTaken: somebody else has written to a table that it was to replace
+        """
         self.tell(ProtocolPoint.BEFORE_STATEMENT, consumption, planned.index)
         state = self.parts.targets.log.state(consumption, planned)
+        _check_empty(state, planned)
         result = StatementResult.ALREADY_APPLIED
         if state.applied_version is None:
             if state.fenced:
@@ -125,6 +133,7 @@ class Attempt:
                 # It was planned long ago.
                 self.parts.planner.check_in_place(statement, planned)
             state = self.parts.targets.apply(consumption, planned, statement, views)
+            _check_empty(state, planned)
             result = StatementResult.APPLIED
         self.tell(ProtocolPoint.AFTER_STATEMENT, consumption, planned.index)
         return _statement_outcome(planned, state, result)
@@ -197,6 +206,14 @@ def statement_failed(planned: PlannedStatement, error: Exception) -> StatementFa
         cause=reason(error),
         fix="correct the statement or its data and run the consumer again",
     )
+
+
+def _check_empty(state: StatementState, planned: PlannedStatement) -> None:
+    if state.taken_at is not None:
+        raise TargetTaken(
+            f"{planned.target} exists already: it was left empty by a consumption that failed, and"
+            f" somebody else has written version {state.taken_at} to it since"
+        )
 
 
 def _statement_outcome(

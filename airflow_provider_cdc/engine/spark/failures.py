@@ -10,7 +10,12 @@ from pyspark.errors import PySparkException
 _JVM_EXCEPTION = "Py4JJavaError"
 # Conditions that tell of a client and its server, and nothing of what the server still runs: it may
 # be another server, or one that has let go of the answer.
-_OF_THE_CONNECTION = ("INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED", "OPERATION_CANCELED")
+_OF_THE_CONNECTION = (
+    "INVALID_HANDLE",
+    "INVALID_CURSOR",
+    "RESPONSE_ALREADY_RECEIVED",
+    "OPERATION_CANCELED",
+)
 _STACK = re.compile(r"\s+at \S|\s*\.\.\. \d+ (more|common frames)")
 _CALL = re.compile(r"An error occurred while calling \S+\.$")
 _CLASS = re.compile(r"^(?:: |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")

@@ -124,6 +124,9 @@ class Planner:
             before_version=self._targets.log.newest_version(table.location),
             created=created,
             rewritten_as=statement.rewritten_as,
+            replaces_leftover=not created
+            and statement.create is not None
+            and not statement.create.or_replace,
         )
 
 

@@ -170,7 +170,7 @@ class Resolution:
 
 
 def _all_applied(states: Sequence[StatementState]) -> bool:
-    return all(state.applied_version is not None for state in states)
+    return all(state.applied_version is not None and state.taken_at is None for state in states)
 
 
 def _by_location(

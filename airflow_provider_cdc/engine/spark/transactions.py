@@ -325,9 +325,11 @@ class Transaction:
             raise
 
     def _roll_back(self) -> None:
-        """End the transaction after the block failed."""
+        """End the transaction after the block failed. One of its statements may run on: one that
+        was interrupted, say, where the block made another error of that.
+        """
         self._has_ended = True
-        self._undo(has_ended=True)
+        self._undo(has_ended=False)
 
     def _commit(self) -> None:
         """End the transaction after the block ended well."""

@@ -10,7 +10,14 @@ from typing import Any
 
 from ..core.checkpoints import plain_action
 from ..core.errors import NotADeltaTable
-from ..core.log_actions import Commit, TableState, high_water_mark_of, parse_commit, parse_lines
+from ..core.log_actions import (
+    Commit,
+    TableState,
+    fingerprint_of,
+    high_water_mark_of,
+    parse_commit,
+    parse_lines,
+)
 from .files import Files, join
 
 _COMMIT = re.compile(r"^(\d{20})\.json$")
@@ -98,6 +105,10 @@ class DeltaLog:
     def commit(self, version: int) -> Commit:
         """One commit; raises :class:`LogIncomplete` when it is gone."""
         return parse_commit(version, self._content(version))
+
+    def fingerprint(self, version: int) -> str:
+        """That of one commit, not parsed; raises :class:`LogIncomplete` when it is gone."""
+        return fingerprint_of(self._content(version))
 
     def actions(self, *, after: int, through: int) -> Iterator[dict[str, Any]]:
         """The actions of the commits ``after`` (exclusive) to ``through`` (inclusive) as the log

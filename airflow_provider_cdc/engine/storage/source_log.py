@@ -10,6 +10,7 @@ from datetime import datetime
 
 from ..clock import utc_now
 from ..core.batches import BatchLimit
+from ..core.catalog_managed import check_log_is_whole
 from ..core.errors import (
     ChangeTrackingDisabled,
     InvalidRange,
@@ -24,6 +25,7 @@ from ..core.net_files import inserted_files
 from ..core.newest_first import Finding, NewestFirst
 from ..core.read_plan import Strategy, plan_inserts, plan_survivors
 from ..core.rewrites import net_difference
+from ..core.table_schema import Layout
 from ..core.tracking import (
     check_source,
     check_tracking,
@@ -60,6 +62,12 @@ class SourceRange:
     def added_files(self) -> list[DataFile]:
         """The files that its commits added, whatever became of them since."""
         return [file for commit in self.commits for file in commit.adds]
+
+    @property
+    def layout(self) -> Layout | None:
+        """What was in force at its start, if a commit may have changed that."""
+        is_kept = all(commit.metadata is None for commit in self.commits)
+        return None if is_kept else Layout.of(json.loads(self.start.metadata))
 
     @property
     def oldest(self) -> datetime | None:
@@ -101,7 +109,8 @@ class StreamSpan:
             return False
         if self.stream.view is None:
             return True
-        return net_difference(table.commits).is_empty and keeps_fields(table.start, table.commits)
+        is_empty = net_difference(table.commits, table.layout).is_empty
+        return is_empty and keeps_fields(table.start, table.commits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +199,7 @@ class SourceLog:
                 cause=f"expected {stream.offset.version} to {newest}",
                 fix="name a version between the offset and the newest one",
             )
-        self._check_same_log(stream, log)
+        self._check_same_log(stream, log, newest)
         is_open = through is None if is_open is None else is_open
         return self._range(stream, log, last, seen_through or last, limit, is_open=is_open)
 
@@ -280,7 +289,7 @@ class SourceLog:
         log = DeltaLog(stream.source.location, self._files)
         listing = self._listing(stream, log)
         newest, offset = listing.latest_version, stream.offset.version
-        self._check_same_log(stream, log)
+        self._check_same_log(stream, log, newest)
         recent, changed = NewestFirst(stream), offset
         # A listing may miss a file that is there; the range is read by name and tells for sure.
         with suppress(LogIncomplete):
@@ -316,6 +325,7 @@ class SourceLog:
         commits = self._commits(stream, log, last, limit, is_open=is_open)
         end = offset_after(stream.offset, commits)
         check_source(stream, end)
+        check_log_is_whole(stream, end)
         check_tracking(stream, commits)
         if stream.folder is None:
             return SourceRange(stream, stream.offset, end, tuple(commits))
@@ -331,16 +341,26 @@ class SourceLog:
             raise replaced(stream, f"the log ends at version {found.latest_version}")
         return found
 
-    def _check_same_log(self, stream: Stream, log: DeltaLog) -> None:
-        if precedes_all(stream.offset):
+    def _check_same_log(self, stream: Stream, log: DeltaLog, newest: int) -> None:
+        """Refuse a log that is not the one that the offset lies in."""
+        offset = stream.offset
+        if precedes_all(offset):
             return
         try:
-            found = log.commit(stream.offset.version)
+            found = log.fingerprint(offset.version)
         except LogIncomplete:
             # Cleaning up the commit of the offset itself loses nothing: it is kept in the offset.
+            self._check_same_table(stream, log, newest)
             return
-        if found.fingerprint != stream.offset.fingerprint:
-            raise replaced(stream, f"version {found.version} is another commit than it was")
+        if found != offset.fingerprint:
+            raise replaced(stream, f"version {offset.version} is another commit than it was")
+
+    def _check_same_table(self, stream: Stream, log: DeltaLog, newest: int) -> None:
+        # Where too much of the log is gone to tell, the range is refused for that.
+        with suppress(LogIncomplete):
+            found = log.state_at(newest).table_id
+            if found != stream.source.table_id:
+                raise replaced(stream, f"it is of the table with the id {found} now")
 
     def _commits(
         self, stream: Stream, log: DeltaLog, last: int, limit: BatchLimit, *, is_open: bool
@@ -360,10 +380,10 @@ def candidates(span: SourceRange) -> Candidates:
         unread = unread_files(span.commits)
         return Candidates(bool(unread.files), unread.plan.size_bytes)
     if span.stream.mode is StreamMode.STANDARD:
-        net = net_difference(span.commits)
+        net = net_difference(span.commits, span.layout)
         return Candidates(not net.is_empty, net.size_bytes)
     if span.stream.append_semantics is AppendSemantics.INSERTED:
         plan = plan_inserts(span.commits)
     else:
-        plan = plan_survivors(span.commits).plan
+        plan = plan_survivors(span.commits, span.layout).plan
     return Candidates(plan.strategy is not Strategy.NOTHING, plan.size_bytes)

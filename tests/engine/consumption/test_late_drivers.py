@@ -13,18 +13,21 @@ from stream_lab import StreamLab
 
 from airflow_provider_cdc.engine import (
     ConsumptionOpen,
+    InvalidStatement,
     OutcomeUnknown,
     ProtocolPoint,
+    StatementFailed,
     StreamConflict,
     StreamStale,
 )
 from airflow_provider_cdc.engine.core.model import Phase
-from airflow_provider_cdc.engine.spark import targets
+from airflow_provider_cdc.engine.spark import attempts, targets
 from airflow_provider_cdc.engine.spark.targets import Targets
 from airflow_provider_cdc.engine.storage.consumptions import Consumptions
 
 ALL = [(0, "kept", "x"), *FIRST, (3, "x", "INSERT")]
 CREATE = "CREATE TABLE {made} USING delta AS SELECT id, v FROM s"
+FOREIGN = "INSERT INTO {made} VALUES (9, 'foreign')"
 
 
 def once(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], Any]) -> None:
@@ -38,6 +41,19 @@ def once(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], Any]) -> 
         return method(found, *arguments, **named)
 
     monkeypatch.setattr(Targets, name, late)
+
+
+def leave_empty(lab: StreamLab, monkeypatch: pytest.MonkeyPatch, consumer: str = "first") -> None:
+    """Let the CREATE TABLE AS of ``consumer`` fail where its table is there already."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise StreamConflict("stream s", "was moved first")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Consumptions, "begin", refused)
+        with pytest.raises(StreamConflict):
+            lab.consume(CREATE, consumer=consumer)
+    assert lab.rows("made") == []
 
 
 def test_undo_behind_a_later_consumption_is_taken_back(
@@ -91,14 +107,7 @@ def test_undo_of_what_somebody_else_has_ended_is_not_begun(three: StreamLab) -> 
 def test_table_that_was_left_empty_is_not_touched_by_who_cannot_begin(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: Any, **__: Any) -> None:
-        raise StreamConflict("stream s", "was moved first")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Consumptions, "begin", refused)
-        with pytest.raises(StreamConflict):
-            lab.consume(CREATE)
-    assert lab.rows("made") == []
+    leave_empty(lab, monkeypatch, "tests")
     found = Targets.is_leftover
     pending = [lambda: lab.consume(CREATE)]
 
@@ -115,6 +124,57 @@ def test_table_that_was_left_empty_is_not_touched_by_who_cannot_begin(
 
     assert lab.rows("made") == [(1, "10"), (2, "20")]
     assert offset(lab) == 1
+
+
+def test_table_that_was_left_empty_and_is_filled_by_somebody_else_is_not_replaced_by_a_retry(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_empty(lab, monkeypatch)
+    crash(lab, ProtocolPoint.BEFORE_STATEMENT, 0, CREATE)
+    lab.sql(FOREIGN)
+
+    with pytest.raises(StatementFailed, match="somebody else has written version"):
+        lab.consume(CREATE, consumer="first")
+
+    assert lab.rows("made") == [(9, "foreign")]
+    assert (offset(lab), phase(lab)) == (0, Phase.IDLE)
+    with pytest.raises(InvalidStatement, match="exists already"):
+        lab.consume(CREATE, consumer="first")
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["alive", "killed"])
+def test_table_that_is_filled_while_it_is_replaced_gets_its_rows_back(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    leave_empty(lab, monkeypatch)
+    once(monkeypatch, "apply", lambda: lab.sql(FOREIGN))
+    if is_killed:
+        checked = attempts._check_empty
+        with monkeypatch.context() as patched:
+            patched.setattr(attempts, "_check_empty", lambda *_: None)
+            crash(lab, ProtocolPoint.AFTER_STATEMENT, 0, CREATE)
+        assert (lab.rows("made"), attempts._check_empty) == ([(1, "10"), (2, "20")], checked)
+
+    with pytest.raises(StatementFailed, match="somebody else has written version"):
+        lab.consume(CREATE, consumer="first")
+
+    assert lab.rows("made") == [(9, "foreign")]
+    assert (offset(lab), phase(lab)) == (0, Phase.IDLE)
+
+
+def test_table_that_was_left_empty_and_filled_keeps_its_rows_from_another_consumer(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_empty(lab, monkeypatch)
+    with monkeypatch.context() as patched:
+        once(patched, "apply", lambda: lab.sql(FOREIGN))
+        patched.setattr(attempts, "_check_empty", lambda *_: None)
+        crash(lab, ProtocolPoint.AFTER_STATEMENT, 0, CREATE)
+
+    lab.consume(OTHER, consumer="another")
+
+    assert lab.rows("made") == [(9, "foreign")]
+    assert lab.rows("other") == FIRST
 
 
 @pytest.mark.parametrize(

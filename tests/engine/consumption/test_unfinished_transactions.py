@@ -17,6 +17,7 @@ from airflow_provider_cdc.engine import (
     Transaction,
 )
 from airflow_provider_cdc.engine.core.model import Phase
+from airflow_provider_cdc.engine.spark.targets import Targets
 
 
 def killed(lab: StreamLab, work: Callable[[Transaction], Any]) -> None:
@@ -152,6 +153,34 @@ def test_interrupt_that_the_block_catches_ends_the_transaction_all_the_same(
     with begun(lab) as tx:
         tx.sql(lab.text(OTHER))
     assert (lab.rows("log"), lab.rows("other")) == ([], FIRST)
+
+
+def test_interrupt_that_the_block_makes_an_error_of_leaves_no_statement_that_may_land(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: list[Callable[[], Any]] = []
+
+    def interrupted(targets: Targets, *arguments: Any) -> None:
+        # Where Spark is another process, the statement goes on there.
+        late.append(lambda: apply(targets, *arguments))
+        raise KeyboardInterrupt
+
+    apply = Targets.apply
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(Exception, match="made of it"),
+        begun(lab) as tx,
+    ):
+        tx.sql(lab.text(OTHER))
+        patched.setattr(Targets, "apply", interrupted)
+        try:
+            tx.sql(lab.text("INSERT INTO {log} VALUES (7, 'late', 'x')"))
+        except KeyboardInterrupt:
+            raise ValueError("made of it") from None
+
+    with pytest.raises(StreamConflict, match="was taken over"):
+        late[0]()
+    assert (lab.rows("log"), lab.rows("other")) == ([], [])
 
 
 @pytest.mark.parametrize("when", ["before a statement", "before the commit"])

@@ -168,7 +168,7 @@ def test_source_that_cannot_be_looked_at_is_told_and_keeps_no_other_status_away(
     register(state, stream)
     broken = tmp_path / "broken"
     quiet_stream(state, broken, "broken")
-    (broken / "_delta_log" / f"{0:020d}.json").write_text("no JSON", encoding="utf-8")
+    (broken / "_delta_log" / f"{1:020d}.json").write_text("no JSON", encoding="utf-8")
 
     found = {each.name: each for each in StreamCatalog(str(state), clock=lambda: NOON).statuses()}
 

@@ -85,16 +85,21 @@ def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -
 
 
 def check_row_ids(stream: Stream, files: Sequence[DataFile]) -> None:
-    """Refuse ``files`` of which the log does not tell the row ids and the commit of their own rows.
+    """Refuse ``files`` of which the log does not tell the row ids and the commit of their own rows,
+    or the size: a file that was removed without it has no partition values either.
 
     :raises StreamStale: naming the first of them
     """
-    untold = [file for file in files if None in (file.base_row_id, file.default_row_commit_version)]
+    untold = [
+        file
+        for file in files
+        if None in (file.base_row_id, file.default_row_commit_version) or not file.size_bytes
+    ]
     if untold:
         raise StreamStale(
             f"stream {stream.name}",
             "is stale, files that it has to read have no row ids",
             cause=f"{len(untold)} of {len(files)} actions of {stream.source.name}'s log lack"
-            f" baseRowId or defaultRowCommitVersion, the first is of {untold[0].path}",
+            f" baseRowId, defaultRowCommitVersion or size, the first is of {untold[0].path}",
             fix=f"write the source with a writer that keeps row tracking, and {BRING_BACK}",
         )

@@ -37,6 +37,7 @@ from ...storage.files import Files
 from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from ...storage.source_log import SourceRange
+from ..session_settings import may_broadcast
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
 from .checks import check_columns, check_files, check_row_ids, check_session, check_types
 from .columns import spark_fields
@@ -48,7 +49,7 @@ from .rows import ROW, ROW_ID, Sides, as_of_today, union
 
 # Below it, looking at the row ids first costs more than it saves.
 MANY_REWRITTEN_ROWS = 500_000
-# Each is some 24 bytes in the memory of every executor.
+# Each is some 24 bytes in the memory of every executor, and more in the driver's.
 MOST_MASKS = 50_000_000
 
 
@@ -114,7 +115,7 @@ class ChangeSetReader:
         if span.stream.mode is Mode.STANDARD:
             return self._reading(span, self._source(span)).plan
         if span.stream.append_semantics is AppendSemantics.SURVIVING:
-            return plan_survivors(span.commits).plan
+            return plan_survivors(span.commits, span.layout).plan
         return plan_inserts(span.commits)
 
     def _reading(self, span: SourceRange, source: RangeFiles) -> Reading:
@@ -150,7 +151,7 @@ class ChangeSetReader:
         if not listed:
             return None
         sides = self._sides(span, listed, tables)
-        if _looks_at_ids_first(net, span.end):
+        if _looks_at_ids_first(net, span.end) and may_broadcast(self._spark):
             sides = without_carried_over(sides, span.start.version)
         return netted_sides(sides, listed, _row_type(_layout(span.end.metadata)))
 
@@ -165,7 +166,7 @@ class ChangeSetReader:
 
     def _survivors(self, span: SourceRange) -> ChangeSet:
         """Every row that was born since the offset and still lives, as it is now."""
-        reading = plan_survivors(span.commits)
+        reading = plan_survivors(span.commits, span.layout)
         if reading.plan.strategy is Strategy.NOTHING:
             return self._nothing(span, reading.plan)
         source = self._source(span)
