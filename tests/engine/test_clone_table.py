@@ -328,6 +328,34 @@ def files_below(table: SourceTable) -> set[str]:
     return {str(path) for path in Path(table.location).rglob("*") if "_delta_log" not in path.parts}
 
 
+def test_delta_gives_ids_twice_where_a_clone_takes_the_place_of_its_source(
+    make_table: MakeTable, clone_of: CloneOf
+) -> None:
+    """Documented: two tables keep ids in a column of one name, which Delta believes cannot be."""
+    source = make_table(COLUMNS, *ROWS[:4])
+    clone = clone_of(source)
+    clone.sql(
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ CAST(10 + id AS INT), 'n' FROM range(8)",
+        "UPDATE {t} SET v = 'x' WHERE id = 14",
+    )
+    source.sql("INSERT INTO {t} SELECT CAST(100 + id AS INT), 'm' FROM range(3)")
+    source.sql(
+        "DELETE FROM {t}", f"CREATE OR REPLACE TABLE {{t}} SHALLOW CLONE delta.`{clone.location}`"
+    )
+    ids = "SELECT count(*), count(DISTINCT _metadata.row_id) FROM "
+    assert source.spark.sql(ids + source.name).collect() == [(12, 11)]
+
+    # The way out gives the column another name.
+    source.sql(
+        "ALTER TABLE {t} DROP FEATURE rowTracking",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+    )
+    assert source.spark.sql(ids + source.name).collect() == [(12, 12)]
+    stream = source.stream()
+    source.sql(ALL_ROWS)
+    assert len(source.check(stream)) == 24
+
+
 def test_a_clone_in_the_catalog_has_a_name_and_a_location(lab: StreamLab) -> None:
     lab.make("src", COLUMNS, properties=TRACKED)
     lab.sql("INSERT INTO {src} VALUES (1, 'a')")
