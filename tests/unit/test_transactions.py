@@ -403,6 +403,7 @@ APPLY = commit(1, add(), txn(0))
             False,
             False,
         ),
+        ([created_by("me"), FENCE, commit(2, operation="VACUUM START")], True, True),
         ([created_by("me"), FENCE, commit(2, add())], False, False),
         ([created_by("me"), commit(1, {"metaData": {"id": "x"}})], False, False),
         ([created_by("another"), FENCE, created_by("me", 2)], True, False),

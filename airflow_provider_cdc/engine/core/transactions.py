@@ -176,7 +176,7 @@ def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
             ended = commit.user_metadata == creation_mark(consumer)
         elif FENCE_VERSION in versions:
             ended = True
-        elif APPLY_VERSION not in versions:
+        elif APPLY_VERSION not in versions and _changes_something(commit):
             return False
     return ended and _filler(known) is None
 
