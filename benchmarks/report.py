@@ -28,10 +28,10 @@ Seconds are medians of the rounds after those that warm up (ten seconds or five 
 scan floor, the stream and the feed take turns after that, up to nine rounds of each, so that none
 of them meets a warmer JVM or a quieter machine. Whatever else is measured is repeated until a
 minute was spent, and a first round of more than a minute is the measurement itself. ≥: stopped
-after that long, or when it had filled the disk, where that is said. Row tracking and the change data feed are on in the tables that are read; a session
-has four shuffle partitions, with which these ways are faster here than with Spark's 200. Spark's
-CHANGES and Iceberg's view are timed with 200, and where that takes less than a minute with four as
-well: the better one counts.
+after that long, or when it had filled the disk, where that is said. Row tracking and the change
+data feed are on in the tables that are read; a session has four shuffle partitions, with which
+these ways are faster here than with Spark's 200. Spark's CHANGES and Iceberg's view are timed with
+200, and where that takes less than a minute with four as well: the better one counts.
 
 How many rows of each kind a way finds is compared with what it must find, but for the scan floor,
 which reads every column of every touched file once and nets nothing, and for the feed that is not

@@ -120,7 +120,12 @@ class Commit:
     @property
     def changes_data(self) -> bool:
         """Whether some file action of this commit says that it changes data."""
-        return any(file.data_change for file in (*self.adds, *self.removes))
+        # Asked of each commit several times: a generator takes twice as long.
+        for files in (self.adds, self.removes):
+            for file in files:
+                if file.data_change:
+                    return True
+        return False
 
     @property
     def metrics(self) -> dict[str, int]:
