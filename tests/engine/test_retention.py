@@ -252,7 +252,8 @@ def test_empty_stream_moves_over_commits_without_a_change_when_it_is_looked_at(
     assert (record.transition, record.stream.last_consumed_at) == ("skipped", None)
 
     lab.sql(
-        "MERGE INTO {src} USING (SELECT 1) ON true WHEN MATCHED THEN UPDATE SET v = 'x'",
+        "MERGE INTO {src} USING (SELECT 1) ON true WHEN MATCHED THEN UPDATE SET v = 'x'"
+        " WHEN NOT MATCHED THEN INSERT (id, v) VALUES (9, 'z')",
     )
     assert in_days(lab, 20).maintain().skipped == ()  # files were added: only rows can tell
     assert in_days(lab, 20).has_data("appended") is False
