@@ -27,6 +27,8 @@ from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
+NO_COLUMNS = '{"type": "struct", "fields": []}'
+
 
 def new_offset(version: int = 0, metadata: str = "{}") -> Offset:
     return Offset(version, "f" * 64, NOON, metadata, "{}", -1)
@@ -70,7 +72,11 @@ def quiet_stream(state: Path, table: Path, name: str, moment: datetime = NOON) -
 
 def offset_at(table: Path, version: int) -> Offset:
     """The offset right behind a commit that :func:`add_file` made."""
-    metadata = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
+    metadata = {
+        "id": "a-table-id",
+        "schemaString": NO_COLUMNS,
+        "configuration": {"delta.enableRowTracking": "true"},
+    }
     commit = DeltaLog(str(table), Files()).commit(version)
     return replace(new_offset(version, json.dumps(metadata)), fingerprint=commit.fingerprint)
 

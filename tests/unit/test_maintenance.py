@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streams import NOON, new_stream, register
+from streams import NO_COLUMNS, NOON, new_stream, register
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.model import Source, Stream, StreamMode, View
@@ -58,7 +58,8 @@ class PlayedTable:
         return dict(self.log.state_at(self.version).configuration)
 
     def set(self, properties: Mapping[str, str]) -> None:
-        self.commit({"metaData": {"id": "a-table-id", "configuration": dict(properties)}})
+        found = {"id": "a-table-id", "schemaString": NO_COLUMNS}
+        self.commit({"metaData": found | {"configuration": dict(properties)}})
 
     def commit(self, *actions: dict[str, Any], days: float = 0) -> None:
         folder = self.root / "_delta_log"

@@ -151,7 +151,6 @@ def test_matching_path_goes_by_names_where_one_id_stands_for_two_physical_names(
     cloned = mapped(("b", 1, "q1"), ("a", 2, "q2"), ("c", 3, "p3"))
 
     assert gives_ids_anew(cloned, before)
-    assert len(matching_path((cloned, before))) == 4
     assert other_columns((cloned, before)) == frozenset()
 
 
