@@ -11,7 +11,6 @@ from .model import Offset, Stream
 
 # The last one is an older form of the same.
 _FEATURES = frozenset({"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"})
-_CAUSE = "its catalog alone knows its newest commits"
 
 
 def check_not_catalog_managed(subject: str, problem: str, protocol: Mapping[str, Any]) -> None:
@@ -27,12 +26,12 @@ def check_not_catalog_managed(subject: str, problem: str, protocol: Mapping[str,
 
 def check_features(subject: str, problem: str, features: Iterable[str]) -> None:
     """The same of a table with these features."""
-    managed = _FEATURES.intersection(features)
-    if managed:
+    cause = _managed(features)
+    if cause:
         raise InvalidRequest(
             subject,
             problem,
-            cause=f"{_CAUSE}: {', '.join(sorted(managed))}",
+            cause=cause,
             fix="take a table that is not managed by a catalog",
         )
 
@@ -42,11 +41,17 @@ def check_log_is_whole(stream: Stream, end: Offset) -> None:
 
     :raises StreamUnusable: naming the feature
     """
-    managed = _FEATURES.intersection(json.loads(end.protocol).get("writerFeatures") or ())
-    if managed:
+    cause = _managed(json.loads(end.protocol).get("writerFeatures") or ())
+    if cause:
         raise StreamUnusable(
             f"stream {stream.name}",
             f"cannot tell what changed in {stream.source.name}",
-            cause=f"{_CAUSE}: {', '.join(sorted(managed))}",
+            cause=cause,
             fix="take the table out of its catalog's management, or drop the stream",
         )
+
+
+def _managed(features: Iterable[str]) -> str:
+    """What is wrong with a table that has ``features``; nothing where no catalog manages it."""
+    found = ", ".join(sorted(_FEATURES.intersection(features)))
+    return f"its catalog alone knows its newest commits: {found}" if found else ""

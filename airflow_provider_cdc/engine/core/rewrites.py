@@ -50,7 +50,7 @@ def as_if_rewritten_before(
     read by what was in force there; nor where a RESTORE, or a commit like it, may bring the
     originals back.
     """
-    if any(map(brings_back, commits)):
+    if any(map(brings_back, commits)) or not any(map(_rewrites_alone, commits)):
         return commits
     touched: set[str] = set()
     kept = []
@@ -58,7 +58,7 @@ def as_if_rewritten_before(
     for commit in commits:
         is_as_it_was = is_as_it_was and commit.protocol is None and _keeps(commit, layout)
         left = commit
-        if is_as_it_was and commit.removes and not commit.changes_data:
+        if is_as_it_was and _rewrites_alone(commit):
             done = _done_before(commit, touched)
             left = replace(
                 commit,
@@ -68,6 +68,11 @@ def as_if_rewritten_before(
         touched.update(file.path for file in (*left.removes, *_made(left)))
         kept.append(left)
     return kept
+
+
+def _rewrites_alone(commit: Commit) -> bool:
+    """Whether ``commit`` replaced files and says that it changed no data."""
+    return bool(commit.removes) and not commit.changes_data
 
 
 def _keeps(commit: Commit, layout: Layout | None) -> bool:
