@@ -11,7 +11,7 @@ Table = dict[str, DataFile]
 
 
 def data_file(path: str, born: int = 0, vector: int | None = None, change: bool = True) -> DataFile:
-    deleted = None if vector is None else DeletionVector("i", str(vector), None, 1, vector)
+    deleted = None if vector is None else DeletionVector("i", str(vector), 1, vector)
     return DataFile(path, {}, 10, change, None, born * 100, born, deleted)
 
 

@@ -61,10 +61,10 @@ def test_positions_of_the_protocols_inline_example_are_its_rows() -> None:
 
 
 def test_relative_path_of_the_protocols_example_is_its_file() -> None:
-    vector = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
+    vector = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6, 4)
     name = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
     assert relative_path(vector) == f"ab/{name}"
-    bare = DeletionVector("u", "^-aqEH.-t@S}K{vb[*k^", 4, 40, 6)
+    bare = DeletionVector("u", "^-aqEH.-t@S}K{vb[*k^", 40, 6, 4)
     assert relative_path(bare) == name
 
 

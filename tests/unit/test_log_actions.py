@@ -99,6 +99,23 @@ def test_parse_commit_takes_what_other_writers_take_for_json(odd: bytes) -> None
     assert (commit.operation, commit.adds) == ("WRITE", (DataFile.of(ADD),))
 
 
+def test_parse_commit_takes_null_for_what_is_not_there() -> None:
+    vector = {**VECTOR, "storageType": "i", "offset": None}
+    bare = {"path": "x", "partitionValues": None, "size": None, "stats": None, "baseRowId": None}
+    text = content(
+        {"commitInfo": {"operation": "DELETE", "userMetadata": None}, "txn": None},
+        {"remove": bare},
+        {"add": ADD | {"deletionVector": vector}},
+    )
+    commit = parse_commit(1, text)
+    assert commit.removes == (DataFile("x"),) == (DataFile.of(bare),)
+    (added,) = commit.adds
+    assert added.deletion_vector is not None
+    assert added.deletion_vector.offset is None
+    assert added.partition_values == {"p": "a b", "q": None}
+    assert (commit.operation, commit.transactions) == ("DELETE", {})
+
+
 def test_parse_commit_of_an_action_that_is_none_raises() -> None:
     with pytest.raises(ValueError, match="path"):
         parse_commit(1, content({"add": {"size": 1}}))

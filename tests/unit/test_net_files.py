@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from table_histories import Table, commit, data_file, histories, same
 
 from airflow_provider_cdc.engine.core.log_actions import Commit, DataFile, DeletionVector
@@ -148,7 +149,7 @@ def test_rows_that_were_inserted_survive_in_what_was_made_of_their_files() -> No
 
 def test_rewritten_rows_are_those_of_the_larger_side_where_there_are_two() -> None:
     def sized(path: str, rows: int) -> DataFile:
-        return replace(data_file(path), stats=json.dumps({"numRecords": rows}))
+        return structs.replace(data_file(path), stats=json.dumps({"numRecords": rows}))
 
     def rewritten(removed: tuple[DataFile, ...], added: tuple[DataFile, ...]) -> int:
         return NetFiles(removed, added, (), True).rewritten_rows

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from streams import new_offset, new_stream
 from table_histories import Table, commit, data_file, histories
 
@@ -116,6 +117,6 @@ def test_metadata_that_keeps_change_tracking_as_it_was_leaves_a_plain_yes() -> N
 
 
 def test_a_file_without_row_ids_is_no_plain_yes() -> None:
-    untracked = replace(data_file("a", 9), base_row_id=None)
+    untracked = structs.replace(data_file("a", 9), base_row_id=None)
 
     assert NewestFirst(STANDARD).take(commit(9, (untracked,))) is Finding.NOTHING_YET

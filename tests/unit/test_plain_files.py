@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from pyroaring import BitMap64
 from table_histories import data_file
 
@@ -42,7 +43,7 @@ def layout(*fields: dict[str, Any], partitions: tuple[str, ...] = (), **settings
 
 def listed(path: str = "file:///t/a.parquet", **fields: Any) -> ListedFile:
     tracked: dict[str, Any] = {"base_row_id": 0, "default_row_commit_version": 1}
-    return ListedFile(Side.NEW, replace(data_file(path, 1), **(tracked | fields)))
+    return ListedFile(Side.NEW, structs.replace(data_file(path, 1), **(tracked | fields)))
 
 
 def test_tracked_files_of_a_simple_table_are_plain() -> None:

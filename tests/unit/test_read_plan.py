@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from streams import new_commit
 
 from airflow_provider_cdc.engine.core.commit_changes import commit_changes
@@ -39,7 +40,7 @@ def layout(kind: str = "integer", name: str = "id", mapping: str | None = None) 
 
 
 def data_file(path: str, size: int, born: int = 0, vector: str | None = None) -> DataFile:
-    deleted = None if vector is None else DeletionVector("i", vector, None, 1, 1)
+    deleted = None if vector is None else DeletionVector("i", vector, 1, 1)
     return DataFile(path, {}, size, True, None, born * 100, born, deleted)
 
 
@@ -142,7 +143,7 @@ def test_plan_of_inserts_reads_the_files_with_rows_of_their_own() -> None:
 def test_rows_of_appends_are_counted_by_their_statistics() -> None:
     def counted(rows: int | None, born: int = 5, vector: str | None = None) -> DataFile:
         stats = None if rows is None else f'{{"numRecords": {rows}}}'
-        return replace(data_file(f"f{rows}{vector}", 10, born, vector), stats=stats)
+        return structs.replace(data_file(f"f{rows}{vector}", 10, born, vector), stats=stats)
 
     def row_count(*files: DataFile, removes: tuple[DataFile, ...] = ()) -> int | None:
         return inserted_row_count([new_commit(5, "WRITE", adds=files, removes=removes)])
@@ -165,10 +166,12 @@ def test_commit_with_change_files_tells_its_inserts_by_its_data_files() -> None:
 
 
 def test_commit_without_change_files_tells_its_changes_by_its_file_difference() -> None:
-    optimised = replace(OLD, data_change=False)
+    optimised = structs.replace(OLD, data_change=False)
     commits = [
         replace(UPDATE, change_files=()),
-        new_commit(6, "OPTIMIZE", removes=(replace(NEW, data_change=False),), adds=(optimised,)),
+        new_commit(
+            6, "OPTIMIZE", removes=(structs.replace(NEW, data_change=False),), adds=(optimised,)
+        ),
     ]
     (found,) = commit_changes(commits)
     assert (found.version, found.change_files, found.inserted) == (5, (), ())

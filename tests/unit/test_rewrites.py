@@ -24,7 +24,7 @@ Contents = dict[tuple[str, DeletionVector | None], Rows]
 def data_file(
     path: str, version: int, *, change: bool = True, part: str = "p", vector: int | None = None
 ) -> DataFile:
-    deleted = None if vector is None else DeletionVector("i", str(vector), None, 1, vector)
+    deleted = None if vector is None else DeletionVector("i", str(vector), 1, vector)
     return DataFile(path, {"part": part}, 10, change, None, 0, version, deleted)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 from streams import NOON, new_commit, new_stream
 from table_histories import data_file
 
@@ -155,7 +156,7 @@ def test_overwrite_of_a_part_that_met_the_begin_of_row_tracking_makes_the_stream
 
 
 def test_files_of_vectors_that_are_removed_with_the_feature_hide_no_row() -> None:
-    vectors = replace(data_file("vector.bin", 1, change=False), base_row_id=None)
+    vectors = structs.replace(data_file("vector.bin", 1, change=False), base_row_id=None)
     check_tracking(stream(), [new_commit(5, "Deletion Vector Tombstones", removes=(vectors,))])
 
 

@@ -55,7 +55,7 @@ def inline(deleted: BitMap64) -> DeletionVector | None:
     if not deleted:
         return None
     content = struct.pack("<I", MAGIC) + deleted.serialize()
-    return DeletionVector("i", z85_encode(content), None, len(content), len(deleted))
+    return DeletionVector("i", z85_encode(content), len(content), len(deleted))
 
 
 def all_but(kept: BitMap64, record_count: int) -> BitMap64:

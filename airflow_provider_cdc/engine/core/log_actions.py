@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -16,11 +16,18 @@ ROW_TRACKING_DOMAIN = "delta.rowTracking"
 ROW_ID_SETTING = "delta.rowTracking.materializedRowIdColumnName"
 ROW_VERSION_SETTING = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _PRESERVED = "delta.rowTracking.preserved"
-_Parsed = TypeVar("_Parsed")
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionVector:
+_IN_LOG = {
+    "storage_type": "storageType",
+    "path_or_inline": "pathOrInlineDv",
+    "size_bytes": "sizeInBytes",
+}
+
+
+# Of these two there are as many as a range has files. Made by the decoder itself, and nothing that
+# Python's collector of cycles has to look at again and again, they take half of the time.
+class DeletionVector(msgspec.Struct, frozen=True, gc=False, rename=_IN_LOG, omit_defaults=True):
     """Which rows of a data file are deleted, or where that is written down.
 
     ``storage_type`` is ``u`` (a file named by a UUID below the table), ``p`` (a file named by its
@@ -29,56 +36,39 @@ class DeletionVector:
 
     storage_type: str
     path_or_inline: str
-    offset: int | None
     size_bytes: int
     cardinality: int
+    offset: int | None = None
 
     @classmethod
     def of(cls, action: Mapping[str, Any] | None) -> DeletionVector | None:
         """The vector of an ``add`` or ``remove`` action's ``deletionVector`` field."""
-        if action is None:
-            return None
-        return cls(
-            action["storageType"],
-            action["pathOrInlineDv"],
-            action.get("offset"),
-            action["sizeInBytes"],
-            action["cardinality"],
-        )
+        return None if action is None else msgspec.convert(action, cls)
 
     def as_action(self) -> dict[str, Any]:
         """The vector as the JSON field of an action."""
-        field: dict[str, Any] = {
-            "storageType": self.storage_type,
-            "pathOrInlineDv": self.path_or_inline,
-            "sizeInBytes": self.size_bytes,
-            "cardinality": self.cardinality,
-        }
-        if self.offset is not None:
-            field["offset"] = self.offset
-        return field
+        return dict(msgspec.to_builtins(self))
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A logical data file: a Parquet file and the vector that says which of its rows are deleted.
 
     ``path`` is as the log has it: percent-encoded, relative to the table or absolute.
     """
 
     path: str
-    partition_values: Mapping[str, str | None]
-    size_bytes: int
-    data_change: bool
-    stats: str | None
-    base_row_id: int | None
-    default_row_commit_version: int | None
-    deletion_vector: DeletionVector | None
+    partition_values: dict[str, Any] = {}
+    size_bytes: int = msgspec.field(default=0, name="size")
+    data_change: bool = True
+    stats: str | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    deletion_vector: DeletionVector | None = None
 
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> DataFile:
         """The file of an ``add`` or ``cdc`` action, or of a ``remove`` with extended metadata."""
-        return _data_file(msgspec.convert(action, _File))
+        return msgspec.convert(_without_nulls(action), cls)
 
     @property
     def record_count(self) -> int | None:
@@ -156,25 +146,12 @@ class TableState:
         return self.metadata.get("configuration") or {}
 
 
-class _File(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What is kept of an ``add``, ``remove`` or ``cdc`` action."""
-
-    path: str
-    partition_values: dict[str, Any] | None = None
-    size: int | None = None
-    data_change: bool = True
-    stats: str | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
-    deletion_vector: dict[str, Any] | None = None
-
-
 class _Line(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A line of a commit; what is not named here is passed over, which costs the least."""
 
-    add: _File | None = None
-    remove: _File | None = None
-    cdc: _File | None = None
+    add: DataFile | None = None
+    remove: DataFile | None = None
+    cdc: DataFile | None = None
     meta_data: dict[str, Any] | None = None
     protocol: dict[str, Any] | None = None
     txn: dict[str, Any] | None = None
@@ -191,19 +168,28 @@ def parse_lines(content: bytes) -> list[dict[str, Any]]:
 
     :raises ValueError: a line is none
     """
-    return _decoded(content, _OBJECTS, dict[str, Any])
-
-
-def _decoded(
-    content: bytes, decoder: msgspec.json.Decoder[_Parsed], kind: type[_Parsed]
-) -> list[_Parsed]:
     try:
-        found: list[_Parsed] = decoder.decode_lines(content)
+        return _OBJECTS.decode_lines(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Python takes what is not quite JSON: NaN, and half a pair of surrogates.
         lines = [json.loads(line) for line in content.splitlines() if line.strip()]
-        found = [msgspec.convert(line, kind) for line in lines]
-    return found
+        return msgspec.convert(lines, list[dict[str, Any]])
+
+
+def _parsed(content: bytes) -> list[_Line]:
+    try:
+        return _LINES.decode_lines(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # Some writers say null of what there is not.
+        lines = parse_lines(content)
+        told = [{kind: _without_nulls(action) for kind, action in line.items()} for line in lines]
+        return msgspec.convert(told, list[_Line])
+
+
+def _without_nulls(action: Any) -> Any:
+    if not isinstance(action, Mapping):
+        return action
+    return {name: value for name, value in action.items() if value is not None}
 
 
 def fingerprint_of(content: bytes) -> str:
@@ -223,13 +209,13 @@ def parse_commit(version: int, content: bytes) -> Commit:
     metadata = protocol = high_water_mark = None
     sets_domains = False
     transactions: dict[str, int] = {}
-    for line in _decoded(content, _LINES, _Line):
+    for line in _parsed(content):
         if line.add is not None:
-            adds.append(_data_file(line.add))
+            adds.append(line.add)
         elif line.remove is not None:
-            removes.append(_data_file(line.remove))
+            removes.append(line.remove)
         elif line.cdc is not None:
-            change_files.append(_data_file(line.cdc))
+            change_files.append(line.cdc)
         elif line.meta_data is not None:
             metadata = line.meta_data
         elif line.protocol is not None:
@@ -271,19 +257,6 @@ def high_water_mark_of(action: Mapping[str, Any], otherwise: int | None) -> int 
     if action.get("removed"):
         return -1
     return int(msgspec.json.decode(action["configuration"])["rowIdHighWaterMark"])
-
-
-def _data_file(file: _File) -> DataFile:
-    return DataFile(
-        file.path,
-        file.partition_values or {},
-        file.size or 0,
-        file.data_change,
-        file.stats,
-        file.base_row_id,
-        file.default_row_commit_version,
-        DeletionVector.of(file.deletion_vector),
-    )
 
 
 def _preserves_row_ids(info: Mapping[str, Any]) -> bool | None:

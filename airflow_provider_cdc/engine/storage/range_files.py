@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
+from msgspec import structs
 from pyroaring import BitMap64
 
 from ..core.crafted_log import ListedFile, Side
@@ -39,7 +39,7 @@ class RangeFiles:
 
     def absolute(self, file: DataFile) -> DataFile:
         """``file`` with absolute paths to itself and to its vector."""
-        return replace(
+        return structs.replace(
             file,
             path=absolute_path(self._location, file.path),
             deletion_vector=self._absolute_vector(file.deletion_vector),
@@ -87,7 +87,9 @@ class RangeFiles:
         ):
             if rows:
                 vector = inline(all_but(rows, record_count))
-                listed.append(ListedFile(side, replace(file, deletion_vector=vector), kept=rows))
+                listed.append(
+                    ListedFile(side, structs.replace(file, deletion_vector=vector), kept=rows)
+                )
         return listed
 
     def fetch_vectors(self, files: Iterable[DataFile]) -> None:
@@ -107,4 +109,4 @@ class RangeFiles:
         if vector is None or vector.storage_type != "u":
             return vector
         path = f"{encoded_uri(self._location)}/{relative_path(vector)}"
-        return replace(vector, storage_type="p", path_or_inline=path)
+        return structs.replace(vector, storage_type="p", path_or_inline=path)
