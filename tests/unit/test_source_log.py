@@ -238,9 +238,9 @@ def test_a_bounded_range_reads_few_commits_behind_its_end(log: Log) -> None:
 class CountingFiles(Files):
     listings = 0
 
-    def names(self, uri: str) -> list[str]:
+    def names(self, uri: str, *, after: str = "") -> list[str]:
         self.listings += 1
-        return super().names(uri)
+        return super().names(uri, after=after)
 
 
 @pytest.mark.parametrize("commits", [0, 3, 50])

@@ -32,6 +32,7 @@ S3FS = {
     "token": "today",
     "endpoint_url": "http://store:9000",
     "client_kwargs": {"region_name": "eu"},
+    "max_concurrency": 1,
 }
 ADLFS = {
     "account_name": "lake",
@@ -51,7 +52,7 @@ ADLFS = {
         (
             "s3",
             {"access_key_id": "me", "region": "eu"},
-            {"key": "me", "client_kwargs": {"region_name": "eu"}},
+            {"key": "me", "client_kwargs": {"region_name": "eu"}, "max_concurrency": 1},
         ),
         ("abfs", AZURE, ADLFS),
         (
@@ -73,7 +74,7 @@ def test_names_of_delta_rs_become_those_of_the_library(
 def test_region_is_taken_before_the_default_one() -> None:
     options = {"AWS_DEFAULT_REGION": "us", "AWS_REGION": "eu"}
 
-    assert fsspec_options(options, "s3") == {"client_kwargs": {"region_name": "eu"}}
+    assert fsspec_options(options, "s3")["client_kwargs"] == {"region_name": "eu"}
 
 
 def test_names_of_fsspec_stay_and_win() -> None:
@@ -83,12 +84,14 @@ def test_names_of_fsspec_stay_and_win() -> None:
         "key": "another",
         "client_kwargs": {"verify": False},
         "anon": False,
+        "max_concurrency": 4,
     }
 
     assert fsspec_options(options, "s3") == {
         "key": "another",
         "client_kwargs": {"region_name": "eu", "verify": False},
         "anon": False,
+        "max_concurrency": 4,
     }
 
 

@@ -75,23 +75,26 @@ class DeltaLog:
         """The newest version; raises :class:`NotADeltaTable`."""
         return self.listing().latest_version
 
-    def listing(self) -> Listing:
+    def listing(self, *, since: int = 0) -> Listing:
         """The versions that are there, checkpoints without a commit of theirs included.
 
+        :param since: the version from which on they are asked for; where there is none, all are
         :raises NotADeltaTable: there is no log
         """
-        names = self._names()
-        commits = frozenset(int(match[1]) for match in map(_COMMIT.match, names) if match)
-        checkpoints = {int(match[1]) for match in map(_CHECKPOINT.match, names) if match}
-        newest = max(commits | checkpoints, default=None)
-        if newest is None:
+        if since > 0:
+            # No file is called by a number alone: this one lies in front of all of its version.
+            found = _listed(self._names(after=f"{since:020d}"))
+            if found is not None:
+                return found
+        found = _listed(self._names())
+        if found is None:
             raise NotADeltaTable(
                 f"table {self.location}",
                 "is not a Delta table",
                 cause="expected a folder _delta_log with commits, found none",
                 fix="name a Delta table, or convert it with CONVERT TO DELTA",
             )
-        return Listing(newest, commits)
+        return found
 
     def commits(self, *, after: int, through: int) -> Iterator[Commit]:
         """The commits ``after`` (exclusive) to ``through`` (inclusive), oldest first, fetched many
@@ -101,6 +104,16 @@ class DeltaLog:
         """
         for version, content in self._contents(after, through):
             yield parse_commit(version, content)
+
+    def newest_first(self, *, after: int, through: int) -> Iterator[Commit]:
+        """The same commits, newest first: that one alone, as it answers most questions, and the
+        others at once.
+
+        :raises LogIncomplete: one of them is gone
+        """
+        for begin, end in ((through - 1, through), (after, through - 1)):
+            for version, content in reversed(list(self._contents(max(begin, after), end))):
+                yield parse_commit(version, content)
 
     def commit(self, version: int) -> Commit:
         """One commit; raises :class:`LogIncomplete` when it is gone."""
@@ -209,9 +222,9 @@ class DeltaLog:
         except FileNotFoundError:
             raise LogIncomplete(version) from None
 
-    def _names(self) -> list[str]:
+    def _names(self, after: str = "") -> list[str]:
         try:
-            return self._files.names(self._folder)
+            return self._files.names(self._folder, after=after)
         except FileNotFoundError:
             return []
 
@@ -229,6 +242,13 @@ class DeltaLog:
         if uri.endswith(".parquet"):
             return self._files.read_parquet(uri, list(kinds))
         return parse_lines(self._files.read(uri))
+
+
+def _listed(names: Sequence[str]) -> Listing | None:
+    commits = frozenset(int(match[1]) for match in map(_COMMIT.match, names) if match)
+    checkpoints = {int(match[1]) for match in map(_CHECKPOINT.match, names) if match}
+    newest = max(commits | checkpoints, default=None)
+    return None if newest is None else Listing(newest, commits)
 
 
 def _plain(row: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:

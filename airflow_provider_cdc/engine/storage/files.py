@@ -22,7 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from ..core.file_paths import location_key
 from ..core.folder_log import FolderFile
-from .listings import files_below, local_files_below
+from .listings import files_below, lists_in_order, local_files_below, names_in_order
 from .store_options import fsspec_options
 
 # Hadoop's names of stores that fsspec knows under another one.
@@ -86,13 +86,21 @@ class Files:
                 rows.extend(batch.filter(has_one).to_pylist())
         return rows
 
-    def names(self, uri: str) -> list[str]:
-        """The names in a folder, sorted; raises ``FileNotFoundError``."""
+    def names(self, uri: str, *, after: str = "") -> list[str]:
+        """The names in a folder that sort behind ``after``, sorted.
+
+        :raises FileNotFoundError: there is no such folder; with ``after`` some stores do not tell
+        """
         filesystem, path = self._open(uri)
+        found: Iterable[str]
         if isinstance(filesystem, LocalFileSystem) and os.path.isdir(path):
             # A log has thousands: what fsspec does for each takes longer than to list it.
-            return sorted(os.listdir(path))
-        return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(path, False))
+            found = os.listdir(path)
+        elif after and lists_in_order(filesystem, path):
+            found = names_in_order(filesystem, path, after)
+        else:
+            found = (entry.rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(path, False))
+        return sorted(name for name in found if name > after)
 
     def modified(self, uri: str) -> datetime:
         """When a file was last written; raises ``FileNotFoundError``."""

@@ -21,6 +21,8 @@ _GENERATION, _GENERATED = "generation", "timeCreated"
 # What other stores call the time of the last write, and their mark of the content.
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 _MARKS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
+# How a bucket is called that does not list by name.
+_DIRECTORY_BUCKET = "--x-s3"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -51,6 +53,34 @@ def files_below(filesystem: Any, root: str) -> list[FolderFile]:
         if path.startswith(base) and not any(map(is_hidden, relative.split("/"))):
             found.append(_folder_file(relative, info))
     return found
+
+
+def lists_in_order(filesystem: Any, folder: str) -> bool:
+    """Whether a store can be asked for the names in a folder that sort behind another one: S3, but
+    for its directory buckets.
+    """
+    protocols = filesystem.protocol
+    if "s3" not in ((protocols,) if isinstance(protocols, str) else protocols):
+        return False
+    return not filesystem.split_path(folder)[0].endswith(_DIRECTORY_BUCKET)
+
+
+def names_in_order(filesystem: Any, folder: str, after: str) -> Iterator[str]:
+    """The names in a folder of such a store that sort behind ``after``: the others cost nothing,
+    where a whole listing asks once for each thousand of them.
+    """
+    bucket, key, _ = filesystem.split_path(folder)
+    prefix = key.rstrip("/") + "/"
+    asked = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "StartAfter": prefix + after}
+    while True:
+        page = filesystem.call_s3("list_objects_v2", **asked, **filesystem.req_kw)
+        for item in page.get("CommonPrefixes", ()):
+            yield item["Prefix"].removeprefix(prefix).rstrip("/")
+        for item in page.get("Contents", ()):
+            yield item["Key"].removeprefix(prefix)
+        if not page.get("IsTruncated"):
+            return
+        asked["ContinuationToken"] = page["NextContinuationToken"]
 
 
 def _found(filesystem: Any, root: str) -> Iterable[tuple[str, Mapping[str, Any]]]:

@@ -164,7 +164,8 @@ class SourceLog:
         :raises StreamUnusable: the folder is gone
         """
         self._folders.refresh(stream)
-        return DeltaLog(stream.source.location, self._files).latest_version()
+        log = DeltaLog(stream.source.location, self._files)
+        return log.listing(since=stream.offset.version).latest_version
 
     def range(
         self,
@@ -294,10 +295,10 @@ class SourceLog:
         # A listing may miss a file that is there; the range is read by name and tells for sure.
         with suppress(LogIncomplete):
             listing.check(after=offset)
-            for version in range(newest, max(offset, newest - _RECENT_COMMITS), -1):
-                commit = log.commit(version)
+            after = max(offset, newest - _RECENT_COMMITS)
+            for commit in log.newest_first(after=after, through=newest):
                 if commit.changes_data:
-                    changed = max(changed, version)
+                    changed = max(changed, commit.version)
                 finding = recent.take(commit)
                 if finding is Finding.DATA:
                     return StreamLook(offset, newest, True, changed)
@@ -334,7 +335,7 @@ class SourceLog:
 
     def _listing(self, stream: Stream, log: DeltaLog) -> Listing:
         try:
-            found = log.listing()
+            found = log.listing(since=stream.offset.version)
         except NotADeltaTable:
             raise gone(stream) from None
         if found.latest_version < stream.offset.version:

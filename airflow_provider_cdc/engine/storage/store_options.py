@@ -90,6 +90,9 @@ def fsspec_options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
     for short, name in store.names.items():
         if short in given:
             found.setdefault(name, _value(short, given[short]))
+    if store is _S3:
+        # Else it asks for the size of each file first, to read large ones in parts at once.
+        found["max_concurrency"] = 1
     if _REGION in found:
         region = {_REGION: found.pop(_REGION)}
         own["client_kwargs"] = {**region, **own.get("client_kwargs", {})}

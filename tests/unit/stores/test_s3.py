@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from aiobotocore.client import AioBaseClient
 from deltalake import write_deltalake
+from fsspec.core import url_to_fs
 from registry_scenes import WRITERS, advance, create, drop
+from streams import new_offset, new_stream
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
-from airflow_provider_cdc.engine.core.model import FileFormat, Folder
-from airflow_provider_cdc.engine.storage.delta_log import DeltaLog
+from airflow_provider_cdc.engine.core.errors import NotADeltaTable
+from airflow_provider_cdc.engine.core.log_actions import fingerprint_of
+from airflow_provider_cdc.engine.core.model import FileFormat, Folder, Source
+from airflow_provider_cdc.engine.storage.delta_log import DeltaLog, Listing
 from airflow_provider_cdc.engine.storage.files import Files, join
 from airflow_provider_cdc.engine.storage.folders import FolderLogs, log_location
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
 from airflow_provider_cdc.engine.storage.scratch import NO_FILE, Scratch
+from airflow_provider_cdc.engine.storage.source_log import SourceLog, StreamLook
+from airflow_provider_cdc.engine.storage.store_options import fsspec_options
 
 
 @pytest.fixture
@@ -51,6 +61,20 @@ def test_files_are_written_read_listed_and_removed(files: Files, root: str) -> N
     for look in (files.read, files.names, files.modified):
         with pytest.raises(FileNotFoundError):
             look(join(root, "a"))
+
+
+def test_names_behind_another_one_are_listed_alone_page_by_page(
+    files: Files, options: dict[str, str], root: str
+) -> None:
+    folder = join(root, "_delta_log")
+    store, path = url_to_fs(folder.replace("s3a:", "s3:"), **fsspec_options(options, "s3"))
+    written = [f"{number:020d}.json" for number in range(1_100)]
+    store.pipe({f"{path}/{name}": b"{}" for name in [*written, "_sidecars/x", ".hidden"]})
+
+    assert files.names(folder, after=f"{50:020d}") == [*written[50:], "_sidecars"]
+    assert files.names(folder, after=f"{1_099:020d}") == [written[-1], "_sidecars"]
+    assert files.names(folder) == [".hidden", *written, "_sidecars"]
+    assert files.names(join(root, "none"), after="a") == []
 
 
 def test_of_many_that_create_a_file_at_once_one_does(files: Files, root: str) -> None:
@@ -109,9 +133,41 @@ def test_log_of_a_table_is_read(options: dict[str, str], files: Files, root: str
     log = DeltaLog(root, files)
 
     assert log.latest_version() == 2
+    assert log.listing(since=1) == Listing(2, frozenset({1, 2}))
+    assert log.listing(since=3) == log.listing() == Listing(2, frozenset({0, 1, 2}))
+    with pytest.raises(NotADeltaTable):
+        DeltaLog(join(root, "none"), files).listing(since=3)
     assert [commit.version for commit in log.commits(after=0, through=2)] == [1, 2]
     assert json.loads(log.state_at(2).metadata["schemaString"])["fields"][0]["name"] == "id"
     assert len(log.file_times([0, 1, 2])) == 3
+
+
+def test_a_look_asks_for_its_registered_commit_and_what_follows_it(
+    files: Files, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked = {"configuration": {"delta.enableRowTracking": "true"}, "id": "t"}
+    contents = [json.dumps({"metaData": tracked}).encode()]
+    for version in range(1, 31):
+        contents.append(json.dumps({"txn": {"appId": "a", "version": version}}).encode())
+    for version, content in enumerate(contents):
+        files.create(join(root, "_delta_log", f"{version:020d}.json"), content)
+    offset = new_offset(25, json.dumps(tracked))
+    offset = replace(offset, fingerprint=fingerprint_of(contents[25]))
+    stream = new_stream(source=Source("t", root, "t"), offset=offset)
+    asked: Counter[str] = Counter()
+    call = AioBaseClient._make_api_call
+
+    async def counted(client: Any, name: str, arguments: Any) -> Any:
+        asked[name] += 1
+        return await call(client, name, arguments)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
+
+    found = SourceLog(files).look(stream)
+
+    assert found == StreamLook(25, 30, may_have_data=False, data_version=25)
+    # Five commits for the quick answer, which they do not give, and again for the exact one.
+    assert asked == {"ListObjectsV2": 1, "GetObject": 1 + 5 + 5}
 
 
 def test_new_and_overwritten_files_of_a_folder_are_versions_of_it(files: Files, root: str) -> None:
