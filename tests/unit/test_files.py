@@ -98,9 +98,9 @@ def test_options_of_a_store_do_not_keep_a_file_on_a_disk_from_being_opened(tmp_p
 def test_store_is_opened_by_fsspecs_names_of_the_options(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[tuple[str, dict[str, str]]] = []
+    opened: list[tuple[str, dict[str, Any]]] = []
 
-    def url_to_fs(uri: str, **options: str) -> tuple[MemoryFileSystem, str]:
+    def url_to_fs(uri: str, **options: Any) -> tuple[MemoryFileSystem, str]:
         opened.append((uri, options))
         return MemoryFileSystem(), uri
 
@@ -108,7 +108,7 @@ def test_store_is_opened_by_fsspecs_names_of_the_options(
 
     Files({"AWS_ACCESS_KEY_ID": "me", "AWS_ALLOW_HTTP": "true"}).exists(f"{scheme}://bucket/a")
 
-    assert opened == [("s3://bucket/a", {"key": "me"})]
+    assert opened == [("s3://bucket/a", {"key": "me", "max_concurrency": 1})]
 
 
 @pytest.fixture
