@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
@@ -38,7 +39,7 @@ def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> li
     source.fetch_vectors(file for pair in pairs for file in (pair.old, pair.new))
     for item in by_commit:
         for file in item.change_files:
-            rows = replace(
+            rows = structs.replace(
                 file, base_row_id=_NO_ROW_IDS, default_row_commit_version=item.version, stats=None
             )
             listed.append(ListedFile(Side.CHANGES, source.absolute(rows), item.version))
