@@ -116,9 +116,23 @@ def test_parse_commit_takes_null_for_what_is_not_there() -> None:
     assert (commit.operation, commit.transactions) == ("DELETE", {})
 
 
+def test_parse_commit_with_a_null_for_a_file_keeps_the_nulls_of_the_metadata() -> None:
+    metadata = {"id": "t", "name": None}
+    text = content({"metaData": metadata}, {"remove": {"path": "x", "size": None}}, {"add": None})
+    commit = parse_commit(1, text)
+    assert (commit.metadata, commit.removes, commit.adds) == (metadata, (DataFile("x"),), ())
+
+
+def test_parse_commit_of_a_file_that_does_not_say_whether_it_changes_data_raises() -> None:
+    with pytest.raises(ValueError, match="dataChange"):
+        parse_commit(1, content({"add": ADD | {"dataChange": None}}))
+
+
 def test_parse_commit_of_an_action_that_is_none_raises() -> None:
     with pytest.raises(ValueError, match="path"):
         parse_commit(1, content({"add": {"size": 1}}))
+    with pytest.raises(ValueError, match="add"):
+        parse_commit(1, content({"add": 5}))
 
 
 def test_parse_commit_of_broken_json_raises() -> None:

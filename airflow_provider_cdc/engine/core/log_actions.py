@@ -16,9 +16,9 @@ ROW_TRACKING_DOMAIN = "delta.rowTracking"
 ROW_ID_SETTING = "delta.rowTracking.materializedRowIdColumnName"
 ROW_VERSION_SETTING = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _PRESERVED = "delta.rowTracking.preserved"
-
-
-_IN_LOG = {
+_FILE_ACTIONS = frozenset({"add", "remove", "cdc"})
+_MAY_BE_UNKNOWN = ("partitionValues", "size")
+_VECTOR_IN_LOG = {
     "storage_type": "storageType",
     "path_or_inline": "pathOrInlineDv",
     "size_bytes": "sizeInBytes",
@@ -27,7 +27,9 @@ _IN_LOG = {
 
 # Of these two there are as many as a range has files. Made by the decoder itself, and nothing that
 # Python's collector of cycles has to look at again and again, they take half of the time.
-class DeletionVector(msgspec.Struct, frozen=True, gc=False, rename=_IN_LOG, omit_defaults=True):
+class DeletionVector(
+    msgspec.Struct, frozen=True, gc=False, rename=_VECTOR_IN_LOG, omit_defaults=True
+):
     """Which rows of a data file are deleted, or where that is written down.
 
     ``storage_type`` is ``u`` (a file named by a UUID below the table), ``p`` (a file named by its
@@ -68,7 +70,7 @@ class DataFile(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> DataFile:
         """The file of an ``add`` or ``cdc`` action, or of a ``remove`` with extended metadata."""
-        return msgspec.convert(_without_nulls(action), cls)
+        return msgspec.convert(_as_told(action), cls)
 
     @property
     def record_count(self) -> int | None:
@@ -180,16 +182,20 @@ def _parsed(content: bytes) -> list[_Line]:
     try:
         return _LINES.decode_lines(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # Some writers say null of what there is not.
         lines = parse_lines(content)
-        told = [{kind: _without_nulls(action) for kind, action in line.items()} for line in lines]
-        return msgspec.convert(told, list[_Line])
+        for line in lines:
+            files = line.keys() & _FILE_ACTIONS
+            line |= {kind: _as_told(line[kind]) for kind in files if isinstance(line[kind], dict)}
+        return msgspec.convert(lines, list[_Line])
 
 
-def _without_nulls(action: Any) -> Any:
-    if not isinstance(action, Mapping):
-        return action
-    return {name: value for name, value in action.items() if value is not None}
+def _as_told(action: Mapping[str, Any]) -> dict[str, Any]:
+    """The action of a file, where some writers say null of what they do not know."""
+    return {
+        name: value
+        for name, value in action.items()
+        if value is not None or name not in _MAY_BE_UNKNOWN
+    }
 
 
 def fingerprint_of(content: bytes) -> str:

@@ -111,8 +111,9 @@ class DeltaLog:
 
         :raises LogIncomplete: one of them is gone
         """
-        for begin, end in ((through - 1, through), (after, through - 1)):
-            for version, content in reversed(list(self._contents(max(begin, after), end))):
+        newest = max(after, through - 1)
+        for begin, end in ((newest, through), (after, newest)):
+            for version, content in reversed(list(self._contents(begin, end))):
                 yield parse_commit(version, content)
 
     def commit(self, version: int) -> Commit:

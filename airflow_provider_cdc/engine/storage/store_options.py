@@ -19,11 +19,12 @@ _SERVICE_ACCOUNT_KEY = "service_account_key"
 
 class _Store(NamedTuple):
     """What fsspec calls an option, by delta-rs's name for it without its prefix; of two names that
-    mean the same the first one wins.
+    mean the same the first one wins. ``defaults`` are fsspec's options of it that we set.
     """
 
     prefix: str
     names: Mapping[str, str]
+    defaults: Mapping[str, Any] = {}
 
 
 _S3 = _Store(
@@ -38,6 +39,8 @@ _S3 = _Store(
         "region": _REGION,
         "default_region": _REGION,
     },
+    # With more it asks for the size of each file first, to read large ones in parts at once.
+    {"max_concurrency": 1},
 )
 _GCS = _Store(
     "google_",
@@ -90,13 +93,10 @@ def fsspec_options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
     for short, name in store.names.items():
         if short in given:
             found.setdefault(name, _value(short, given[short]))
-    if store is _S3:
-        # Else it asks for the size of each file first, to read large ones in parts at once.
-        found["max_concurrency"] = 1
     if _REGION in found:
         region = {_REGION: found.pop(_REGION)}
         own["client_kwargs"] = {**region, **own.get("client_kwargs", {})}
-    return {**found, **own}
+    return {**store.defaults, **found, **own}
 
 
 def _value(short: str, value: Any) -> Any:
