@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
+from .core.intervals import interval_text
 from .core.log_actions import DataFile
 from .core.model import Stream
 from .core.upserts.definition import base_location, quarantine_location
-from .core.upserts.intervals import interval_text
 from .core.upserts.quarantine_size import QuarantineSize, quarantine_size
 from .storage.files import Files
 from .storage.table_snapshots import newest_snapshot

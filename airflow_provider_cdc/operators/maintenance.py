@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.engine.core.intervals import interval_of
 from airflow_provider_cdc.engine.core.model import to_json
-from airflow_provider_cdc.engine.core.staleness import checked_length
 from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
@@ -34,7 +34,7 @@ class MaintainStreams(StreamOperator):
 
     template_fields: Sequence[str] = ("conn_id",)
 
-    def __init__(self, *, ahead: timedelta = timedelta(days=2), **kwargs: Any) -> None:
+    def __init__(self, *, ahead: timedelta | str = timedelta(days=2), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.ahead = ahead
 
@@ -45,7 +45,7 @@ class MaintainStreams(StreamOperator):
         :raises CdcJobFailed: a retry may help; so it may where a table could not be changed
         """
         with task_errors():
-            ahead = checked_length("maintenance", "ahead", self.ahead)
+            ahead = interval_of(self.ahead, "ahead")
         check_reach(self.hook)
         answer = self.hook.submit(jobs.Maintain(ahead), context=context)
         if answer.maintenance is None:
@@ -56,7 +56,8 @@ class MaintainStreams(StreamOperator):
         if problems:
             raise CdcJobFailed(
                 f"maintenance: could not change {problems[0].location}. Cause:"
-                f" {problems[0].problem}. Fix: let the principal of the job alter the table."
+                f" {problems[0].problem}. Fix: remove the cause; the principal of the job needs the"
+                " right to alter the table."
             )
         found: dict[str, Any] = json.loads(to_json(answer.maintenance))
         return found

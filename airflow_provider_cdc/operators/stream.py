@@ -19,7 +19,7 @@ from airflow_provider_cdc.engine.core.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream
 from airflow_provider_cdc.engine.core.outcomes import Outcome
 from airflow_provider_cdc.engine.core.points import Point
-from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION, checked_length
+from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION
 from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors
@@ -222,12 +222,8 @@ class CreateStream(StreamOperator):
                 show_initial_rows=self.show_initial_rows,
                 readers=principals(self.readers),
                 consumers=principals(self.consumers),
-                max_data_extension=checked_length(
-                    subject,
-                    "max_data_extension",
-                    MAX_DATA_EXTENSION if extension is None else extension,
-                ),
-                max_lag=checked_length(subject, "max_lag", length(self.max_lag, "max_lag")),
+                max_data_extension=MAX_DATA_EXTENSION if extension is None else extension,
+                max_lag=length(self.max_lag, "max_lag"),
             )
         except (ValueError, InvalidRequest) as error:
             raise AirflowFailException(
@@ -341,7 +337,7 @@ class ConsumeStream(ConsumingOperator):
         expected = [catalog.describe(name).name for name in task.streams]
         if task.apply is not None:
             return
-        registered = [stream.name for stream in catalog.show()]
+        registered = catalog.names()
         read = plan_streams([analyse(text, registered) for text in task.statements])
         if unread := [name for name in expected if name not in read]:
             raise InvalidStatement(

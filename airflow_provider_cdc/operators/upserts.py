@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.engine.clock import utc_now
-from airflow_provider_cdc.engine.core.access import KEPT, Kept
+from airflow_provider_cdc.engine.core.arguments import KEPT, Kept
 from airflow_provider_cdc.engine.core.choices import member
+from airflow_provider_cdc.engine.core.intervals import interval_of
 from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows
-from airflow_provider_cdc.engine.core.upserts.intervals import interval_of
 from airflow_provider_cdc.engine.core.upserts.jobs import HELD_CHANGES, LATE_CHANGES
 from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE, upsert_stream
 from airflow_provider_cdc.hooks.failures import task_errors

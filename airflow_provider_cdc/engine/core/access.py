@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import overload
 
+from .arguments import Kept
 from .errors import InvalidRequest, StreamAccessDenied
 from .model import Stream
 from .names import consumer_name
+from .stream_records import UnreadableStream
 
 
 class Right(StrEnum):
@@ -21,15 +23,6 @@ class Right(StrEnum):
 
 
 _MOVES = frozenset({Right.CONSUME, Right.OWN})
-
-
-class Kept(Enum):
-    """Stands for what a call leaves as it is, where ``None`` has a meaning of its own."""
-
-    KEPT = "kept"
-
-
-KEPT = Kept.KEPT
 
 
 @overload
@@ -55,7 +48,7 @@ def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept |
 
 
 def check_access(
-    stream: Stream, principal: str, right: Right, *, for_upserts: bool = False
+    stream: Stream | UnreadableStream, principal: str, right: Right, *, for_upserts: bool = False
 ) -> None:
     """Refuse what ``principal`` may not do with ``stream``.
 
@@ -67,6 +60,9 @@ def check_access(
 
     Methods of upsert tables alone move or change the streams of these: what waits there would be
     lost, or applied twice. To abort an open consumption moves nothing, and may be the way out.
+
+    Where the record of the stream cannot be read, what it says of owner, readers and consumers
+    holds as far as it can be read.
 
     :param for_upserts: a method of upsert tables asks
     :raises StreamAccessDenied: naming the principal and the right
@@ -89,9 +85,9 @@ def check_access(
         )
 
 
-def _may(stream: Stream, principal: str, right: Right) -> bool:
+def _may(stream: Stream | UnreadableStream, principal: str, right: Right) -> bool:
     readers, consumers = stream.readers, stream.consumers
-    if principal == stream.owner or (readers is None and consumers is None):
+    if stream.owner in (principal, None) or (readers is None and consumers is None):
         return True
     if right is Right.OWN:
         return False

@@ -134,6 +134,12 @@ class StreamStale(StreamUnusable):
     kind = "stream_stale"
 
 
+class StreamUnreadable(StreamUnusable):
+    """The record of the stream in the registry cannot be read; other streams are not affected."""
+
+    kind = "stream_unreadable"
+
+
 class ChangeTrackingDisabled(StreamUnusable):
     """Row tracking of the source is off, or was off somewhere in the range."""
 

@@ -236,6 +236,5 @@ def resume_consumption(
 def _analysed(
     texts: Sequence[str], snapshot: RegistrySnapshot
 ) -> tuple[list[Statement], list[Stream]]:
-    names = [stream.name for stream in snapshot.streams()]
-    statements = [analyse(text, names) for text in texts]
+    statements = [analyse(text, snapshot.names) for text in texts]
     return statements, [snapshot.get(name) for name in plan_streams(statements)]

@@ -13,9 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from ..catalog import StreamCatalog
 from ..clock import utc_now
 from ..core.access import Right, principals
+from ..core.arguments import validated
 from ..core.batches import BatchLimit
 from ..core.choices import member, mode_of, strategy_of
 from ..core.errors import StreamConflict
+from ..core.intervals import interval_if_given, interval_of
 from ..core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.names import table_name
 from ..core.outcomes import Outcome
@@ -69,6 +71,7 @@ from .views.changes import ViewReader
 from .views.definitions import ViewDefinitions
 
 
+@validated
 class Engine(StreamAdministration, StreamReading, Upserting):
     """Streams over Delta tables: create, read, consume.
 
@@ -217,8 +220,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         owner: str | None = None,
         readers: Collection[str] | None = None,
         consumers: Collection[str] | None = None,
-        max_data_extension: timedelta = MAX_DATA_EXTENSION,
-        max_lag: timedelta | None = None,
+        max_data_extension: timedelta | str = MAX_DATA_EXTENSION,
+        max_lag: timedelta | str | None = None,
     ) -> Stream:
         """Create a stream that stands right behind its source's newest version, or earlier.
 
@@ -256,8 +259,10 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :param consumers: the principals who may consume it besides its owner; by default its
             readers
         :param max_data_extension: how long :meth:`maintain` makes its sources keep at the most what
-            it has not consumed; zero: only as long as they do by themselves
-        :param max_lag: how old a change may grow before the monitor of streams tells
+            it has not consumed, as ``INTERVAL 14 DAY``, ``P14D`` or a ``timedelta``; zero: only as
+            long as they do by themselves
+        :param max_lag: how old a change may grow before the monitor of streams sends an alert,
+            likewise
         :raises InvalidName: the name cannot be one
         :raises InvalidRequest: the arguments contradict each other, or files cannot be read so
         :raises InvalidRange: the source's history does not hold the point
@@ -289,8 +294,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             owner=owner,
             readers=principals(readers),
             consumers=principals(consumers),
-            max_data_extension=max_data_extension,
-            max_lag=max_lag,
+            max_data_extension=interval_of(max_data_extension, "max_data_extension"),
+            max_lag=interval_if_given(max_lag, "max_lag"),
         )
         return self._creation.create(wanted)
 

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 
 from ..catalog import StreamCatalog
 from ..core.access import Right
+from ..core.arguments import validated
 from ..core.choices import Information, member
 from ..core.errors import InvalidRequest
 from ..core.model import ColumnStyle, StreamMode
@@ -18,6 +19,7 @@ from .changes import TableChanges
 from .stream_reader import StreamReader
 
 
+@validated
 class StreamReading:
     """Streams and the changes of tables, as DataFrames."""
 

@@ -52,7 +52,7 @@ class ConsumingQuery:
     def _streams(self) -> tuple[str, ...]:
         """The streams that the query reads, all of which the principal may consume."""
         snapshot = self._parts.registry.snapshot()
-        query = analyse_query(self._text, [stream.name for stream in snapshot.streams()])
+        query = analyse_query(self._text, snapshot.names)
         names = () if query is None else query.streams
         for name in names:
             check_access(snapshot.get(name), self._parts.principal, Right.CONSUME)
@@ -100,8 +100,23 @@ class ConsumingQuery:
         found = log.filled_by(root)
         if found is None or found in {each.consumption_id for each in self._open_ones()}:
             return False
+        self._check_known(found)
         # It has ended; where that was an undo, the table shows it by now.
         return log.filled_by(root) == found
+
+    def _check_known(self, consumption_id: str) -> None:
+        """Refuse to hand out rows whose consumption may be open in a stream that cannot be read.
+
+        :raises StreamUnreadable: there is such a stream
+        """
+        for stream in self._parts.registry.snapshot().unreadable():
+            consumption = stream.parts.get("consumption", consumption_id)
+            if (
+                stream.is_newer
+                or consumption == consumption_id
+                or (consumption and consumption.consumption_id == consumption_id)
+            ):
+                raise stream.error
 
     def _open_ones(self) -> list[Consumption]:
         streams = self._parts.registry.snapshot().streams()

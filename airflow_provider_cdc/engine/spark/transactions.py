@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from ..core.access import Right, check_access
+from ..core.arguments import validated
 from ..core.batches import BatchLimit
 from ..core.errors import CdcError, InvalidRequest, InvalidStatement, StreamConflict
 from ..core.model import Consumption, Phase, PlannedStatement, Stream
@@ -29,6 +30,7 @@ from .stream_views import StreamViews
 _INSERTS = {"append": "INSERT INTO", "overwrite": "INSERT OVERWRITE"}
 
 
+@validated
 class Transaction:
     """BEGIN ... COMMIT: every statement sees the same records of a stream, and all streams that
     were used move together when the block ends.
@@ -57,7 +59,7 @@ class Transaction:
         self._pins = pins
         self._limit = limit
         self._open_views = open_views
-        self._stream_names = [stream.name for stream in start.streams()]
+        self._stream_names = start.names
         self._views: dict[str, StreamViews] = {}
         self._names: dict[str, str] = {}
         self._used: dict[str, StreamOutcome] = {}

@@ -10,8 +10,8 @@ from datetime import timedelta
 from enum import StrEnum
 
 from ..errors import InvalidRequest
+from ..intervals import interval_iso, interval_of
 from ..names import TableName, quote
-from .intervals import interval_iso, interval_of
 
 CHANGE_TYPE = "_CHANGE_TYPE"
 CHANGE_SEQUENCE_NUMBER = "_CHANGE_SEQUENCE_NUMBER"

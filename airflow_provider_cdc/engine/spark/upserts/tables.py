@@ -10,8 +10,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from ...core.access import Kept
+from ...core.arguments import Kept
 from ...core.errors import InvalidRequest, StreamConflict, TableExists
+from ...core.intervals import interval_iso, interval_of
 from ...core.log_actions import TableState
 from ...core.names import TableName, quote, table_name
 from ...core.table_snapshot import TableSnapshot
@@ -33,7 +34,6 @@ from ...core.upserts.definition import (
     with_properties,
 )
 from ...core.upserts.diversion import KEY_HASH, QUARANTINED_AT, REDRIVE
-from ...core.upserts.intervals import interval_iso, interval_of
 from ...core.upserts.texts import live_rows
 from ...storage.delta_log import DeltaLog, LogIncomplete
 from ...storage.files import Files
