@@ -13,7 +13,7 @@ from typing import Any
 
 from .clock import utc_now
 from .core.access import Right, check_access, principals
-from .core.arguments import KEPT, Kept, validated
+from .core.arguments import KEPT, Kept, validated, validated_call
 from .core.errors import CdcError, NotADeltaTable, StreamNotFound
 from .core.intervals import interval_if_given
 from .core.lifecycle import Transition, next_phase
@@ -43,6 +43,7 @@ class StreamCatalog:
     :raises InvalidName: ``principal`` cannot be one
     """
 
+    @validated_call
     def __init__(
         self,
         state: str,
@@ -51,7 +52,7 @@ class StreamCatalog:
         clock: Callable[[], datetime] = utc_now,
         principal: str | None = None,
     ) -> None:
-        self.principal = consumer_name(principal or getuser())
+        self.principal = consumer_name(getuser() if principal is None else principal)
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
         self._files = Files(storage_options)
         self._sources = SourceLog(self._files, clock)

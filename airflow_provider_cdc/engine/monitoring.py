@@ -12,6 +12,7 @@ from typing import Any
 from .catalog import StreamCatalog
 from .clock import utc_now
 from .core.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
+from .core.arguments import validated, validated_call
 from .core.intervals import interval_of
 from .core.model import Stream
 from .core.stream_records import UnreadableStream
@@ -43,6 +44,7 @@ class Observation:
     quarantine: QuarantineSize | None = None
 
 
+@validated
 class StreamMonitor:
     """Looks at the streams of a state folder, and tells of each change of their standing once.
 
@@ -51,6 +53,7 @@ class StreamMonitor:
     :param clock: gives the time, in UTC
     """
 
+    @validated_call
     def __init__(
         self,
         state: str,

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 from .errors import InvalidRequest
 from .points import OffsetOf, Timestamp, Version
+from .shown_values import shown
 
 Checked = TypeVar("Checked", bound=type)
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -41,7 +42,6 @@ _WORDS: Mapping[Any, str] = {
     datetime: "a datetime",
     type(None): "None",
 }
-_SHOWN_CHARACTERS = 80
 
 
 def validated(kind: Checked) -> Checked:
@@ -55,19 +55,22 @@ def validated(kind: Checked) -> Checked:
     return kind
 
 
-def validated_call(method: Method) -> Method:
+def validated_call(method: Method, *, without: Collection[str] = ()) -> Method:
     """``method``, which refuses arguments that its annotations do not allow.
 
+    :param without: the arguments that it checks itself
     :raises InvalidRequest: from the returned function, before it does anything
     """
     signature = inspect.signature(method)
+    owner, _, name = method.__qualname__.rpartition(".")
+    called = owner if name == "__init__" else name
 
     @wraps(method)
     def checked(*args: Any, **kwargs: Any) -> Any:
         hints = _hints(method)
         for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if name in hints:
-                check_argument(f"argument {name} of {method.__name__}", value, hints[name])
+            if name in hints and name not in without:
+                check_argument(f"argument {name} of {called}", value, hints[name])
         return method(*args, **kwargs)
 
     return cast(Method, checked)
@@ -95,18 +98,6 @@ def check_argument(subject: str, value: object, hint: Any) -> None:
             cause=fault,
             fix="pass text whose characters can be encoded as UTF-8",
         )
-
-
-def shown(value: object) -> str:
-    """``value`` and its type, shortened, for a message."""
-    try:
-        text = repr(value)
-    except Exception:  # the repr of a stranger's object may do anything
-        text = "a value"
-    if len(text) > _SHOWN_CHARACTERS:
-        text = f"{text[:_SHOWN_CHARACTERS]}..."
-    text = text.encode(errors="backslashreplace").decode()
-    return text if value is None else f"{text} of type {type(value).__name__}"
 
 
 @cache

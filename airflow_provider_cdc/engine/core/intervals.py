@@ -12,8 +12,9 @@ from pendulum.parsing.exceptions import ParserError
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from .arguments import Kept, shown
+from .arguments import Kept
 from .errors import InvalidRequest
+from .shown_values import shown
 
 LONGEST = timedelta(days=36_500)
 """The longest length of time: a moment and such a length add up to another moment."""

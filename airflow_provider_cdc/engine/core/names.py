@@ -10,6 +10,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from .errors import InvalidName
+from .shown_values import shown
 
 STREAM_NAME_MAX_CHARACTERS = 255
 CONSUMER_NAME_MAX_CHARACTERS = 250
@@ -40,7 +41,7 @@ def text_value(text: str) -> str:
     return literal(text)
 
 
-def stream_name(text: str) -> str:
+def stream_name(text: object) -> str:
     """``text`` as the name of a stream: one identifier of at most 255 characters.
 
     An identifier is made of unicode letters, digits and underscores and starts with no digit
@@ -48,10 +49,10 @@ def stream_name(text: str) -> str:
 
     :raises InvalidName: it is none
     """
-    if text.isidentifier() and len(text) <= STREAM_NAME_MAX_CHARACTERS:
+    if isinstance(text, str) and text.isidentifier() and len(text) <= STREAM_NAME_MAX_CHARACTERS:
         return text
     raise InvalidName(
-        f"stream name {text!r}",
+        f"stream name {shown(text)}",
         "is not a valid name",
         cause="expected letters, digits and underscores, no digit first, at most "
         f"{STREAM_NAME_MAX_CHARACTERS} characters; found {_stream_name_fault(text)}",
@@ -71,18 +72,22 @@ def table_key(name: str) -> str:
     return name.lower()
 
 
-def consumer_name(text: str) -> str:
+def consumer_name(text: object) -> str:
     """``text`` as the identity of a consumer: 1 to 250 printable characters.
 
     :raises InvalidName: it is empty, too long, or holds a character that cannot be printed
     """
-    if text.strip() and len(text) <= CONSUMER_NAME_MAX_CHARACTERS and text.isprintable():
+    if not isinstance(text, str):
+        found = "no text"
+    elif text.strip() and len(text) <= CONSUMER_NAME_MAX_CHARACTERS and text.isprintable():
         return text
+    else:
+        are_printable = "all" if text.isprintable() else "not all"
+        found = f"{len(text)} characters, {are_printable} printable"
     raise InvalidName(
-        f"consumer name {text!r}",
+        f"consumer name {shown(text)}",
         "is not a valid name",
-        cause=f"expected 1 to {CONSUMER_NAME_MAX_CHARACTERS} printable characters, "
-        f"found {len(text)} characters, {'all' if text.isprintable() else 'not all'} printable",
+        cause=f"expected 1 to {CONSUMER_NAME_MAX_CHARACTERS} printable characters, found {found}",
         fix="choose a name such as my_dag.my_task",
     )
 
@@ -109,7 +114,7 @@ class TableName:
         return ".".join(quote(part) for part in self.parts)
 
 
-def table_name(text: str) -> TableName:
+def table_name(text: object) -> TableName:
     """The table that ``text`` names.
 
     ``text`` is an absolute path (``/data/t``, ``s3://bucket/t``, ``file:/data/t``), the same as
@@ -119,6 +124,8 @@ def table_name(text: str) -> TableName:
 
     :raises InvalidName: it is none of these
     """
+    if not isinstance(text, str):
+        raise _invalid_table(text, "found no text")
     stripped = text.strip()
     if _PATH.fullmatch(stripped):
         return _path_name(stripped)
@@ -173,9 +180,9 @@ def _refuse_control_characters(text: str) -> None:
         raise _invalid_table(text, "found a control character")
 
 
-def _invalid_table(text: str, found: str) -> InvalidName:
+def _invalid_table(text: object, found: str) -> InvalidName:
     return InvalidName(
-        f"table name {text!r}",
+        f"table name {shown(text)}",
         "does not name a table",
         cause="expected an absolute path or 1 to 3 parts with dots between them, "
         f"parts with dots or backticks quoted; {found}",
@@ -183,7 +190,9 @@ def _invalid_table(text: str, found: str) -> InvalidName:
     )
 
 
-def _stream_name_fault(text: str) -> str:
+def _stream_name_fault(text: object) -> str:
+    if not isinstance(text, str):
+        return "no text"
     if not text:
         return "nothing"
     if text[0].isdigit():

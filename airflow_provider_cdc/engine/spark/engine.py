@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..catalog import StreamCatalog
 from ..clock import utc_now
 from ..core.access import Right, principals
-from ..core.arguments import validated
+from ..core.arguments import validated, validated_call
 from ..core.batches import BatchLimit
 from ..core.choices import member, mode_of, strategy_of
 from ..core.errors import StreamConflict
@@ -89,6 +90,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         far, for the history of jobs: ``airflow_provider_cdc.jobs.metering.slot_meter(spark)``
     """
 
+    @partial(validated_call, without=("spark",))
     def __init__(
         self,
         spark: SparkSession,

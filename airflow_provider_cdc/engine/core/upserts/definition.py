@@ -12,6 +12,7 @@ from enum import StrEnum
 from ..errors import InvalidRequest
 from ..intervals import interval_iso, interval_of
 from ..names import TableName, quote
+from ..shown_values import shown
 
 CHANGE_TYPE = "_CHANGE_TYPE"
 CHANGE_SEQUENCE_NUMBER = "_CHANGE_SEQUENCE_NUMBER"
@@ -161,10 +162,56 @@ def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> Upsert
     staleness = properties.get(MAX_STALENESS)
     return replace(
         table,
-        primary_key=tuple(json.loads(key)),
-        max_staleness=None if staleness is None else interval_of(staleness),
-        tombstone_horizon=interval_of(properties[HORIZON]),
+        primary_key=_key_of(table, key),
+        max_staleness=None if staleness is None else _length_of(table, MAX_STALENESS, staleness),
+        tombstone_horizon=_length_of(table, HORIZON, properties.get(HORIZON, "")),
         has_partial_changes=properties.get(_PARTIAL) == "true",
+    )
+
+
+def checked_properties(table: UpsertTable) -> dict[str, str]:
+    """The properties of the base of ``table``, which :func:`with_properties` reads back equal.
+
+    :raises InvalidRequest: they would not be read back as they are
+    """
+    properties = table.properties
+    if with_properties(table, properties) != table:
+        raise InvalidRequest(
+            f"upsert table {table.name}",
+            "cannot be stored, nothing was written",
+            cause=f"expected to read back {properties} as written, found a difference",
+            fix="correct the primary key and the lengths of time",
+        )
+    return properties
+
+
+def _key_of(table: UpsertTable, text: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(text)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _damaged(table, _PRIMARY_KEY, "a JSON list of columns", text, '["id"]')
+    return tuple(names)
+
+
+def _length_of(table: UpsertTable, name: str, text: str) -> timedelta:
+    try:
+        return interval_of(text, name)
+    except InvalidRequest:
+        expected = "a length of time in ISO 8601"
+        raise _damaged(table, name, expected, text, interval_iso(TOMBSTONE_HORIZON)) from None
+
+
+def _damaged(
+    table: UpsertTable, name: str, expected: str, text: str, example: str
+) -> InvalidRequest:
+    return InvalidRequest(
+        f"upsert table {table.name}",
+        "has a property that cannot be read",
+        cause=f"{name}: expected {expected}, found {shown(text)}",
+        fix=f"run ALTER TABLE {table.base.sql} SET TBLPROPERTIES ('{name}' = '{example}'), with"
+        " the value that the table had",
     )
 
 

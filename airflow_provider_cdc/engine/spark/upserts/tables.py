@@ -28,6 +28,7 @@ from ...core.upserts.definition import (
     UpsertTable,
     check_lengths,
     checked_columns,
+    checked_properties,
     clustered_by,
     is_reserved,
     is_wide,
@@ -319,7 +320,7 @@ class UpsertTables:
         with escaped_literals(self._spark):
             self._spark.sql(
                 f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"
-                f" {table_properties(_BASE_PROPERTIES | table.properties)}"
+                f" {table_properties(_BASE_PROPERTIES | checked_properties(table))}"
             )
 
     def _complete(self, table: UpsertTable) -> None:
