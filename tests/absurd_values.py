@@ -53,6 +53,28 @@ ABSURD: tuple[Any, ...] = (
     datetime(2026, 1, 1),
 )
 
+FEW_ABSURD: tuple[Any, ...] = (
+    None,
+    "",
+    5,
+    -1,
+    HUGE,
+    True,
+    math.nan,
+    "10 minutes",
+    "a'b\"c\\d`${e} ünï",
+    "\ud800",
+    "x" * 300,
+    b"bytes",
+    [],
+    [1, 2],
+    ["a"],
+    {"a": "b"},
+    object(),
+    timedelta.max,
+)
+"""One of each kind, for callers that take long."""
+
 
 def absurd_values() -> st.SearchStrategy[Any]:
     """One of the values above, or something of the same kind."""
