@@ -142,7 +142,7 @@ def test_absurd_arguments_of_the_engine_are_refused_or_kept(scene: Scene) -> Non
                 fault = attempt(lambda: getattr(scene.engine, method)(**given))  # noqa: B023
                 if fault is not None:
                     faults.append(f"{method}({argument}={value!r:.40}): {fault}")
-    assert faults == []
+    assert not faults, "\n".join(faults)
     scene.check_readers()
 
 
@@ -162,7 +162,7 @@ def test_absurd_arguments_of_a_transaction_are_refused(scene: Scene) -> None:
                 fault = attempt(lambda: run_alone(scene, method, given))  # noqa: B023
                 if fault is not None:
                     faults.append(f"{method}({argument}={value!r:.40}): {fault}")
-    assert faults == []
+    assert not faults, "\n".join(faults)
     scene.check_readers()
 
 

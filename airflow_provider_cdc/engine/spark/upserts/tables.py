@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -39,7 +40,7 @@ from ...core.upserts.texts import live_rows
 from ...storage.delta_log import DeltaLog, LogIncomplete
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
-from ..failures import reason
+from ..failures import has_ended, reason
 from ..session_settings import escaped_literals
 from ..tables import Table, Tables, table_properties
 from .types import sql_type
@@ -317,7 +318,7 @@ class UpsertTables:
         is_first, data = is_wide(table.columns), _definitions(table.columns)
         columns = [*state, *data] if is_first else [*data, *state]
         cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
-        with escaped_literals(self._spark):
+        with escaped_literals(self._spark), _refused_by_spark(table):
             self._spark.sql(
                 f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"
                 f" {table_properties(_BASE_PROPERTIES | checked_properties(table))}"
@@ -424,3 +425,22 @@ def _data_columns(state: TableState) -> tuple[Column, ...]:
 
 def _definitions(columns: Iterable[Column]) -> list[str]:
     return [f"{quote(column.name)} {column.type}" for column in columns]
+
+
+@contextmanager
+def _refused_by_spark(table: UpsertTable) -> Iterator[None]:
+    """Make our error of what Spark says against creating ``table``.
+
+    :raises InvalidRequest: Spark refused it
+    """
+    try:
+        yield
+    except Exception as error:  # the JVM's own errors have no class in pyspark
+        if not has_ended(error):
+            raise
+        raise InvalidRequest(
+            f"upsert table {table.name}",
+            "cannot be created",
+            cause=reason(error).partition("\n")[0].rstrip("."),
+            fix="choose a name or a path that Spark accepts, and one that can be written",
+        ) from error
