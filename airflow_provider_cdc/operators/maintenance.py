@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.engine.core.model import to_json
+from airflow_provider_cdc.engine.core.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.staleness import checked_length
 from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
@@ -90,6 +91,7 @@ class RecoverStream(ConsumingOperator):
         :raises AirflowFailException: an argument is wrong
         :raises CdcJobFailed: a retry may help
         """
-        key = (self.key,) if isinstance(self.key, str) else tuple(self.key)
+        with task_errors():
+            key = one_or_several(f"target {self.target}", "key", self.key)
         task = jobs.Recover(self.stream, self.target, key, default_consumer(context))
         return self.announced(self.hook.submit(task, context=context).outcome, context)

@@ -189,6 +189,21 @@ def stream_references(
     return tuple(found[start] for start in sorted(found))
 
 
+def other_tables(
+    tree: exp.Expr, target: exp.Expr | None, streams: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The last parts of the names of what ``tree`` reads and that is no stream, each once; the
+    arguments are those of :func:`stream_references`.
+    """
+    found = {}
+    for table in tree.find_all(exp.Table):
+        key = table_key(table.name)
+        is_stream = len(table.parts) == 1 and key in streams
+        if table is not target and key and not is_stream and not _is_shadowed(table, key):
+            found[table.name] = None
+    return tuple(found)
+
+
 def _reference(
     tokens: Sequence[Token], index: int, table: exp.Table, stream: str
 ) -> StreamReference:

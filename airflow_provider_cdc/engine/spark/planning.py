@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..core.catalog_managed import check_features
-from ..core.errors import ConsumptionOpen, InvalidStatement, NotADeltaTable, StreamConflict
+from ..core.errors import ConsumptionOpen, InvalidStatement, NotADeltaTable
 from ..core.model import PlannedStatement
 from ..core.statements import Statement
 from .tables import Table, Tables
-from .targets import Targets
+from .targets import Targets, created_meanwhile
 
 
 class Planner:
@@ -54,12 +54,7 @@ class Planner:
         except InvalidStatement:
             if self._tables.find(statement.target) is None:
                 raise
-            raise StreamConflict(
-                f"target {statement.target.sql}",
-                "was created by somebody else",
-                cause="there was no such table a moment before",
-                fix="run the consumer again; nothing was begun",
-            ) from None
+            raise created_meanwhile(statement) from None
         return self._tables.get(statement.target)
 
     def check_in_place(self, statement: Statement, planned: PlannedStatement) -> None:

@@ -25,13 +25,15 @@ from ..core.transactions import (
     wiped_out,
 )
 from ..storage.delta_log import DeltaLog, LogIncomplete
-from ..storage.files import Files
+from ..storage.files import Files, join
 from ..storage.range_files import RangeFiles
 from ..storage.target_log import TargetLog
+from .failures import first_line, has_ended, message
 from .idempotent_writes import idempotent_write, marked_commit
 from .log_stores import warn_of_one_driver
 from .session_settings import any_version, settings
 
+_EXISTS = ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS")
 _EXPLAIN_FAILED = "Error occurred during query planning:"
 _WRITTEN_BY_DELTA = ("delta.generationExpression", "delta.identity.start")
 
@@ -61,10 +63,11 @@ class Targets:
         try:
             plan = self._spark.sql(f"EXPLAIN {text}").collect()
         except PySparkException as error:
-            raise _refused(statement, str(error)) from None
+            raise refused(statement, error) from None
         found = "\n".join(row[0] for row in plan)
         if found.startswith(_EXPLAIN_FAILED):
-            raise _refused(statement, found.removeprefix(_EXPLAIN_FAILED))
+            cause = message(found.removeprefix(_EXPLAIN_FAILED), has_plan=True)
+            raise _refusal(statement, cause.partition("\n")[0])
 
     def check_makes_delta(self, statement: Statement, create: CreateTable) -> None:
         """Refuse a CREATE TABLE AS whose table would be no Delta table.
@@ -169,11 +172,31 @@ class Targets:
 
         :raises InvalidStatement: Spark refuses to create it; it may be there by now
         """
+        root = statement.target.path
+        leavings = None if root is None else self._leavings(root)
         try:
             with marked_commit(self._spark, creation_mark(consumer)):
                 self._spark.sql(creation_text(statement, views))
-        except PySparkException as error:
-            raise _refused(statement, str(error)) from None
+        except Exception as error:
+            if not has_ended(error):
+                raise
+            if leavings is not None:
+                self._files.remove_if_empty(leavings)
+            if _condition(error).startswith(_EXISTS):
+                raise created_meanwhile(statement) from None
+            raise refused(statement, error) from None
+
+    def _leavings(self, root: str) -> str:
+        """The folder that a refused creation of a table at ``root`` leaves without a file in it.
+
+        What an earlier one left, killed perhaps, is removed: Spark takes a log without a commit for
+        a table. Nobody can have found one there.
+        """
+        log = join(root, "_delta_log")
+        if not self._files.exists(root):
+            return root
+        self._files.remove_if_empty(log)
+        return log
 
     def is_leftover(self, location: str, consumer: str) -> bool:
         """Whether a consumption created the table, and ``consumer`` may take it for its own."""
@@ -279,13 +302,32 @@ def first_version(applied: Sequence[tuple[PlannedStatement, StatementState]]) ->
     return min(state.applied_version or 0 for _, state in applied)
 
 
-def _refused(statement: Statement, cause: str) -> InvalidStatement:
+def refused(statement: Statement, error: Exception) -> InvalidStatement:
+    """The error of a statement that Spark or Delta cannot run, whatever the rows are."""
+    return _refusal(statement, first_line(error))
+
+
+def created_meanwhile(statement: Statement) -> StreamConflict:
+    """The error of a CREATE TABLE AS whose table came into being a moment before."""
+    return StreamConflict(
+        f"target {statement.target.sql}",
+        "was created by somebody else",
+        cause="there was no such table a moment before",
+        fix="run the consumer again; nothing was begun",
+    )
+
+
+def _refusal(statement: Statement, cause: str) -> InvalidStatement:
     return InvalidStatement(
         f"statement on {statement.target.sql}",
         "is refused by Spark",
-        cause=cause.strip().rstrip("."),
+        cause=cause,
         fix="correct the statement; nothing was written and no offset moved",
     )
+
+
+def _condition(error: Exception) -> str:
+    return (error.getCondition() if isinstance(error, PySparkException) else None) or ""
 
 
 def fenced_off(consumption: Consumption) -> StreamConflict:

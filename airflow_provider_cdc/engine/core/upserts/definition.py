@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from ..errors import InvalidRequest
 from ..names import TableName, quote
+from ..one_or_several import one_or_several
 from .intervals import interval_iso, interval_of
 
 CHANGE_TYPE = "_CHANGE_TYPE"
@@ -244,7 +245,7 @@ def clustered_by(
                 early.add(column.name)
         key = [known[column.casefold()].name for column in primary_key]
         return tuple([column for column in key if column in early][:_MAX_CLUSTERED])
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = one_or_several(f"upsert table {name}", "cluster_by", wanted)
     for given in names:
         if given.casefold() not in known:
             raise _invalid(name, "cannot be clustered so", f"there is no column {given}")

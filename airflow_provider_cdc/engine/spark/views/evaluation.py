@@ -23,6 +23,7 @@ from ...core.view_relations import (
     select_text,
     union_text,
 )
+from ..failures import first_line
 from ..session_settings import settings
 
 _RELATION = "__cdc_relation_"
@@ -184,6 +185,6 @@ def _unreadable(view: tuple[str, ...], error: Exception) -> InvalidRange:
     return InvalidRange(
         f"view {'.'.join(view)}",
         "cannot be read with its tables as they were",
-        cause=str(error).partition("\n")[0].rstrip("."),
+        cause=first_line(error),
         fix="name a point since when its tables have the columns that it needs",
     )
