@@ -56,8 +56,9 @@ class MaintainStreams(StreamOperator):
             self.log.error("%s: %s", source.location, source.problem)
         if problems:
             raise CdcJobFailed(
-                f"maintenance: could not change {problems[0].location}. Cause:"
-                f" {problems[0].problem}. Fix: let the principal of the job alter the table."
+                f"maintenance: could not look at or change {problems[0].location}. Cause:"
+                f" {problems[0].problem}. Fix: let the principal of the job read and alter the"
+                " table, and run the task again."
             )
         found: dict[str, Any] = json.loads(to_json(answer.maintenance))
         return found

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from sqlglot import Token, TokenType, exp
 
 from .binding import bound
+from .create_heads import CreateHead, create_head, data_source
 from .errors import InvalidStatement
 from .insert_clauses import insert_clauses, insert_first
 from .model import StatementKind
@@ -101,7 +102,7 @@ def analyse(sql: str, stream_names: Collection[str]) -> Statement:
         return _dml(text, tokens, streams, "INSERT", insert_first(tokens, clauses[0]))
     if verb in _DML:
         return _dml(text, tokens, streams, verb, tokens)
-    if verb == "CREATE" and (head := _create_head(tokens)):
+    if verb == "CREATE" and (head := create_head(tokens)):
         return _create_table(text, tokens, streams, head)
     raise _refusal(text, tokens, verb)
 
@@ -189,7 +190,10 @@ def one_statement(sql: str) -> tuple[str, list[Token]]:
     text = sql.strip()
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidStatement(
-            subject(text), "is not text", cause="it holds half of a surrogate pair"
+            subject(text),
+            "is not text",
+            cause="it holds half of a surrogate pair",
+            fix="write the character itself, such as by chr(128512), or leave it out",
         )
     tokens = tokenise(text)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
@@ -253,7 +257,12 @@ def _dml(
     tree = parse(text, parsed)
     written = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(tree, expected) or not isinstance(written, exp.Table):
-        raise InvalidStatement(subject(text), "cannot be parsed", cause=f"not a whole {verb}")
+        raise InvalidStatement(
+            subject(text),
+            "cannot be parsed",
+            cause=f"not a whole {verb}",
+            fix=f"write a whole {verb}, with the name of its target",
+        )
     if written.find(exp.Parameter):
         raise _with_a_variable(text)
     target = _target(text, tuple(part.name for part in written.parts), streams)
@@ -270,7 +279,7 @@ def _dml(
 
 
 def _create_table(
-    text: str, tokens: Sequence[Token], streams: Mapping[str, str], head: _CreateHead
+    text: str, tokens: Sequence[Token], streams: Mapping[str, str], head: CreateHead
 ) -> Statement:
     split = next(
         (
@@ -296,46 +305,12 @@ def _create_table(
         query=text[start:],
         name_start=tokens[head.name_at].start,
         query_start=start,
-        data_source=_data_source(tokens[head.name_end : split]),
+        data_source=data_source(tokens[head.name_end : split]),
     )
     target = _target(text, head.parts, streams)
     kind = StatementKind.CREATE_TABLE
     others = other_tables(tree, None, streams)
     return _statement(text, tokens, references, others, kind=kind, target=target, create=create)
-
-
-def _data_source(definition: Sequence[Token]) -> str | None:
-    for index, token in top_level(definition):
-        if word(token) == "USING" and index + 1 < len(definition):
-            return definition[index + 1].text
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _CreateHead:
-    or_replace: bool
-    parts: tuple[str, ...]
-    name_at: int
-    name_end: int
-
-
-def _create_head(tokens: Sequence[Token]) -> _CreateHead | None:
-    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name; None where it reads otherwise."""
-    words = [word(token) for token in tokens]
-    position = 1
-    or_replace = words[position : position + 2] == ["OR", "REPLACE"]
-    position += 2 * or_replace
-    if words[position : position + 1] != ["TABLE"]:
-        return None
-    position += 1
-    position += 3 * (words[position : position + 3] == ["IF", "NOT", "EXISTS"])
-    parts = [token.text for token in tokens[position : position + 1]]
-    name_at = position
-    position += 1
-    while words[position : position + 1] == ["."]:
-        parts += [token.text for token in tokens[position + 1 : position + 2]]
-        position += 2
-    return _CreateHead(or_replace, tuple(parts), name_at, position)
 
 
 def _statement(

@@ -150,7 +150,12 @@ def parse(text: str, tokens: Sequence[Token]) -> exp.Expr:
         ) from error
     if len(trees) == 1 and isinstance(trees[0], exp.Expr):
         return trees[0]
-    raise InvalidStatement(subject(text), "cannot be parsed", cause="it is not one statement")
+    raise InvalidStatement(
+        subject(text),
+        "cannot be parsed",
+        cause="it is not one statement",
+        fix="write one statement, in Spark's SQL",
+    )
 
 
 def stream_references(
@@ -195,7 +200,7 @@ def other_tables(
     """The last parts of the names of what ``tree`` reads and that is no stream, each once; the
     arguments are those of :func:`stream_references`.
     """
-    found = {}
+    found: dict[str, None] = {}
     for table in tree.find_all(exp.Table):
         key = table_key(table.name)
         is_stream = len(table.parts) == 1 and key in streams

@@ -20,8 +20,8 @@ from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.source_log import StreamSpan
 from .attempts import BEGIN_TRIES, Attempt, Parts, range_of, statement_failed
 from .failures import has_ended
+from .refusals import refused
 from .stream_views import StreamViews
-from .targets import refused
 
 
 @dataclass(frozen=True, slots=True)

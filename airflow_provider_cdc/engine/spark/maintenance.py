@@ -28,6 +28,7 @@ from ..storage.extended_sources import ExtendedSources
 from ..storage.files import Files, place_of
 from ..storage.registry import Registry
 from ..storage.source_log import SourceLog, SourceRange, StreamSpan
+from .failures import reason
 from .tables import Tables
 
 
@@ -218,4 +219,4 @@ class Maintainer:
 
 
 def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:1000]
+    return f"{type(error).__name__}: {reason(error)}"[:1000]

@@ -105,6 +105,7 @@ class RegistrySnapshot:
                     f"stream with id {stream_id}",
                     "does not exist",
                     cause="it was never created, or it was dropped",
+                    fix="bring it back with engine.undrop_stream(name), or create it again",
                 )
             stream = self._streams[stream_id] = from_json(state, Stream)
         return stream

@@ -15,7 +15,7 @@ from ...core.table_schema import Layout
 from ...core.tracking import precedes_all
 from ...storage.source_log import SourceRange
 from ..failures import first_line
-from ..session_settings import any_version, is_on
+from ..session_settings import SWITCH_OFF, any_version, is_on
 from .columns import spark_fields
 from .rows import ROW, ROW_ID
 
@@ -33,7 +33,7 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
                 f"stream {span.stream.name}",
                 f"cannot return all rows of {span.stream.source.name}",
                 cause=f"with {setting}, rows of files that cannot be read would not be told",
-                fix="switch it off in this session",
+                fix=SWITCH_OFF,
             )
     if precedes_all(span.end):
         fields = spark_fields(Layout.of(json.loads(span.end.metadata)).fields)

@@ -189,7 +189,8 @@ def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
                 f"is stale, its view {query.name.sql} may mean something else since"
                 f" {table.stream.source.name} has other columns",
                 cause=f"it has {found}",
-                fix="call engine.advance(), or create the stream again, and load the view anew",
+                fix="move it on with AdvanceStream or engine.advance(stream), or create it again;"
+                " and load the view anew",
             )
 
 

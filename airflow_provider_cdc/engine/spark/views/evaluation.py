@@ -161,7 +161,8 @@ class Evaluation:
                 "cannot be read in this session",
                 cause=f"expected {name} {value!r}, which it was made under, found"
                 f" {self._setting(name)!r}",
-                fix="give the session the same setting, or create the view again in one like it",
+                fix="give the session the same setting (in Airflow by the field conf of the"
+                " connection), or create the view again in one like it",
             )
         return settings(self._spark, different)
 
