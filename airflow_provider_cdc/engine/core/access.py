@@ -84,8 +84,8 @@ def check_access(
             f"stream {stream.name}",
             "cannot be moved or changed by itself",
             cause=f"the changes of the upsert table {stream.upsert_table} wait in it",
-            fix="use ApplyUpserts, AlterUpsertTable or DropUpsertTable with the table's name, or the"
-            " methods of the engine that are called so",
+            fix="use ApplyUpserts, AlterUpsertTable or DropUpsertTable, or the engine's methods of"
+            " these names, with the table's name",
         )
 
 
