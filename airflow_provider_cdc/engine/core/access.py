@@ -84,8 +84,8 @@ def check_access(
             f"stream {stream.name}",
             "cannot be moved or changed by itself",
             cause=f"the changes of the upsert table {stream.upsert_table} wait in it",
-            fix="use ApplyUpserts, AlterUpsertTable or DropUpsertTable, or the engine's methods of"
-            " these names, with the table's name",
+            fix="call apply_upserts, alter_upsert_table or drop_upsert_table with the table's name,"
+            " or run the operators of these names",
         )
 
 

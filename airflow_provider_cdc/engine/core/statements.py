@@ -87,7 +87,7 @@ class Statement:
 def analyse(sql: str, stream_names: Collection[str]) -> Statement:
     """What the statement ``sql`` is, where ``stream_names`` are the registered streams.
 
-    Accepted are INSERT, also behind its FROM, MERGE, UPDATE, DELETE and CREATE [OR REPLACE] TABLE
+    Accepted are INSERT, also after its FROM, MERGE, UPDATE, DELETE and CREATE [OR REPLACE] TABLE
     ... AS (Snowflake: DML and CTAS move an offset, a query alone does not).
 
     :raises InvalidStatement: it is another statement, several, or none; it cannot be parsed; its

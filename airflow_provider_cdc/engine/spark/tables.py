@@ -19,6 +19,13 @@ from .failures import first_line
 from .session_settings import escaped_literals
 
 _CONVERT = "name a Delta table, or convert it with CONVERT TO DELTA"
+_VIEW = "where a stream is to be on a view, say on_view; elsewhere name a Delta table"
+_OTHER = (
+    "name a Delta table, such as one made by CREATE TABLE ... USING delta AS SELECT; a stream can be"
+    " on a folder of files by on_files"
+)
+_CONVERTED = ("parquet", "iceberg")
+_PARQUET = ".parquet"
 _CUT_OFF = (
     "name another path; or remove that folder, where all it holds was left by an attempt to create"
     " a table that was cut off"
@@ -60,9 +67,12 @@ class Tables:
             condition = error.getCondition() or ""
             if condition.startswith(_MISSING):
                 return None
-            raise _not_delta(name, condition or first_line(error)) from None
+            found = condition or first_line(error)
+            raise _not_delta(name, found, _VIEW if "VIEW" in condition else _OTHER) from None
         if detail is None or detail["format"] != "delta":
-            raise _not_delta(name, f"its format is {detail['format'] if detail else 'unknown'}")
+            kind = str(detail["format"]) if detail else "unknown"
+            fix = _CONVERT if kind in _CONVERTED else _OTHER
+            raise _not_delta(name, f"its format is {kind}", fix)
         features = tuple(detail["tableFeatures"] or ())
         return Table(name.sql, name.sql, detail["location"], features)
 
@@ -129,12 +139,10 @@ class Tables:
         if DeltaLog(root, self._files).is_begun:
             return Table(name.sql, name.sql, root)
         if found := self._left(root, _EMPTY_LOG) or self._left(f"{root}/_delta_log", _EMPTY_LOG):
-            has_log = self._files.exists(f"{root}/_delta_log")
-            raise _not_delta(
-                name,
-                f"{found[0]}, and no commit in a folder _delta_log",
-                fix=_CUT_OFF if has_log else _CONVERT,
-            )
+            fix = _CONVERT if any(each.endswith(_PARQUET) for each in found) else _OTHER
+            if self._files.exists(f"{root}/_delta_log"):
+                fix = _CUT_OFF
+            raise _not_delta(name, f"{found[0]}, and no commit in a folder _delta_log", fix)
         return None
 
     def _left(self, folder: str, names: Collection[str]) -> list[str]:
@@ -156,7 +164,7 @@ def table_id(offset: Offset) -> str:
     return str(json.loads(offset.metadata)["id"])
 
 
-def _not_delta(name: TableName, found: str, fix: str = _CONVERT) -> NotADeltaTable:
+def _not_delta(name: TableName, found: str, fix: str) -> NotADeltaTable:
     return NotADeltaTable(
         f"table {name.sql}",
         "is not a Delta table",
