@@ -187,6 +187,13 @@ def one_statement(sql: str) -> tuple[str, list[Token]]:
 
     :raises InvalidStatement: it holds none or several, or is not SQL
     """
+    if not isinstance(sql, str):
+        raise InvalidStatement(
+            "statement",
+            "is not text",
+            cause=f"expected one statement as a text, found {type(sql).__name__} {sql!r}",
+            fix="give one text; of several statements one after the other",
+        )
     text = sql.strip()
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidStatement(

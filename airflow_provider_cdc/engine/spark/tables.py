@@ -21,7 +21,7 @@ from .session_settings import escaped_literals
 _CONVERT = "name a Delta table, or convert it with CONVERT TO DELTA"
 _VIEW = "where a stream is to be on a view, say on_view; elsewhere name a Delta table"
 _OTHER = (
-    "name a Delta table, such as one made by CREATE TABLE ... USING delta AS SELECT; a stream can be"
+    "name a Delta table, such as one that CREATE TABLE ... USING delta AS makes; a stream can be"
     " on a folder of files by on_files"
 )
 _CONVERTED = ("parquet", "iceberg")

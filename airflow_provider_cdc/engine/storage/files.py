@@ -192,15 +192,16 @@ class Files:
         meanwhile stays.
         """
         filesystem, path = self._open(folder)
-        if isinstance(filesystem, LocalFileSystem):
-            found = list(os.walk(path, topdown=False))
-            if not any(names for _, _, names in found):
-                # A folder that is not empty any more is not removed.
-                with suppress(OSError):
-                    for each_folder, _, _ in found:
-                        os.rmdir(each_folder)
-        elif filesystem.exists(path) and not _objects(filesystem, path):
-            filesystem.rm(path, recursive=True)
+        marks = filesystem.find(path) if filesystem.exists(path) else []
+        if any(not name.endswith("/") for name in marks):
+            return
+        for mark in marks:
+            # An object that stands for a folder, as Hadoop writes it: this one, and no other below.
+            filesystem.rm_file(mark)
+        # Of real folders, one that is not empty any more is not removed.
+        with suppress(OSError, NotImplementedError):
+            for name, _, _ in filesystem.walk(path, topdown=False) if not marks else ():
+                filesystem.rmdir(name)
 
     def remove_at_once(self, uri: str, *, moved_to: str) -> None:
         """Remove a folder of one file so that nobody finds it empty; raises ``FileNotFoundError``.
@@ -258,11 +259,6 @@ class Files:
         # Every look at a log has to see what is there now.
         filesystem.invalidate_cache()
         return filesystem, path
-
-
-def _objects(filesystem: Any, path: str) -> list[str]:
-    """The objects below ``path``, without those that are marks of a folder, as Hadoop writes."""
-    return [name for name in filesystem.find(path) if not name.endswith("/")]
 
 
 def _content(path: str) -> bytes:
