@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.engine.core.intervals import interval_of
 from airflow_provider_cdc.engine.core.model import to_json
+from airflow_provider_cdc.engine.core.one_or_several import one_or_several
 from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
@@ -55,9 +56,9 @@ class MaintainStreams(StreamOperator):
             self.log.error("%s: %s", source.location, source.problem)
         if problems:
             raise CdcJobFailed(
-                f"maintenance: could not change {problems[0].location}. Cause:"
-                f" {problems[0].problem}. Fix: remove the cause; the principal of the job needs the"
-                " right to alter the table."
+                f"maintenance: could not check or change {problems[0].location}. Cause:"
+                f" {problems[0].problem}. Fix: remove the cause, let the principal of the job read"
+                " and alter the table, and run the task again."
             )
         found: dict[str, Any] = json.loads(to_json(answer.maintenance))
         return found
@@ -91,6 +92,7 @@ class RecoverStream(ConsumingOperator):
         :raises AirflowFailException: an argument is wrong
         :raises CdcJobFailed: a retry may help
         """
-        key = (self.key,) if isinstance(self.key, str) else tuple(self.key)
+        with task_errors():
+            key = one_or_several(f"target {self.target}", "key", self.key)
         task = jobs.Recover(self.stream, self.target, key, default_consumer(context))
         return self.announced(self.hook.submit(task, context=context).outcome, context)

@@ -17,6 +17,7 @@ from airflow_provider_cdc.engine.core.choices import mode_of
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream
+from airflow_provider_cdc.engine.core.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.outcomes import Outcome
 from airflow_provider_cdc.engine.core.points import Point
 from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION
@@ -322,12 +323,12 @@ class ConsumeStream(ConsumingOperator):
     def _task(self, context: Context) -> jobs.Consume:
         limit = BatchLimit(number(self.max_commits), number(self.max_bytes))
         task = jobs.Consume(
-            (self.sql,) if isinstance(self.sql, str) else tuple(self.sql or ()),
+            one_or_several("consumption", "sql", self.sql or ()),
             self.consumer or default_consumer(context),
             limit.max_commits,
             limit.max_bytes,
             self.apply,
-            (self.stream,) if isinstance(self.stream, str) else tuple(self.stream),
+            one_or_several("consumption", "stream", self.stream),
         )
         check_consume(task)
         return task
@@ -338,7 +339,8 @@ class ConsumeStream(ConsumingOperator):
         if task.apply is not None:
             return
         registered = catalog.names()
-        read = plan_streams([analyse(text, registered) for text in task.statements])
+        statements = [analyse(text, registered) for text in task.statements]
+        read = plan_streams(statements, registered)
         if unread := [name for name in expected if name not in read]:
             raise InvalidStatement(
                 f"stream {', '.join(unread)}",

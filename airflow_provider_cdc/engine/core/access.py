@@ -73,16 +73,24 @@ def check_access(
             f"stream {stream.name}",
             f"{principal} may not {right.value} it",
             cause=f"it belongs to {stream.owner}, and names others for that",
-            fix=f"ask {stream.owner} to name {principal} with alter_stream, or connect as a"
-            " principal that may",
+            fix=f"{_asked(stream, principal, right)}, or connect as a principal that may",
         )
     if stream.upsert_table is not None and right in _MOVES and not for_upserts:
         raise InvalidRequest(
             f"stream {stream.name}",
             "cannot be moved or changed by itself",
             cause=f"the changes of the upsert table {stream.upsert_table} wait in it",
-            fix="call apply_upserts, alter_upsert_table or drop_upsert_table with the table's name",
+            fix="call apply_upserts, alter_upsert_table or drop_upsert_table with the table's name,"
+            " or run the operators of these names",
         )
+
+
+def _asked(stream: Stream | UnreadableStream, principal: str, right: Right) -> str:
+    """What the owner of ``stream`` may be asked for; nobody can be named to change it."""
+    by = "with AlterStream or engine.alter_stream"
+    if right is Right.OWN:
+        return f"ask {stream.owner} to do it, or to make {principal} its owner {by}"
+    return f"ask {stream.owner} to name {principal} {by}"
 
 
 def _may(stream: Stream | UnreadableStream, principal: str, right: Right) -> bool:

@@ -17,6 +17,16 @@ BRING_BACK = (
 """What to do about a stream that has lost what it had not consumed."""
 
 
+def ended_by_hand(*keep: str) -> str:
+    """How an operator of Airflow, or a call, ends an open consumption.
+
+    :param keep: the targets where what was applied stays
+    """
+    kept = f"keep=[{', '.join(map(repr, keep))}]" if keep else ""
+    call = ", ".join(filter(None, ("stream", kept)))
+    return f"AbortConsumption{f' with {kept}' if keep else ''} or engine.abort({call})"
+
+
 class CdcError(Exception):
     """Root of every error that the engine raises on purpose.
 
@@ -183,7 +193,8 @@ class StatementFailed(CdcError):
 class ConsumptionOpen(CdcError):
     """A consumption is partly applied and cannot be undone, because a target has moved on.
 
-    It stays open: its own consumer may retry to finish it, or an operator calls ``engine.abort``.
+    It stays open: its own consumer may retry to finish it, or ``AbortConsumption`` or
+    ``engine.abort`` ends it.
     """
 
     kind = "consumption_open"

@@ -150,7 +150,12 @@ def parse(text: str, tokens: Sequence[Token]) -> exp.Expr:
         ) from error
     if len(trees) == 1 and isinstance(trees[0], exp.Expr):
         return trees[0]
-    raise InvalidStatement(subject(text), "cannot be parsed", cause="it is not one statement")
+    raise InvalidStatement(
+        subject(text),
+        "cannot be parsed",
+        cause="it is not one statement",
+        fix="write one statement, in Spark's SQL",
+    )
 
 
 def stream_references(
@@ -187,6 +192,21 @@ def stream_references(
             )
         found[tokens[index].start] = _reference(tokens, index, table, streams[key])
     return tuple(found[start] for start in sorted(found))
+
+
+def other_tables(
+    tree: exp.Expr, target: exp.Expr | None, streams: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The last parts of the names of what ``tree`` reads and that is no stream, each once; the
+    arguments are those of :func:`stream_references`.
+    """
+    found: dict[str, None] = {}
+    for table in tree.find_all(exp.Table):
+        key = table_key(table.name)
+        is_stream = len(table.parts) == 1 and key in streams
+        if table is not target and key and not is_stream and not _is_shadowed(table, key):
+            found[table.name] = None
+    return tuple(found)
 
 
 def _reference(

@@ -28,7 +28,7 @@ from ..storage.consumptions import Consumptions
 from ..storage.registry import Registry
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceLog, StreamSpan
-from .failures import reason
+from .failures import first_line, reason
 from .planning import Planner
 from .resolution import Resolution
 from .stream_reader import StreamReader
@@ -234,7 +234,7 @@ def _unreadable(consumption: Consumption, error: Exception) -> CdcError:
         return StreamStale(
             f"stream {consumption.stream_names}",
             "is stale, files that it has to read were removed while it was read",
-            cause=reason(error).partition("\n")[0],
+            cause=first_line(error),
             fix=f"{BRING_BACK}; consume it within the source's delta.deletedFileRetentionDuration",
         )
     return StatementFailed(

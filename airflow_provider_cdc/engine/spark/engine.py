@@ -21,6 +21,7 @@ from ..core.errors import StreamConflict
 from ..core.intervals import interval_if_given, interval_of
 from ..core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.names import table_name
+from ..core.one_or_several import one_or_several
 from ..core.outcomes import Outcome
 from ..core.points import Bound, Point, Version, bound_of
 from ..core.progress import Listener
@@ -345,7 +346,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
 
     def consume(
         self,
-        statements: Sequence[str],
+        statements: str | Sequence[str],
         *,
         consumer: str,
         max_commits: int | None = None,
@@ -358,8 +359,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         next call of the same consumer finishes the same consumption; a call of another consumer
         first commits or undoes it. Readers of several targets may see one changed before the other.
 
-        :param statements: INSERT, MERGE, UPDATE, DELETE or CREATE TABLE AS; streams are found in
-            them by name
+        :param statements: one, or several: INSERT, MERGE, UPDATE, DELETE or CREATE TABLE AS;
+            streams are found in them by name
         :param consumer: who consumes, such as ``dag_id.task_id``
         :param max_commits: take at most so many commits of each stream, and leave the rest for the
             next consumption
@@ -373,7 +374,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises ConsumptionOpen: a failed consumption could not be undone
         """
         limit = BatchLimit(max_commits, max_bytes)
-        return Consumer(self._parts, consumer, limit).consume(statements)
+        texts = one_or_several(f"consumer {consumer}", "statements", statements)
+        return Consumer(self._parts, consumer, limit).consume(texts)
 
     def transaction(
         self, *, consumer: str, max_commits: int | None = None, max_bytes: int | None = None
@@ -423,13 +425,13 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         found = ConsumingQuery(self._parts, self._results, consumer, query)
         return found.rows(BatchLimit(max_commits, max_bytes))
 
-    def abort(self, name: str, *, keep: Collection[str] = ()) -> Stream:
+    def abort(self, name: str, *, keep: str | Collection[str] = ()) -> Stream:
         """End the open consumption of a stream without moving its offset.
 
         What was applied is undone, but for the targets in ``keep``, which stay as they are: the
         next consumption will give them the same changes again.
 
-        :param keep: targets as the statements name them
+        :param keep: the target, or the targets, as the statements name them
         :raises StreamConflict: no consumption is open
         :raises ConsumptionOpen: a target that is not in ``keep`` has moved on
         """
@@ -441,6 +443,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
                 cause=f"expected it to be applying or resolving, it is {stream.phase.value}",
                 fix="nothing needs to be done",
             )
-        kept = {table_name(target).sql for target in keep}
+        named = one_or_several(f"stream {name}", "keep", keep)
+        kept = {table_name(target).sql for target in named}
         self._resolution.abort(stream.consumption, self._streams.principal, kept)
         return self._streams.describe(name)

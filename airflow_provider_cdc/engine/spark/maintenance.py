@@ -29,6 +29,7 @@ from ..storage.extended_sources import ExtendedSources
 from ..storage.files import Files, place_of
 from ..storage.registry import Registry
 from ..storage.source_log import SourceLog, SourceRange, StreamSpan
+from .failures import reason
 from .tables import Tables
 
 
@@ -236,4 +237,4 @@ def _keep_extensions(stream: UnreadableStream, sources: dict[str, _Source]) -> N
 
 
 def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:1000]
+    return f"{type(error).__name__}: {reason(error)}"[:1000]

@@ -30,6 +30,7 @@ from ..core.model import (
     TableRange,
 )
 from ..core.names import quote, stream_name, table_name
+from ..core.one_or_several import one_or_several
 from ..core.outcomes import Outcome
 from ..core.progress import ProtocolPoint
 from ..core.read_plan import ReadPlan, Strategy
@@ -152,7 +153,7 @@ class Recovery:
         found = self._tables.get(table_name(name))
         schema = self._parts.spark.read.format("delta").load(found.location).schema
         known = {column.casefold(): column for column in schema.names}
-        names = (key,) if isinstance(key, str) else tuple(key)
+        names = one_or_several(f"target {name}", "key", key)
         if not names or any(name.casefold() not in known for name in names):
             raise InvalidRequest(
                 f"target {name}",

@@ -72,7 +72,8 @@ class Rewinding:
                     f"cannot be rewound to where it has not been, {bound}",
                     cause=f"it stands at version {base.offset.version} of {base.source.name},"
                     f" that point is version {offset.version}",
-                    fix="consume it, or leave changes out with engine.advance()",
+                    fix="consume it, or leave all changes out with AdvanceStream or"
+                    " engine.advance(stream)",
                 )
         moved = replace(stream, phase=phase).standing(*offsets)
         if stream.folder is None:

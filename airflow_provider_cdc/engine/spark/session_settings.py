@@ -13,6 +13,9 @@ from pyspark.sql import SparkSession
 _IS_BOUND_TO_RETENTION = (
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 )
+SWITCH_OFF = "switch it off in this session; in Airflow by the field conf of the connection"
+"""What to do about a setting of the session that the engine cannot work under."""
+
 _AS_THEY_STAND = "spark.sql.parser.escapedStringLiterals"
 
 

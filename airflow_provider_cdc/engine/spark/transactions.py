@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
 from ..core.access import Right, check_access
@@ -16,6 +16,7 @@ from ..core.batches import BatchLimit
 from ..core.errors import CdcError, InvalidRequest, InvalidStatement, StreamConflict
 from ..core.model import Consumption, Phase, PlannedStatement, Stream
 from ..core.names import quote, table_name
+from ..core.near_names import stream_meant
 from ..core.outcomes import Outcome, StatementOutcome, StreamOutcome
 from ..core.progress import ProtocolPoint
 from ..core.queries import analyse_query, bind_query
@@ -24,7 +25,7 @@ from ..core.stream_references import subject
 from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.source_pins import SourcePins
 from .attempts import BEGIN_TRIES, Attempt, range_of, statement_failed
-from .failures import has_ended
+from .failures import first_line, has_ended
 from .stream_views import StreamViews
 
 _INSERTS = {"append": "INSERT INTO", "overwrite": "INSERT OVERWRITE"}
@@ -120,7 +121,15 @@ class Transaction:
         snapshot = self._parts.registry.snapshot()
         self._check_access(snapshot, query.streams, Right.READ)
         self._look(snapshot, query.streams)
-        return self._parts.spark.sql(bind_query(query, self._names))
+        try:
+            return self._parts.spark.sql(bind_query(query, self._names))
+        except AnalysisException as error:
+            raise InvalidStatement(
+                subject(query.text),
+                "is refused by Spark",
+                cause=first_line(error),
+                fix=stream_meant(query.other_tables, self._stream_names) or "correct the query",
+            ) from None
 
     def write(self, rows: DataFrame, target: str, *, mode: str = "append") -> StatementOutcome:
         """Write a DataFrame of this session to a Delta table, its columns by their names.
@@ -162,7 +171,8 @@ class Transaction:
                 subject(statement.text),
                 "comes before the transaction has used a stream",
                 cause="until then there is nothing that the statement could be undone with",
-                fix="use a stream first, such as with tx.stream(name), or run it before the block",
+                fix=stream_meant(statement.other_tables, self._stream_names)
+                or "use a stream first, such as with tx.stream(name), or run it before the block",
             )
         found = self._parts.planner.plan([statement], self._names, self._attempt.consumer)
         planned = replace(found[0], index=len(self._applied))

@@ -72,7 +72,7 @@ class Upserting:
         *,
         max_staleness: timedelta | str | None = None,
         tombstone_horizon: timedelta | str = TOMBSTONE_HORIZON,
-        cluster_by: Collection[str] | None = None,
+        cluster_by: str | Collection[str] | None = None,
         partial_changes: bool = False,
         if_not_exists: bool = False,
     ) -> UpsertTable:

@@ -187,6 +187,22 @@ class Files:
         if filesystem.exists(path):
             filesystem.rm(path, recursive=True)
 
+    def remove_if_empty(self, folder: str) -> None:
+        """Remove a folder that holds no file, nor any folder below it one. A file that comes
+        meanwhile stays.
+        """
+        filesystem, path = self._open(folder)
+        marks = filesystem.find(path) if filesystem.exists(path) else []
+        if any(not name.endswith("/") for name in marks):
+            return
+        for mark in marks:
+            # An object that stands for a folder, as Hadoop writes it: this one, and no other below.
+            filesystem.rm_file(mark)
+        # Of real folders, one that is not empty any more is not removed.
+        with suppress(OSError, NotImplementedError):
+            for name, _, _ in filesystem.walk(path, topdown=False) if not marks else ():
+                filesystem.rmdir(name)
+
     def remove_at_once(self, uri: str, *, moved_to: str) -> None:
         """Remove a folder of one file so that nobody finds it empty; raises ``FileNotFoundError``.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
 
 from deltalake import DeltaTable
 
@@ -13,6 +12,7 @@ from ..core.errors import RegistryNotFound, StreamNotFound
 from ..core.lifecycle import Transition
 from ..core.model import Stream
 from ..core.names import stream_key
+from ..core.near_names import advice_on
 from ..core.stream_records import UnreadableStream, read_stream
 
 
@@ -122,14 +122,12 @@ class RegistrySnapshot:
         stream = self.find(name)
         if stream is not None:
             return stream
-        close = get_close_matches(stream_key(name), self._ids, n=3)
-        known = ", ".join(self.name_of(self._ids[key]) for key in close)
         error = StreamNotFound if self.version is not None else RegistryNotFound
         raise error(
             f"stream {name}",
             "does not exist",
             cause="it was never created, or it was dropped",
-            fix=f"did you mean {known}" if known else "create it, or look at the list of streams",
+            fix=advice_on(name, self.names),
         )
 
     def by_id(self, stream_id: str) -> Stream:
@@ -144,6 +142,7 @@ class RegistrySnapshot:
                 f"stream with id {stream_id}",
                 "does not exist",
                 cause="it was never created, or it was dropped",
+                fix="bring it back with engine.undrop_stream(name), or create it again",
             )
         return stream
 

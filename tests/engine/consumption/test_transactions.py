@@ -266,6 +266,8 @@ def test_statement_that_is_refused_leaves_the_transaction_as_it_was(lab: StreamL
         for text, error in refused.items():
             with pytest.raises(error):
                 tx.sql(lab.text(text))
+        with pytest.raises(InvalidStatement, match=r"VIEW_NOT_FOUND.*did you mean s where it"):
+            tx.sql("SELECT * FROM ss")
         with pytest.raises(StreamNotFound):
             tx.stream("missing")
         with pytest.raises(InvalidRequest, match="append, overwrite"):

@@ -12,6 +12,7 @@ from enum import StrEnum
 from ..errors import InvalidRequest
 from ..intervals import interval_iso, interval_of
 from ..names import TableName, quote
+from ..one_or_several import one_or_several
 from ..shown_values import shown
 
 CHANGE_TYPE = "_CHANGE_TYPE"
@@ -291,7 +292,7 @@ def clustered_by(
                 early.add(column.name)
         key = [known[column.casefold()].name for column in primary_key]
         return tuple([column for column in key if column in early][:_MAX_CLUSTERED])
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = one_or_several(f"upsert table {name}", "cluster_by", wanted)
     for given in names:
         if given.casefold() not in known:
             raise _invalid(name, "cannot be clustered so", f"there is no column {given}")

@@ -16,6 +16,7 @@ from ...core.errors import InvalidRequest, StreamConflict, TableExists
 from ...core.intervals import interval_iso, interval_of
 from ...core.log_actions import TableState
 from ...core.names import TableName, quote, table_name
+from ...core.one_or_several import one_or_several
 from ...core.table_snapshot import TableSnapshot
 from ...core.upserts.changes import BATCH, INGESTED_AT, ORDER, REASON, SEQUENCE, SINCE
 from ...core.upserts.definition import (
@@ -40,7 +41,7 @@ from ...core.upserts.texts import live_rows
 from ...storage.delta_log import DeltaLog, LogIncomplete
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
-from ..failures import has_ended, reason
+from ..failures import first_line, has_ended
 from ..session_settings import escaped_literals
 from ..tables import Table, Tables, table_properties
 from .types import sql_type
@@ -107,13 +108,13 @@ class UpsertTables:
         *,
         max_staleness: timedelta | str | None,
         tombstone_horizon: timedelta | str,
-        cluster_by: Collection[str] | None,
+        cluster_by: str | Collection[str] | None,
         partial_changes: bool,
         if_not_exists: bool,
     ) -> UpsertTable:
         """Make an upsert table, or what a call that was killed left undone of it."""
         columns = self._columns_of(name, schema)
-        named = [primary_key] if isinstance(primary_key, str) else primary_key
+        named = one_or_several(f"upsert table {name}", "primary_key", primary_key)
         key = checked_columns(name, columns, named)
         wanted = UpsertTable(
             name,
@@ -210,7 +211,7 @@ class UpsertTables:
             raise InvalidRequest(
                 f"upsert table {name}",
                 "cannot be given these columns",
-                cause=reason(error).partition("\n")[0],
+                cause=first_line(error),
                 fix="choose other names or types",
             ) from None
 
@@ -307,7 +308,7 @@ class UpsertTables:
             raise InvalidRequest(
                 f"upsert table {name}",
                 "has a schema that Spark cannot read",
-                cause=str(error).splitlines()[0].rstrip("."),
+                cause=first_line(error),
                 fix="write it as id INT, name STRING",
             ) from None
 
@@ -441,6 +442,6 @@ def _refused_by_spark(table: UpsertTable) -> Iterator[None]:
         raise InvalidRequest(
             f"upsert table {table.name}",
             "cannot be created",
-            cause=reason(error).partition("\n")[0].rstrip("."),
+            cause=first_line(error),
             fix="choose a name or a path that Spark accepts, and one that can be written",
         ) from error
