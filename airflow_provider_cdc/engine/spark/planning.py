@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..core.catalog_managed import check_features
 from ..core.errors import ConsumptionOpen, InvalidStatement, NotADeltaTable, StreamConflict
 from ..core.model import PlannedStatement
+from ..core.names import TableName
 from ..core.statements import Statement
 from .tables import Table, Tables
 from .targets import Targets
@@ -79,7 +80,7 @@ class Planner:
 
     def _existing(self, statement: Statement) -> Table | None:
         if statement.create is None:
-            found: Table | None = self._delta_table(statement)
+            found: Table | None = self.delta_table(statement.target)
         else:
             self._targets.check_makes_delta(statement, statement.create)
             found = self._tables.find(statement.target)
@@ -101,9 +102,14 @@ class Planner:
                 fix="use INSERT INTO, or CREATE OR REPLACE TABLE AS",
             )
 
-    def _delta_table(self, statement: Statement) -> Table:
+    def delta_table(self, name: TableName) -> Table:
+        """The table ``name``, which is to be written.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidStatement: it is no Delta table
+        """
         try:
-            return self._tables.get(statement.target)
+            return self._tables.get(name)
         except NotADeltaTable as error:
             raise InvalidStatement(
                 error.subject,

@@ -47,7 +47,7 @@ class RegistrySnapshot:
 
     :param version: the version of the table; ``None`` while there is no table
     :param states: the JSON of each live stream's state, by stream id
-    :param ids: the id of each live stream, by casefolded name
+    :param ids: the id of each live stream, by ``stream_key`` of its name
     :param table: the handle that the version was read with
     """
 
