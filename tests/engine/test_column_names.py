@@ -85,6 +85,10 @@ def test_upsert_tables_keep_columns_apart(lab: StreamLab) -> None:
     assert [tuple(row) for row in lab.engine.read_table(lab.path("t")).collect()] == [
         (1, "fuß", 10)
     ]
+    lab.engine.add_columns(lab.path("t"), "p STRUCT<street: STRING, city: STRING>")
+    turned = "SELECT 1 AS id, 'UPSERT' AS _CHANGE_TYPE, struct('c' AS city, 's' AS street) AS p"
+    with pytest.raises(InvalidRequest, match="hold p as struct<`city`"):
+        lab.engine.write_changes(lab.path("t"), lab.spark.sql(turned))
 
 
 def test_columns_that_spark_takes_for_one_in_places_are_refused_by_name(lab: StreamLab) -> None:
