@@ -8,6 +8,7 @@ from typing import Any
 
 from .errors import InvalidRequest
 from .file_paths import name_pattern
+from .names import name_key
 
 # For every reader of ours, whatever the session says: what is left out would count as consumed.
 WHOLE_FILES = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
@@ -44,7 +45,7 @@ def file_options(subject: str, options: Mapping[str, Any] | None) -> FileOptions
     :raises InvalidRequest: one of them cannot be an option of a stream
     """
     reader = options_as_text(options) or {}
-    refused = sorted(name for name in reader if name.casefold() in _REFUSED)
+    refused = sorted(name for name in reader if name_key(name) in _REFUSED)
     if refused:
         raise InvalidRequest(
             subject,
@@ -52,7 +53,7 @@ def file_options(subject: str, options: Mapping[str, Any] | None) -> FileOptions
             cause=f"the option {refused[0]} would name other files, or leave some out in silence",
             fix="leave it out; pathGlobFilter says which names count",
         )
-    globs = [reader.pop(name) for name in list(reader) if name.casefold() == _GLOB]
+    globs = [reader.pop(name) for name in list(reader) if name_key(name) == _GLOB]
     for glob in globs:
         name_pattern(glob)
     return FileOptions(reader, globs[0] if globs else None)
@@ -61,6 +62,6 @@ def file_options(subject: str, options: Mapping[str, Any] | None) -> FileOptions
 def takes_columns_from_folders(options: Mapping[str, str]) -> bool:
     """Whether the names of ``key=value`` folders are columns."""
     return not any(
-        name.casefold() == _NO_PARTITIONS and value.casefold() == "true"
+        name_key(name) == _NO_PARTITIONS and value.lower() == "true"
         for name, value in options.items()
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .errors import InvalidName
@@ -60,16 +61,43 @@ def stream_name(text: object) -> str:
     )
 
 
-def stream_key(name: str) -> str:
-    """What two spellings of one stream name have in common: names ignore case, as in Spark SQL."""
-    return name.casefold()
+def name_key(name: str) -> str:
+    """What two spellings of one name have in common to Spark and Delta: of a column, a table, a
+    view, a function, an option.
 
-
-def table_key(name: str) -> str:
-    """What two spellings of one name have in common to Spark SQL, which tells ß from ss. Streams
-    that :func:`stream_key` takes for one cannot both be there, but a table beside a stream can.
+    Both compare names in lower case (Java's ``toLowerCase(Locale.ROOT)``), so ``maß`` and ``MAß``
+    are one name, ``maß`` and ``mass`` are two, and so are ``İ`` and ``i``.
     """
     return name.lower()
+
+
+def loose_key(name: str) -> str:
+    """What two names have in common that Spark takes for one in some places, though
+    :func:`name_key` tells them apart: fields of a struct, the columns that an UPDATE or a MERGE
+    sets, common table expressions.
+
+    There Spark compares character by character (Java's ``equalsIgnoreCase``), in lower and in upper
+    case: a long s is an s, a final sigma is a sigma, and a dotted capital I, a dotless small one
+    and an i are one letter.
+    """
+    return "".join(map(_either_case, name))
+
+
+def first_alike(names: Iterable[str]) -> tuple[str, str] | None:
+    """The first two of ``names`` that Spark takes for one in some places; ``None``: there are
+    none.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        earlier = found.setdefault(loose_key(name), name)
+        if earlier != name:
+            return earlier, name
+    return None
+
+
+def stream_key(name: str) -> str:
+    """What two spellings of one stream name have in common: that of any name in Spark SQL."""
+    return name_key(name)
 
 
 def consumer_name(text: object) -> str:
@@ -137,7 +165,7 @@ def qualified_name(parts: tuple[str, ...]) -> TableName:
 
     :raises InvalidName: there are none or more than 3, one is empty or holds a control character
     """
-    if tuple(part.casefold() for part in parts[:-1]) == ("delta",) and _PATH.fullmatch(parts[-1]):
+    if tuple(map(name_key, parts[:-1])) == ("delta",) and _PATH.fullmatch(parts[-1]):
         return _path_name(parts[-1])
     shown = ".".join(parts)
     if not 1 <= len(parts) <= TABLE_NAME_MAX_PARTS:
@@ -188,6 +216,12 @@ def _invalid_table(text: object, found: str) -> InvalidName:
         f"parts with dots or backticks quoted; {found}",
         fix="write catalog.schema.table, `a part with.dots`, /a/path or delta.`/a/path`",
     )
+
+
+def _either_case(character: str) -> str:
+    upper = character.upper()
+    # Java maps one character to one, where Python may know a longer text, such as SS of ß.
+    return (upper if len(upper) == 1 else character).lower()[0]
 
 
 def _stream_name_fault(text: object) -> str:

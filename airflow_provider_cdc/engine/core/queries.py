@@ -10,7 +10,7 @@ from sqlglot import exp
 from .binding import bound
 from .errors import InvalidStatement
 from .insert_clauses import insert_clauses
-from .names import table_key
+from .names import name_key
 from .statements import QUERY_WORDS, one_statement, verb_of
 from .stream_references import (
     StreamReference,
@@ -49,7 +49,7 @@ def analyse_query(sql: str, stream_names: Collection[str]) -> Query | None:
     tree = parse(text, tokens)
     if not isinstance(tree, (exp.Query, exp.Values)):
         return None
-    streams = {table_key(name): name for name in stream_names}
+    streams = {name_key(name): name for name in stream_names}
     references = stream_references(text, tokens, tree, None, streams)
     columns = tuple(unquoted_metadata_columns(tokens))
     others = other_tables(tree, None, streams)

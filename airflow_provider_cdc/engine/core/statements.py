@@ -18,7 +18,7 @@ from .create_heads import CreateHead, create_head, data_source
 from .errors import InvalidStatement
 from .insert_clauses import insert_clauses, insert_first
 from .model import StatementKind
-from .names import TableName, qualified_name, table_key
+from .names import TableName, name_key, qualified_name
 from .near_names import advice_on_tables
 from .stream_references import (
     StreamReference,
@@ -95,7 +95,7 @@ def analyse(sql: str, stream_names: Collection[str]) -> Statement:
     :raises InvalidName: its target has more than 3 parts
     """
     text, tokens = one_statement(sql)
-    streams = {table_key(name): name for name in stream_names}
+    streams = {name_key(name): name for name in stream_names}
     verb = verb_of(tokens)
     clauses = insert_clauses(tokens, verb)
     if len(clauses) == 1:
@@ -348,10 +348,10 @@ def _fingerprint(text: str) -> str:
 
 
 def _target(text: str, parts: tuple[str, ...], streams: Mapping[str, str]) -> TableName:
-    if len(parts) == 1 and table_key(parts[0]) in streams:
+    if len(parts) == 1 and name_key(parts[0]) in streams:
         raise InvalidStatement(
             subject(text),
-            f"writes to stream {streams[table_key(parts[0])]}",
+            f"writes to stream {streams[name_key(parts[0])]}",
             cause="a stream is read only",
             fix="write to a table; a table of that name is reached as schema.table",
         )

@@ -308,22 +308,26 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         """Make a target equal to the source of a stream that went stale, and the stream stand where
         the source is now, in one consumption.
 
-        Rows are compared by ``key``, in all columns of the target; only those that differ are
-        written. The target of an append-only stream gets the rows that it lacks, and no more. The
+        Rows are compared by ``key``, in all columns of the target, as these store them (Delta's
+        store assignment, whatever the session's settings are); only those that differ are written.
+        The target of an append-only stream gets the rows that it lacks, and no more. The
         stream may be stale because commits or files are gone, or because its source was recreated
         where it lay: the source is looked for there alone, so that the stream of a table that lies
         somewhere else now is created again (``or_replace``). Whatever ends the driver, the same
         call finishes it.
 
-        :param target: the name or path of a Delta table whose columns are all in the source
+        :param target: the name or path of a Delta table whose columns, and the fields in them, are
+            all in the source
         :param key: the column or the columns that tell its rows apart
         :param consumer: who consumes, such as ``dag_id.task_id``
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not consume it
-        :raises InvalidRequest: the key does not tell rows apart, the source lacks a column, or the
-            stream is on files or that of an upsert table
+        :raises InvalidRequest: the key does not tell rows apart, the source lacks a column or has
+            one of a type that the target does not store, or the stream is on files or that of an
+            upsert table
         :raises ChangeTrackingDisabled: the source does not track its rows now
-        :raises StatementFailed: the target could not be changed; nothing of it remains
+        :raises StatementFailed: a value does not fit its column, or the target could not be
+            changed; nothing of it remains
         :raises StreamConflict: another consumer was first
         """
         return Recovery(self._parts, self._tables, consumer).recover(name, target, key)

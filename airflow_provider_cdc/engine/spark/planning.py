@@ -14,6 +14,7 @@ from ..core.errors import (
     ended_by_hand,
 )
 from ..core.model import PlannedStatement
+from ..core.names import TableName
 from ..core.statements import Statement
 from .refusals import created_meanwhile
 from .tables import Table, Tables
@@ -107,7 +108,7 @@ class Planner:
 
     def _existing(self, statement: Statement) -> Table | None:
         if statement.create is None:
-            found: Table | None = self._delta_table(statement)
+            found: Table | None = self.delta_table(statement.target)
         else:
             self._targets.check_makes_delta(statement, statement.create)
             found = self._tables.find(statement.target)
@@ -129,9 +130,14 @@ class Planner:
                 fix="use INSERT INTO, or CREATE OR REPLACE TABLE AS",
             )
 
-    def _delta_table(self, statement: Statement) -> Table:
+    def delta_table(self, name: TableName) -> Table:
+        """The table ``name``, which is to be written.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidStatement: it is no Delta table
+        """
         try:
-            return self._tables.get(statement.target)
+            return self._tables.get(name)
         except NotADeltaTable as error:
             raise InvalidStatement(
                 error.subject,

@@ -65,7 +65,7 @@ def escaped_literals(spark: SparkSession) -> Iterator[None]:
 
 def is_on(spark: SparkSession, name: str) -> bool:
     """Whether a setting that is true or false is true."""
-    return str(spark.conf.get(name, "false")).strip().casefold() == "true"
+    return str(spark.conf.get(name, "false")).strip().lower() == "true"
 
 
 def may_broadcast(spark: SparkSession) -> bool:

@@ -26,6 +26,7 @@ from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.source_pins import SourcePins
 from .attempts import BEGIN_TRIES, Attempt, range_of, statement_failed
 from .failures import first_line, has_ended
+from .store_assignment import StoreAssignment
 from .stream_views import StreamViews
 
 _INSERTS = {"append": "INSERT INTO", "overwrite": "INSERT OVERWRITE"}
@@ -132,7 +133,8 @@ class Transaction:
             ) from None
 
     def write(self, rows: DataFrame, target: str, *, mode: str = "append") -> StatementOutcome:
-        """Write a DataFrame of this session to a Delta table, its columns by their names.
+        """Write a DataFrame of this session to a Delta table, its columns and the fields in them by
+        their names, as Delta's store assignment does, whatever the session's settings are.
 
         It is a statement like those of :meth:`sql`: applied at once, exactly once, and undone with
         the transaction. Streams that the rows are made of are used.
@@ -140,7 +142,8 @@ class Transaction:
         :param rows: such as something made of what :meth:`stream` returns
         :param target: a catalog name or the path of a Delta table that exists
         :param mode: ``append``, or ``overwrite`` as INSERT OVERWRITE does it
-        :raises InvalidRequest: there is no such mode
+        :raises InvalidRequest: there is no such mode, or the columns do not fit those of the target
+        :raises StatementFailed: a value does not fit, and the whole transaction was undone
         """
         self._check_open()
         if mode not in _INSERTS:
@@ -150,15 +153,18 @@ class Transaction:
                 cause=f"{mode!r} is no mode",
                 fix=f"mode is one of {', '.join(_INSERTS)}",
             )
-        name = table_name(target).sql
-        columns = ", ".join(map(quote, rows.columns))
+        table, spark = self._parts.planner.delta_table(table_name(target)), self._parts.spark
+        fix = "select the columns of the target, and cast what is of another type"
+        assignment = StoreAssignment(spark, f"target {table.name}", "cannot hold these rows", fix)
+        stored = assignment.rows(rows, spark.table(table.sql).schema)
+        columns = ", ".join(map(quote, stored.columns))
         view = f"cdc_{uuid.uuid4().hex}"
-        text = f"{_INSERTS[mode]} {name} ({columns}) SELECT {columns} FROM {quote(view)}"
-        rows.createOrReplaceTempView(view)
+        text = f"{_INSERTS[mode]} {table.sql} ({columns}) SELECT {columns} FROM {quote(view)}"
+        stored.createOrReplaceTempView(view)
         try:
             return self._do(analyse(text, self._stream_names))
         finally:
-            self._parts.spark.catalog.dropTempView(view)
+            spark.catalog.dropTempView(view)
 
     def _do(self, statement: Statement) -> StatementOutcome:
         snapshot, names = self._freed(statement.streams), statement.streams

@@ -40,7 +40,8 @@ def test_find_after_create_ignores_case(registry: Registry) -> None:
     created = create(registry, "Straße")
     assert created.sequence == 1
     snapshot = registry.snapshot()
-    assert snapshot.find("STRASSE") == created
+    assert snapshot.find("STRAßE") == created
+    assert snapshot.find("strasse") is None
     assert snapshot.get("straße") == created
     assert snapshot.by_id(created.stream_id) == created
     assert snapshot.streams() == [created]

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from ..errors import InvalidRequest
 from ..intervals import interval_iso, interval_of
-from ..names import TableName, quote
+from ..names import TableName, first_alike, name_key, quote
 from ..one_or_several import one_or_several
 from ..shown_values import shown
 
@@ -226,11 +226,14 @@ def checked_columns(
 
     :raises InvalidRequest: a rule is broken
     """
-    known = {column.name.casefold(): column for column in columns}
-    key = [column.casefold() for column in primary_key]
+    known = {name_key(column.name): column for column in columns}
+    key = [name_key(column) for column in primary_key]
     reserved = [column.name for column in columns if is_reserved(column.name)]
     if len(known) < len(columns):
         raise _invalid(name, "names a column twice", f"found {_twice(columns)}")
+    if alike := first_alike(column.name for column in columns):
+        cause = f"a MERGE cannot tell {alike[0]} from {alike[1]}"
+        raise _invalid(name, "has columns of nearly one name", cause)
     if reserved:
         raise _invalid(name, f"has a column {reserved[0]}", "that name is reserved for changes")
     if not 1 <= len(columns) <= MAX_COLUMNS:
@@ -283,20 +286,20 @@ def clustered_by(
 
     :raises InvalidRequest: there is no such column
     """
-    known = {column.name.casefold(): column for column in columns}
+    known = {name_key(column.name): column for column in columns}
     if wanted is None:
         leaves, early = _STATE_LEAVES if is_wide(columns) else 0, set()
         for column in columns:
             leaves += _leaves(column)
             if leaves <= _WITH_STATISTICS_COLUMNS and column.type.startswith(_WITH_STATISTICS):
                 early.add(column.name)
-        key = [known[column.casefold()].name for column in primary_key]
+        key = [known[name_key(column)].name for column in primary_key]
         return tuple([column for column in key if column in early][:_MAX_CLUSTERED])
     names = one_or_several(f"upsert table {name}", "cluster_by", wanted)
     for given in names:
-        if given.casefold() not in known:
+        if name_key(given) not in known:
             raise _invalid(name, "cannot be clustered so", f"there is no column {given}")
-    return tuple(known[given.casefold()].name for given in names)
+    return tuple(known[name_key(given)].name for given in names)
 
 
 def is_wide(columns: Iterable[Column]) -> bool:
@@ -308,11 +311,11 @@ def is_wide(columns: Iterable[Column]) -> bool:
 
 def is_reserved(column: str) -> bool:
     """Whether no column of the data may have this name."""
-    folded = column.casefold()
+    folded = name_key(column)
     return folded.startswith((STATE, "metadata$")) or folded in (
-        CHANGE_TYPE.casefold(),
-        CHANGE_SEQUENCE_NUMBER.casefold(),
-        CHANGE_UNCHANGED.casefold(),
+        name_key(CHANGE_TYPE),
+        name_key(CHANGE_SEQUENCE_NUMBER),
+        name_key(CHANGE_UNCHANGED),
     )
 
 
@@ -322,7 +325,7 @@ def _leaves(column: Column) -> int:
 
 
 def _twice(columns: Sequence[Column]) -> str:
-    names = [column.name.casefold() for column in columns]
+    names = [name_key(column.name) for column in columns]
     return next(name for name in names if names.count(name) > 1)
 
 

@@ -18,7 +18,7 @@ from ...core.folder_log import FolderFile
 from ...core.insert_only import unread_files
 from ...core.log_actions import DataFile
 from ...core.model import METADATA_COLUMNS, FileFormat, Folder
-from ...core.names import quote
+from ...core.names import name_key, quote
 from ...core.read_plan import ReadPlan
 from ...storage.files import Files, join
 from ...storage.folders import FolderLogs
@@ -97,7 +97,7 @@ class FileRows:
         columns in one struct.
         """
         fields = _fields(folder)
-        data = [field for field in fields if field.name.casefold() not in keys]
+        data = [field for field in fields if name_key(field.name) not in keys]
         paths = [join(folder.uri, FolderFile.of(file).path) for file in files]
         scan = (
             self._spark.read.format(folder.file_format.value)
@@ -160,7 +160,7 @@ def _by_partition_columns(
     """The files by the columns that their paths give values to: these are not in the files."""
     names: set[str] = set()
     if takes_columns_from_folders(folder.options):
-        names = {field.name.casefold() for field in _fields(folder)}
+        names = {name_key(field.name) for field in _fields(folder)}
     groups: dict[frozenset[str], list[DataFile]] = {}
     for file in files:
         keys = names & partition_values(FolderFile.of(file).path).keys()
@@ -169,7 +169,7 @@ def _by_partition_columns(
 
 
 def _from_folder(field: StructField, keys: Sequence[str]) -> str:
-    value = f"key{keys.index(field.name.casefold())}"
+    value = f"key{keys.index(name_key(field.name))}"
     return f"CAST({value} AS {field.dataType.simpleString()}) AS {quote(field.name)}"
 
 

@@ -15,7 +15,7 @@ from ...core.arguments import Kept
 from ...core.errors import InvalidRequest, StreamConflict, TableExists
 from ...core.intervals import interval_iso, interval_of
 from ...core.log_actions import TableState
-from ...core.names import TableName, quote, table_name
+from ...core.names import TableName, name_key, quote, table_name
 from ...core.one_or_several import one_or_several
 from ...core.table_snapshot import TableSnapshot
 from ...core.upserts.changes import BATCH, INGESTED_AT, ORDER, REASON, SEQUENCE, SINCE
@@ -178,15 +178,15 @@ class UpsertTables:
         parts = {
             # The base last: no change has a value in them before, and none is read without them
             # afterwards.
-            place: {column.name.casefold(): column for column in _data_columns(self._state(place))}
+            place: {name_key(column.name): column for column in _data_columns(self._state(place))}
             for place in (table.quarantine, table.changes, table.location)
         }
         known = parts[table.location]
-        added = [column for column in wanted if column.name.casefold() not in known]
+        added = [column for column in wanted if name_key(column.name) not in known]
         checked_columns(name, (*known.values(), *added), table.primary_key)
         for place, found in parts.items():
             for column in wanted:
-                there = found.get(column.name.casefold(), column)
+                there = found.get(name_key(column.name), column)
                 if there.type != column.type:
                     raise InvalidRequest(
                         f"upsert table {name}",
@@ -196,7 +196,7 @@ class UpsertTables:
                         fix="choose another name; no part of the table was altered",
                     )
         for place, found in parts.items():
-            missing = [column for column in wanted if column.name.casefold() not in found]
+            missing = [column for column in wanted if name_key(column.name) not in found]
             if missing:
                 self._alter(name, place, f"ADD COLUMNS ({', '.join(_definitions(missing))})")
         altered = self.get(name)
@@ -369,11 +369,11 @@ class UpsertTables:
             found = _data_columns(self._state(table.changes))
         except LogIncomplete:
             return  # Whoever reads the changes says what is missing.
-        changes = {column.name.casefold(): column.type for column in found}
+        changes = {name_key(column.name): column.type for column in found}
         differing = [
             column.name
             for column in table.columns
-            if changes.get(column.name.casefold()) != column.type
+            if changes.get(name_key(column.name)) != column.type
         ]
         if differing:
             raise InvalidRequest(

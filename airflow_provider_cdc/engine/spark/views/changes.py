@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from ...core.errors import StreamStale
 from ...core.layout_history import layout_history
 from ...core.model import METADATA_COLUMNS, ColumnStyle, MetadataColumns, Stream, StreamMode
-from ...core.names import quote
+from ...core.names import name_key, quote
 from ...core.read_plan import ReadPlan, Strategy, plan_initial_rows
 from ...core.table_schema import Layout, other_columns
 from ...core.tracking import precedes_all
@@ -310,11 +310,11 @@ def _free_style(span: SourceRange) -> ColumnStyle:
     columns: a table that keeps what was consumed has those of one style.
     """
     columns = Layout.of(json.loads(span.end.metadata)).column_names
-    taken = {name.casefold() for name in columns}
+    taken = {name_key(name) for name in columns}
     free = (
         style
         for style, names in METADATA_COLUMNS.items()
-        if taken.isdisjoint(name.casefold() for name in astuple(names))
+        if taken.isdisjoint(name_key(name) for name in astuple(names))
     )
     return next(free, span.stream.column_style)
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...core.errors import InvalidRange, InvalidRequest
+from ...core.names import name_key
 from ...core.view_relations import (
     Branch,
     Leaf,
@@ -69,7 +70,7 @@ class Rows:
             places = [
                 place
                 for place in self._shown()
-                if place not in found and self.frame.columns[place].casefold() == name.casefold()
+                if place not in found and name_key(self.frame.columns[place]) == name_key(name)
             ]
             if not places:
                 raise LookupError(f"there is no column {name}")
