@@ -110,6 +110,8 @@ class Transaction:
         :raises StatementFailed: it failed, and the whole transaction was undone
         :raises StreamConflict: another consumer was first
         :raises ConsumptionOpen: it failed, and what was done before could not be undone
+        :raises FilesChanged: a file of a folder was overwritten or removed while it was read
+        :raises FileUnreadable: a file of a folder cannot be read
         """
         self._check_open()
         query = analyse_query(text, self._stream_names)
@@ -118,6 +120,8 @@ class Transaction:
         snapshot = self._parts.registry.snapshot()
         self._check_access(snapshot, query.streams, Right.READ)
         self._look(snapshot, query.streams)
+        for name in query.streams:
+            self._views[name].settle()
         return self._parts.spark.sql(bind_query(query, self._names))
 
     def write(self, rows: DataFrame, target: str, *, mode: str = "append") -> StatementOutcome:

@@ -1,0 +1,56 @@
+"""What is wrong with a file of a folder, and what to do so that its stream goes on."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from .errors import FileUnreadable
+from .file_paths import path_key
+from .model import Stream
+
+_READING = re.compile(r"reading file (\S+)\. *(.*)")
+_MISSING = "FAILED_READ_FILE.FILE_NOT_EXIST"
+_STATE = re.compile(r"\.? *SQLSTATE: \w+")
+
+
+def unreadable(stream: Stream, path: str, cause: str, *, also: str = "") -> FileUnreadable:
+    """The error of a file that cannot be read as ``stream`` says.
+
+    :param path: of the file, or of a folder that gives values to its files, below the stream's
+    :param cause: what was expected and what was found
+    :param also: what helps besides
+    """
+    return FileUnreadable(
+        f"stream {stream.name}",
+        f"cannot read {path} in {stream.source.name}; nothing of it was consumed",
+        cause=cause,
+        fix=f"correct {path}, remove it, or give it a name that begins with a dot, which hides it,"
+        " and read again; where the files are right and the stream is not, create it again as they"
+        f' are to be read, with or_replace=True and at=OffsetOf("{stream.name}"), which keeps what'
+        f" is not consumed{also}",
+    )
+
+
+def unreadable_file(stream: Stream, messages: str) -> FileUnreadable | None:
+    """The error that the ``messages`` of a failed reading lead to; ``None`` where they name no file
+    of the folder.
+
+    :param messages: that of Spark, and those of its causes, each in lines of its own
+    """
+    lines = messages.splitlines()
+    found = [match for line in lines if (match := _READING.search(line))]
+    if not found:
+        return None
+    uri, detail = unquote(found[0][1]), _STATE.sub("", found[0][2]).strip(" .")
+    folder = f"{path_key(stream.source.name)}/"
+    path = path_key(uri)
+    if not path.startswith(folder):
+        return None
+    last = _STATE.sub("", lines[-1]).strip(" .")
+    # The file has just been seen: it is one that Spark may not open.
+    causes = [] if _MISSING in messages else [detail]
+    if not _READING.search(lines[-1]):
+        causes.append(last)
+    cause = "; ".join(filter(None, causes)) or "Spark says no more of it"
+    return unreadable(stream, path.removeprefix(folder), cause)
