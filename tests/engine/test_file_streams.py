@@ -619,6 +619,8 @@ def test_a_glob_takes_files_of_one_kind_out_of_a_mixed_folder(inbox: Inbox) -> N
     inbox.put("a.json", '{"id": 1}')
     inbox.put("b.csv", "2,b")
     assert inbox.ids() == [2]
+    with pytest.raises(InvalidRequest, match="that stream is on"):
+        inbox.stream("all", at=OffsetOf("s"))
 
 
 def test_a_broken_file_is_named_and_hidden_whatever_the_session_says(target: Inbox) -> None:
@@ -680,7 +682,7 @@ def test_a_malformed_row_fails_fast_whatever_is_asked_for(target: Inbox, file_fo
         lambda: target.engine.has_data("s"),
         lambda: target.consume("INSERT INTO {t} (v) SELECT v FROM s"),
     ):
-        with pytest.raises(FileUnreadable, match="cannot read a in.*(?i:malformed|parse)"):
+        with pytest.raises(FileUnreadable, match=r"cannot read a in.*(?i:malformed|parse)"):
             read()
     target.put("a", good)
     assert target.engine.has_data("s")

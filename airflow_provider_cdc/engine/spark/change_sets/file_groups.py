@@ -177,8 +177,8 @@ class FileGroups:
         if self._folder.file_format is not FileFormat.JSON or not is_multi_line(options):
             return
         uris = {join(self._folder.uri, path): path for path in _paths(files)}
-        texts = self._spark.read.options(__globPaths__="false", recursiveFileLookup="true")
-        texts = texts.options(**WHOLE_FILES).text(list(uris), wholetext=True)
+        reader = self._spark.read.options(__globPaths__="false", recursiveFileLookup="true")
+        texts = reader.options(**WHOLE_FILES).text(list(uris), wholetext=True)
         allowed = {name: value for name, value in options.items() if name.startswith("allow")}
         text, wrapped = F.col("value"), F.concat(F.lit("["), F.col("value"), F.lit("\n]"))
         is_json = F.from_json(text, "MAP<STRING, STRING>", allowed).isNotNull()
