@@ -119,8 +119,9 @@ class Transaction:
             return self._do(analyse(text, self._stream_names))
         snapshot = self._parts.registry.snapshot()
         self._check_access(snapshot, query.streams, Right.READ)
+        opened = [name for name in query.streams if name not in self._views]
         self._look(snapshot, query.streams)
-        for name in query.streams:
+        for name in opened:
             self._views[name].settle()
         return self._parts.spark.sql(bind_query(query, self._names))
 
