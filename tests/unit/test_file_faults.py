@@ -24,14 +24,14 @@ def on_folder(uri: str) -> Stream:
             f"Job aborted\n[FAILED_READ_FILE.NO_HINT] {READING} file:///in%20ü/a/b%5B1%5D.csv. "
             " SQLSTATE: KD001\n[X] Malformed\n[Y] Malformed CSV record: abc SQLSTATE: KD000",
             "a/b[1].csv",
-            "[Y] Malformed CSV record: abc",
+            "[X] Malformed; [Y] Malformed CSV record: abc",
         ),
         (
             "/in",
             f"[FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] {READING} file:/in/a. Data type"
             " mismatches when reading Parquet column [id]. SQLSTATE: KD001\ncolumn: [id]",
             "a",
-            "Data type mismatches when reading Parquet column [id]",
+            "Data type mismatches when reading Parquet column [id]; column: [id]",
         ),
         (
             "s3a://bucket/in",
@@ -54,7 +54,7 @@ def test_error_names_the_file_its_cause_and_three_ways_out(
     found = unreadable_file(on_folder(uri), messages)
     assert isinstance(found, FileUnreadable)
     assert f"stream s: cannot read {path} in {uri}; nothing of it was consumed" in str(found)
-    assert cause in found.cause
+    assert found.cause in (cause, f"/in/a ({cause})")
     assert f"correct {path}, remove it, or give it a name that begins with a dot" in found.fix
     assert 'at=OffsetOf("s")' in found.fix
 

@@ -10,6 +10,7 @@ from .file_paths import path_key
 from .model import Stream
 
 _READING = re.compile(r"reading file (\S+)\. *(.*)")
+_LONGEST_CAUSE = 1000
 _MISSING = "FAILED_READ_FILE.FILE_NOT_EXIST"
 _STATE = re.compile(r"\.? *SQLSTATE: \w+")
 
@@ -39,18 +40,15 @@ def unreadable_file(stream: Stream, messages: str) -> FileUnreadable | None:
     :param messages: that of Spark, and those of its causes, each in lines of its own
     """
     lines = messages.splitlines()
-    found = [match for line in lines if (match := _READING.search(line))]
-    if not found:
+    places = [place for place, line in enumerate(lines) if _READING.search(line)]
+    if not places:
         return None
-    uri, detail = unquote(found[0][1]), _STATE.sub("", found[0][2]).strip(" .")
-    folder = f"{path_key(stream.source.name)}/"
-    path = path_key(uri)
+    (uri, detail), *_ = _READING.findall(lines[places[-1]])
+    folder, path = f"{path_key(stream.source.name)}/", path_key(unquote(uri))
     if not path.startswith(folder):
         return None
-    last = _STATE.sub("", lines[-1]).strip(" .")
-    # The file has just been seen: it is one that Spark may not open.
-    causes = [] if _MISSING in messages else [detail]
-    if not _READING.search(lines[-1]):
-        causes.append(last)
-    cause = "; ".join(filter(None, causes)) or "Spark says no more of it"
+    # The file has just been seen: if it is missed, Spark may not open it.
+    causes = ["" if _MISSING in messages else detail, *lines[places[-1] + 1 :]]
+    told = [_STATE.sub("", line).strip(" .") for line in causes]
+    cause = "; ".join(filter(None, told))[:_LONGEST_CAUSE] or "Spark says no more of it"
     return unreadable(stream, path.removeprefix(folder), cause)

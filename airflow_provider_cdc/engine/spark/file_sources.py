@@ -27,6 +27,7 @@ from .sources import FoundSource
 
 _FILES_TO_INFER_FROM = 1000
 _CORRUPT_RECORD_OF_THE_SESSION = "spark.sql.columnNameOfCorruptRecord"
+_NO_COLUMNS = "expected columns, found none"
 _IS_CHAR = "UNSUPPORTED_CHAR_OR_VARCHAR_AS_STRING"
 _IS_BROKEN = "FAILED_READ_FILE"
 
@@ -98,6 +99,8 @@ class FileSources:
                 cause=f"expected files in {folder.uri} to infer them from, found none",
                 fix='say file_schema, such as "id INT, name STRING"',
             )
+        if schema is not None and not schema.strip():
+            raise _refused(subject, folder, _NO_COLUMNS, "")
         paths = [join(folder.uri, file.path) for file in files[:_FILES_TO_INFER_FROM]]
         try:
             if schema is None:
@@ -116,7 +119,7 @@ class FileSources:
             condition = error.getCondition() if isinstance(error, PySparkException) else None
             raise _refused(subject, folder, cause, condition or cause) from None
         if not found.fields:
-            raise _refused(subject, folder, "expected columns, found none", "")
+            raise _refused(subject, folder, _NO_COLUMNS, "")
         return found
 
     def _reader(self, folder: Folder) -> DataFrameReader:
