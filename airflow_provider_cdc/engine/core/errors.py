@@ -166,6 +166,17 @@ class FilesChanged(StreamUnusable):
     retryable = True
 
 
+class FileUnreadable(StreamUnusable):
+    """A file of a folder is broken, or is not what its stream reads; nothing of it was consumed.
+
+    The stream goes on when the file is put right, is away, or has a hidden name. A writer may do
+    that at any time, and a store may have failed for a moment, so that a retry may help.
+    """
+
+    kind = "file_unreadable"
+    retryable = True
+
+
 class StreamConflict(CdcError):
     """Somebody else moved the stream first; nothing of this attempt remains.
 

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from ..core.errors import (
     BRING_BACK,
     CdcError,
-    FilesChanged,
     StatementFailed,
     StreamConflict,
     StreamStale,
@@ -102,11 +101,12 @@ class Attempt:
 
         :raises StreamStale: files that have to be read are gone
         :raises FilesChanged: files of a folder were overwritten or removed while they were read
+        :raises FileUnreadable: a file of a folder cannot be read
         :raises StatementFailed: a change set could not be read
         """
         try:
             return views.outcomes()
-        except FilesChanged:
+        except CdcError:
             raise
         except Exception as error:
             raise _unreadable(consumption, error) from error

@@ -114,6 +114,8 @@ class Transaction:
         :raises StatementFailed: it failed, and the whole transaction was undone
         :raises StreamConflict: another consumer was first
         :raises ConsumptionOpen: it failed, and what was done before could not be undone
+        :raises FilesChanged: a file of a folder was overwritten or removed while it was read
+        :raises FileUnreadable: a file of a folder cannot be read
         """
         self._check_open()
         query = analyse_query(text, self._stream_names)
@@ -121,7 +123,10 @@ class Transaction:
             return self._do(analyse(text, self._stream_names))
         snapshot = self._parts.registry.snapshot()
         self._check_access(snapshot, query.streams, Right.READ)
+        opened = [name for name in query.streams if name not in self._views]
         self._look(snapshot, query.streams)
+        for name in opened:
+            self._views[name].settle()
         try:
             return self._parts.spark.sql(bind_query(query, self._names))
         except AnalysisException as error:

@@ -125,6 +125,13 @@ class FolderLogs:
                 cause="expected a folder, found none",
                 fix="bring the folder back, or drop the stream; nothing was taken for removed",
             ) from None
+        except PermissionError as error:
+            raise StreamUnusable(
+                subject,
+                f"cannot list all of {folder.uri}",
+                cause=f"this process may not read {error.filename or folder.uri}",
+                fix="let it list that folder; nothing was taken for removed",
+            ) from None
         unreadable = [file.path for file in found if not _is_text(file.path)]
         if unreadable:
             raise StreamUnusable(
