@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
+from airflow_provider_cdc.engine.core.model import PlannedStatement, StatementKind
+from airflow_provider_cdc.engine.spark.attempts import statement_failed
 from airflow_provider_cdc.engine.spark.failures import first_line, has_ended, reason
 
 ANSWER = """An error occurred while calling o64.sql.
@@ -90,3 +92,16 @@ def test_first_line_of_what_spark_cannot_parse_is_its_message() -> None:
 
     assert reason(ParseException(text)) == text.partition("\n\n")[0].strip()
     assert first_line(ParseException(text)).endswith("(line 1, pos 7)")
+
+
+@pytest.mark.parametrize(
+    ("message", "fix"),
+    [
+        ("[DELTA_CONCURRENT_APPEND] Files were added.", "Fix: run the consumer again; somebody"),
+        ("[CAST_INVALID_INPUT] 'x' is no INT.", "Fix: correct the statement or its data"),
+    ],
+)
+def test_advice_on_a_failed_statement_fits_its_cause(message: str, fix: str) -> None:
+    planned = PlannedStatement(1, StatementKind.INSERT, "f", "t", "/t", 0, created=False)
+
+    assert fix in str(statement_failed(planned, Py4JJavaError(message)))

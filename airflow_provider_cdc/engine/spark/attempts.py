@@ -35,6 +35,8 @@ from .stream_views import StreamViews, stream_views
 from .targets import Targets, fenced_off
 
 BEGIN_TRIES = 5
+# How Delta's conditions of a commit that met another one begin.
+_CONCURRENT = "[DELTA_CONCURRENT_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +202,14 @@ def range_of(span: StreamSpan) -> StreamRange:
 
 def statement_failed(planned: PlannedStatement, error: Exception) -> StatementFailed:
     """The error of a consumption whose statement ended in ``error`` and which was undone."""
+    cause = reason(error)
     return StatementFailed(
         f"statement {planned.index} on {planned.target}",
         "failed; what was applied before it was undone, and no offset moved",
-        cause=reason(error),
-        fix="correct the statement or its data and run the consumer again",
+        cause=cause,
+        fix="run the consumer again; somebody else changed the target at that moment"
+        if _CONCURRENT in cause
+        else "correct the statement or its data and run the consumer again",
     )
 
 

@@ -34,7 +34,7 @@ from ..storage.delta_log import DeltaLog, LogIncomplete
 from ..storage.files import Files, join
 from ..storage.range_files import RangeFiles
 from ..storage.target_log import TargetLog
-from .failures import has_ended
+from .failures import has_ended, reason
 from .idempotent_writes import idempotent_write, marked_commit
 from .log_stores import warn_of_one_driver
 from .refusals import created_meanwhile, exists, plan_refused, refused
@@ -339,7 +339,7 @@ def _not_undone(
     return OutcomeUnknown(
         f"target {planned.target}",
         f"could not be restored to what it held before consumption {consumption.consumption_id}",
-        cause=f"expected RESTORE to succeed, found {type(error).__name__}: {error}".rstrip(". "),
+        cause=f"expected RESTORE to succeed, found {type(error).__name__}: {reason(error)}",
         fix="run the consumer again; it goes on with the undo",
     )
 
@@ -373,4 +373,4 @@ def _undone_too_much(
 
 
 def _after(failure: Exception | None) -> str:
-    return "" if failure is None else f", after {type(failure).__name__}: {failure}"
+    return "" if failure is None else f", after {type(failure).__name__}: {reason(failure)}"
