@@ -208,7 +208,8 @@ def run_consumption(
         raise
     except Exception as error:
         if not resolution.fail(consumption, attempt.consumer, has_ended=has_ended(error)):
-            raise statement_failed(consumption.statements[len(applied)], error) from error
+            failed = consumption.statements[len(applied)]
+            raise statement_failed(consumption, failed, error) from error
         return attempt.rolled_forward(consumption)
     return attempt.commit(consumption, streams, applied)
 
@@ -222,6 +223,7 @@ def resume_consumption(
 ) -> Outcome:
     """Finish what an earlier attempt left open, over the ``views`` of what it had read."""
     consumption = parts.consumptions.move(found, Transition.RESUMED, attempt.consumer)
+    attempt.log_resumption(consumption)
     with ExitStack() as stack:
         try:
             opened = stack.enter_context(views(consumption))
