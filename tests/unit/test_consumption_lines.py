@@ -128,9 +128,7 @@ def test_rows_of_a_statement_come_from_deltas_metrics(metrics, text):
 
 
 def test_closing_line_has_each_stream_the_statements_and_the_time():
-    streams = tuple(
-        StreamOutcome("id", name, 7, 21, "file_difference", {}) for name in ("a", "b")
-    )
+    streams = tuple(StreamOutcome("id", name, 7, 21, "file_difference", {}) for name in ("a", "b"))
     outcome = Outcome("c1", "dag/task", streams, (APPLIED,), 9.84)
 
     assert closing_line(outcome) == (

@@ -19,9 +19,7 @@ _OF_MERGE = {
 _OF_OTHERS = {"updated": "numUpdatedRows", "deleted": "numDeletedRows", "inserted": "numOutputRows"}
 
 
-def reading_lines(
-    stream: Stream, taken: StreamRange, plans: Sequence[ReadPlan]
-) -> tuple[str, ...]:
+def reading_lines(stream: Stream, taken: StreamRange, plans: Sequence[ReadPlan]) -> tuple[str, ...]:
     """What a consumption reads of ``stream`` and how, a line for each of its tables.
 
     :param taken: the range of each table, in the order of ``plans``

@@ -101,7 +101,9 @@ class Resolution:
             return True
         self._undo(consumption, states, actor, keep)
         self._consumptions.move(consumption, Transition.ABORTED, actor)
-        left = f"what it wrote to {', '.join(sorted(keep))} stays" if keep else "nothing of it stays"
+        left = (
+            f"what it wrote to {', '.join(sorted(keep))} stays" if keep else "nothing of it stays"
+        )
         log.info(
             "stream %s: the consumption that %s began was ended, no offset moved, %s",
             consumption.stream_names,

@@ -307,8 +307,8 @@ def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) 
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
         f" {planned.target} has moved on",
-        cause=f"statement {consumption.place_of(planned)} was applied to it, and version {version} was committed"
-        " by somebody else since",
+        cause=f"statement {consumption.place_of(planned)} was applied to it, and version {version}"
+        " was committed by somebody else since",
         fix=f"{finish}call engine.abort(stream, keep=[{planned.target!r}]) to end it and leave what"
         " was applied there",
     )
@@ -332,8 +332,8 @@ def _not_restorable(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
         f" {planned.target} cannot be restored to what it held before",
-        cause=f"statement {consumption.place_of(planned)} was applied to it, and {path}, which it held then, was"
-        " removed since",
+        cause=f"statement {consumption.place_of(planned)} was applied to it, and {path}, which it"
+        " held then, was removed since",
         fix=f"bring that file back and run the consumer again, or call engine.abort(stream,"
         f" keep=[{planned.target!r}]) to end it and leave what was applied there",
     )
@@ -346,8 +346,8 @@ def _undone_too_much(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, its undo"
         f" took more from target {planned.target} than its own",
-        cause=f"version {undo_version} undid statement {consumption.place_of(planned)}, and version {version} of"
-        " somebody else with it; later commits forbid to take that back",
+        cause=f"version {undo_version} undid statement {consumption.place_of(planned)}, and version"
+        f" {version} of somebody else with it; later commits forbid to take that back",
         fix=f"apply version {version} again by hand, then call engine.abort(stream,"
         f" keep=[{planned.target!r}])",
     )
