@@ -64,14 +64,17 @@ class ConsumingOperator(StreamOperator):
         super().__init__(**kwargs)
         self.add_outlets([CONSUMPTIONS])
 
-    def announced(self, outcome: Outcome | None, context: Context) -> dict[str, Any]:
+    def announced(
+        self, outcome: Outcome | None, context: Context, *, upsert_table: str | None = None
+    ) -> dict[str, Any]:
         """The outcome for XCom, after its asset events were emitted.
 
+        :param upsert_table: the upsert table whose changes were consumed
         :raises CdcJobFailed: the job answered without an outcome
         """
         result = outcome_result(outcome)
         if outcome is not None:
-            announce(context, self.conn_id, outcome, self.outlets)
+            announce(context, self.conn_id, outcome, self.outlets, upsert_table=upsert_table)
         return result
 
 

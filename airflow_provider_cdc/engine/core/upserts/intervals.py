@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ..errors import InvalidRequest
+from ..figures import length_text
 
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
 
@@ -35,10 +36,11 @@ def interval_of(given: timedelta | str, name: str = "max_staleness") -> timedelt
 
 
 def interval_text(length: timedelta) -> str:
-    """``length`` as BigQuery shows an interval: ``0-0 0 0:10:0`` (seed 004)."""
+    """``length`` as BigQuery shows an interval, and in words: ``0-0 0 0:10:0 (10 minutes)``."""
     minutes, seconds = divmod(length.seconds, 60)
     fraction = f".{length.microseconds:06d}".rstrip("0") if length.microseconds else ""
-    return f"0-0 {length.days} {minutes // 60}:{minutes % 60}:{seconds}{fraction}"
+    shown = f"0-0 {length.days} {minutes // 60}:{minutes % 60}:{seconds}{fraction}"
+    return f"{shown} ({length_text(length)})"
 
 
 def interval_iso(length: timedelta) -> str:
