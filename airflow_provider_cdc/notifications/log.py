@@ -17,8 +17,8 @@ MESSAGE = "{{ alert.sentence }}; {{ alert.details }}"
 
 
 class LogNotifier(BaseNotifier):
-    """Writes an alert to the log of the task that tells it: as a warning, and that a promise is kept
-    again as information. As the callback of a deadline alert (``AsyncCallback``) it writes to the
+    """Writes an alert to the log of the task: as a warning, and that a promise is kept again as
+    information. As the callback of a deadline alert (``AsyncCallback``) it writes to the
     triggerer's log, and needs a message of its own.
 
     :param message: what to write (templated, see :class:`~..operators.monitor.CheckStreams`)

@@ -19,7 +19,7 @@ def extent_text(size_bytes: int, file_count: int) -> str:
 
 def length_text(length: timedelta) -> str:
     """A length of time in words, to the second where it has one: ``1 hour 10 minutes``."""
-    if timedelta(0) < length < timedelta(seconds=1):
+    if length < timedelta(seconds=1):
         return f"{length.total_seconds():g} seconds"
     return pendulum.duration(days=length.days, seconds=length.seconds).in_words("en")
 
