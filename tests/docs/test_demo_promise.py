@@ -15,7 +15,7 @@ def board(**figures: float) -> Board:
 
 def test_broken_promise_fails_the_demo() -> None:
     with pytest.raises(
-        DemoFailed, match="6 minutes 39 seconds stale; .* allows 2 minutes: .*broken"
+        DemoFailed, match=r"6 minutes 39 seconds stale; .* allows 2 minutes: .*broken"
     ):
         board(staleness=399.2, promise=120).check()
 
