@@ -41,7 +41,7 @@ DAGS = Path(__file__).resolve().parents[1]
 LOOK_SECONDS = 1.0
 STREAM_SECONDS = 600
 DRAIN_SECONDS = 600
-MINUTES = 10
+MINUTES = "10 to 20"
 
 
 class DemoFailed(Exception):
@@ -289,7 +289,7 @@ def run(state: Path, days: int, *, stay: bool) -> None:
     make_anew(state)
     say(
         f"replays {counted(days, 'day')} of flights into a table while a DAG consumes its changes,"
-        f" and compares every row; allow about {MINUTES} minutes on two cores"
+        f" and compares every row; allow {MINUTES} minutes on two cores"
     )
     state_folder = (state / "cdc").as_uri()
     warehouse = ["--warehouse", str(state / "warehouse"), "--cdc-state", state_folder]
