@@ -87,8 +87,12 @@ def json_object(environment: Mapping[str, str], variable: str) -> dict[str, str]
 
 def delta_session(secret_conf: Mapping[str, str]) -> SparkSession:
     """The session that spark-submit prepared; where its settings lack Delta, one that has it."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - workers read the names above without it
+    # Workers read the names above without Spark.
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    # It repeats each exception as JSON, with the JVM's stack.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     conf: dict[str, bool | float | int | str | None] = dict(secret_conf)
     spark = SparkSession.builder.config(map=conf).getOrCreate()
     present = spark.conf.get("spark.sql.extensions", None) or ""
