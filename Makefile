@@ -61,8 +61,8 @@ java: ## check for Java 17 or newer; on Debian as root install it
 jars: $(VENV)/.jars ## let Spark fetch the Delta jars and archive its classes, once
 
 $(VENV)/.jars: $(VENV)/.installed .ci/jars | java
-	SPARK_SUBMIT_OPTS='-XX:ArchiveClassesAtExit=$(ARCHIVE) -Xlog:disable' $(PYTHON) .ci/jars
-	touch $@
+	@SPARK_SUBMIT_OPTS='-XX:ArchiveClassesAtExit=$(ARCHIVE) -Xlog:disable' $(PYTHON) .ci/jars
+	@touch $@
 
 .PHONY: test
 test: lint check-engine test-fast test-spark test-services ## lint, and every layer of tests
@@ -108,11 +108,11 @@ format: venv ## format, and fix what ruff can fix
 
 .PHONY: demo
 demo: venv jars ## the flights demo, headless; DAYS=365 days of 2013
-	PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/demo --days $(DAYS)
+	@PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/demo --days $(DAYS)
 
 .PHONY: up
 up: venv jars ## the demo's Airflow, left running: prints its address and login
-	PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/up --days $(DAYS) --stay
+	@PYTHONPATH=$(CURDIR)/dags $(PYTHON) -m flights_demo.demo --state $(STATE)/up --days $(DAYS) --stay
 
 .PHONY: bench
 bench: venv jars $(ICEBERG_VENV)/.installed ## every benchmark; ROWS=10000000 rows, BENCH='--resume ...'

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 _INTEGRATION = "Change data capture for Delta Lake"
+# The panels of the form of a connection, in their order.
+_COMMON = "State folder and Spark"
+_STORE = "Store of the state folder"
+_JOBS = "Spark jobs"
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -53,9 +57,9 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": {
                     "hidden-fields": ["host", "schema", "login", "password", "port"],
                     "relabeling": {},
+                    # Airflow shows these of its own fields alone.
                     "placeholders": {
-                        "state": "file:///data/cdc",
-                        "spark_conn_id": "spark_default",
+                        "description": f"Only the state folder is needed: see {_COMMON} below",
                     },
                 },
             }
@@ -67,61 +71,103 @@ def _modules(*names: str) -> dict[str, Any]:
     return {"integration-name": _INTEGRATION, "python-modules": list(names)}
 
 
-def _field(label: str, description: str, **schema: Any) -> dict[str, Any]:
+def _field(
+    label: str, description: str, *, section: str | None = None, **schema: Any
+) -> dict[str, Any]:
+    """A field of the form, in the panel ``section``, or in Airflow's own for further fields: there
+    has to be one in it, or Airflow shows none at all.
+    """
     kind = schema.pop("type", "string")
+    panel = {} if section is None else {"section": section}
     return {
         "label": label,
         "description": description,
-        "schema": {"type": [kind, "null"], **schema},
+        "schema": {"type": [kind, "null"], **panel, **schema},
     }
 
 
+def _required(label: str, description: str, **schema: Any) -> dict[str, Any]:
+    """A field that the form marks by a star, and is not saved without."""
+    field = _field(label, description, **schema)
+    field["schema"]["type"] = "string"
+    return field
+
+
 _CONNECTION_FIELDS = {
-    "state": _field(
+    "state": _required(
         "State folder",
         "URI of the folder that holds registry, scratch and answers; workers and Spark reach it.",
+        section=_COMMON,
+        examples=["file:///data/cdc", "s3://bucket/cdc", "abfss://container@account/cdc"],
+    ),
+    "spark_conn_id": _field(
+        "Spark connection",
+        "Id of a connection of type spark (spark-submit) or spark_connect.",
+        section=_COMMON,
+        default="spark_default",
+    ),
+    "principal": _field(
+        "Principal",
+        "Who reads, consumes and owns streams by this connection; by default the process's user.",
+        section=_COMMON,
     ),
     "storage_options": _field(
         "Storage options",
         "JSON object: how to reach the store of the state folder, as"
         ' {"AWS_REGION": "eu-central-1"}. No secret here.',
+        section=_STORE,
         type="object",
     ),
     "secret_storage_options": _field(
         "Secret storage options",
         "JSON object of storage options that reach the driver by its environment only; they win.",
+        section=_STORE,
         format="password",
     ),
-    "spark_conn_id": _field(
-        "Spark connection",
-        "Id of a connection of type spark (spark-submit) or spark_connect.",
-        default="spark_default",
+    "driver_memory": _field(
+        "Driver memory", "Memory of the driver, as 2g.", section=_JOBS, examples=["2g", "4g"]
     ),
+    "executor_memory": _field(
+        "Executor memory", "Memory of each executor, as 4g.", section=_JOBS, examples=["4g", "8g"]
+    ),
+    "executor_cores": _field(
+        "Executor cores", "Cores of each executor.", section=_JOBS, type="integer"
+    ),
+    "num_executors": _field("Executors", "Number of executors.", section=_JOBS, type="integer"),
     "conf": _field(
         "Spark settings",
         "JSON object of Spark settings that win over the provider's defaults. No secret here.",
-        type="object",
-    ),
-    "pool_conf": _field(
-        "Spark settings by pool",
-        "JSON object: for a pool of Airflow the Spark settings of the jobs that its tasks submit,"
-        ' as {"cdc_background": {"spark.cores.max": "4"}}. No secret here.',
+        section=_JOBS,
         type="object",
     ),
     "secret_conf": _field(
         "Secret Spark settings",
         "JSON object of Spark settings that reach the driver by its environment only.",
+        section=_JOBS,
         format="password",
     ),
-    "packages": _field(
-        "Packages", "Maven coordinates that bring Delta; by default the supported release."
+    "pool_conf": _field(
+        "Spark settings by pool",
+        "JSON object: for a pool of Airflow the Spark settings of the jobs that its tasks submit,"
+        ' as {"cdc_background": {"spark.cores.max": "4"}}. No secret here.',
+        section=_JOBS,
+        type="object",
     ),
-    "jars": _field("Jars", "Jars that bring Delta, instead of packages."),
-    "repositories": _field("Repositories", "Further Maven repositories to look for packages in."),
-    "driver_memory": _field("Driver memory", "Memory of the driver, as 2g."),
-    "executor_memory": _field("Executor memory", "Memory of each executor, as 4g."),
-    "executor_cores": _field("Executor cores", "Cores of each executor.", type="integer"),
-    "num_executors": _field("Executors", "Number of executors.", type="integer"),
+    "packages": _field(
+        "Packages",
+        "Maven coordinates that bring Delta; by default the supported release. A worker asks Maven"
+        " for them once.",
+        section=_JOBS,
+    ),
+    "jars": _field(
+        "Jars",
+        "Jars that bring Delta, instead of packages, with commas between them; nothing is fetched.",
+        section=_JOBS,
+        examples=["/opt/delta/delta-spark_4.2_2.13-4.4.0.jar"],
+    ),
+    "repositories": _field(
+        "Repositories", "Further Maven repositories to look for packages in.", section=_JOBS
+    ),
     "archives": _field(
         "Archives",
         "Cluster mode: a packed environment with the engine, as cdc.tar.gz#environment.",
@@ -130,10 +176,6 @@ _CONNECTION_FIELDS = {
     "driver_python": _field(
         "Driver's Python",
         "Interpreter of the driver, as ./environment/bin/python; in client mode the worker's own.",
-    ),
-    "principal": _field(
-        "Principal",
-        "Who reads, consumes and owns streams by this connection; by default the process's user.",
     ),
     "entry_point": _field(
         "Entry point",

@@ -11,15 +11,19 @@ from airflow.sdk import Asset, AssetAlias, AssetWatcher
 from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
 from airflow_provider_cdc.engine.core.names import stream_key
 from airflow_provider_cdc.engine.core.outcomes import Outcome, StreamOutcome
+from airflow_provider_cdc.hooks import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger
 
-from .uri import consumptions_uri, stream_uri
+from .uri import consumptions_uri, stream_uri, upsert_table_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-CONSUMPTIONS = AssetAlias("cdc_consumptions")
+GROUP = "cdc"
+"""The group of all assets of this package. Airflow keeps it of those that a DAG names."""
+
+CONSUMPTIONS = AssetAlias("cdc_consumptions", group=GROUP)
 """The outlet by which tasks announce the consumptions of whatever streams they consumed."""
 
 
@@ -55,7 +59,8 @@ def stream_asset(
         poll_interval=period_of(poll_interval, "poll_interval").total_seconds(),
         repeat_after=interval_of(repeat_after, "repeat_after").total_seconds(),
     )
-    return Asset(name=uri, uri=uri, watchers=[AssetWatcher(name="new data", trigger=trigger)])
+    watcher = AssetWatcher(name="new data", trigger=trigger)
+    return Asset(name=uri, uri=uri, group=GROUP, watchers=[watcher])
 
 
 def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) -> Asset:
@@ -68,25 +73,49 @@ def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) 
     :raises InvalidName: ``stream`` is not the name of a stream
     """
     uri = consumptions_uri(stream, conn_id)
-    return Asset(name=uri, uri=uri)
+    return Asset(name=uri, uri=uri, group=GROUP)
+
+
+def upsert_table_asset(table: str, *, conn_id: str = CdcHook.default_conn_name) -> Asset:
+    """An upsert table: a DAG that is scheduled on it runs after changes were applied.
+
+    ``ApplyUpserts`` emits its events, with the extra of :func:`consumption_asset`.
+
+    :param table: as it was created, by its name or its path
+    """
+    of = "" if conn_id == DEFAULT_CONN_ID else f" of {conn_id}"
+    uri = upsert_table_uri(table, conn_id)
+    return Asset(name=f"upsert table {table}{of}", uri=uri, group=GROUP)
 
 
 def create_asset(*, stream: str, conn_id: str, extra: dict[str, Any] | None = None) -> Asset:
     """A stream as an asset without a watcher, for Airflow's collector of lineage."""
     uri = stream_uri(stream, conn_id)
-    return Asset(name=uri, uri=uri, extra=extra)
+    return Asset(name=uri, uri=uri, group=GROUP, extra=extra)
 
 
-def announce(context: Context, conn_id: str, outcome: Outcome, outlets: Sequence[Any]) -> None:
+def announce(
+    context: Context,
+    conn_id: str,
+    outcome: Outcome,
+    outlets: Sequence[Any],
+    *,
+    upsert_table: str | None = None,
+) -> None:
     """Emit the asset events of a consumption: one for each stream of which rows were consumed, and
     what was consumed as the extra of the events of the task's own ``outlets``.
+
+    :param upsert_table: the upsert table whose changes were consumed
     """
     events = context.get("outlet_events")
     if events is None:
         return
     consumed = [stream for stream in outcome.streams if any(stream.rows.values())]
     for stream in consumed:
-        asset = consumption_asset(stream.name, conn_id=conn_id)
+        if upsert_table is None:
+            asset = consumption_asset(stream.name, conn_id=conn_id)
+        else:
+            asset = upsert_table_asset(upsert_table, conn_id=conn_id)
         events[CONSUMPTIONS].add(asset, extra=_extra(outcome, stream))
     for outlet in outlets:
         if isinstance(outlet, Asset):

@@ -17,12 +17,14 @@ def timed_dag(
     *,
     tags: tuple[str, ...] = (),
     description: str | None = None,
+    display_name: str | None = None,
     default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
     """A DAG that runs ``every`` so often, one run at a time, and does not make up for runs that
     were missed: the next one does their work too.
 
     :param tags: more than ``cdc``
+    :param display_name: what Airflow's pages call it; by default its id
     """
     return DAG(
         dag_id,
@@ -35,4 +37,5 @@ def timed_dag(
         default_args=dict(default_args or {}),
         tags=["cdc", *tags],
         description=description,
+        dag_display_name=display_name or dag_id,
     )

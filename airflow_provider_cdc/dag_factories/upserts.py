@@ -12,6 +12,7 @@ from airflow.sdk import DAG
 from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
 from airflow_provider_cdc.engine.core.upserts.schedule import ApplySchedule
 from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE
+from airflow_provider_cdc.hooks import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.operators.upserts import ApplyUpserts
 
@@ -60,8 +61,16 @@ def background_apply_dags(
     )
     taken = Counter(readable(schedule.table) for schedule in plan)
     prefix = dag_id_of(_PREFIX, conn_id)
+    shown = Counter(_last_part(each.table) for each in plan)
     dags = (
-        _dag(f"{prefix}.{_name_of(each, taken)}", each, conn_id, pool, default_args)
+        _dag(
+            f"{prefix}.{_name_of(each, taken)}",
+            _display_name(each, shown, conn_id),
+            each,
+            conn_id,
+            pool,
+            default_args,
+        )
         for each in plan
     )
     return {dag.dag_id: dag for dag in dags}
@@ -69,6 +78,7 @@ def background_apply_dags(
 
 def _dag(
     dag_id: str,
+    display_name: str,
     schedule: ApplySchedule,
     conn_id: str,
     pool: str,
@@ -80,6 +90,7 @@ def _dag(
         schedule.every,
         tags=("upserts",),
         description=description,
+        display_name=display_name,
         default_args=default_args,
     ) as dag:
         # The next run does what this one could not.
@@ -92,6 +103,19 @@ def _dag(
             retries=0,
         )
     return dag
+
+
+def _display_name(schedule: ApplySchedule, shown: Mapping[str, int], conn_id: str) -> str:
+    """What people call the DAG: by the table without its folder, where that is no other's."""
+    last = _last_part(schedule.table)
+    name = last if shown[last] == 1 else schedule.table
+    of = "" if conn_id == DEFAULT_CONN_ID else f" of {conn_id}"
+    return f"Apply upserts to {name}{of}"
+
+
+def _last_part(table: str) -> str:
+    """The name of a table; of one at a path that of its folder."""
+    return table.rstrip("/").rpartition("/")[2]
 
 
 def _name_of(schedule: ApplySchedule, taken: Mapping[str, int]) -> str:

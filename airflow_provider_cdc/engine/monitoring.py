@@ -13,6 +13,7 @@ from .catalog import StreamCatalog
 from .clock import utc_now
 from .core.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
 from .core.arguments import validated, validated_call
+from .core.figures import length_text
 from .core.intervals import interval_of
 from .core.model import Stream
 from .core.stream_records import UnreadableStream
@@ -211,19 +212,21 @@ def _lag(status: StreamStatus, now: datetime) -> Finding:
     lag = lag_of(status, now)
     if status.max_lag is None:
         return Finding(Promise.LAG, Standing.KEPT, "it has no max_lag")
-    reason = f"its oldest change waits for {lag}, max_lag is {status.max_lag}"
+    longest = length_text(status.max_lag)
+    reason = f"its oldest change waits for {length_text(lag)}, max_lag is {longest}"
     return Finding(Promise.LAG, _kept_within(status.max_lag, lag), reason)
 
 
 def _apply_lag(table: str, status: StreamStatus, now: datetime) -> Finding:
     """How long the changes of an upsert table wait; it lags also where it promises nothing."""
     lag = lag_of(status, now)
-    reason = f"the oldest change of upsert table {table} waits for {lag} to be applied"
+    waits = f"waits for {length_text(lag)} to be applied"
+    reason = f"the oldest change of upsert table {table} {waits}"
     if status.max_lag:
-        longest, promised = status.max_lag, f"its max_staleness is {status.max_lag}"
+        longest, promised = status.max_lag, f"its max_staleness is {length_text(status.max_lag)}"
     else:
         longest = LONGEST_WITHOUT_PROMISE
-        promised = f"without a max_staleness it should wait for {longest} at most"
+        promised = f"without a max_staleness it should wait for {length_text(longest)} at most"
     return Finding(Promise.LAG, _kept_within(longest, lag), f"{reason}; {promised}")
 
 

@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 class UpsertTableStatus:
     """How an upsert table stands (seed 004). Every change that was ingested at or before
     ``upsert_stream_apply_watermark`` is applied or in quarantine, and it never goes back;
-    ``max_staleness`` and ``tombstone_horizon`` are as BigQuery shows intervals, ``0-0 0 0:10:0``.
+    ``max_staleness`` and ``tombstone_horizon`` are as BigQuery shows intervals, ``0-0 0 0:10:0``,
+    and in words.
     ``pending_since`` is when the oldest change that waits was ingested. ``held_changes`` are in
     quarantine because they are bad or follow a bad one of their key, ``late_changes`` because they
     came later than a delete is remembered. ``held_since`` is when the write of the oldest change

@@ -24,7 +24,7 @@ from airflow_provider_cdc.jobs.model import (
 
 from . import DEFAULT_CONN_ID
 from .connection import CdcConnection
-from .failures import CdcJobFailed, task_errors, task_failure
+from .failures import CdcJobFailed, logged, task_errors, task_failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
@@ -99,7 +99,8 @@ class CdcHook(BaseHook):
             self._submission.kill()
         answer = self._submission.run()
         if answer.error:
-            raise task_failure(answer.error.message, retryable=answer.error.retryable)
+            failure = task_failure(answer.error.message, retryable=answer.error.retryable)
+            raise logged(failure) if self._submission.logs_here else failure
         return answer
 
     def submission(self, request: Request, context: Context | None = None) -> Submission:

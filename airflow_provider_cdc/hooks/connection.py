@@ -96,7 +96,7 @@ class CdcConnection:
             raise InvalidRequest(
                 f"connection {conn_id}",
                 "has no state folder",
-                cause="the field state of its extra is empty",
+                cause="its required field, State folder (state in its extra), is empty",
                 fix="set it to a folder that workers and Spark can reach, as file:///data/cdc",
             )
         jars = _text(present, "jars")

@@ -1,13 +1,19 @@
-"""How an error of the engine ends a task: at once, or with a retry."""
+"""How an error of the engine ends a task: at once, or with a retry, and without a traceback."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout
 
-from airflow_provider_cdc.engine.core.errors import CdcError
+from airflow_provider_cdc.engine.core.errors import CdcError, message_lines
+
+# What Airflow calls of a task, in the task's own process.
+_CALLED = ("execute", "execute_complete")
+_LOGGED = "_is_logged_by_cdc"
 
 
 class CdcJobFailed(AirflowException):
@@ -30,3 +36,48 @@ def task_errors() -> Iterator[None]:
 def task_failure(message: str, *, retryable: bool) -> AirflowException:
     """The exception that ends a task with ``message``, with or without its retries."""
     return CdcJobFailed(message) if retryable else AirflowFailException(message)
+
+
+def logged(error: AirflowException) -> AirflowException:
+    """``error``, of which the log of the task has its lines already."""
+    setattr(error, _LOGGED, True)
+    return error
+
+
+class FailsPlainly:
+    """Base of operators and sensors: an error of this package is logged as a line each for what
+    happened, the cause and the fix, and ends the task without the frames of this package.
+
+    Airflow logs a traceback of every exception that ends a task; of these its own frames are left.
+    An error that comes from elsewhere, such as a notifier, keeps its traceback.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in _CALLED:
+            if name in vars(cls):
+                setattr(cls, name, _plainly(vars(cls)[name]))
+
+
+def _plainly(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except CdcError as error:
+            failure = task_failure(str(error), retryable=error.retryable)
+        except (AirflowFailException, AirflowSensorTimeout, CdcJobFailed) as error:
+            if not _is_ours(error.__cause__):
+                raise
+            failure = error
+        if not getattr(failure, _LOGGED, False):
+            for line in message_lines(str(failure)):
+                self.log.error("%s", line)
+            logged(failure)
+        raise failure.with_traceback(None) from None
+
+    return called
+
+
+def _is_ours(cause: BaseException | None) -> bool:
+    return cause is None or isinstance(cause, (CdcError, AirflowException, ValueError))

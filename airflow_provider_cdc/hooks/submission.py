@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.openlineage.utils.spark import (
     inject_parent_job_information_into_spark_properties,
     inject_transport_information_into_spark_properties,
@@ -33,7 +32,9 @@ from airflow_provider_cdc.jobs.model import Answer, Request
 from airflow_provider_cdc.jobs.run import run
 
 from .connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection, is_secret
+from .driver_log import LoggedSubmitHook, log4j_environment
 from .failures import CdcJobFailed
+from .resolved_jars import ResolvedJars
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
@@ -59,7 +60,11 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class Submission(ABC):
-    """One request on its way to Spark and back."""
+    """One request on its way to Spark and back. Where it ``logs_here``, the log of the task has
+    what the driver logs.
+    """
+
+    logs_here = True
 
     def __init__(self, request: Request, connection: CdcConnection) -> None:
         self.request = request
@@ -109,6 +114,7 @@ class SparkSubmission(Submission):
         super().__init__(request, connection)
         extra = spark.extra_dejson
         self.cluster_mode = extra.get("deploy-mode") == "cluster"
+        self.logs_here = not self.cluster_mode
         self.is_local = bool(_LOCAL.fullmatch(spark.host or ""))
         # As the Spark provider looks for them in the address of the master.
         master = f"{spark.conn_type}://{spark.host or ''}"
@@ -120,7 +126,11 @@ class SparkSubmission(Submission):
         given = dict(conf or {})
         hidden = {key for key in given if is_secret(key) or _LINEAGE_SECRET.search(key)}
         self._secret_conf = {**connection.secret_conf, **{key: given.pop(key) for key in hidden}}
-        self.spark_hook = self._spark_hook({**self._conf(), **given})
+        settings = {**self._conf(), **given}
+        self._environment = (
+            {} if self.cluster_mode else log4j_environment(settings, _spark_folder())
+        )
+        self.spark_hook = self._spark_hook(settings)
         self._check_master(spark)
 
     def run(self) -> Answer:
@@ -138,7 +148,7 @@ class SparkSubmission(Submission):
         if answer is None:
             raise CdcJobFailed(
                 f"{self.request.kind.value} job {self.request.request_id}: Spark ended without an"
-                f" answer. Cause: {failure or 'spark-submit reported success'}. Fix:"
+                f" answer. Cause: {self._end(failure)}. Fix:"
                 f" {_CLUSTER_LOG if self.cluster_mode else _LOG}; running the task again is safe."
             ) from failure
         try:
@@ -146,7 +156,7 @@ class SparkSubmission(Submission):
         except Exception:
             log.warning("The job was done, but its answer cannot be removed", exc_info=True)
         if failure and not answer.error:
-            log.warning("The job was done, but spark-submit failed afterwards: %s", failure)
+            log.warning("The job was done, but afterwards %s", self._end(failure))
         return answer
 
     def _stop(self) -> None:
@@ -175,7 +185,7 @@ class SparkSubmission(Submission):
         In cluster mode the driver runs elsewhere and must have them in its own environment:
         the Spark provider would put environment variables on the command line.
         """
-        environment = {**self._spark_home, **os.environ}
+        environment = {**self._spark_home, **os.environ, **self._environment}
         for variable, values in (
             (entry_point.STORAGE_OPTIONS_VARIABLE, self.connection.store_options),
             (entry_point.SECRET_CONF_VARIABLE, self._secret_conf),
@@ -203,16 +213,17 @@ class SparkSubmission(Submission):
     @property
     def _spark_home(self) -> dict[str, str]:
         # Else the script asks whatever python3 is on the PATH where Spark is.
-        module = find_spec("pyspark") if self._binary else None
-        return {"SPARK_HOME": str(Path(module.origin).parent)} if module and module.origin else {}
+        home = _package_of_spark() if self._binary else None
+        return {} if home is None else {"SPARK_HOME": home}
 
-    def _spark_hook(self, conf: dict[str, str]) -> SparkSubmitHook:
+    def _spark_hook(self, conf: dict[str, str]) -> LoggedSubmitHook:
         settings = self.connection
-        return SparkSubmitHook(
+        packages, jars = self._jars(conf)
+        return LoggedSubmitHook(
             conf=conf,
             conn_id=settings.spark_conn_id,
-            packages=settings.packages,
-            jars=settings.jars,
+            packages=packages,
+            jars=jars,
             repositories=settings.repositories,
             driver_memory=settings.driver_memory,
             executor_memory=settings.executor_memory,
@@ -224,6 +235,18 @@ class SparkSubmission(Submission):
             application_args=["--request", request_argument(self.request)],
             spark_binary=self._binary,
         )
+
+    def _jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
+        """The packages that Spark has to resolve, and the jars that it need not."""
+        settings = self.connection
+        if settings.packages is None or self.cluster_mode:
+            return settings.packages, settings.jars
+        resolved = ResolvedJars(settings.packages, settings.repositories, settings.jars, conf)
+        if found := resolved.read():
+            return None, ",".join(found)
+        if resolved.are_fixed and resolved.prepare():
+            self._environment[entry_point.JARS_FILE_VARIABLE] = str(resolved.file)
+        return settings.packages, settings.jars
 
     def _check_master(self, spark: Connection) -> None:
         # The Spark provider looks the connection up by itself, and takes YARN where that fails.
@@ -239,6 +262,20 @@ class SparkSubmission(Submission):
         process = self.spark_hook._submit_sp
         if process is not None and process.stdout is not None:
             process.stdout.close()
+
+    def _end(self, failure: AirflowException | None) -> str:
+        """How spark-submit ended, and the last of what it said.
+
+        :param failure: what the Spark provider makes of it, with the command and up to 500 lines
+        """
+        process = self.spark_hook._submit_sp
+        if failure is None:
+            return "spark-submit reported success"
+        if process is None or not process.returncode:
+            return str(failure).partition("\n")[0].rstrip(".")
+        said = [line for line in self.spark_hook._last_submit_log_lines if line]
+        last = f": {said[-1]}" if said else ""
+        return f"spark-submit ended with exit code {process.returncode}{last}".rstrip(".")
 
     def _processes(self) -> list[psutil.Process]:
         found: dict[int, psutil.Process] = {}
@@ -299,6 +336,15 @@ class ConnectSubmission(Submission):
             if key.startswith(_SESSION_SETTINGS) and key not in entry_point.DELTA_CONF
         }
         return SparkSession.builder.remote(url).config(map=runtime).create()
+
+
+def _spark_folder() -> str | None:
+    return os.environ.get("SPARK_HOME") or _package_of_spark()
+
+
+def _package_of_spark() -> str | None:
+    module = find_spec("pyspark")
+    return str(Path(module.origin).parent) if module and module.origin else None
 
 
 def request_argument(request: Request) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.engine.core.model import from_json
 from airflow_provider_cdc.jobs.answers import write_answer
+from airflow_provider_cdc.jobs.driver_lines import DriverFormatter
 from airflow_provider_cdc.jobs.model import Request
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ STORAGE_OPTIONS_VARIABLE = "AIRFLOW_PROVIDER_CDC_STORAGE_OPTIONS"
 
 SECRET_CONF_VARIABLE = "AIRFLOW_PROVIDER_CDC_SECRET_CONF"
 """Environment variable: Spark settings that must not show in arguments, a JSON object."""
+
+JARS_FILE_VARIABLE = "AIRFLOW_PROVIDER_CDC_JARS_FILE"
+"""Environment variable: the file to write the URIs of the jars to that Spark got for the packages
+of the submission, a JSON list. Client mode alone.
+"""
 
 DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -45,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     from airflow_provider_cdc.jobs.run import run  # noqa: PLC0415 - DAG files need no Spark
 
-    logging.basicConfig(level=logging.WARNING, stream=sys.stdout, format="%(message)s")
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(DriverFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("airflow_provider_cdc").setLevel(logging.INFO)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--request", required=True, help="the JSON of the request")
@@ -54,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     spark = delta_session(json_object(os.environ, SECRET_CONF_VARIABLE))
     try:
-        log.info("Spark %s runs %s", spark.version, request.kind.value)
+        keep_jars(spark, os.environ.get(JARS_FILE_VARIABLE))
+        log.info("Spark %s runs the %s job", spark.version, request.kind.value)
         answer = run(request, spark, storage_options)
         write_answer(request.state, answer, storage_options)
     finally:
@@ -78,8 +87,12 @@ def json_object(environment: Mapping[str, str], variable: str) -> dict[str, str]
 
 def delta_session(secret_conf: Mapping[str, str]) -> SparkSession:
     """The session that spark-submit prepared; where its settings lack Delta, one that has it."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - workers read the names above without it
+    # Workers read the names above without Spark.
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    # It repeats each exception as JSON, with the JVM's stack.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     conf: dict[str, bool | float | int | str | None] = dict(secret_conf)
     spark = SparkSession.builder.config(map=conf).getOrCreate()
     present = spark.conf.get("spark.sql.extensions", None) or ""
@@ -90,6 +103,24 @@ def delta_session(secret_conf: Mapping[str, str]) -> SparkSession:
     extensions = ",".join(filter(None, (present, extension)))
     conf |= DELTA_CONF | {"spark.sql.extensions": extensions}
     return SparkSession.builder.config(map=conf).getOrCreate()
+
+
+def keep_jars(spark: SparkSession, file: str | None) -> None:
+    """Write the URIs of the session's jars to ``file``, for later submissions of this worker.
+
+    :param file: ``None``: nobody wants to know
+    """
+    if not file:
+        return
+    conf = spark.sparkContext.getConf()
+    jars = conf.get("spark.jars", "") or conf.get("spark.yarn.dist.jars", "") or ""
+    draft = f"{file}.{os.getpid()}"
+    try:
+        with open(draft, "w", encoding="utf-8") as opened:
+            json.dump([jar for jar in jars.split(",") if jar], opened)
+        os.replace(draft, file)
+    except OSError as error:
+        log.warning("Which jars Spark got is not kept, and Ivy is asked again: %s", error)
 
 
 if __name__ == "__main__":

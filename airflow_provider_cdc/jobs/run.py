@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc import engine as cdc
-from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
+from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest, message_lines
 from airflow_provider_cdc.engine.core.points import point_of
 from airflow_provider_cdc.engine.spark.tables import Tables
 from airflow_provider_cdc.engine.storage.files import Files
 
+from .answer_lines import answer_lines
 from .export import export_changes, export_table
 from .functions import check_consume, consume_by_function
 from .metering import slot_meter
@@ -53,21 +54,24 @@ def run(
 ) -> Answer:
     """Do what ``request`` asks with the engine on ``spark``; an error becomes part of the answer.
 
-    Progress is logged line by line, an unexpected error with its traceback. Nothing is raised but
-    what ends the process.
+    An error of the engine is logged in lines, an unexpected one with its traceback. Nothing is
+    raised but what ends the process.
     """
     try:
         engine = cdc.Engine(
             spark,
             state=request.state,
             storage_options=dict(storage_options or {}),
-            on_progress=log.info,
             principal=request.principal,
             slot_meter=slot_meter(spark),
         )
-        return _answer(request, engine, spark, storage_options)
+        answer = _answer(request, engine, spark, storage_options)
+        for line in answer_lines(request, answer):
+            log.info("%s", line)
+        return answer
     except CdcError as error:
-        log.error("%s", error)
+        for line in message_lines(str(error)):
+            log.error("%s", line)
         return Answer(request.request_id, JobError(error.kind, str(error), error.retryable))
     except Exception as error:
         log.exception("The %s job failed", request.kind.value)
@@ -128,8 +132,6 @@ def _answer(
             return Answer(request.request_id)
         case Request(maintain=Maintain() as task):
             found = engine.maintain(ahead=task.ahead)
-            for source in found.sources:
-                log.info("%s", source)
             return Answer(request.request_id, maintenance=found)
         case Request(recover=Recover() as task):
             outcome = engine.recover(task.stream, task.target, task.key, consumer=task.consumer)

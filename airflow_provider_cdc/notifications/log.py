@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
+from airflow_provider_cdc.engine.core.alerts import Alert, AlertKind
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-MESSAGE = (
-    "{{ alert.promise }} {{ alert.kind }}: stream {{ stream }} on {{ source }}"
-    "{% if upsert_table %} of upsert table {{ upsert_table }}{% endif %}, {{ reason }};"
-    " {{ lag_commits }} commits, {{ lag_bytes }} bytes and {{ lag_seconds | int }} seconds behind,"
-    " stale after {{ stale_after }}, last consumed by {{ last_consumer }}"
-)
+MESSAGE = "{{ alert.sentence }}; {{ alert.details }}"
 
 
 class LogNotifier(BaseNotifier):
-    """Writes an alert to the log of the task that tells it, as a warning. As the callback of a
-    deadline alert (``AsyncCallback``) it writes to the triggerer's, and needs a message of its own.
+    """Writes an alert to the log of the task: as a warning, and that a promise is kept again as
+    information. As the callback of a deadline alert (``AsyncCallback``) it writes to the
+    triggerer's log, and needs a message of its own.
 
     :param message: what to write (templated, see :class:`~..operators.monitor.CheckStreams`)
     """
@@ -37,7 +36,9 @@ class LogNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Write the message."""
-        self.log.warning("%s", self.message)
+        alert = context.get("alert")
+        is_good = isinstance(alert, Alert) and alert.kind is AlertKind.RECOVERY
+        self.log.log(logging.INFO if is_good else logging.WARNING, "%s", self.message)
 
     async def async_notify(self, context: Context) -> None:
         """Write the message; it waits for nothing."""

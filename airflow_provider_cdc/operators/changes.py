@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
+from airflow_provider_cdc.engine.core.choices import member
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model import ColumnStyle
 from airflow_provider_cdc.engine.core.points import (
@@ -17,6 +16,7 @@ from airflow_provider_cdc.engine.core.points import (
     check_order,
     point_of,
 )
+from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
 from .arguments import written
@@ -100,7 +100,8 @@ class ExportChanges(StreamOperator):
         return {"source": self.source, "target": self.target, "format": self.file_format}
 
     def _task(self, context: Context) -> jobs.ExportChanges:
-        try:
+        subject = f"changes of {self.source}"
+        with task_errors():
             self._check_interval()
             return jobs.ExportChanges(
                 name=self.source,
@@ -110,15 +111,10 @@ class ExportChanges(StreamOperator):
                 before=written(self.before),
                 end=written(self.end),
                 information=self.information,
-                column_style=ColumnStyle(self.column_style),
-                format=jobs.ExportFormat(self.file_format),
-                mode=jobs.ExportMode(self.mode),
+                column_style=member(subject, "column_style", ColumnStyle, self.column_style),
+                format=member(subject, "file_format", jobs.ExportFormat, self.file_format),
+                mode=member(subject, "mode", jobs.ExportMode, self.mode),
             )
-        except (ValueError, InvalidRequest) as error:
-            raise AirflowFailException(
-                f"changes of {self.source}: cannot be exported. Cause: {error}. Fix: correct the"
-                " operator's argument."
-            ) from error
 
     def _check_interval(self) -> None:
         """Refuse an interval that can hold nothing: an export would empty its target.

@@ -39,9 +39,9 @@ class CheckStreams(StreamOperator):
 
     The templates of a notifier see ``alert``, with ``kind``, ``promise``, ``stream``, ``source``,
     ``upsert_table`` (or None), ``reason``, ``lag_commits``, ``lag_bytes``, ``lag_seconds``,
-    ``stale_after`` and ``last_consumer``. They see these by themselves too, but for those that the
-    notifier has a template field of the same name for, such as ``source``: Airflow shows it that
-    field instead.
+    ``stale_after`` and ``last_consumer``, and in words ``sentence`` and ``details``. They see these
+    by themselves too, but for those that the notifier has a template field of the same name for,
+    such as ``source``: Airflow shows it that field instead.
 
     Every look also sets Airflow's metrics ``cdc.stream.<conn_id>.<stream>.`` with ``lag_seconds``,
     ``lag_commits``, ``has_data`` (0 or 1) and ``stale_in_seconds`` (negative: it is stale), which
@@ -112,7 +112,13 @@ class CheckStreams(StreamOperator):
         return tellers
 
     def _tell(self, notifier: BaseNotifier, context: Context, alert: Alert) -> None:
-        self.log.info("%s tells %s", type(notifier).__qualname__, alert)
+        self.log.info(
+            "%s gets the %s %s of stream %s",
+            type(notifier).__qualname__,
+            alert.promise.value,
+            alert.kind.value,
+            alert.stream,
+        )
         # Rendering its templates changes it.
         copy.copy(notifier)(_context(context, alert))
 
@@ -129,8 +135,8 @@ class CheckStreams(StreamOperator):
 
 
 def _context(context: Context, alert: Alert) -> Any:
-    fields = asdict(alert)
-    return {**context, **fields, "alert": alert}
+    words = {"sentence": alert.sentence, "details": alert.details}
+    return {**context, **asdict(alert), **words, "alert": alert}
 
 
 def _told_why(error: Exception) -> str:

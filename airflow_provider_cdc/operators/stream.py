@@ -8,13 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.assets.stream import CONSUMPTIONS, announce
 from airflow_provider_cdc.engine.core.access import principals
 from airflow_provider_cdc.engine.core.batches import BatchLimit
-from airflow_provider_cdc.engine.core.choices import mode_of
-from airflow_provider_cdc.engine.core.errors import InvalidRequest, InvalidStatement, StreamNotFound
+from airflow_provider_cdc.engine.core.choices import member, mode_of
+from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream
 from airflow_provider_cdc.engine.core.one_or_several import one_or_several
@@ -23,7 +22,7 @@ from airflow_provider_cdc.engine.core.points import Point
 from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION
 from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.hooks.failures import task_errors
+from airflow_provider_cdc.hooks.failures import FailsPlainly, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach, reached_errors
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.functions import check_consume
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class StreamOperator(BaseOperator):
+class StreamOperator(FailsPlainly, BaseOperator):
     """What the operators of streams share: the connection, and being killed with the job."""
 
     ui_color = "#d5ecf2"
@@ -66,14 +65,17 @@ class ConsumingOperator(StreamOperator):
         super().__init__(**kwargs)
         self.add_outlets([CONSUMPTIONS])
 
-    def announced(self, outcome: Outcome | None, context: Context) -> dict[str, Any]:
+    def announced(
+        self, outcome: Outcome | None, context: Context, *, upsert_table: str | None = None
+    ) -> dict[str, Any]:
         """The outcome for XCom, after its asset events were emitted.
 
+        :param upsert_table: the upsert table whose changes were consumed
         :raises CdcJobFailed: the job answered without an outcome
         """
         result = outcome_result(outcome)
         if outcome is not None:
-            announce(context, self.conn_id, outcome, self.outlets)
+            announce(context, self.conn_id, outcome, self.outlets, upsert_table=upsert_table)
         return result
 
 
@@ -201,7 +203,7 @@ class CreateStream(StreamOperator):
 
     def _task(self) -> jobs.CreateStream:
         subject = f"stream {self.stream}"
-        try:
+        with task_errors():
             extension = length(self.max_data_extension, "max_data_extension")
             return jobs.CreateStream(
                 name=self.stream,
@@ -212,8 +214,10 @@ class CreateStream(StreamOperator):
                 file_options=options_as_text(self.file_options),
                 file_schema=self.file_schema,
                 mode=mode_of(subject, self.mode, self.on_files),
-                append_semantics=AppendSemantics(self.append_semantics),
-                column_style=ColumnStyle(self.column_style),
+                append_semantics=member(
+                    subject, "append_semantics", AppendSemantics, self.append_semantics
+                ),
+                column_style=member(subject, "column_style", ColumnStyle, self.column_style),
                 at=written(self.at),
                 before=written(self.before),
                 or_replace=self.or_replace,
@@ -226,11 +230,6 @@ class CreateStream(StreamOperator):
                 max_data_extension=MAX_DATA_EXTENSION if extension is None else extension,
                 max_lag=length(self.max_lag, "max_lag"),
             )
-        except (ValueError, InvalidRequest) as error:
-            raise AirflowFailException(
-                f"stream {self.stream}: cannot be created. Cause: {error}. Fix: correct the"
-                " operator's argument."
-            ) from error
 
     def _existing(self) -> Stream | None:
         with task_errors():

@@ -372,7 +372,9 @@ class ApplyUpserts(ConsumingOperator):
         outcome = self.hook.submit(jobs.ApplyUpserts(self.table), context=context).outcome
         if outcome is None:
             return None
-        result = self.announced(outcome, context) | self._quarantined(outcome)
+        table = (stream and stream.upsert_table) or self.table
+        announced = self.announced(outcome, context, upsert_table=table)
+        result = announced | self._quarantined(outcome)
         if stream and self.is_timed:
             run = context["dag_run"]
             self._note(stream, run.run_after, run.start_date or began)

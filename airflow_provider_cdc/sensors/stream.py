@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import (
 from airflow_provider_cdc.deadlines.mirror import knows_streams
 from airflow_provider_cdc.engine.core.errors import RegistryNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.hooks.failures import task_errors, task_failure
+from airflow_provider_cdc.hooks.failures import FailsPlainly, task_errors, task_failure
 from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
 from airflow_provider_cdc.jobs.model import HasData
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _EMPTY = "cdc.empty"
 
 
-class StreamHasDataSensor(BaseSensorOperator):
+class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
     """Wait until a stream has data. A missing stream, or one that is seen to be stale, fails at
     once.
 

@@ -1,7 +1,8 @@
 """The flights demo: replay, a real Airflow that consumes, and a comparison at the end.
 
 Beside it the replay writes changes to an upsert table, which a DAG of its own applies. Exits with 0
-if every row of the targets equals what the source gives, and no run of the DAG failed.
+if every row of the targets equals what the source gives, no run of the DAG failed, and the upsert
+table was never staler than it promises.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.consumption_lines import versions_text
 from airflow_provider_cdc.engine.core.errors import StreamNotFound
+from airflow_provider_cdc.engine.core.figures import counted, length_text, rows_text
 from airflow_provider_cdc.engine.core.model import Phase
 from airflow_provider_cdc.engine.core.outcomes import Outcome
 from airflow_provider_cdc.engine.upsert_jobs import apply_watermark, upsert_stream
@@ -38,6 +41,7 @@ DAGS = Path(__file__).resolve().parents[1]
 LOOK_SECONDS = 1.0
 STREAM_SECONDS = 600
 DRAIN_SECONDS = 600
+MINUTES = "10 to 20"
 
 
 class DemoFailed(Exception):
@@ -59,10 +63,10 @@ class Consumed:
                 continue
             self.outcomes[outcome.consumption_id] = outcome
             (part,) = outcome.streams
-            counts = ", ".join(f"{count} {kind}" for kind, count in part.rows.items())
+            versions = versions_text(part.after_version, part.through_version)
             say(
-                f"consumed versions {part.after_version + 1}..{part.through_version}: "
-                f"{counts} by {part.strategy} in {outcome.seconds:.1f} s"
+                f"consumed {versions} of {STREAM}: {rows_text(part.rows)}"
+                f" by {part.strategy.replace('_', ' ')} in {outcome.seconds:.1f} s"
             )
 
     def caught_up(self) -> bool:
@@ -92,6 +96,20 @@ class Board:
     is_fresh: bool = False
     _watermark: datetime | None = None
 
+    @property
+    def verdict(self) -> str:
+        """How stale it got, and what its ``max_staleness`` allows."""
+        stale, promise = (
+            length_text(timedelta(seconds=round(each))) for each in (self.staleness, self.promise)
+        )
+        return f"flight_board was at most {stale} stale; its max_staleness allows {promise}"
+
+    def check(self) -> None:
+        """:raises DemoFailed: it was staler than it promises to be"""
+        if self.staleness > self.promise:
+            raise DemoFailed(f"{self.verdict}: the promise is broken")
+        say(self.verdict)
+
     def report(self) -> None:
         """Print the watermark where it has moved since the last look."""
         stream = upsert_stream(self.catalog.show(), self.location)
@@ -108,9 +126,10 @@ class Board:
         self._watermark = stream.offset.timestamp
         changes = sum(part.rows["inserted"] for part in stream.last_outcome.streams)
         say(
-            f"flight_board: {changes} changes applied in {stream.last_outcome.seconds:.1f} s,"
-            f" watermark {apply_watermark(stream, status):%H:%M:%S.%f}, the oldest change waits"
-            f" for {waited:.0f} s"
+            f"flight_board: {counted(changes, 'change')} applied in"
+            f" {stream.last_outcome.seconds:.1f} s, all up to"
+            f" {apply_watermark(stream, status):%H:%M:%S} UTC; the oldest that waits came"
+            f" {waited:.0f} s ago"
         )
 
 
@@ -197,7 +216,7 @@ def wait_for_stream(server: AirflowServer, catalog: StreamCatalog) -> None:
         except StreamNotFound:
             time.sleep(LOOK_SECONDS)
         else:
-            say(f"stream {STREAM} stands at version {offset.version}")
+            say(f"stream {STREAM} is there, at version {offset.version}; the replay begins")
             return
     raise DemoFailed(f"{DAG_ID} created no stream in {STREAM_SECONDS} s")
 
@@ -228,13 +247,24 @@ def consume_all(
         refuse_failed_runs(server)
         if code is not None:
             check(code, "replay", log)
-            ended_at = ended_at or time.monotonic()
+            if ended_at is None:
+                ended_at = time.monotonic()
+                apply_now(server)
             if consumed.caught_up() and board.is_fresh:
                 break
             if time.monotonic() - ended_at > DRAIN_SECONDS:
                 raise DemoFailed(f"changes are left {DRAIN_SECONDS} s after the replay")
         time.sleep(LOOK_SECONDS)
     consumed.report()
+
+
+def apply_now(server: AirflowServer) -> None:
+    """Let the DAG of the upsert table run now: nothing more comes, and its next run may be minutes
+    away.
+    """
+    (dag,) = server.api("GET", "/dags?tags=upserts")["dags"]
+    say(f"the replay has ended; runs the DAG '{dag['dag_display_name']}' once more")
+    server.trigger(dag["dag_id"])
 
 
 def make_anew(state: Path) -> None:
@@ -253,40 +283,50 @@ def make_anew(state: Path) -> None:
 def run(state: Path, days: int, *, stay: bool) -> None:
     """The whole demo below ``state``, which is made anew.
 
-    :raises DemoFailed: anything went wrong, or a row differs
+    :raises DemoFailed: anything went wrong, a row differs, or the upsert table's promise is broken
     """
     began = time.monotonic()
     make_anew(state)
+    say(
+        f"replays {counted(days, 'day')} of flights into a table while a DAG consumes its changes,"
+        f" and compares every row; allow {MINUTES} minutes on two cores"
+    )
     state_folder = (state / "cdc").as_uri()
     warehouse = ["--warehouse", str(state / "warehouse"), "--cdc-state", state_folder]
+    say("makes the tables (half a minute)")
     finish(job("setup", *warehouse), state / "setup.log")
     catalog = StreamCatalog(state_folder)
     consumed = Consumed(catalog)
     board = Board(catalog, Warehouse(str(state / "warehouse")).flight_board)
+    say(f"starts Airflow (about a minute), its logs are in {state / 'airflow' / 'logs'}")
     with airflow(state) as server:
-        say(f"Airflow is up after {time.monotonic() - began:.0f} s")
+        say(f"Airflow is up after {elapsed(began)}")
         if stay:
             say(f"address {server.url}, user {USER}, password {server.password}")
         server.make_pool(POOL, 1)
+        say(f"waits for the DAG {DAG_ID} to create its stream")
         server.wait_dag(DAG_ID, STREAM_SECONDS)
         wait_for_stream(server, catalog)
         replay_log = state / "replay.log"
         with started(job("replay", *warehouse, "--days", str(days)), replay_log) as replay:
             consume_all(server, consumed, board, replay, replay_log)
         say(
-            f"{consumed.rows()} changed rows consumed in {len(consumed.outcomes)} consumptions; "
-            f"{time.monotonic() - began:.0f} s"
+            f"{counted(consumed.rows(), 'changed row')} consumed in"
+            f" {counted(len(consumed.outcomes), 'consumption')}, after {elapsed(began)}"
         )
-        say(
-            f"flight_board was at most {board.staleness:.0f} s stale, of the"
-            f" {board.promise:.0f} s that its max_staleness allows"
-        )
+        board.check()
         if stay:
             compare(state, warehouse)
             say(f"Airflow runs on at {server.url} until Ctrl-C")
             signal.pause()
+    say("compares the targets with the source, row for row")
     compare(state, warehouse)
-    say(f"done in {time.monotonic() - began:.0f} s")
+    say(f"passed after {elapsed(began)}: no row differs, and every promise was kept")
+
+
+def elapsed(began: float) -> str:
+    """The time since ``began``, in words."""
+    return length_text(timedelta(seconds=round(time.monotonic() - began)))
 
 
 def compare(state: Path, warehouse: list[str]) -> None:

@@ -16,6 +16,7 @@ from airflow_provider_cdc.assets.stream import (
     consumption_asset,
     create_asset,
     stream_asset,
+    upsert_table_asset,
 )
 from airflow_provider_cdc.engine.core.errors import InvalidName
 from airflow_provider_cdc.engine.core.outcomes import Outcome, StreamOutcome
@@ -115,6 +116,44 @@ def test_outlets_of_the_task_say_what_was_consumed():
 
     (consumed,) = events[target].extra["consumed"]
     assert (consumed["stream"], consumed["through_version"]) == ("orders", 7)
+
+
+def test_apply_of_an_upsert_table_is_an_event_of_the_table():
+    events = OutletEventAccessors()
+    announce(
+        {"outlet_events": events},
+        "cdc_default",
+        outcome(upserts_dfaccec0=2),
+        [CONSUMPTIONS],
+        upsert_table="lake.orders",
+    )
+
+    (event,) = events[CONSUMPTIONS].asset_alias_events
+    asset = upsert_table_asset("lake.orders")
+    assert (event.dest_asset_key.name, event.dest_asset_key.uri) == (asset.name, asset.uri)
+    assert (asset.name, asset.uri, asset.group) == (
+        "upsert table lake.orders",
+        "cdc://cdc_default/upsert-tables/lake.orders",
+        "cdc",
+    )
+
+
+@pytest.mark.parametrize("table", ["/lake/o r/ders", "main.`a b`.bücher"])
+def test_upsert_table_of_any_name_has_a_uri_that_stays(table):
+    asset = upsert_table_asset(table, conn_id="team.a")
+
+    assert asset.name == f"upsert table {table} of team.a"
+    assert Asset(name="x", uri=asset.uri).uri == asset.uri
+
+
+def test_assets_of_the_package_are_a_group():
+    found = [
+        stream_asset("orders"),
+        consumption_asset("orders"),
+        create_asset(stream="orders", conn_id="c"),
+        CONSUMPTIONS,
+    ]
+    assert {asset.group for asset in found} == {"cdc"}
 
 
 def test_consumption_outside_of_a_task_announces_nothing():

@@ -10,6 +10,7 @@ from airflow.sdk import BaseNotifier
 from airflow.sdk.observability import stats
 from airflow.serialization.serialized_objects import DagSerialization
 from streams import add_file, new_offset, new_stream, register
+from structlog.testing import capture_logs
 
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
 from airflow_provider_cdc.engine.catalog import StreamCatalog
@@ -213,8 +214,25 @@ def test_log_notifier_writes_all_that_an_operator_needs(streams, capsys):
     streams(("t", 15))
     CheckStreams(task_id="check", notifiers=[LogNotifier()]).execute({})
     printed = capsys.readouterr().out
-    assert "staleness miss: stream t on lake.t, stale_after has passed" in printed
-    assert "1 commits, 1 bytes and 129" in printed
+    assert "LogNotifier gets the staleness miss of stream t" in printed
+    assert "staleness miss of stream t on lake.t: stale_after has passed" in printed
+    assert "1 commit with 1 byte wait, the oldest for 2 weeks 1 day; stale after" in printed
+    assert "not consumed yet" in printed
+    assert "Alert(" not in printed
+
+
+def test_log_notifier_warns_of_what_is_broken_and_not_of_what_is_kept_again(streams, tmp_path):
+    streams(("s", 13))
+    check = CheckStreams(task_id="check", notifiers=[LogNotifier()])
+
+    def levels():
+        with capture_logs() as logs:
+            check.execute({})
+        return [line["log_level"] for line in logs if "of stream s on" in line["event"]]
+
+    assert levels() == ["warning"]
+    StreamCatalog(str(tmp_path / "state"), principal="somebody").advance("s")
+    assert levels() == ["info"]
 
 
 def test_log_notifier_names_the_upsert_table(streams, capsys):
@@ -222,7 +240,7 @@ def test_log_notifier_names_the_upsert_table(streams, capsys):
     told = CheckStreams(task_id="check", notifiers=[LogNotifier()]).execute({})
     assert {alert["upsert_table"] for alert in told} == {"orders"}
     printed = capsys.readouterr().out
-    assert "lag miss: stream t on lake.t of upsert table orders, the oldest change of" in printed
+    assert "lag miss of upsert table orders: the oldest change of upsert table orders" in printed
 
 
 def test_factories_make_dags_that_run_one_at_a_time_on_a_timer():

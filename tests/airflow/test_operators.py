@@ -11,6 +11,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 from streams import NOON, new_stream
+from structlog.testing import capture_logs
+from structlog.tracebacks import extract
 
 from airflow_provider_cdc.engine.core.model import Consumption, from_json, to_json
 from airflow_provider_cdc.engine.core.names import consumer_name
@@ -23,11 +25,14 @@ from airflow_provider_cdc.engine.core.outcomes import (
 from airflow_provider_cdc.engine.core.points import OffsetOf, Version
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
+from airflow_provider_cdc.hooks.submission import SparkSubmission
 from airflow_provider_cdc.jobs import model as jobs
-from airflow_provider_cdc.jobs.model import KINDS, Consume, JobKind, Request
+from airflow_provider_cdc.jobs.model import KINDS, Answer, Consume, JobError, JobKind, Request
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
+from airflow_provider_cdc.operators.monitor import CheckStreams
 from airflow_provider_cdc.operators.outcome import outcome_result
 from airflow_provider_cdc.operators.stream import (
     AdvanceStream,
@@ -238,11 +243,71 @@ def test_create_stream_hands_view_initial_rows_and_principals_to_its_job():
     assert (task.readers, task.consumers) == (("a", "b"), ())
 
 
+def ended_by(operator, context=None):
+    """What ends a task of ``operator``, the ERROR lines of its log, and the traces of Airflow's."""
+    with capture_logs() as found:
+        try:
+            operator.execute(context or {})
+        except Exception as error:
+            trace = extract(type(error), error, error.__traceback__, use_rich=False)
+            lines = [line["event"] for line in found if line["log_level"] == "error"]
+            return error, lines, trace.stacks
+    raise AssertionError("it did not fail")
+
+
+def test_error_of_the_engine_ends_a_task_in_three_lines_and_no_chain():
+    create = CreateStream(task_id="create", stream="s", on_table="t", mode="none")
+
+    error, lines, stacks = ended_by(create)
+
+    assert type(error) is AirflowFailException
+    assert [line.partition(":")[0] for line in lines] == ["stream s", "Cause", "Fix"]
+    assert " ".join(lines) == str(error)
+    # One stack: this test, Airflow's wrapper, and the frame that raises.
+    assert [[frame.name for frame in stack.frames] for stack in stacks] == [["ended_by", "called"]]
+
+
+def test_error_that_the_driver_has_logged_is_not_logged_again(
+    define_connection, tmp_path, monkeypatch
+):
+    define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
+    define_connection("spark_default", "spark", "local[2]")
+    error = JobError("kind", "stream s: is stale. Cause: c. Fix: f.", retryable=True)
+    answer = Answer("0" * 32, error=error)
+    monkeypatch.setattr(SparkSubmission, "run", lambda submission: answer)
+    create = CreateStream(task_id="create", stream="s", on_table="t")
+
+    assert ended_by(create)[1] == []
+
+    define_connection("spark_default", "spark", "yarn", **{"deploy-mode": "cluster"})
+    again = CreateStream(task_id="again", stream="s", on_table="t")
+    assert ended_by(again)[1] == ["stream s: is stale.", "Cause: c.", "Fix: f."]
+
+
+def test_error_of_a_notifier_keeps_its_traceback(monkeypatch, define_connection, tmp_path):
+    define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
+    failure = ExceptionGroup("not all alerts could be told", [RuntimeError("no mail server")])
+
+    class Monitor:
+        def run(self, *args, **kwargs):
+            raise failure
+
+    monkeypatch.setattr(StaleStreamHook, "monitor", lambda hook: Monitor())
+    monkeypatch.setattr(
+        "airflow_provider_cdc.operators.monitor.write_stale_after", lambda *a, **k: None
+    )
+
+    error, _, stacks = ended_by(CheckStreams(task_id="check", notifiers=[]))
+
+    assert "no mail server" in str(error)
+    assert [stack.exc_type for stack in stacks] == ["CdcJobFailed", "ExceptionGroup"]
+
+
 @pytest.mark.parametrize("point", [{"versions": 1}, {"version": -1}, {"timestamp": "noon"}])
 def test_create_stream_at_what_is_no_point_fails_for_good(point):
     create = CreateStream(task_id="create", stream="s", on_table="t", at=point)
 
-    with pytest.raises(AirflowFailException, match="cannot be created"):
+    with pytest.raises(AirflowFailException, match=r"names no|is no version"):
         create.execute({})
 
 

@@ -83,6 +83,24 @@ def test_provider_info_fields_with_secrets_are_passwords():
     } == SECRET_FIELDS
 
 
+def test_provider_info_form_begins_with_the_required_field_and_the_common_ones():
+    fields = INFO["connection-types"][0]["conn-fields"]
+    sections = [item["schema"].get("section") for item in fields.values()]
+
+    # Airflow's form shows a star where null is no value, and puts a section into a panel.
+    assert [name for name, item in fields.items() if "null" not in item["schema"]["type"]] == [
+        "state"
+    ]
+    assert list(fields)[:2] == ["state", "spark_conn_id"]
+    assert list(dict.fromkeys(sections)) == [
+        "State folder and Spark",
+        "Store of the state folder",
+        "Spark jobs",
+        None,
+    ]
+    assert sections == sorted(sections, key=list(dict.fromkeys(sections)).index)
+
+
 def test_provider_info_secrets_are_redacted_by_airflow_where_it_shows_a_connection():
     fields = INFO["connection-types"][0]["conn-fields"]
     shown = redact({name: {"a_setting": "hidden"} for name in fields})
@@ -129,4 +147,4 @@ def test_airflow_cdc_upsert_tables_shows_the_upsert_tables_of_a_connection(run, 
 
     (line,) = run("upsert-tables")
     assert (line["name"], line["stream"]) == ("orders", "upserts_1")
-    assert (line["max_staleness"], line["pending_commits"]) == ("0-0 0 0:10:0", "")
+    assert (line["max_staleness"], line["pending_commits"]) == ("0-0 0 0:10:0 (10 minutes)", "")

@@ -86,7 +86,9 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
     assert [item["result"] for item in outcome["statements"]] == ["applied", "applied"]
     attempt = server.task("cdc_flow", first, "consume")["try_number"]
     log = server.task_log("cdc_flow", first, "consume", attempt)
-    assert "after commit of cdc_flow/consume" in log
+    assert "cdc_flow/consume: consumed flow_changes up to version" in log
+    assert "statement 2 of 2 on delta." in log
+    assert not [noise for noise in (":: resolution report ::", " WARN ", "INFO ") if noise in log]
 
     spark.sql(f"INSERT INTO {source} VALUES (5, 'e')")
     second = server.trigger("cdc_flow")

@@ -18,12 +18,14 @@ from airflow.sdk.exceptions import (
     AirflowNotFoundException,
     AirflowTaskTimeout,
 )
+from structlog.testing import capture_logs
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model import from_json
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
+from airflow_provider_cdc.hooks.driver_log import LOG4J_FILE, LOG4J_VARIABLE
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.submission import (
     ConnectSubmission,
@@ -320,6 +322,95 @@ def test_hook_after_an_error_raises_what_a_retry_is_worth(stand_in, retryable, e
     assert type(caught.value) is expected
 
 
+@pytest.fixture
+def airflow_home(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_submission_after_the_first_one_names_the_jars_and_asks_ivy_no_more(
+    connection, airflow_home, tmp_path
+):
+    first = submission_of(connection)
+    jars = [tmp_path / "delta-spark.jar", tmp_path / "a jar.jar"]
+    for jar in jars:
+        jar.touch()
+    file = Path(first.environment()[entry_point.JARS_FILE_VARIABLE])
+    file.write_text(json.dumps([jar.as_uri() for jar in jars]))
+
+    second = submission_of(connection)
+
+    assert "--packages" in command_of(first)
+    command = command_of(second)
+    assert "--packages" not in command
+    assert command[command.index("--jars") + 1] == ",".join(jar.as_uri() for jar in jars)
+    assert entry_point.JARS_FILE_VARIABLE not in second.environment()
+    jars[0].unlink()
+    assert "--packages" in command_of(submission_of(connection))
+
+
+@pytest.mark.parametrize(
+    "change", [{"packages": "a:b:2"}, {"jars": "/c.jar"}, {"conf": {"spark.jars.excludes": "a:c"}}]
+)
+def test_submission_with_other_packages_asks_ivy_again(connection, airflow_home, tmp_path, change):
+    file = submission_of(connection).environment()[entry_point.JARS_FILE_VARIABLE]
+    jar = tmp_path / "delta-spark.jar"
+    jar.touch()
+    Path(file).write_text(json.dumps([jar.as_uri()]))
+
+    assert "--packages" in command_of(submission_of(replace(connection, **change)))
+
+
+@pytest.mark.parametrize(
+    "packages", ["a:b:1-SNAPSHOT", "a:b:latest.integration", "a:b:1.+", "a:b:[1,2)"]
+)
+def test_submission_with_a_version_that_may_change_asks_ivy_each_time(
+    connection, airflow_home, packages
+):
+    submission = submission_of(replace(connection, packages=packages))
+
+    assert entry_point.JARS_FILE_VARIABLE not in submission.environment()
+
+
+def test_submission_in_cluster_mode_leaves_jars_and_logs_to_the_cluster(
+    connection, define_connection, airflow_home
+):
+    define_connection("spark_default", "spark", "yarn", **{"deploy-mode": "cluster"})
+    submission = submission_of(connection)
+
+    assert "--packages" in command_of(submission)
+    assert not {entry_point.JARS_FILE_VARIABLE, LOG4J_VARIABLE} & submission.environment().keys()
+
+
+def test_submission_has_the_packages_log4j_file_unless_somebody_has_one(
+    connection, airflow_home, monkeypatch, tmp_path
+):
+    assert submission_of(connection).environment()[LOG4J_VARIABLE] == str(LOG4J_FILE)
+    assert LOG4J_FILE.is_file()
+
+    option = {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=own.xml"}
+    assert LOG4J_VARIABLE not in submission_of(replace(connection, conf=option)).environment()
+    (tmp_path / "log4j2.properties").touch()
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert LOG4J_VARIABLE not in submission_of(connection).environment()
+    monkeypatch.setenv(LOG4J_VARIABLE, "own.xml")
+    assert submission_of(connection).environment()[LOG4J_VARIABLE] == "own.xml"
+
+
+def test_task_log_has_the_drivers_records_at_their_levels(stand_in, airflow_home):
+    hook = stand_in(
+        "print(':: loading settings :: url = jar'); print('\\tfound a#b;1 in central')\n"
+        "print('2026-01-01 00:00:00 ERROR stream s: is stale.')\n"
+        + ANSWERING.format(root=ROOT, answer="has_data=True", code=0)
+    )
+
+    with capture_logs() as found:
+        hook.submit(HasData("s"))
+
+    shown = [(line["log_level"], line["event"]) for line in found if line["log_level"] != "debug"]
+    assert shown == [("error", "stream s: is stale.")]
+
+
 def test_hook_killed_before_spark_submit_runs_submits_nothing(stand_in, tmp_path, monkeypatch):
     hook = stand_in(f"open({str(tmp_path / 'ran')!r}, 'w')")
     submission = hook.submission
@@ -341,8 +432,8 @@ def test_hook_without_an_answer_reports_how_spark_ended(stand_in):
     with pytest.raises(CdcJobFailed, match="ended without an answer") as caught:
         hook.submit(HasData("s"))
 
-    assert "Error code is: 3" in str(caught.value)
-    assert "the cluster is full" in str(caught.value)
+    assert "spark-submit ended with exit code 3: the cluster is full. Fix:" in str(caught.value)
+    assert "--request" not in str(caught.value)
 
 
 def test_hook_without_an_answer_from_a_cluster_says_where_the_log_is(stand_in, define_connection):

@@ -137,6 +137,24 @@ def test_tables_whose_names_read_alike_have_dags_of_their_own(state):
     assert all(name.isascii() for name in names)
 
 
+def test_dags_are_shown_by_the_names_of_their_tables(state, define_connection):
+    tables = ("/tmp/w/flight_board", "/lake/a/orders", "/lake/b/orders", "sales.refunds")
+    for name in tables:
+        add_table(state, name)
+
+    dags = background_apply_dags(refresh=timedelta(0)).values()
+
+    assert {dag.dag_display_name for dag in dags} == {
+        "Apply upserts to flight_board",
+        "Apply upserts to /lake/a/orders",
+        "Apply upserts to /lake/b/orders",
+        "Apply upserts to sales.refunds",
+    }
+    define_connection("lake", "cdc", state=str(state))
+    others = background_apply_dags("lake", refresh=timedelta(0)).values()
+    assert "Apply upserts to flight_board of lake" in {dag.dag_display_name for dag in others}
+
+
 def test_registry_is_read_once_while_what_it_said_is_new(state, monkeypatch):
     add_table(state, "orders")
     reads = []
@@ -226,7 +244,7 @@ class Submitted:
 def applying(table, outcome=None, **fields):
     operator = ApplyUpserts(task_id="apply", table=table, **fields)
     operator.__dict__["hook"] = hook = Submitted(outcome)
-    operator.__dict__["announced"] = lambda outcome, context: {"announced": outcome}
+    operator.__dict__["announced"] = lambda outcome, *_, **__: {"announced": outcome}
     return operator, hook
 
 

@@ -31,18 +31,18 @@ from airflow_provider_cdc.engine.core.intervals import (
 )
 def test_ten_minutes_are_shown_as_bigquery_shows_them(written: timedelta | str) -> None:
     assert interval_of(written) == timedelta(minutes=10)
-    assert interval_text(interval_of(written)) == "0-0 0 0:10:0"
+    assert interval_text(interval_of(written)) == "0-0 0 0:10:0 (10 minutes)"
 
 
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
-        ("INTERVAL 15 MINUTE", "0-0 0 0:15:0"),
-        ("INTERVAL 1 DAY", "0-0 1 0:0:0"),
-        ("INTERVAL 2 WEEK", "0-0 14 0:0:0"),
-        ("P1DT2H3M4S", "0-0 1 2:3:4"),
-        ("PT0.5S", "0-0 0 0:0:0.5"),
-        ("PT0S", "0-0 0 0:0:0"),
+        ("INTERVAL 15 MINUTE", "0-0 0 0:15:0 (15 minutes)"),
+        ("INTERVAL 1 DAY", "0-0 1 0:0:0 (1 day)"),
+        ("INTERVAL 2 WEEK", "0-0 14 0:0:0 (2 weeks)"),
+        ("P1DT2H3M4S", "0-0 1 2:3:4 (1 day 2 hours 3 minutes 4 seconds)"),
+        ("PT0.5S", "0-0 0 0:0:0.5 (0.5 seconds)"),
+        ("PT0S", "0-0 0 0:0:0 (0 seconds)"),
     ],
 )
 def test_other_lengths_are_shown_by_days_and_by_time(written: str, shown: str) -> None:

@@ -55,7 +55,7 @@ def test_plan_of_an_update_with_small_change_files_reads_these_alone() -> None:
     assert reading.plan.strategy is Strategy.CHANGE_FILES
     assert (reading.plan.file_count, reading.plan.size_bytes) == (1, 30)
     assert reading.plan.commit_count == 1
-    assert reading.plan.reason == "the file difference is 2000 bytes in 2 files"
+    assert reading.plan.reason == "the file difference is 2.0 kB in 2 files"
 
 
 def test_plan_of_change_files_that_are_not_smaller_reads_the_file_difference() -> None:

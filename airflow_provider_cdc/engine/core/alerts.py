@@ -5,8 +5,12 @@ fills: when a state changes, and only then.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+
+from rich.filesize import decimal
+
+from .figures import counted, length_text
 
 
 class Promise(StrEnum):
@@ -64,6 +68,30 @@ class Alert:
     stale_after: datetime
     last_consumer: str | None
     at: datetime
+
+    @property
+    def sentence(self) -> str:
+        """What is told, of which stream or upsert table, and why."""
+        subject = f"stream {self.stream} on {self.source}"
+        if self.upsert_table is not None:
+            subject = f"upsert table {self.upsert_table}"
+        return f"{self.promise.value} {self.kind.value} of {subject}: {self.reason}"
+
+    @property
+    def details(self) -> str:
+        """How much waits, when it goes stale, and who consumed last."""
+        waits = "nothing waits"
+        if self.lag_commits is None or self.lag_bytes is None:
+            waits = "what waits cannot be told"
+        elif self.lag_commits:
+            age = length_text(timedelta(seconds=int(self.lag_seconds)))
+            commits, size = counted(self.lag_commits, "commit"), decimal(self.lag_bytes)
+            waits = f"{commits} with {size} wait, the oldest for {age}"
+        moment = f"{self.stale_after.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        consumer = (
+            f"last consumed by {self.last_consumer}" if self.last_consumer else "not consumed yet"
+        )
+        return f"{waits}; stale after {moment}; {consumer}"
 
 
 def kind_of(before: Standing, now: Standing) -> AlertKind | None:

@@ -6,6 +6,7 @@ anything was written, unless the class says otherwise.
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 BRING_BACK = (
@@ -15,6 +16,8 @@ BRING_BACK = (
     " had not consumed"
 )
 """What to do about a stream that has lost what it had not consumed."""
+
+_LINES = re.compile(r" (?=(?:Cause|Fix): )")
 
 
 def ended_by_hand(*keep: str) -> str:
@@ -217,6 +220,12 @@ class OutcomeUnknown(CdcError):
 
     kind = "outcome_unknown"
     retryable = True
+
+
+def message_lines(message: str) -> tuple[str, ...]:
+    """What a message of this package says, in lines: what happened, the cause, the fix."""
+    text = " ".join(message.split())
+    return tuple(_LINES.split(text))
 
 
 def _remade(kind: type[CdcError], subject: str, problem: str, cause: str, fix: str) -> CdcError:

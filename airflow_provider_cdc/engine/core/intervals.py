@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from .arguments import Kept
 from .errors import InvalidRequest
+from .figures import length_text
 from .shown_values import shown
 
 LONGEST = timedelta(days=36_500)
@@ -73,10 +74,11 @@ def interval_if_given(given: timedelta | str | Kept | None, name: str) -> timede
 
 
 def interval_text(length: timedelta) -> str:
-    """``length`` as BigQuery shows an interval: ``0-0 0 0:10:0`` (seed 004)."""
+    """``length`` as BigQuery shows an interval, and in words: ``0-0 0 0:10:0 (10 minutes)``."""
     minutes, seconds = divmod(length.seconds, 60)
     fraction = f".{length.microseconds:06d}".rstrip("0") if length.microseconds else ""
-    return f"0-0 {length.days} {minutes // 60}:{minutes % 60}:{seconds}{fraction}"
+    shown = f"0-0 {length.days} {minutes // 60}:{minutes % 60}:{seconds}{fraction}"
+    return f"{shown} ({length_text(length)})"
 
 
 def interval_iso(length: timedelta) -> str:

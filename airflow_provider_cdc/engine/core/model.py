@@ -258,6 +258,11 @@ class Consumption:
         """The names of the streams that advance together, for messages."""
         return ", ".join(item.name for item in self.streams)
 
+    def place_of(self, statement: PlannedStatement) -> str:
+        """The place of a statement, counted from 1: ``2 of 2``, or ``2`` where more may come."""
+        number = statement.index + 1
+        return str(number) if self.is_open_ended else f"{number} of {len(self.statements)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Stream:

@@ -26,7 +26,9 @@ class ProtocolPoint(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step of a consumption: the point reached, of which consumption and statement."""
+    """One step of a consumption: the point reached, of which consumption and statement.
+    ``statement_index`` counts from 0; the text counts from 1.
+    """
 
     point: ProtocolPoint
     consumer: str
@@ -36,7 +38,7 @@ class Progress:
     def __str__(self) -> str:
         parts = [self.point.value.replace("_", " ")]
         if self.statement_index is not None:
-            parts.append(str(self.statement_index))
+            parts.append(str(self.statement_index + 1))
         parts.append(f"of {self.consumer}")
         if self.consumption_id is not None:
             parts.append(f"({self.consumption_id})")

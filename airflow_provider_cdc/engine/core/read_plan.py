@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from .commit_changes import CommitChanges, commit_changes
 from .crafted_log import CHANGE_TYPE_COLUMN
+from .figures import extent_text
 from .log_actions import Commit
 from .names import name_key
 from .net_files import NetFiles, inserted_files, inserts_rows, newborn_files
@@ -165,7 +166,7 @@ def plan_difference(
 
 
 def _extent(plan: ReadPlan) -> str:
-    return f"{plan.size_bytes} bytes in {plan.file_count} files"
+    return extent_text(plan.size_bytes, plan.file_count)
 
 
 def plan_view(tables: Sequence[TablePlan]) -> ReadPlan:

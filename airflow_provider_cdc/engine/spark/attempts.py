@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -9,6 +10,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from ..core.consumption_lines import (
+    changes_line,
+    closing_line,
+    reading_lines,
+    statement_line,
+)
 from ..core.errors import (
     BRING_BACK,
     CdcError,
@@ -33,6 +40,8 @@ from .resolution import Resolution
 from .stream_reader import StreamReader
 from .stream_views import StreamViews, stream_views
 from .targets import Targets, fenced_off
+
+log = logging.getLogger(__name__)
 
 BEGIN_TRIES = 5
 # How Delta's conditions of a commit that met another one begin.
@@ -106,12 +115,22 @@ class Attempt:
         :raises FileUnreadable: a file of a folder cannot be read
         :raises StatementFailed: a change set could not be read
         """
+        streams = [span.stream for span in views.spans]
+        taken = {item.stream_id: item for item in consumption.streams}
+        for stream, change_set in zip(streams, views.change_sets, strict=True):
+            for line in reading_lines(stream, taken[stream.stream_id], change_set.plans):
+                log.info("%s", line)
+        began = time.monotonic()
         try:
-            return views.outcomes()
+            found = views.outcomes()
         except CdcError:
             raise
         except Exception as error:
             raise _unreadable(consumption, error) from error
+        seconds = time.monotonic() - began
+        for stream, outcome in zip(streams, found, strict=True):
+            log.info("%s", changes_line(stream, outcome.rows, seconds))
+        return found
 
     def apply(
         self,
@@ -125,6 +144,7 @@ class Attempt:
         :raises TargetTaken: somebody else has written to a table that it was to replace
         """
         self.tell(ProtocolPoint.BEFORE_STATEMENT, consumption, planned.index)
+        began = time.monotonic()
         state = self.parts.targets.log.state(consumption, planned)
         _check_empty(state, planned)
         result = StatementResult.ALREADY_APPLIED
@@ -138,7 +158,10 @@ class Attempt:
             _check_empty(state, planned)
             result = StatementResult.APPLIED
         self.tell(ProtocolPoint.AFTER_STATEMENT, consumption, planned.index)
-        return _statement_outcome(planned, state, result)
+        found = _statement_outcome(planned, state, result)
+        line = statement_line(consumption, planned, found, time.monotonic() - began)
+        log.info("%s", line)
+        return found
 
     def commit(
         self,
@@ -151,6 +174,7 @@ class Attempt:
         self.tell(ProtocolPoint.BEFORE_COMMIT, consumption)
         self.parts.consumptions.move(consumption, Transition.COMMITTED, self.consumer, outcome)
         self.tell(ProtocolPoint.AFTER_COMMIT, consumption)
+        log.info("%s", closing_line(outcome))
         return outcome
 
     def rolled_forward(self, consumption: Consumption) -> Outcome:
@@ -160,7 +184,17 @@ class Attempt:
             _statement_outcome(planned, state, StatementResult.ALREADY_APPLIED)
             for planned, state in zip(consumption.statements, states, strict=True)
         ]
-        return self._outcome(consumption, (), applied)
+        outcome = self._outcome(consumption, (), applied)
+        log.info("%s", closing_line(outcome))
+        return outcome
+
+    def log_resumption(self, consumption: Consumption) -> None:
+        """Log that this attempt goes on with what an earlier one began."""
+        log.info(
+            "%s: goes on with the consumption of stream %s that an earlier attempt began",
+            self.consumer,
+            consumption.stream_names,
+        )
 
     def tell(
         self,
@@ -200,11 +234,13 @@ def range_of(span: StreamSpan) -> StreamRange:
     return StreamRange(span.stream.stream_id, span.stream.name, tables)
 
 
-def statement_failed(planned: PlannedStatement, error: Exception) -> StatementFailed:
+def statement_failed(
+    consumption: Consumption, planned: PlannedStatement, error: Exception
+) -> StatementFailed:
     """The error of a consumption whose statement ended in ``error`` and which was undone."""
     cause = reason(error)
     return StatementFailed(
-        f"statement {planned.index} on {planned.target}",
+        f"statement {consumption.place_of(planned)} on {planned.target}",
         "failed; what was applied before it was undone, and no offset moved",
         cause=cause,
         fix="run the consumer again; somebody else changed the target at that moment"

@@ -215,7 +215,7 @@ def run_consumption(
             if statement.create is not None and isinstance(error, AnalysisException):
                 # Delta refuses some types and names when it writes, not when Spark plans.
                 raise refused(statement, error) from error
-            raise statement_failed(planned, error) from error
+            raise statement_failed(consumption, planned, error) from error
         return attempt.rolled_forward(consumption)
     return attempt.commit(consumption, streams, applied)
 
@@ -229,6 +229,7 @@ def resume_consumption(
 ) -> Outcome:
     """Finish what an earlier attempt left open, over the ``views`` of what it had read."""
     consumption = parts.consumptions.move(found, Transition.RESUMED, attempt.consumer)
+    attempt.log_resumption(consumption)
     with ExitStack() as stack:
         try:
             opened = stack.enter_context(views(consumption))

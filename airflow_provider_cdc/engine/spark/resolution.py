@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 
 from ..core.errors import ConsumptionOpen, InvalidRequest, OutcomeUnknown
@@ -15,6 +16,8 @@ from ..core.progress import Listener, Progress, ProtocolPoint
 from ..core.transactions import StatementState
 from ..storage.consumptions import Consumptions
 from .targets import Targets, UndoneTooMuch, first_version
+
+log = logging.getLogger(__name__)
 
 
 class Resolution:
@@ -83,7 +86,7 @@ class Resolution:
         if phase is Phase.APPLYING:
             states = self._states(consumption, keep)
             if roll_forward and _all_applied(states):
-                self._consumptions.move(consumption, Transition.COMMITTED, actor)
+                self._commit(consumption, actor)
                 return True
             self._check_undoable(consumption, _by_location(consumption, states, keep))
         mark = Transition.RESOLVING if roll_forward else Transition.ABORTING
@@ -94,11 +97,28 @@ class Resolution:
         if fence:
             states = self._fence(consumption, states)
         if roll_forward and _all_applied(states):
-            self._consumptions.move(consumption, Transition.COMMITTED, actor)
+            self._commit(consumption, actor)
             return True
         self._undo(consumption, states, actor, keep)
         self._consumptions.move(consumption, Transition.ABORTED, actor)
+        left = (
+            f"what it wrote to {', '.join(sorted(keep))} stays" if keep else "nothing of it stays"
+        )
+        log.info(
+            "stream %s: the consumption that %s began was ended, no offset moved, %s",
+            consumption.stream_names,
+            consumption.consumer,
+            left,
+        )
         return False
+
+    def _commit(self, consumption: Consumption, actor: str) -> None:
+        self._consumptions.move(consumption, Transition.COMMITTED, actor)
+        log.info(
+            "stream %s: the consumption that %s began was applied already, and is committed now",
+            consumption.stream_names,
+            consumption.consumer,
+        )
 
     def _states(self, consumption: Consumption, keep: Collection[str]) -> list[StatementState]:
         """What became of every statement; a target to keep may tell nothing any more."""

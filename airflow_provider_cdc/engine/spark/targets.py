@@ -327,8 +327,8 @@ def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) 
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
         f" {planned.target} has moved on",
-        cause=f"statement {planned.index} was applied to it, and version {version} was committed"
-        " by somebody else since",
+        cause=f"statement {consumption.place_of(planned)} was applied to it, and version {version}"
+        " was committed by somebody else since",
         fix=f"{finish}end it and leave what was applied there with {ended_by_hand(planned.target)}",
     )
 
@@ -351,8 +351,8 @@ def _not_restorable(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
         f" {planned.target} cannot be restored to what it held before",
-        cause=f"statement {planned.index} was applied to it, and {path}, which it held then, was"
-        " removed since",
+        cause=f"statement {consumption.place_of(planned)} was applied to it, and {path}, which it"
+        " held then, was removed since",
         fix="bring that file back and run the consumer again, or end it and leave what was applied"
         f" there with {ended_by_hand(planned.target)}",
     )
@@ -365,8 +365,8 @@ def _undone_too_much(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, its undo"
         f" took more from target {planned.target} than its own",
-        cause=f"version {undo_version} undid statement {planned.index}, and version {version} of"
-        " somebody else with it; later commits forbid to take that back",
+        cause=f"version {undo_version} undid statement {consumption.place_of(planned)}, and version"
+        f" {version} of somebody else with it; later commits forbid to take that back",
         fix=f"apply version {version} again by hand, then end it with"
         f" {ended_by_hand(planned.target)}",
     )

@@ -216,7 +216,7 @@ class Transaction:
             raise
         except Exception as error:
             self._undo(has_ended=has_ended(error))
-            raise statement_failed(planned, error) from error
+            raise statement_failed(consumption, planned, error) from error
 
     def _freed(self, names: Sequence[str]) -> RegistrySnapshot:
         """The registry when nobody else is consuming the streams that are to join; who was, is

@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -216,7 +216,7 @@ class Registry:
             records = self.history(stream.stream_id)
             if records and records[-1].stream.sequence != stream.sequence:
                 last = records[-1]
-                _conflict(stream, f"{last.actor} made it {last.transition} at {last.at}", error)
+                _conflict(stream, _last_change(last), error)
         _check(now, changes)
 
     def _records(self, predicate: str) -> list[Record]:
@@ -358,6 +358,11 @@ def _exists(stream: Stream | UnreadableStream) -> StreamExists:
         cause=cause,
         fix="choose another name, or drop that stream first",
     )
+
+
+def _last_change(record: Record) -> str:
+    moment = f"{record.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"its newest transition is '{record.transition}', by {record.actor} at {moment}"
 
 
 def _conflict(stream: Stream | UnreadableStream, cause: str, error: Exception | None) -> NoReturn:

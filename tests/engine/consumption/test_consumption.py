@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -218,12 +220,28 @@ def test_insert_after_its_from_given_as_one_text_consumes(lab: StreamLab) -> Non
     assert lab.engine.has_data("s") is False
 
 
-def test_create_table_as_at_a_path_makes_and_fills_it(lab: StreamLab) -> None:
-    outcome = lab.consume("CREATE TABLE {made} USING delta AS SELECT id, v FROM s", LOG)
+def test_create_table_as_at_a_path_fills_it_and_logs_what_it_does(
+    lab: StreamLab, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "airflow_provider_cdc")
+
+    outcome = lab.consume(
+        "CREATE TABLE {made} USING delta AS SELECT id, v FROM s", LOG, consumer="me"
+    )
 
     assert lab.rows("made") == [(1, "10"), (2, "20")]
     assert outcome.statements[0].metrics["numOutputRows"] == 2
     assert lab.engine.has_data("s") is False
+    # Seconds, bytes and files are others in each run.
+    lines = [re.sub(r"[0-9.]+ (s\b|kB|files?)", r"#", message) for message in caplog.messages]
+    assert lines == [
+        f"stream s: reads version 1 of {lab.name('src')} (1 commit, # in #) by file difference:"
+        " no commit has change files",
+        "stream s: 2 rows inserted, counted in #",
+        f"statement 1 of 2 on {lab.name('made')}: 2 rows inserted in #, version 1; 50% done",
+        f"statement 2 of 2 on {lab.name('log')}: 2 rows inserted in #, version 1; 100% done",
+        "me: consumed s up to version 1 by 2 statements in #",
+    ]
 
 
 def test_create_table_as_by_name_makes_and_fills_it(lab: StreamLab) -> None:

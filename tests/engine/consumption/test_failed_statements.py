@@ -46,7 +46,7 @@ def test_single_statement_that_fails_leaves_target_and_offset(three: StreamLab) 
     found = contents(three, "numbers")
 
     with pytest.raises(
-        StatementFailed, match=r"(?s)statement 0 on .*numbers.*CAST_INVALID_INPUT"
+        StatementFailed, match=r"(?s)statement 1 of 1 on .*numbers.*CAST_INVALID_INPUT"
     ) as caught:
         three.consume(NUMBERS)
 
@@ -59,7 +59,7 @@ def test_single_statement_that_fails_leaves_target_and_offset(three: StreamLab) 
 def test_second_of_three_that_fails_leaves_all_targets_and_a_retry_works(three: StreamLab) -> None:
     found = contents(three, "log", "numbers", "sums")
 
-    with pytest.raises(StatementFailed, match="statement 1 on"):
+    with pytest.raises(StatementFailed, match="statement 2 of"):
         three.consume(LOG, NUMBERS, SUMS, consumer="me")
 
     assert contents(three, "log", "numbers", "sums") == found
@@ -106,7 +106,7 @@ def test_undo_reaches_back_however_long_the_target_was_not_written(three: Stream
     found = contents(three, "log")
     time.sleep(0.1)
 
-    with pytest.raises(StatementFailed, match="statement 1 on"):
+    with pytest.raises(StatementFailed, match="statement 2 of"):
         three.consume(LOG, NUMBERS, consumer="me")
 
     assert contents(three, "log") == found
@@ -128,7 +128,7 @@ def test_statement_that_breaks_a_constraint_is_undone_like_any(
     if setup:
         three.sql(setup)
 
-    with pytest.raises(StatementFailed, match="statement 1 on"):
+    with pytest.raises(StatementFailed, match="statement 2 of"):
         three.consume(
             LOG,
             "INSERT INTO {strict} SELECT id, nullif(v, 'x') FROM s"
@@ -578,7 +578,7 @@ def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
 ) -> None:
     follow_log(three, semantics)
 
-    with pytest.raises(StatementFailed, match="statement 1 on"):
+    with pytest.raises(StatementFailed, match="statement 2 of"):
         three.consume(LOG, NUMBERS)
     assert three.engine.has_data("after", exact=False) is False
     assert three.seen("after") == []
@@ -595,7 +595,7 @@ def test_append_only_stream_on_a_target_returns_what_a_user_brings_back_of_what_
 ) -> None:
     follow_log(three, semantics)
     applied = three.version("log") + 1
-    with pytest.raises(StatementFailed, match="statement 1 on"):
+    with pytest.raises(StatementFailed, match="statement 2 of"):
         three.consume(LOG, NUMBERS)
     assert three.seen("after") == []
 
@@ -612,7 +612,7 @@ def test_part_of_an_append_only_stream_does_not_end_between_a_statement_and_its_
     three: StreamLab, semantics: str
 ) -> None:
     follow_log(three, semantics)
-    with pytest.raises(StatementFailed, match="statement 1 on"):
+    with pytest.raises(StatementFailed, match="statement 2 of"):
         three.consume(LOG, NUMBERS)
     three.sql("INSERT INTO {log} VALUES (9, 'nine', 'x')")
 

@@ -268,7 +268,7 @@ def test_statement_that_fails_undoes_the_transaction_even_where_the_block_goes_o
     three: StreamLab,
 ) -> None:
     found = contents(three, "log", "numbers")
-    with pytest.raises(StatementFailed, match=r"(?s)statement 1 on .*CAST_INVALID_INPUT"):  # noqa: SIM117
+    with pytest.raises(StatementFailed, match=r"(?s)statement 2 on .*CAST_INVALID_INPUT"):  # noqa: SIM117
         with begun(three) as tx:
             tx.sql(three.text(LOG))
             with pytest.raises(StatementFailed):

@@ -222,7 +222,7 @@ def test_jobs_make_a_table_alter_it_finish_what_was_killed_and_drop_it(
     finished = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=retry)
     assert finished.upsert_table == made.upsert_table
 
-    for longest, shown in ((timedelta(hours=1), "0-0 0 1:0:0"), (None, None)):
+    for longest, shown in ((timedelta(hours=1), "0-0 0 1:0:0 (1 hour)"), (None, None)):
         alter = AlterUpsertTable(lab.table(), longest)
         altered = answer(JobKind.ALTER_UPSERT_TABLE, alter_upsert_table=alter)
         assert altered.error is None
@@ -234,7 +234,7 @@ def test_jobs_make_a_table_alter_it_finish_what_was_killed_and_drop_it(
         lab.table(), None, keeps_max_staleness=True, tombstone_horizon=timedelta(days=3)
     )
     assert answer(JobKind.ALTER_UPSERT_TABLE, alter_upsert_table=horizon).error is None
-    assert lab.engine.describe_upsert_table(lab.table()).tombstone_horizon == "0-0 3 0:0:0"
+    assert lab.engine.describe_upsert_table(lab.table()).tombstone_horizon == "0-0 3 0:0:0 (3 days)"
 
     add = AddColumns(lab.table(), "Phone STRING")
     added = answer(JobKind.ADD_COLUMNS, add_columns=add)

@@ -71,7 +71,7 @@ def test_horizon_that_is_made_longer_keeps_the_deletes_that_are_remembered(
     lab, clock, engine = aged
     engine.alter_upsert_table(lab.table(), tombstone_horizon="P1D")
     described = engine.describe_upsert_table(lab.table())
-    assert (described.max_staleness, described.tombstone_horizon) == (None, "0-0 1 0:0:0")
+    assert (described.max_staleness, described.tombstone_horizon) == (None, "0-0 1 0:0:0 (1 day)")
     for hour in (3, 4):
         clock.now += timedelta(hours=2)
         lab.write((9, "i", 90, "UPSERT", f"{hour}"))
@@ -79,7 +79,7 @@ def test_horizon_that_is_made_longer_keeps_the_deletes_that_are_remembered(
     assert tombstones(lab) == [3]
     engine.alter_upsert_table(lab.table(), max_staleness="PT5M")
     engine.alter_upsert_table(lab.table(), tombstone_horizon="PT2H")
-    assert engine.describe_upsert_table(lab.table()).max_staleness == "0-0 0 0:5:0"
+    assert engine.describe_upsert_table(lab.table()).max_staleness == "0-0 0 0:5:0 (5 minutes)"
 
 
 def test_late_change_is_applied_on_demand_alone(

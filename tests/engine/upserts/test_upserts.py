@@ -292,7 +292,7 @@ def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
     engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
     engine.alter_upsert_table(lab.table(), max_staleness="INTERVAL 10 MINUTE")
     status = engine.describe_upsert_table(lab.table())
-    assert status.max_staleness == "0-0 0 0:10:0"
+    assert status.max_staleness == "0-0 0 0:10:0 (10 minutes)"
     # Whoever watches streams is told when the promise is missed.
     assert engine.describe_stream(status.stream).max_lag == timedelta(minutes=10)
     lab.write((1, "at T20", 20, "UPSERT"))

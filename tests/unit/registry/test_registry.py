@@ -203,7 +203,7 @@ def test_transact_of_moved_stream_names_stream_and_who_moved_it(registry: Regist
     create(registry, "flights")
     stale = registry.snapshot()
     advance(registry, "flights")
-    with pytest.raises(StreamConflict, match=r"stream flights: .*advancer made it advanced"):
+    with pytest.raises(StreamConflict, match=r"stream flights: .*'advanced', by advancer"):
         registry.transact(stale, [advanced(stale.get("flights"))], actor="late")
     assert registry.snapshot().get("flights").offset.version == 1
 
@@ -216,7 +216,7 @@ def test_snapshot_used_twice_stands_for_the_same_moment(registry: Registry) -> N
     advance(registry, "b")
     with pytest.raises(StreamConflict, match="stream b"):
         registry.transact(snapshot, [advanced(snapshot.get("b"))], actor="second")
-    with pytest.raises(StreamConflict, match=r"stream a: .*first made it advanced"):
+    with pytest.raises(StreamConflict, match=r"stream a: .*'advanced', by first"):
         registry.transact(snapshot, [advanced(snapshot.get("a"))], actor="second")
 
 
@@ -321,7 +321,7 @@ def test_stale_snapshot_after_its_log_was_cleaned_up_is_refused_and_others_land(
     for commit in Path(state, "registry", "_delta_log").glob("*.json"):
         if commit.stem.isdigit() and int(commit.stem) < (newest or 0):
             commit.unlink()
-    with pytest.raises(StreamConflict, match="advancer made it advanced"):
+    with pytest.raises(StreamConflict, match="'advanced', by advancer"):
         registry.transact(stale, [advanced(stale.get("a"))], actor="late")
     registry.transact(stale, [advanced(stale.get("b"))], actor="late")
     assert [item.offset.version for item in registry.snapshot().streams()] == [3 + used, 1]

@@ -91,7 +91,7 @@ def test_commit_that_never_arrived_while_the_stream_moved_is_a_conflict(state: s
         raise OSError("connection refused")
 
     registry.fault = overtaken
-    with pytest.raises(StreamConflict, match="advancer made it advanced"):
+    with pytest.raises(StreamConflict, match="'advanced', by advancer"):
         advance(registry, "flights")
 
 

@@ -98,8 +98,8 @@ def test_changes_that_wait_longer_than_max_staleness_are_told_of_with_their_tabl
     assert site.told(found.append) == [("lag", "miss")]
     assert (found[0].stream, found[0].upsert_table) == ("upserts_1", "orders")
     assert found[0].reason == (
-        "the oldest change of upsert table orders waits for 0:11:00 to be applied; its"
-        " max_staleness is 0:10:00"
+        "the oldest change of upsert table orders waits for 11 minutes to be applied; its"
+        " max_staleness is 10 minutes"
     )
 
 
@@ -114,8 +114,8 @@ def test_changes_of_a_table_without_max_staleness_that_nobody_applies_are_told_o
     site.now += MINUTE
     assert site.told(found.append) == [("lag", "miss")]
     assert found[0].reason.endswith(
-        "waits for 3:01:00 to be applied; without a max_staleness it should wait for 3:00:00 at"
-        " most"
+        "waits for 3 hours 1 minute to be applied; without a max_staleness it should wait for 3"
+        " hours at most"
     )
     site.catalog.for_upserts().advance("upserts_1")
     assert site.told() == [("lag", "recovery")]
@@ -199,7 +199,7 @@ def test_upsert_tables_are_listed_with_what_waits_and_no_other_stream(tmp_path: 
     (found,) = site.catalog.upsert_tables()
 
     assert (found.name, found.location, found.stream) == ("orders", str(site.base), "upserts_1")
-    assert (found.max_staleness, found.quarantined_changes) == ("0-0 0 0:10:0", 1)
+    assert (found.max_staleness, found.quarantined_changes) == ("0-0 0 0:10:0 (10 minutes)", 1)
     assert (found.pending_since, found.pending_commits) == (NOON + MINUTE, 1)
     assert found.pending_bytes
     assert found.upsert_stream_apply_watermark == NOON + MINUTE - timedelta(milliseconds=1)
@@ -234,7 +234,7 @@ def test_upsert_tables_are_printed(tmp_path: Path) -> None:
 
     code, printed = shown(site, "-o", "json")
     (line,) = json.loads(printed)
-    assert (code, line["name"], line["max_staleness"]) == (0, "orders", "0-0 0 0:10:0")
+    assert (code, line["name"], line["max_staleness"]) == (0, "orders", "0-0 0 0:10:0 (10 minutes)")
     assert line["pending_since"] == "2026-01-01T12:00:00+00:00"
     assert (line["pending_commits"], line["quarantined_changes"]) == (1, 0)
 

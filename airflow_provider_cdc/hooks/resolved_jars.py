@@ -1,0 +1,66 @@
+"""The jars that Spark resolved packages to, so that Ivy is asked once and not by each job.
+
+A driver that was started with packages writes which jars it got to a file of the worker. Later jobs
+of the worker name these jars, as long as all of them are there; they need no network then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+log = logging.getLogger(__name__)
+
+# A version that may be another one tomorrow is asked for each time.
+_FIXED = re.compile(r"[^:,\s]+:[^:,\s]+:(?!latest\.)[\w.+-]*[\w](?<!-SNAPSHOT)")
+_OF_JARS = "spark.jars"
+
+
+class ResolvedJars:
+    """All jars of jobs with ``packages``, as a file below ``AIRFLOW_HOME`` names them.
+
+    :param packages: Maven coordinates with commas between them
+    :param repositories: where they are looked for, besides Maven Central
+    :param jars: further jars
+    :param conf: the settings of the job
+    """
+
+    def __init__(
+        self, packages: str, repositories: str | None, jars: str | None, conf: Mapping[str, str]
+    ) -> None:
+        settings = {key: value for key, value in conf.items() if key.startswith(_OF_JARS)}
+        known_by = json.dumps([packages, repositories, jars, settings, version("pyspark")])
+        home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
+        digest = sha256(known_by.encode()).hexdigest()[:16]
+        self.file = home / "cdc" / f"jars-{digest}.json"
+        self.are_fixed = all(_FIXED.fullmatch(each.strip()) for each in packages.split(","))
+
+    def read(self) -> tuple[str, ...]:
+        """The URIs of the jars; none where they are not known, or one of them is not a file of
+        this machine.
+        """
+        try:
+            found = json.loads(self.file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return ()
+        jars = tuple(map(str, found)) if isinstance(found, list) else ()
+        return jars if all(map(_is_there, jars)) else ()
+
+    def prepare(self) -> bool:
+        """Make the folder in which a driver writes the file; whether there is one."""
+        with suppress(OSError):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+        return os.access(self.file.parent, os.W_OK)
+
+
+def _is_there(jar: str) -> bool:
+    parts = urlsplit(jar)
+    return parts.scheme == "file" and Path(unquote(parts.path)).is_file()

@@ -1,0 +1,78 @@
+"""What the log says that a job has done; a consumption says by itself what it does."""
+
+from __future__ import annotations
+
+from rich.filesize import decimal
+
+from airflow_provider_cdc.engine.core.figures import counted, length_text
+from airflow_provider_cdc.engine.core.model import Stream
+from airflow_provider_cdc.engine.core.retention import Maintenance, SourceRetention
+from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
+
+from .model import (
+    AlterUpsertTable,
+    Answer,
+    DropUpsertTable,
+    ExportChanges,
+    ExportTable,
+    HasData,
+    Request,
+    WriteChanges,
+)
+
+
+def answer_lines(request: Request, answer: Answer) -> tuple[str, ...]:
+    """The lines about ``answer``, which holds no error; none where others have said it."""
+    if answer.stream is not None:
+        return (_stream_line(answer.stream),)
+    if answer.upsert_table is not None:
+        return (_table_line(answer.upsert_table),)
+    if answer.maintenance is not None:
+        return _maintenance_lines(answer.maintenance)
+    match request:
+        case Request(apply_upserts=task) if task is not None and answer.outcome is None:
+            return (f"upsert table {task.table}: no change waits",)
+        case Request(has_data=HasData() as task):
+            return (f"stream {task.stream}: has {'' if answer.has_data else 'no '}data",)
+        case Request(export_changes=ExportChanges() as task):
+            return (f"changes of {task.name}: are written to {task.target}",)
+        case Request(export_table=ExportTable() as task):
+            return (f"rows of upsert table {task.table}: are written to {task.target}",)
+        case Request(write_changes=WriteChanges() as task):
+            return (f"upsert table {task.table}: its changes are written, and wait",)
+        case Request(alter_upsert_table=AlterUpsertTable() as task):
+            return (f"upsert table {task.table}: is altered",)
+        case Request(drop_upsert_table=DropUpsertTable() as task):
+            return (f"upsert table {task.table}: is dropped",)
+        case Request(redrive_changes=task) if task is not None:
+            count = counted(answer.redriven or 0, "change")
+            return (f"upsert table {task.table}: released {count} from quarantine",)
+    return ()
+
+
+def _stream_line(stream: Stream) -> str:
+    return f"stream {stream.name}: is on {stream.table_on}, at version {stream.offset.version}"
+
+
+def _table_line(table: UpsertTable) -> str:
+    longest = table.max_staleness
+    promise = "reads are fresh" if longest is None else f"max_staleness {length_text(longest)}"
+    return f"upsert table {table.name}: is at {table.location}, {promise}"
+
+
+def _maintenance_lines(found: Maintenance) -> tuple[str, ...]:
+    skipped = [f"stream {name}: has no data, its offset moved" for name in found.skipped]
+    return (*skipped, *map(_source_line, found.sources))
+
+
+def _source_line(source: SourceRetention) -> str:
+    if source.problem:
+        return f"{source.location}: {source.problem}"
+    own = "" if source.own is None else f" {length_text(source.own)} by itself"
+    if source.extension is None:
+        return f"{source.location}: keeps{own} what its streams need"
+    size = decimal(source.bytes_kept)
+    return (
+        f"{source.location}: keeps{own}, and {length_text(source.extension)} for"
+        f" {', '.join(source.streams)}; {size} of removed files stay for that"
+    )
