@@ -71,7 +71,7 @@ ROW_ID_MARK = 1 << 60
 
 def row_id_text(number: int) -> str:
     """Delta's row id ``number`` as the change set of a table shows it."""
-    return f"{number | ROW_ID_MARK:X}"
+    return f"{number | ROW_ID_MARK:x}"
 
 
 class Phase(StrEnum):
@@ -135,7 +135,7 @@ class View:
     """The view that a stream is on.
 
     ``name`` is its qualified name as SQL. ``fingerprint`` is a hash of its definition and of those
-    of the views in it, by which one that was created anew is told from the original. ``leaves``
+    of the views in it, by which one that is defined otherwise is told from the original. ``leaves``
     say for each table reference in it, in their order, which of the stream's bases it is.
     """
 
