@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,11 @@ from airflow_provider_cdc.engine.storage.registry_snapshot import RegistrySnapsh
 
 def test_missing_stream_is_told_from_a_missing_registry(tmp_path: Path) -> None:
     catalog = StreamCatalog(str(tmp_path / "state"))
-    with pytest.raises(RegistryNotFound):
+    folder = re.escape(str(tmp_path / "state"))
+    with pytest.raises(RegistryNotFound, match=f"stream s: .*registry of streams in .*{folder}"):
         catalog.describe("s")
+    with pytest.raises(RegistryNotFound, match=f"{folder}: holds no registry"):
+        catalog.undrop("s")
     assert catalog.show_if_begun() is None
 
     quiet_stream(tmp_path / "state", tmp_path / "t", "s", NOON)

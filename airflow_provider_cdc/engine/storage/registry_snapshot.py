@@ -49,9 +49,10 @@ class RegistrySnapshot:
     :param states: the JSON of each live stream's state, by stream id
     :param ids: the id of each live stream, by casefolded name
     :param table: the handle that the version was read with
+    :param folder: the state folder, for messages
     """
 
-    __slots__ = ("_ids", "_states", "_streams", "_table", "version")
+    __slots__ = ("_folder", "_ids", "_states", "_streams", "_table", "version")
 
     def __init__(
         self,
@@ -59,8 +60,10 @@ class RegistrySnapshot:
         states: Mapping[str, str],
         ids: Mapping[str, str],
         table: DeltaTable | None,
+        folder: str = "",
     ) -> None:
         self.version = version
+        self._folder = folder
         self._states = states
         self._ids = ids
         self._streams: dict[str, Stream] = {}
@@ -84,10 +87,16 @@ class RegistrySnapshot:
         stream = self.find(name)
         if stream is not None:
             return stream
+        if self.version is None:
+            raise RegistryNotFound(
+                f"stream {name}",
+                "cannot be looked up",
+                cause=f"expected a registry of streams in the state folder {self._folder}, found none",
+                fix="name the state folder in which the stream was created, or create it",
+            )
         close = get_close_matches(stream_key(name), self._ids, n=3)
         known = ", ".join(self.by_id(self._ids[key]).name for key in close)
-        error = StreamNotFound if self.version is not None else RegistryNotFound
-        raise error(
+        raise StreamNotFound(
             f"stream {name}",
             "does not exist",
             cause="it was never created, or it was dropped",
