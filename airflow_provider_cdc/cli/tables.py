@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 
 WIDTH = 80
 """What a table has room for; a terminal that is narrower says so itself."""
 
 _BAR_CHARACTERS = 20
-_KILO = 1000
 _MINUTES = 16
 
 Line = Mapping[str, Any]
@@ -38,16 +38,8 @@ def text(value: Any) -> str:
 
 
 def size(count: int | None) -> str:
-    """``count`` bytes in the unit that needs no more than three digits before the point."""
-    if count is None:
-        return ""
-    value, unit = float(count), "B"
-    for larger in ("kB", "MB", "GB", "TB", "PB"):
-        # What would be rounded to 1000 is 1 of the next unit.
-        if round(value, 1) < _KILO:
-            break
-        value, unit = value / _KILO, larger
-    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+    """``count`` bytes in the unit that people read them in."""
+    return "" if count is None else decimal(count)
 
 
 def moment(value: str | None) -> str:
@@ -72,7 +64,7 @@ STREAMS = (
 
 UPSERT_TABLES = (
     Column("name", lambda line: line["name"], folds=True),
-    Column("max\nstaleness", lambda line: text(line["max_staleness"])),
+    Column("max\nstaleness", lambda line: text(line["max_staleness"]), folds=True),
     Column("applied until\n(UTC)", lambda line: moment(line["upsert_stream_apply_watermark"])),
     Column("commits\nwaiting", lambda line: text(line["pending_commits"]), is_number=True),
     Column("bytes\nwaiting", lambda line: size(line["pending_bytes"]), is_number=True),

@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from rich.filesize import decimal
+
 from .core.errors import StreamUnusable
+from .core.figures import counted
 from .core.folder_log import FolderFile
 from .core.insert_only import unread_files
 from .core.log_actions import Commit
@@ -16,6 +19,7 @@ from .core.names import table_name
 from .core.net_files import inserted_files
 from .core.retention import log_retention, retention
 from .core.staleness import MAX_DATA_EXTENSION, rows_gone_after, stale_after
+from .core.summaries import moment_text, place_text, versions_text
 from .storage.source_log import SourceLog, SourceRange, StreamSpan, candidates
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -44,6 +48,10 @@ class BaseStatus:
     behind_since: datetime | None
     complete_through: datetime | None
     invalid_reason: str | None
+
+    def __repr__(self) -> str:
+        waits = _waiting(self)
+        return f"<BaseStatus {place_text(self.table)} at version {self.offset_version}, {waits}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,24 @@ class StreamStatus:
     readers: tuple[str, ...] | None = None
     consumers: tuple[str, ...] | None = None
     max_data_extension: timedelta = MAX_DATA_EXTENSION
+
+    def __repr__(self) -> str:
+        at = versions_text(base.offset_version for base in self.base_tables)
+        kept = "" if self.invalid_reason else f", stale after {moment_text(self.stale_after)}"
+        return (
+            f"<StreamStatus {self.name} on {place_text(self.table_on)} at {at},"
+            f" {self.phase.value}, {_waiting(self)}{kept}>"
+        )
+
+
+def _waiting(status: StreamStatus | BaseStatus) -> str:
+    """What waits of a stream or of one of its tables, or why that cannot be told."""
+    if status.invalid_reason is not None:
+        return status.invalid_reason.partition(". Cause: ")[0]
+    if not status.may_have_data:
+        return "nothing waits"
+    behind = f"{counted(status.commits_behind or 0, 'commit')} behind"
+    return f"{behind} ({decimal(status.bytes_behind or 0)})"
 
 
 def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:

@@ -19,8 +19,9 @@ import pytest
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.engine import Engine, StreamCatalog, Transaction
+from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.hooks.connection import DELTA_PACKAGE, CdcConnection
+from airflow_provider_cdc.hooks.connection import CdcConnection
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 
 ROOT = Path(__file__).parents[2]

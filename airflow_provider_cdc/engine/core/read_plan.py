@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from .commit_changes import CommitChanges, commit_changes
 from .crafted_log import CHANGE_TYPE_COLUMN
+from .figures import counted, extent_text
 from .log_actions import Commit
 from .net_files import NetFiles, inserted_files, inserts_rows, newborn_files
 from .rewrites import net_difference
@@ -51,6 +52,13 @@ class ReadPlan:
     commit_count: int
     reason: str
     tables: tuple[TablePlan, ...] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"<ReadPlan {self.strategy.value.replace('_', ' ')}:"
+            f" {extent_text(self.size_bytes, self.file_count)},"
+            f" {counted(self.commit_count, 'commit')}, {self.reason}>"
+        )
 
     @property
     def cost_bytes(self) -> int:

@@ -13,6 +13,7 @@ from ..core.errors import RegistryNotFound, StreamNotFound
 from ..core.lifecycle import Transition
 from ..core.model import Stream, from_json
 from ..core.names import stream_key
+from ..core.summaries import moment_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class Record:
     at: datetime
     nonce: str
     actor: str
+
+    def __repr__(self) -> str:
+        made = f"{self.transition.value} {moment_text(self.at)} by {self.actor}"
+        return f"<Record {made}: {repr(self.stream)[1:-1]}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from streams import add_file, new_stream, quiet_stream
 from typer.testing import CliRunner
 
-from airflow_provider_cdc.cli.tables import WIDTH, size
+from airflow_provider_cdc.cli.tables import WIDTH
 from airflow_provider_cdc.cli.terminal import app
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
@@ -64,14 +64,6 @@ def test_tables_fit_eighty_columns_into_a_pipe(
         printed = CliRunner().invoke(app, command, env={"COLUMNS": columns}).stdout
         assert max(map(len, printed.splitlines())) <= WIDTH
         assert "…" not in printed
-
-
-@pytest.mark.parametrize(
-    ("count", "told"),
-    [(None, ""), (0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (999_999, "1.0 MB")],
-)
-def test_size_is_told_in_three_digits_and_a_unit(count: int | None, told: str) -> None:
-    assert size(count) == told
 
 
 def test_stream_by_name_is_described_column_by_column(registry: Registry, state: str) -> None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from ..errors import InvalidRequest
 from ..names import TableName, quote
+from ..summaries import names_text, place_text
 from .intervals import interval_iso, interval_of
 
 CHANGE_TYPE = "_CHANGE_TYPE"
@@ -94,6 +95,11 @@ class UpsertTable:
     def changes(self) -> str:
         """The root of the table that changes wait in, inside the base's folder, hidden."""
         return f"{self.location}{_CHANGES}"
+
+    def __repr__(self) -> str:
+        key = ", ".join(self.primary_key)
+        columns = names_text((column.name for column in self.columns), "column")
+        return f"<UpsertTable {place_text(self.name)} by {key}: {columns}>"
 
     @property
     def sql(self) -> str:

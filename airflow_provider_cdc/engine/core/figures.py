@@ -1,0 +1,40 @@
+"""Sizes, lengths of time and counts of rows as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pendulum
+from rich.filesize import decimal
+
+ROW_KINDS = ("inserted", "updated", "deleted")
+"""What may become of a row."""
+
+
+def extent_text(size_bytes: int, file_count: int) -> str:
+    """A size and the files that it is in: ``3.2 MB in 12 files``."""
+    return f"{decimal(size_bytes)} in {counted(file_count, 'file')}"
+
+
+def length_text(length: timedelta) -> str:
+    """A length of time in words, to the second where it has one: ``1 hour 10 minutes``."""
+    if length < timedelta(seconds=1):
+        return f"{length.total_seconds():g} seconds"
+    return pendulum.duration(days=length.days, seconds=length.seconds).in_words("en")
+
+
+def rows_text(rows: Mapping[str, int]) -> str:
+    """Rows by what became of them, the kinds that there are: ``12 rows inserted, 3 updated``."""
+    found = [(rows[kind], kind) for kind in ROW_KINDS if rows.get(kind)]
+    if not found:
+        return "no row changed"
+    (first, kind), *others = found
+    return ", ".join(
+        [f"{counted(first, 'row')} {kind}", *(f"{count:,} {each}" for count, each in others)]
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """``count`` of what the singular ``noun`` names: ``1 file``, ``1,200 files``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
