@@ -13,6 +13,7 @@ from airflow_provider_cdc.engine.stream_status import shown
 
 from .tables import bar
 
+
 def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any]]:
     """A line for every stream, or the one of ``name``, as JSON has it: times in ISO 8601.
 

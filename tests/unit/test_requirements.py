@@ -159,7 +159,7 @@ def test_session_of_an_older_spark_is_refused_by_name() -> None:
 
 def test_session_that_lacks_the_jar_is_refused_with_its_name() -> None:
     session: Any = Session(answer=_condition("PARSE_SYNTAX_ERROR"))
-    with pytest.raises(UnsupportedEnvironment, match="lacks Delta's jar.*io.delta:delta-spark"):
+    with pytest.raises(UnsupportedEnvironment, match=r"lacks Delta's jar.*io.delta:delta-spark"):
         check_session(session)
 
 

@@ -126,7 +126,10 @@ SHOWN: list[tuple[Any, str]] = [
     ),
     (OFFSET, "<Offset version 4 of 2026-01-01 12:00:00 UTC>"),
     (Base(CUSTOMERS, OFFSET), "version 4"),
-    (Folder("/in", FileFormat.CSV, {}, METADATA, "*.csv"), "<Folder /in, csv files, names like *.csv>"),
+    (
+        Folder("/in", FileFormat.CSV, {}, METADATA, "*.csv"),
+        "<Folder /in, csv files, names like *.csv>",
+    ),
     (CONSUMPTION, "3b85 of customer_changes by dag.task, 1 statement, begun 2026-01-01"),
     (STATEMENT, "<StatementOutcome 1 on lake.copy: already applied in version 8>"),
     (CONSUMED, "customer_changes after version 4 through 21: 12,000 inserted>"),

@@ -56,7 +56,8 @@ class SourceRetention:
         elif self.extension is None:
             found = "keeps enough by itself"
         else:
-            found = f"extended to {length_text(self.extension)} for {names_text(self.streams, 'stream')}"
+            streams = names_text(self.streams, "stream")
+            found = f"extended to {length_text(self.extension)} for {streams}"
         return f"<SourceRetention {self.location}: {found}{', changed' * self.has_changed}>"
 
 

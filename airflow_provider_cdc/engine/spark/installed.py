@@ -42,7 +42,10 @@ def check_installed() -> None:
 
     :raises UnsupportedEnvironment: by its name
     """
-    fix = "install airflow-provider-cdc into an environment of its own, with the releases that it asks for"
+    fix = (
+        "install airflow-provider-cdc into an environment of its own, with the releases that it asks"
+        " for"
+    )
     check_version("Spark", spark_version(), SPARK, fix)
     if (found := delta_version()) is not None:
         check_version("Delta", found, DELTA, fix)
@@ -57,8 +60,8 @@ def check_java() -> None:
     command = os.path.join(home, "bin", "java") if home else "java"
     where = f"in JAVA_HOME, which is {home}" if home else "on the PATH, and JAVA_HOME is not set"
     fix = (
-        f"install Java {JAVA[0]} or newer (on Debian the package openjdk-{JAVA[0]}-jre-headless), and"
-        " put it on the PATH or name its folder in JAVA_HOME"
+        f"install Java {JAVA[0]} or newer (on Debian the package openjdk-{JAVA[0]}-jre-headless),"
+        " and put it on the PATH or name its folder in JAVA_HOME"
     )
     if shutil.which(command) is None:
         raise UnsupportedEnvironment(

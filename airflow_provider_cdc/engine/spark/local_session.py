@@ -51,7 +51,10 @@ def local_session(
     wanted = {**DELTA_SETTINGS, **LOCAL_SETTINGS, **_QUIET, **given}
     if not {_PACKAGES, _JARS} & given.keys():
         wanted |= _delta(wanted.get(_IVY, _IVY_FOLDER))
-    return SparkSession.builder.master(master).appName(app_name).config(map=wanted).getOrCreate()
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def _delta(ivy: str) -> dict[str, str]:

@@ -96,7 +96,8 @@ class RegistrySnapshot:
             raise RegistryNotFound(
                 f"stream {name}",
                 "cannot be looked up",
-                cause=f"expected a registry of streams in the state folder {self._folder}, found none",
+                cause="expected a registry of streams in the state folder"
+                f" {self._folder}, found none",
                 fix="name the state folder in which the stream was created, or create it",
             )
         close = get_close_matches(stream_key(name), self._ids, n=3)
