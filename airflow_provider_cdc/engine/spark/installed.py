@@ -43,8 +43,8 @@ def check_installed() -> None:
     :raises UnsupportedEnvironment: by its name
     """
     fix = (
-        "install airflow-provider-cdc into an environment of its own, with the releases that it asks"
-        " for"
+        "install airflow-provider-cdc into an environment of its own, with the releases that it"
+        " asks for"
     )
     check_version("Spark", spark_version(), SPARK, fix)
     if (found := delta_version()) is not None:
