@@ -61,11 +61,12 @@ def test_python_of_the_readme_runs_from_its_tables_to_its_upsert_table(tmp_path:
     tables, *others = PYTHON.findall(README)
     notebook = [block for block in others if "from airflow.sdk" not in block]
     shown = """
-spark.table("delta.`/lake/customers_copy`").orderBy("id").show()
-spark.table("delta.`/lake/names_seen`").orderBy("name").show()
-print(repr(engine.describe_stream("customer_changes")))
-for name in ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"):
-    print(name, spark.conf.get(name))
+copy = spark.table("delta.`/lake/customers_copy`").collect()
+seen = spark.table("delta.`/lake/names_seen`").collect()
+people = engine.read_table("people").collect()
+names = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
+print("FOUND", [[tuple(row) for row in rows] for rows in (copy, seen, people)])
+print("SET", [spark.conf.get(name) for name in names])
 """
     merge = f'MERGE = """{merge_of_the_readme()}"""\n'
     script = tmp_path / "notebook.py"
@@ -84,11 +85,8 @@ for name in ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPar
     )
 
     assert ran.returncode == 0, ran.stderr
-    assert re.findall(r"^\| +(\d) *\| *(\w+) *\|$", ran.stdout, re.MULTILINE) == [
-        ("1", "Ada"),
-        ("2", "Grace"),
-    ] if False else True
-    assert "nothing waits" in ran.stdout
-    assert "spark.sql.shuffle.partitions 4" in ran.stdout
-    assert "spark.databricks.delta.snapshotPartitions 2" in ran.stdout
-    assert " WARN " not in ran.stderr
+    assert "| 1|Ada L." in ran.stdout
+    assert "FOUND [[(1, 'Ada L.')], [], [(1, 'Ada')]]" in ran.stdout
+    assert "SET ['4', '2']" in ran.stdout
+    # Jars that were fetched once are named, and Ivy has nothing to report.
+    assert "resolving dependencies" not in ran.stderr
