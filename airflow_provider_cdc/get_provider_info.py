@@ -25,6 +25,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules(
                 f"{package}.operators.stream",
+                f"{package}.operators.stream_administration",
                 f"{package}.operators.changes",
                 f"{package}.operators.maintenance",
                 f"{package}.operators.monitor",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
+from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
 from airflow_provider_cdc.engine.core.names import stream_key
 from airflow_provider_cdc.engine.core.outcomes import Outcome, StreamOutcome
 from airflow_provider_cdc.hooks.cdc import CdcHook
@@ -26,8 +27,8 @@ def stream_asset(
     stream: str,
     *,
     conn_id: str = CdcHook.default_conn_name,
-    poll_interval: timedelta = timedelta(seconds=30),
-    repeat_after: timedelta = timedelta(hours=1),
+    poll_interval: timedelta | str = timedelta(seconds=30),
+    repeat_after: timedelta | str = timedelta(hours=1),
 ) -> Asset:
     """A stream as an asset: a DAG that is scheduled on it is woken when there is new data.
 
@@ -44,14 +45,15 @@ def stream_asset(
     :param repeat_after: wake again when data has waited so long since the last event, and a stream
         that cannot be read so often
     :raises InvalidName: ``stream`` is not the name of a stream
+    :raises InvalidRequest: a length of time is none
     """
     uri = stream_uri(stream, conn_id)
     trigger = StreamWatcherTrigger(
         stream=stream_key(stream),
         conn_id=conn_id,
         asset=uri,
-        poll_interval=poll_interval.total_seconds(),
-        repeat_after=repeat_after.total_seconds(),
+        poll_interval=period_of(poll_interval, "poll_interval").total_seconds(),
+        repeat_after=interval_of(repeat_after, "repeat_after").total_seconds(),
     )
     return Asset(name=uri, uri=uri, watchers=[AssetWatcher(name="new data", trigger=trigger)])
 

@@ -54,9 +54,9 @@ def bar(slots: float, most: float) -> str:
 
 STREAMS = (
     Column("name", lambda line: line["name"], folds=True),
-    Column("on", lambda line: line["table_on"], folds=True),
-    Column("state", lambda line: "stale" if line["stale"] else line["phase"]),
-    Column("offset", lambda line: line["offsets"], folds=True, is_number=True),
+    Column("on", lambda line: text(line["table_on"]), folds=True),
+    Column("state", lambda line: "stale" if line["stale"] else text(line["phase"])),
+    Column("offset", lambda line: text(line["offsets"]), folds=True, is_number=True),
     Column("commits\nbehind", lambda line: text(line["commits_behind"]), is_number=True),
     Column("stale after\n(UTC)", lambda line: moment(line["stale_after"])),
 )

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from airflow_provider_cdc.engine.core.model import Stream
+from airflow_provider_cdc.engine.core.stream_records import UnreadableStream
 from airflow_provider_cdc.engine.core.upserts.schedule import ApplySchedule
 from airflow_provider_cdc.engine.side_by_side import side_by_side
 from airflow_provider_cdc.engine.upsert_jobs import apply_schedules
@@ -99,7 +101,11 @@ def _plan(
             settings.state,
             settings.conn_id,
         )
-    return apply_schedules(streams or [], settings.apply_times(), without_promise)
+    readable = [stream for stream in streams or [] if isinstance(stream, Stream)]
+    for stream in streams or []:
+        if isinstance(stream, UnreadableStream):
+            log.error("No DAG applies the changes that wait in it: %s", stream.error)
+    return apply_schedules(readable, settings.apply_times(), without_promise)
 
 
 def _file(settings: CdcConnection, without_promise: timedelta) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
 
+from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.operators.maintenance import MaintainStreams
 from airflow_provider_cdc.operators.monitor import CheckStreams
@@ -26,8 +27,8 @@ def stale_stream_monitor(
     *,
     conn_id: str = CdcHook.default_conn_name,
     dag_id: str | None = None,
-    every: timedelta = timedelta(minutes=5),
-    margin: timedelta = timedelta(days=2),
+    every: timedelta | str = timedelta(minutes=5),
+    margin: timedelta | str = timedelta(days=2),
     default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
     """A DAG that looks at all streams of ``conn_id`` on a timer, whether or not any DAG uses them.
@@ -40,15 +41,16 @@ def stale_stream_monitor(
     :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless it
         says otherwise a run is ended after ``every``, and after ten minutes at the earliest
     """
+    interval = period_of(every, "every")
     # A store or a notifier that hangs must not keep the later runs back.
-    ending = {"execution_timeout": max(every, _PATIENCE)}
+    ending = {"execution_timeout": max(interval, _PATIENCE)}
     name = dag_id or dag_id_of("stale_stream_monitor", conn_id)
-    with timed_dag(name, every, default_args=ending | dict(default_args or {})) as dag:
+    with timed_dag(name, interval, default_args=ending | dict(default_args or {})) as dag:
         CheckStreams(
             task_id="check_streams",
             conn_id=conn_id,
             notifiers=notifiers,
-            margin=margin,
+            margin=interval_of(margin, "margin"),
             # The next run tells what this one could not.
             retries=0,
         )
@@ -59,7 +61,7 @@ def stream_maintenance(
     *,
     conn_id: str = CdcHook.default_conn_name,
     dag_id: str | None = None,
-    every: timedelta = timedelta(days=1),
+    every: timedelta | str = timedelta(days=1),
     default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
     """A DAG that keeps the streams of ``conn_id`` from going stale, on a timer.
@@ -70,12 +72,13 @@ def stream_maintenance(
     :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless it
         says otherwise there are two ``retries``, five minutes apart
     """
+    interval = period_of(every, "every")
     retrying = {"retries": 2, "retry_delay": timedelta(minutes=5)}
     name = dag_id or dag_id_of("stream_maintenance", conn_id)
-    with timed_dag(name, every, default_args=retrying | dict(default_args or {})) as dag:
+    with timed_dag(name, interval, default_args=retrying | dict(default_args or {})) as dag:
         MaintainStreams(
             task_id="maintain_streams",
             conn_id=conn_id,
-            ahead=2 * every,
+            ahead=2 * interval,
         )
     return dag

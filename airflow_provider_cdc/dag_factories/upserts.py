@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
+from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
 from airflow_provider_cdc.engine.core.upserts.schedule import ApplySchedule
 from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE
 from airflow_provider_cdc.hooks.cdc import CdcHook
@@ -29,8 +30,8 @@ def background_apply_dags(
     conn_id: str = CdcHook.default_conn_name,
     *,
     pool: str = POOL,
-    without_promise: timedelta = WITHOUT_PROMISE,
-    refresh: timedelta = KEPT_FOR,
+    without_promise: timedelta | str = WITHOUT_PROMISE,
+    refresh: timedelta | str = KEPT_FOR,
     default_args: Mapping[str, Any] | None = None,
 ) -> dict[str, DAG]:
     """A DAG for each upsert table of ``conn_id``, which applies what waits often enough to keep the
@@ -52,7 +53,11 @@ def background_apply_dags(
         ``cdc_default`` ``apply_upserts-<conn_id>.<table>``
     :raises AirflowNotFoundException: there is no such connection
     """
-    plan = apply_plan(conn_id, without_promise, refresh)
+    plan = apply_plan(
+        conn_id,
+        period_of(without_promise, "without_promise"),
+        interval_of(refresh, "refresh"),
+    )
     taken = Counter(readable(schedule.table) for schedule in plan)
     prefix = dag_id_of(_PREFIX, conn_id)
     dags = (

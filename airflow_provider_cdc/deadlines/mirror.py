@@ -24,7 +24,7 @@ def variable_key(conn_id: str) -> str:
 
 def knows_streams(conn_id: str) -> bool:
     """Whether a monitor has seen streams of ``conn_id`` when it looked last."""
-    return bool(Variable.get(variable_key(conn_id), default={}, deserialize_json=True))
+    return bool(_known(variable_key(conn_id)))
 
 
 def write_stale_after(conn_id: str, moments: Mapping[str, datetime], *, is_whole: bool) -> None:
@@ -34,7 +34,7 @@ def write_stale_after(conn_id: str, moments: Mapping[str, datetime], *, is_whole
     :param is_whole: whether a stream that is missing is gone, and not only out of reach
     """
     key = variable_key(conn_id)
-    known: dict[str, Any] = Variable.get(key, default={}, deserialize_json=True)
+    known = _known(key)
     found = {stream_key(name): moment.isoformat() for name, moment in moments.items()}
     kept = found if is_whole else known | found
     if kept != known:
@@ -42,6 +42,20 @@ def write_stale_after(conn_id: str, moments: Mapping[str, datetime], *, is_whole
 
 
 def read_stale_after(value: str | None, stream: str) -> datetime | None:
-    """When a stream goes stale, by the text of the Variable; None where nobody has looked yet."""
-    moment = json.loads(value or "{}").get(stream_key(stream))
-    return None if moment is None else datetime.fromisoformat(moment)
+    """When a stream goes stale, by the text of the Variable; None where no monitor has written it
+    yet, or where somebody else has written something else.
+    """
+    try:
+        moment = datetime.fromisoformat(json.loads(value or "{}")[stream_key(stream)])
+    except (ValueError, TypeError, KeyError):
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def _known(key: str) -> dict[str, Any]:
+    """What the Variable holds; nothing where somebody has written something else into it."""
+    try:
+        found: Any = Variable.get(key, default={}, deserialize_json=True)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -12,24 +12,27 @@ from getpass import getuser
 from typing import Any
 
 from .clock import utc_now
-from .core.access import KEPT, Kept, Right, check_access, principals
+from .core.access import Right, check_access, principals
+from .core.arguments import KEPT, Kept, validated, validated_call
 from .core.errors import CdcError, NotADeltaTable, RegistryNotFound, StreamNotFound
+from .core.intervals import interval_if_given
 from .core.lifecycle import Transition, next_phase
 from .core.model import Phase, Stream, new_stream
-from .core.names import consumer_name, stream_name
-from .core.staleness import checked_length
+from .core.names import consumer_name, stream_key, stream_name
+from .core.stream_records import UnreadableStream
 from .core.upserts.quarantine_size import QuarantineSize
 from .storage.files import Files
 from .storage.registry import Registry
 from .storage.registry_snapshot import Change, Record, RegistrySnapshot
 from .storage.source_log import SourceLog, StreamLook, StreamSpan
-from .stream_status import StreamStatus, status_of, status_or_reason
+from .stream_status import StreamStatus, status_of, status_or_reason, unreadable_status
 from .upsert_jobs import upsert_streams
 from .upsert_status import UpsertTableSummary, quarantine_of, summary_of
 
 _SKIPPED_AFTER = timedelta(days=1)
 
 
+@validated
 class StreamCatalog:
     """The streams of one state folder, read and changed without a JVM.
 
@@ -40,6 +43,7 @@ class StreamCatalog:
     :raises InvalidName: ``principal`` cannot be one
     """
 
+    @validated_call
     def __init__(
         self,
         state: str,
@@ -48,7 +52,7 @@ class StreamCatalog:
         clock: Callable[[], datetime] = utc_now,
         principal: str | None = None,
     ) -> None:
-        self.principal = consumer_name(principal or getuser())
+        self.principal = consumer_name(getuser() if principal is None else principal)
         self._state = state
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
         self._files = Files(storage_options)
@@ -83,21 +87,31 @@ class StreamCatalog:
             )
 
     def show(self) -> list[Stream]:
-        """All streams, by name."""
-        return list(self._registry.snapshot().streams())
+        """All streams that can be read, by name; :meth:`statuses` has the others too."""
+        return self._registry.snapshot().streams()
 
-    def show_if_begun(self) -> list[Stream] | None:
-        """All streams, by name; ``None``: the state folder holds no registry."""
+    def show_if_begun(self) -> list[Stream | UnreadableStream] | None:
+        """All streams, those first that can be read; ``None``: there is no registry."""
         snapshot = self._registry.snapshot()
-        return None if snapshot.version is None else list(snapshot.streams())
+        if snapshot.version is None:
+            return None
+        return [*snapshot.streams(), *snapshot.unreadable()]
+
+    def names(self) -> list[str]:
+        """The names of all streams, those included that cannot be read."""
+        return self._registry.snapshot().names
 
     def describe(self, name: str) -> Stream:
         """One stream; raises ``StreamNotFound``."""
         return self._registry.snapshot().get(stream_name(name))
 
     def history(self, name: str) -> list[Record]:
-        """Every transition of a stream, oldest first; raises ``StreamNotFound``."""
-        return self._registry.history(self.describe(name).stream_id)
+        """Every transition of a stream, oldest first, those included whose record cannot be read;
+        raises ``StreamNotFound``.
+        """
+        found = self._registry.snapshot()
+        holder = found.holder(stream_name(name)) or found.get(name)
+        return self._registry.history(holder.stream_id)
 
     def permitted(self, name: str, right: Right) -> Stream:
         """One stream, to do something with it.
@@ -110,7 +124,8 @@ class StreamCatalog:
         return stream
 
     def drop(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop a stream; that of an upsert table only where that table is gone.
+        """Drop a stream; that of an upsert table only where that table is missing. One whose record
+        cannot be read is dropped in any case.
 
         :raises StreamNotFound: there is none, unless ``if_exists``
         :raises StreamConflict: a consumption of it is open
@@ -118,7 +133,12 @@ class StreamCatalog:
         :raises InvalidRequest: it is that of an upsert table, which is still there
         """
         snapshot = self._registry.snapshot()
-        stream = snapshot.find(stream_name(name))
+        stream = snapshot.holder(stream_name(name))
+        if isinstance(stream, UnreadableStream):
+            check_access(stream, self.principal, Right.OWN, for_upserts=True)
+            changes = [Change(stream, Transition.DROPPED)]
+            self._registry.transact(snapshot, changes, actor=self.principal)
+            return
         if stream is None and if_exists:
             return
         stream = snapshot.get(name)
@@ -134,10 +154,12 @@ class StreamCatalog:
         owner: str | Kept = KEPT,
         readers: Collection[str] | Kept | None = KEPT,
         consumers: Collection[str] | Kept | None = KEPT,
-        max_data_extension: timedelta | Kept = KEPT,
-        max_lag: timedelta | Kept | None = KEPT,
+        max_data_extension: timedelta | str | Kept = KEPT,
+        max_lag: timedelta | str | Kept | None = KEPT,
     ) -> Stream:
         """Change what is said of a stream; what is not given stays.
+
+        A stream whose record cannot be read is put right by giving what of it cannot be read.
 
         :param comment: another comment, or none
         :param owner: the principal that it belongs to from then on
@@ -149,20 +171,25 @@ class StreamCatalog:
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: the principal may not
         :raises InvalidName: the owner cannot be one
-        :raises InvalidRequest: it is that of an upsert table
+        :raises InvalidRequest: it is that of an upsert table, or an argument is wrong
+        :raises StreamUnreadable: its record cannot be read, and is not put right by this
         """
-        subject, extension = f"stream {name}", max_data_extension
         given: dict[str, Any] = {
             "comment": comment,
             "owner": owner if isinstance(owner, Kept) else consumer_name(owner),
             "readers": principals(readers),
             "consumers": principals(consumers),
-            "max_data_extension": checked_length(subject, "max_data_extension", extension),
-            "max_lag": checked_length(subject, "max_lag", max_lag),
+            "max_data_extension": interval_if_given(max_data_extension, "max_data_extension"),
+            "max_lag": interval_if_given(max_lag, "max_lag"),
         }
         snapshot = self._registry.snapshot()
-        stream = snapshot.get(stream_name(name))
         changed = {field: value for field, value in given.items() if value is not KEPT}
+        found = snapshot.holder(stream_name(name))
+        if isinstance(found, UnreadableStream):
+            check_access(found, self.principal, Right.OWN, for_upserts=self._is_for_upserts)
+            stream = found.repaired(changed)
+        else:
+            stream = snapshot.get(name)
         return self._moved(snapshot, stream, Transition.ALTERED, **changed)
 
     def rename(self, name: str, to: str) -> Stream:
@@ -310,9 +337,11 @@ class StreamCatalog:
         return self.status_of(self.describe(name))
 
     def statuses(self) -> list[StreamStatus]:
-        """How every stream stands, by name; of one whose source could not be looked at, why."""
-        now = self._clock()
-        return [status_or_reason(stream, self._sources, now) for stream in self.show()]
+        """The status of every stream, by name; of one that could not be checked, why."""
+        now, snapshot = self._clock(), self._registry.snapshot()
+        found = [status_or_reason(stream, self._sources, now) for stream in snapshot.streams()]
+        found += [unreadable_status(stream, now) for stream in snapshot.unreadable()]
+        return sorted(found, key=lambda status: stream_key(status.name))
 
     def status_of(self, stream: Stream) -> StreamStatus:
         """How a stream that was found stands; the registry is not read again."""

@@ -12,12 +12,15 @@ from typing import Any
 from .catalog import StreamCatalog
 from .clock import utc_now
 from .core.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
+from .core.arguments import validated, validated_call
+from .core.intervals import interval_of
 from .core.model import Stream
+from .core.stream_records import UnreadableStream
 from .core.upserts.quarantine_size import QuarantineSize
 from .side_by_side import side_by_side
 from .storage.files import Files
 from .storage.told_alerts import ToldAlerts
-from .stream_status import StreamStatus
+from .stream_status import StreamStatus, unreadable_status
 from .upsert_jobs import LONGEST_WITHOUT_PROMISE, upsert_streams
 
 _AT_ONCE = 16
@@ -25,6 +28,9 @@ _AT_ONCE = 16
 # the ten minutes after which the DAG of the monitor is ended.
 _PATIENCE_SECONDS = 120.0
 _WITHIN_SECONDS = 480.0
+
+UNKNOWN = "unknown"
+"""What an alert names as the source of a stream whose record cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,7 @@ class Observation:
     quarantine: QuarantineSize | None = None
 
 
+@validated
 class StreamMonitor:
     """Looks at the streams of a state folder, and tells of each change of their standing once.
 
@@ -46,6 +53,7 @@ class StreamMonitor:
     :param clock: gives the time, in UTC
     """
 
+    @validated_call
     def __init__(
         self,
         state: str,
@@ -61,7 +69,7 @@ class StreamMonitor:
         self,
         tellers: Mapping[str, Callable[[Alert], object]],
         *,
-        margin: timedelta,
+        margin: timedelta | str,
         see: Callable[[StreamStatus], object] = lambda _: None,
     ) -> list[Alert]:
         """Look at every stream, and call ``tellers`` for each alert that they were not told yet.
@@ -76,13 +84,15 @@ class StreamMonitor:
         :returns: what was told
         :raises ExceptionGroup: what tellers raised, or looking at a stream, after all was tried
         """
+        early = interval_of(margin, "margin")
         streams = self._catalog.show_if_begun()
         if streams is None:
             return []
         found: list[Alert] = []
         failures: list[Exception] = []
         observed = []
-        standing = {stream.stream_id for stream in upsert_streams(streams)}
+        readable = [stream for stream in streams if isinstance(stream, Stream)]
+        standing = {stream.stream_id for stream in upsert_streams(readable)}
         with _kept(failures, "streams that are no more"):
             self._told.forget_all_but({stream.stream_id for stream in streams})
         # In an order of its own each time: what was not looked at in this run is in another.
@@ -104,7 +114,7 @@ class StreamMonitor:
             see(seen.status)
         now = self._clock()
         for seen in observed:
-            for finding in findings(seen, now, margin):
+            for finding in findings(seen, now, early):
                 with _kept(failures, f"{finding.promise} of stream {seen.status.name}"):
                     if alert := self._tell(seen, finding, now, tellers, failures):
                         found.append(alert)
@@ -112,7 +122,9 @@ class StreamMonitor:
             raise ExceptionGroup("not all alerts could be told", failures)
         return found
 
-    def _look_at(self, stream: Stream, standing: Collection[str]) -> Observation:
+    def _look_at(self, stream: Stream | UnreadableStream, standing: Collection[str]) -> Observation:
+        if isinstance(stream, UnreadableStream):
+            return Observation(unreadable_status(stream, self._clock()), stream.upsert_table)
         status = self._catalog.status_of(stream)
         if stream.upsert_table is None:
             return Observation(status)
@@ -243,7 +255,7 @@ def _alert(seen: Observation, finding: Finding, now: datetime, kind: AlertKind) 
         reason=finding.reason,
         stream=status.name,
         stream_id=status.stream_id,
-        source=status.table_on,
+        source=status.table_on or UNKNOWN,
         upsert_table=seen.upsert_table,
         lag_commits=status.commits_behind,
         lag_bytes=status.bytes_behind,

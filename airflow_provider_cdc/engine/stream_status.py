@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from rich.filesize import decimal
@@ -19,6 +20,7 @@ from .core.names import table_name
 from .core.net_files import inserted_files
 from .core.retention import log_retention, retention
 from .core.staleness import MAX_DATA_EXTENSION, rows_gone_after, stale_after
+from .core.stream_records import UnreadableStream, unusable
 from .core.summaries import moment_text, place_text, versions_text
 from .storage.source_log import SourceLog, SourceRange, StreamSpan, candidates
 
@@ -76,17 +78,20 @@ class StreamStatus:
     writer's clock is behind, may still come with an earlier time, and so may a file that is moved
     into a folder: a later look can give an earlier moment. ``None``: nothing can be said, because
     the stream cannot be read or its initial rows wait.
+
+    Of a stream whose record in the registry cannot be read, ``invalid_reason`` says why, and what
+    cannot be known is ``None``; ``stale_after`` and ``kept_until`` are the moment of the check.
     """
 
     name: str
     stream_id: str
-    table_on: str
-    mode: StreamMode
-    append_semantics: AppendSemantics
-    phase: Phase
-    owner: str
+    table_on: str | None
+    mode: StreamMode | None
+    append_semantics: AppendSemantics | None
+    phase: Phase | None
+    owner: str | None
     comment: str | None
-    created_at: datetime
+    created_at: datetime | None
     last_consumed_at: datetime | None
     last_consumer: str | None
     base_tables: tuple[BaseStatus, ...]
@@ -105,18 +110,63 @@ class StreamStatus:
     file_format: FileFormat | None = None
     view: View | None = None
     complete_through: datetime | None = None
-    column_style: ColumnStyle = ColumnStyle.SNOWFLAKE
+    column_style: ColumnStyle | None = ColumnStyle.SNOWFLAKE
     readers: tuple[str, ...] | None = None
     consumers: tuple[str, ...] | None = None
-    max_data_extension: timedelta = MAX_DATA_EXTENSION
+    max_data_extension: timedelta | None = MAX_DATA_EXTENSION
 
     def __repr__(self) -> str:
-        at = versions_text(base.offset_version for base in self.base_tables)
-        kept = "" if self.invalid_reason else f", stale after {moment_text(self.stale_after)}"
-        return (
-            f"<StreamStatus {self.name} on {place_text(self.table_on)} at {at},"
-            f" {self.phase.value}, {_waiting(self)}{kept}>"
+        where = (
+            self.name if self.table_on is None else f"{self.name} on {place_text(self.table_on)}"
         )
+        if self.invalid_reason is not None:
+            return f"<StreamStatus {where}, {_waiting(self)}>"
+        at = versions_text(base.offset_version for base in self.base_tables)
+        standing = "" if self.phase is None else f", {self.phase.value}"
+        return (
+            f"<StreamStatus {where} at {at}{standing}, {_waiting(self)},"
+            f" stale after {moment_text(self.stale_after)}>"
+        )
+
+
+def unreadable_status(stream: UnreadableStream, now: datetime) -> StreamStatus:
+    """What can be said of a stream whose record cannot be read: what its record says, as far as it
+    can be read, and why not all of it.
+    """
+    known, bases = stream.parts, stream.bases or ()
+    view, folder = known.get("view"), known.get("folder")
+    table_on = bases[0].source.name if bases else None
+    return StreamStatus(
+        name=stream.name,
+        stream_id=stream.stream_id,
+        table_on=table_on if view is None else view.name,
+        mode=known.get("mode"),
+        append_semantics=known.get("append_semantics"),
+        phase=known.get("phase"),
+        owner=stream.owner,
+        comment=known.get("comment"),
+        created_at=known.get("created_at"),
+        last_consumed_at=known.get("last_consumed_at"),
+        last_consumer=known.get("last_consumer"),
+        base_tables=(),
+        offset_version=sum(base.offset.version for base in bases),
+        latest_version=None,
+        versions_behind=None,
+        commits_behind=None,
+        bytes_behind=None,
+        may_have_data=False,
+        stale_after=now,
+        kept_until=now,
+        stale=True,
+        invalid_reason=str(stream.error),
+        max_lag=known.get("max_lag"),
+        file_format=None if folder is None else folder.file_format,
+        view=view,
+        column_style=known.get("column_style"),
+        readers=stream.readers,
+        consumers=stream.consumers,
+        max_data_extension=known.get("max_data_extension"),
+    )
 
 
 def _waiting(status: StreamStatus | BaseStatus) -> str:
@@ -145,8 +195,11 @@ def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> Strea
         return status_of(stream, sources, now)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
+    try:
         bases = [_told_of(each, None, reason, now) for each in stream.by_base()]
-        return replace(_status(stream, bases, now), stale=False)
+    except ValueError as error:  # what its offset says of the source is no JSON
+        return unreadable_status(unusable(stream, f"its offset is damaged, {error}"), now)
+    return replace(_status(stream, bases, now), stale=False)
 
 
 def _status(stream: Stream, bases: Sequence[BaseStatus], now: datetime) -> StreamStatus:
@@ -300,7 +353,8 @@ def shown(status: StreamStatus) -> dict[str, Any]:
     ``offsets`` are those of the base tables, in their order; several have no one ``offset``.
     ``readers`` and ``consumers`` are ``None`` where none are named, and empty where that is nobody.
     """
-    parts = table_name(status.table_on).parts
+    parts = () if status.table_on is None else table_name(status.table_on).parts
+    extension = status.max_data_extension
     is_one = len(status.base_tables) == 1
     return {
         "created_on": status.created_at,
@@ -312,14 +366,14 @@ def shown(status: StreamStatus) -> dict[str, Any]:
         "readers": _names(status.readers),
         "consumers": _names(status.consumers),
         "comment": status.comment,
-        "mode": status.mode.value,
-        "append_semantics": status.append_semantics.value
+        "mode": _word(status.mode),
+        "append_semantics": _word(status.append_semantics)
         if status.mode is StreamMode.APPEND_ONLY
         else None,
-        "column_style": status.column_style.value,
+        "column_style": _word(status.column_style),
         "type": "DELTA" if status.file_format is None else status.file_format.value.upper(),
         "base_tables": ", ".join(base.table for base in status.base_tables),
-        "phase": status.phase.value,
+        "phase": _word(status.phase),
         "offset": status.offset_version if is_one else None,
         "offsets": ", ".join(str(base.offset_version) for base in status.base_tables),
         "latest_version": status.latest_version if is_one else None,
@@ -331,11 +385,15 @@ def shown(status: StreamStatus) -> dict[str, Any]:
         "stale": status.stale,
         "stale_after": status.stale_after,
         "kept_until": status.kept_until,
-        "max_data_extension_seconds": status.max_data_extension.total_seconds(),
+        "max_data_extension_seconds": None if extension is None else extension.total_seconds(),
         "invalid_reason": status.invalid_reason,
         "last_consumed_on": status.last_consumed_at,
         "last_consumer": status.last_consumer,
     }
+
+
+def _word(choice: StrEnum | None) -> str | None:
+    return None if choice is None else choice.value
 
 
 def _names(principals: tuple[str, ...] | None) -> str | None:

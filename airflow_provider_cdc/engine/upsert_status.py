@@ -9,11 +9,11 @@ from datetime import datetime
 from rich.filesize import decimal
 
 from .core.figures import counted
+from .core.intervals import interval_text
 from .core.log_actions import DataFile
 from .core.model import Stream
 from .core.summaries import moment_text, place_text
 from .core.upserts.definition import base_location, quarantine_location
-from .core.upserts.intervals import interval_text
 from .core.upserts.quarantine_size import QuarantineSize, quarantine_size
 from .storage.files import Files
 from .storage.table_snapshots import newest_snapshot

@@ -14,6 +14,7 @@ from airflow_provider_cdc.engine.spark.idempotent_writes import (
     plain_write,
 )
 from airflow_provider_cdc.engine.spark.session_settings import settings
+from airflow_provider_cdc.engine.spark.store_assignment import StoreAssignment
 
 from .model import Export, ExportChanges, ExportFormat, ExportMode, ExportTable
 
@@ -36,7 +37,8 @@ def export_changes(
     A Delta table is created where there is none; appending twice under one ``export_id`` appends
     once, and a table that has to be new may be one that the same ``export_id`` created.
 
-    :raises InvalidRequest: there is a table already, and ``task`` says that there must be none
+    :raises InvalidRequest: there is a table already, and ``task`` says that there must be none, or
+        its columns do not fit
     :raises CdcError: what ``Engine.changes`` raises
     """
     changes = engine.changes(
@@ -86,10 +88,17 @@ def _write_table(task: Export, rows: DataFrame, spark: SparkSession, tables: Tab
             cause="its mode is error",
             fix="name another table, or say append or overwrite",
         )
+    assignment = StoreAssignment(
+        spark,
+        f"export to {task.target}",
+        "cannot write its rows there",
+        "name another table, or alter the columns of this one",
+    )
+    stored = assignment.rows(rows, spark.table(target.sql).schema)
     view = f"cdc_export_{uuid.uuid4().hex}"
-    rows.createOrReplaceTempView(view)
+    stored.createOrReplaceTempView(view)
     try:
-        columns = ", ".join(map(quote, rows.columns))
+        columns = ", ".join(map(quote, stored.columns))
         insert = f"{target.sql} ({columns}) SELECT {columns} FROM {quote(view)}"
         if task.mode is ExportMode.OVERWRITE:
             with plain_write(spark), settings(spark, _WHOLE):

@@ -71,7 +71,10 @@ def _function(name: str) -> Callable[..., Any]:
         ) from error
     if not callable(found):
         raise InvalidRequest(
-            f"function {name}", "cannot be called", cause=f"found {type(found).__name__}"
+            f"function {name}",
+            "cannot be called",
+            cause=f"found {type(found).__name__}",
+            fix="name a function of the module",
         )
     function: Callable[..., Any] = found
     return function

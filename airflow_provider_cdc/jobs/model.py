@@ -161,6 +161,26 @@ class Recover:
 
 
 @dataclass(frozen=True, slots=True)
+class AbortConsumption:
+    """End the open consumption of ``stream``, and leave the targets of ``keep`` as they are; see
+    ``Engine.abort``.
+    """
+
+    stream: str
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RewindStream:
+    """Move ``stream`` back to the point ``to``, as of :class:`CreateStream`; see
+    ``Engine.rewind``.
+    """
+
+    stream: str
+    to: dict[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateUpsertTable:
     """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
 
@@ -239,6 +259,8 @@ Task = (
     | ExportTable
     | Maintain
     | Recover
+    | AbortConsumption
+    | RewindStream
     | CreateUpsertTable
     | AlterUpsertTable
     | AddColumns
@@ -259,6 +281,8 @@ class JobKind(StrEnum):
     EXPORT_TABLE = "export_table"
     MAINTAIN = "maintain"
     RECOVER = "recover"
+    ABORT_CONSUMPTION = "abort_consumption"
+    REWIND_STREAM = "rewind_stream"
     CREATE_UPSERT_TABLE = "create_upsert_table"
     ALTER_UPSERT_TABLE = "alter_upsert_table"
     ADD_COLUMNS = "add_columns"
@@ -276,6 +300,8 @@ KINDS: Mapping[type[Task], JobKind] = {
     ExportTable: JobKind.EXPORT_TABLE,
     Maintain: JobKind.MAINTAIN,
     Recover: JobKind.RECOVER,
+    AbortConsumption: JobKind.ABORT_CONSUMPTION,
+    RewindStream: JobKind.REWIND_STREAM,
     CreateUpsertTable: JobKind.CREATE_UPSERT_TABLE,
     AlterUpsertTable: JobKind.ALTER_UPSERT_TABLE,
     AddColumns: JobKind.ADD_COLUMNS,
@@ -307,6 +333,8 @@ class Request:
     export_table: ExportTable | None = None
     maintain: Maintain | None = None
     recover: Recover | None = None
+    abort_consumption: AbortConsumption | None = None
+    rewind_stream: RewindStream | None = None
     create_upsert_table: CreateUpsertTable | None = None
     alter_upsert_table: AlterUpsertTable | None = None
     add_columns: AddColumns | None = None

@@ -20,6 +20,7 @@ from .export import export_changes, export_table
 from .functions import check_consume, consume_by_function
 from .metering import slot_meter
 from .model import (
+    AbortConsumption,
     Answer,
     Consume,
     CreateStream,
@@ -30,6 +31,7 @@ from .model import (
     Maintain,
     Recover,
     Request,
+    RewindStream,
 )
 from .upserts import upsert_answer
 
@@ -132,6 +134,12 @@ def _answer(
         case Request(recover=Recover() as task):
             outcome = engine.recover(task.stream, task.target, task.key, consumer=task.consumer)
             return Answer(request.request_id, outcome=outcome)
+        case Request(abort_consumption=AbortConsumption() as task):
+            return Answer(request.request_id, stream=engine.abort(task.stream, keep=task.keep))
+        case Request(rewind_stream=RewindStream() as task):
+            point = point_of(task.to)
+            assert point is not None  # a mapping names a point, or is refused
+            return Answer(request.request_id, stream=engine.rewind(task.stream, to=point))
     answer = upsert_answer(request, engine, spark)
     if answer is not None:
         return answer

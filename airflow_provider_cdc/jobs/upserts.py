@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.engine.core.access import KEPT
+from airflow_provider_cdc.engine.core.arguments import KEPT
 from airflow_provider_cdc.engine.core.queries import only_query
 
 from .model import (

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from airflow_provider_cdc.engine.core.intervals import interval_of
 from airflow_provider_cdc.engine.core.points import Point, as_mapping, point_of
-from airflow_provider_cdc.engine.core.upserts.intervals import interval_of
 
 _NOTHING = ("", "None")
 _TRUTH: Mapping[str, bool] = {"True": True, "true": True, "False": False, "false": False}
@@ -40,9 +40,8 @@ def length(given: timedelta | str | None, name: str) -> timedelta | None:
 
     :raises InvalidRequest: the text is none
     """
-    if not isinstance(given, str):
-        return given
-    return None if given.strip() in _NOTHING else interval_of(given.strip(), name)
+    is_nothing = given is None or (isinstance(given, str) and given.strip() in _NOTHING)
+    return None if is_nothing else interval_of(given, name)
 
 
 def truth(given: Any) -> Any:

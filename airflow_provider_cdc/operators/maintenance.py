@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.engine.core.intervals import interval_of
 from airflow_provider_cdc.engine.core.model import to_json
-from airflow_provider_cdc.engine.core.staleness import checked_length
+from airflow_provider_cdc.engine.core.one_or_several import one_or_several
 from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
@@ -34,7 +35,7 @@ class MaintainStreams(StreamOperator):
 
     template_fields: Sequence[str] = ("conn_id",)
 
-    def __init__(self, *, ahead: timedelta = timedelta(days=2), **kwargs: Any) -> None:
+    def __init__(self, *, ahead: timedelta | str = timedelta(days=2), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.ahead = ahead
 
@@ -45,7 +46,7 @@ class MaintainStreams(StreamOperator):
         :raises CdcJobFailed: a retry may help; so it may where a table could not be changed
         """
         with task_errors():
-            ahead = checked_length("maintenance", "ahead", self.ahead)
+            ahead = interval_of(self.ahead, "ahead")
         check_reach(self.hook)
         answer = self.hook.submit(jobs.Maintain(ahead), context=context)
         if answer.maintenance is None:
@@ -55,8 +56,9 @@ class MaintainStreams(StreamOperator):
             self.log.error("%s: %s", source.location, source.problem)
         if problems:
             raise CdcJobFailed(
-                f"maintenance: could not change {problems[0].location}. Cause:"
-                f" {problems[0].problem}. Fix: let the principal of the job alter the table."
+                f"maintenance: could not check or change {problems[0].location}. Cause:"
+                f" {problems[0].problem}. Fix: remove the cause, let the principal of the job read"
+                " and alter the table, and run the task again."
             )
         found: dict[str, Any] = json.loads(to_json(answer.maintenance))
         return found
@@ -90,6 +92,7 @@ class RecoverStream(ConsumingOperator):
         :raises AirflowFailException: an argument is wrong
         :raises CdcJobFailed: a retry may help
         """
-        key = (self.key,) if isinstance(self.key, str) else tuple(self.key)
+        with task_errors():
+            key = one_or_several(f"target {self.target}", "key", self.key)
         task = jobs.Recover(self.stream, self.target, key, default_consumer(context))
         return self.announced(self.hook.submit(task, context=context).outcome, context)

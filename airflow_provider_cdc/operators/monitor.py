@@ -64,7 +64,7 @@ class CheckStreams(StreamOperator):
         self,
         *,
         notifiers: Sequence[BaseNotifier],
-        margin: timedelta = timedelta(days=2),
+        margin: timedelta | str = timedelta(days=2),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -17,9 +17,10 @@ from airflow_provider_cdc.engine.core.choices import mode_of
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream
+from airflow_provider_cdc.engine.core.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.outcomes import Outcome
 from airflow_provider_cdc.engine.core.points import Point
-from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION, checked_length
+from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION
 from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import task_errors
@@ -222,12 +223,8 @@ class CreateStream(StreamOperator):
                 show_initial_rows=self.show_initial_rows,
                 readers=principals(self.readers),
                 consumers=principals(self.consumers),
-                max_data_extension=checked_length(
-                    subject,
-                    "max_data_extension",
-                    MAX_DATA_EXTENSION if extension is None else extension,
-                ),
-                max_lag=checked_length(subject, "max_lag", length(self.max_lag, "max_lag")),
+                max_data_extension=MAX_DATA_EXTENSION if extension is None else extension,
+                max_lag=length(self.max_lag, "max_lag"),
             )
         except (ValueError, InvalidRequest) as error:
             raise AirflowFailException(
@@ -326,12 +323,12 @@ class ConsumeStream(ConsumingOperator):
     def _task(self, context: Context) -> jobs.Consume:
         limit = BatchLimit(number(self.max_commits), number(self.max_bytes))
         task = jobs.Consume(
-            (self.sql,) if isinstance(self.sql, str) else tuple(self.sql or ()),
+            one_or_several("consumption", "sql", self.sql or ()),
             self.consumer or default_consumer(context),
             limit.max_commits,
             limit.max_bytes,
             self.apply,
-            (self.stream,) if isinstance(self.stream, str) else tuple(self.stream),
+            one_or_several("consumption", "stream", self.stream),
         )
         check_consume(task)
         return task
@@ -341,8 +338,9 @@ class ConsumeStream(ConsumingOperator):
         expected = [catalog.describe(name).name for name in task.streams]
         if task.apply is not None:
             return
-        registered = [stream.name for stream in catalog.show()]
-        read = plan_streams([analyse(text, registered) for text in task.statements])
+        registered = catalog.names()
+        statements = [analyse(text, registered) for text in task.statements]
+        read = plan_streams(statements, registered)
         if unread := [name for name in expected if name not in read]:
             raise InvalidStatement(
                 f"stream {', '.join(unread)}",

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.engine.clock import utc_now
-from airflow_provider_cdc.engine.core.access import KEPT, Kept
+from airflow_provider_cdc.engine.core.arguments import KEPT, Kept
 from airflow_provider_cdc.engine.core.choices import member
+from airflow_provider_cdc.engine.core.intervals import interval_of
+from airflow_provider_cdc.engine.core.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows
-from airflow_provider_cdc.engine.core.upserts.intervals import interval_of
 from airflow_provider_cdc.engine.core.upserts.jobs import HELD_CHANGES, LATE_CHANGES
 from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE, upsert_stream
 from airflow_provider_cdc.hooks.failures import task_errors
@@ -95,14 +96,15 @@ class CreateUpsertTable(StreamOperator):
             table of that name
         :raises CdcJobFailed: a retry may help: the state folder is out of reach, for instance
         """
+        subject, clustered = f"upsert table {self.table}", self.cluster_by
         with task_errors():
             task = jobs.CreateUpsertTable(
                 self.table,
                 self.schema,
-                _names(self.primary_key),
+                one_or_several(subject, "primary_key", self.primary_key),
                 _length(self.max_staleness),
                 interval_of(self.tombstone_horizon, "tombstone_horizon"),
-                None if self.cluster_by is None else _names(self.cluster_by),
+                None if clustered is None else one_or_several(subject, "cluster_by", clustered),
                 self.partial_changes,
                 self.if_not_exists,
             )
@@ -392,10 +394,6 @@ class ApplyUpserts(ConsumingOperator):
         for stream in outcome.streams:
             measure(self.conn_id, stream.name, found)
         return found
-
-
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _length(given: timedelta | str | None) -> timedelta | None:

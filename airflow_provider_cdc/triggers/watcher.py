@@ -21,6 +21,7 @@ from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.errors import StreamAccessDenied, StreamUnusable
 from airflow_provider_cdc.engine.core.names import stream_key
+from airflow_provider_cdc.engine.core.stream_records import UnreadableStream
 from airflow_provider_cdc.hooks.cdc import CdcHook
 
 from .threads import in_own_thread
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _KEY = "cdc.fired"
 _PATIENCE_SECONDS = 60
+# The offset of a stream whose record cannot be read.
+_NOWHERE = -1
 _log = logging.getLogger(__name__)
 
 
@@ -115,7 +118,7 @@ class StreamPoll:
     def __init__(
         self,
         catalog: StreamCatalog,
-        streams: Sequence[Stream],
+        streams: Sequence[Stream | UnreadableStream],
         unfinished: Mapping[str, asyncio.Task[Wake | None]],
     ) -> None:
         self._catalog = catalog
@@ -152,6 +155,8 @@ class StreamPoll:
         stream = self._streams.get(key)
         if stream is None:
             return None
+        if isinstance(stream, UnreadableStream):
+            return Wake(stream.name, stream.stream_id, _NOWHERE, None, str(stream.error))
         try:
             found = self._catalog.look_at(stream)
         except (StreamUnusable, StreamAccessDenied) as error:

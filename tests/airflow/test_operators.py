@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -9,9 +10,9 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
-from streams import NOON
+from streams import NOON, new_stream
 
-from airflow_provider_cdc.engine.core.model import from_json, to_json
+from airflow_provider_cdc.engine.core.model import Consumption, from_json, to_json
 from airflow_provider_cdc.engine.core.names import consumer_name
 from airflow_provider_cdc.engine.core.outcomes import (
     Outcome,
@@ -22,7 +23,8 @@ from airflow_provider_cdc.engine.core.outcomes import (
 from airflow_provider_cdc.engine.core.points import OffsetOf, Version
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
-from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
+from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs.model import KINDS, Consume, JobKind, Request
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
@@ -32,6 +34,11 @@ from airflow_provider_cdc.operators.stream import (
     ConsumeStream,
     CreateStream,
     DropStream,
+)
+from airflow_provider_cdc.operators.stream_administration import (
+    AbortConsumption,
+    AlterStream,
+    RewindStream,
 )
 from airflow_provider_cdc.operators.upserts import (
     AddColumns,
@@ -57,6 +64,9 @@ def operators():
         ExportChanges(task_id="export", source="t", target="u", at=Version(1)),
         MaintainStreams(task_id="maintain"),
         RecoverStream(task_id="recover", stream="s", target="t", key=["id"]),
+        AbortConsumption(task_id="abort", stream="s", keep="t"),
+        RewindStream(task_id="rewind", stream="s", to=Version(1)),
+        AlterStream(task_id="alter", stream="s", max_lag=None),
         CreateUpsertTable(task_id="create_table", table="t", schema="id INT", primary_key="id"),
         AlterUpsertTable(task_id="alter_table", table="t", max_staleness=None),
         AddColumns(task_id="add_columns", table="t", schema="phone STRING"),
@@ -102,6 +112,9 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "export",
         "maintain",
         "recover",
+        "abort",
+        "rewind",
+        "alter",
         "create_table",
         "alter_table",
         "add_columns",
@@ -246,6 +259,81 @@ def test_export_hands_points_to_its_job_and_is_known_again_in_a_retry():
     assert task == export._task(context)
     request = Request("r", "/state", JobKind.EXPORT_CHANGES, export_changes=task)
     assert from_json(to_json(request), Request) == request
+
+
+class Streams:
+    """A catalog of one stream, which is being consumed or is not."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.is_begun = True
+
+    def permitted(self, name, right):
+        assert name == self.stream.name
+        return self.stream
+
+
+@pytest.mark.parametrize(
+    ("operator", "task"),
+    [
+        (
+            AbortConsumption(task_id="t", stream="s", keep="{{ v }}.t"),
+            jobs.AbortConsumption("s", ("1.t",)),
+        ),
+        (
+            AbortConsumption(task_id="t", stream="s", keep=["a", "{{ v }}"]),
+            jobs.AbortConsumption("s", ("a", "1")),
+        ),
+        (
+            RewindStream(task_id="t", stream="s", to={"version": "{{ v }}"}),
+            jobs.RewindStream("s", {"version": 1}),
+        ),
+        (
+            RewindStream(task_id="t", stream="s", to=OffsetOf("o")),
+            jobs.RewindStream("s", {"offset_of": "o"}),
+        ),
+    ],
+)
+def test_abort_and_rewind_hand_what_they_are_told_to_their_jobs(operator, task):
+    stream = replace(new_stream("s"), consumption=Consumption("c1", "d.t", (), (), NOON))
+    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(stream=stream))
+    hook.catalog = lambda: Streams(stream)
+    operator.render_template_fields({"v": 1})
+
+    assert operator.execute({})["stream"] == "s"
+
+    assert hook.tasks == [task]
+    request = Request("r", "/state", KINDS[type(task)], **{KINDS[type(task)].value: task})
+    assert from_json(to_json(request), Request) == request
+
+
+def test_abort_where_nothing_is_open_starts_no_job():
+    operator = AbortConsumption(task_id="t", stream="s")
+    operator.__dict__["hook"] = hook = Submitted()
+    hook.catalog = lambda: Streams(new_stream("s"))
+
+    assert operator.execute({})["stream"] == "s"
+    assert hook.tasks == []
+
+
+@pytest.mark.parametrize(
+    ("operator", "cause"),
+    [
+        (AbortConsumption(task_id="t", stream="s", keep=[1]), "found int 1"),
+        (RewindStream(task_id="t", stream="s", to=None), "no point was given"),
+        (RewindStream(task_id="t", stream="s", to={"version": -1}), "no version of a table"),
+        (AlterStream(task_id="t", stream="s", max_lag="10 minutes"), "no length of time"),
+        (AlterStream(task_id="t", stream="s", readers="bob"), "expected several names"),
+        (RecoverStream(task_id="t", stream="s", target="t", key=[1]), "found int 1"),
+        (ConsumeStream(task_id="t", stream="s", sql=["INSERT", 1], consumer="c"), "found int 1"),
+        (ConsumeStream(task_id="t", stream=5, sql="INSERT", consumer="c"), "found int 5"),
+    ],
+)
+def test_list_or_point_that_is_none_fails_for_good(tmp_path, define_connection, operator, cause):
+    define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
+
+    with pytest.raises(AirflowFailException, match=cause):
+        operator.execute({"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1)})
 
 
 @pytest.mark.parametrize(

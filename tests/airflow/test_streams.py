@@ -12,13 +12,20 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_provider_cdc.engine import Engine
 from airflow_provider_cdc.engine.core.errors import StreamNotFound
-from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.engine.core.points import Version
+from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
+from airflow_provider_cdc.jobs.run import run
 from airflow_provider_cdc.operators.stream import (
     AdvanceStream,
     ConsumeStream,
     CreateStream,
     DropStream,
+)
+from airflow_provider_cdc.operators.stream_administration import (
+    AbortConsumption,
+    AlterStream,
+    RewindStream,
 )
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 
@@ -206,6 +213,62 @@ def test_drop_stream_leaves_none_and_a_second_time_fails_unless_told(stream):
     DropStream(task_id="d", stream="s", if_exists=True).execute(TASK)
     with pytest.raises(AirflowFailException, match="stream s"):
         DropStream(task_id="d", stream="s").execute(TASK)
+
+
+@pytest.fixture
+def jobs_on_session(spark, monkeypatch):
+    """Jobs run on the session of the tests, whatever Spark connection there is."""
+
+    def submit(hook, task, *, context=None):
+        answer = run(request_for(hook.settings, task), spark)
+        assert answer.error is None, answer.error
+        return answer
+
+    monkeypatch.setattr(CdcHook, "submit", submit)
+
+
+def test_consumption_that_is_aborted_and_a_stream_that_is_rewound(stream, spark, jobs_on_session):
+    target = f"{stream.folder}_copy"
+    spark.sql(f"CREATE TABLE delta.`{target}` (id INT) USING delta")
+    spark.sql(f"DELETE FROM {stream.table} WHERE id = 1")
+    abort = AbortConsumption(task_id="abort", stream="s", keep=target)
+    assert abort.execute(TASK)["offset_version"] == 1
+
+    def interrupted():
+        with stream.engine.transaction(consumer="c") as tx:
+            tx.sql(f"INSERT INTO delta.`{target}` SELECT id FROM s")
+            # What somebody else writes keeps the consumption from being undone.
+            spark.sql(f"INSERT INTO delta.`{target}` VALUES (99)")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert CdcHook().catalog().describe("s").consumption is not None
+    abort.execute(TASK)
+
+    assert CdcHook().catalog().describe("s").consumption is None
+    assert sorted(row.id for row in spark.table(f"delta.`{target}`").collect()) == [1, 99]
+    stream.engine.advance("s")
+    rewound = RewindStream(task_id="rewind", stream="s", to=Version(1)).execute(TASK)
+    assert rewound["offset_version"] == 1
+    assert stream.engine.has_data("s")
+
+
+def test_stream_is_altered_without_spark_and_the_rest_stays(stream):
+    AlterStream(
+        task_id="alter", stream="s", comment="mine", readers=["bob"], max_lag="INTERVAL 10 MINUTE"
+    ).execute(TASK)
+    AlterStream(task_id="alter", stream="s", max_data_extension="P3D").execute(TASK)
+
+    found = CdcHook().catalog().describe("s")
+    assert (found.comment, found.readers, found.max_lag, found.max_data_extension) == (
+        "mine",
+        ("bob",),
+        timedelta(minutes=10),
+        timedelta(days=3),
+    )
+    with pytest.raises(AirflowFailException, match="did you mean s"):
+        AlterStream(task_id="alter", stream="ss", comment=None).execute(TASK)
 
 
 def test_stale_stream_hook_counts_what_the_stream_is_behind(stream, spark):

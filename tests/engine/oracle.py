@@ -216,11 +216,11 @@ def at(stream: Stream, table: SourceTable) -> Stream:
 def plain_row(
     row: Any, then: StructType, today: StructType, old: Mapping[str, str | None] = {}
 ) -> tuple[Any, ...]:
-    positions = {item.name.casefold(): index for index, item in enumerate(then.fields)}
+    positions = {item.name.lower(): index for index, item in enumerate(then.fields)}
     values = []
     for item in today.fields:
         name = old.get(item.name, item.name)
-        position = None if name is None else positions.get(name.casefold())
+        position = None if name is None else positions.get(name.lower())
         values.append(
             None
             if position is None

@@ -59,6 +59,23 @@ def test_overwrite_leaves_nothing_of_what_was_there(lab: StreamLab) -> None:
     assert {row[0] for row in lab.rows("out")} == {1}
 
 
+def test_export_stores_fields_by_their_names_or_is_refused(lab: StreamLab) -> None:
+    metadata = "`METADATA$ACTION` STRING, `METADATA$ISUPDATE` BOOLEAN, `METADATA$ROW_ID` STRING"
+    tracked = "'delta.enableRowTracking' = 'true'"
+    lab.make("places", "id INT, p STRUCT<street: STRING, city: STRING>", properties=tracked)
+    lab.sql("INSERT INTO {places} VALUES (1, struct('a', 'b'))")
+    lab.make("out", f"id INT, p STRUCT<city: STRING, street: STRING>, {metadata}")
+    lab.make("less", f"id INT, p STRUCT<city: STRING>, {metadata}")
+    given = {"name": lab.path("places"), "mode": ExportMode.APPEND}
+
+    assert export(lab, lab.path("out"), **given).error is None
+    assert [row[1].asDict() for row in lab.rows("out")] == [{"city": "b", "street": "a"}]
+    refused = export(lab, lab.path("less"), **given).error
+    assert refused is not None
+    assert "found street too" in refused.message
+    assert lab.rows("less") == []
+
+
 def test_append_lands_once_for_each_run(lab: StreamLab) -> None:
     for run_id in ("run 1", "run 1", "run 2"):
         assert export(lab, lab.path("out"), run_id, mode=ExportMode.APPEND).error is None

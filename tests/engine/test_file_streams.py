@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +21,7 @@ from streams import delta_row_id
 
 from airflow_provider_cdc.engine import (
     FilesChanged,
+    FileUnreadable,
     InvalidRange,
     InvalidRequest,
     OffsetOf,
@@ -32,7 +36,9 @@ from airflow_provider_cdc.engine import (
     shown,
 )
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.file_options import FileOptions
 from airflow_provider_cdc.engine.core.folder_log import ROW_IDS_PER_FILE
+from airflow_provider_cdc.engine.spark import file_sources
 from airflow_provider_cdc.engine.spark.session_settings import settings
 
 COLUMNS = "id INT, v STRING"
@@ -537,6 +543,31 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
             on(**files, file_options={"ignoreCorruptFiles": True}),
             "the option ignoreCorruptFiles",
         ),
+        "a mode that drops rows": (
+            on(**files, file_options={"mode": "DROPMALFORMED"}),
+            "would leave files or rows out",
+        ),
+        "an option misspelt": (on(**files, file_options={"heder": True}), "did you mean header"),
+        "an option's value": (on(**files, file_options={"maxColumns": "x"}), "an integer"),
+        "an encoding that Spark lacks": (
+            on(**files, file_options={"encoding": "windows-1252"}),
+            "expects one of the iso-8859-1.*windows-1252",
+        ),
+        "a text with a length": (on(**files, file_schema="c CHAR(5)"), "Fix: say STRING"),
+        "a text with a length inside": (
+            on(**files, file_format="json", file_schema="c ARRAY<STRUCT<v: VARCHAR(5)>>"),
+            "Fix: say STRING",
+        ),
+        "no columns": (on(**files, file_schema=" "), "expected columns, found none"),
+        "a column twice": (on(**files, file_schema="a INT, A INT"), "`a` already exists"),
+        "malformed rows as numbers": (
+            on(**files, file_schema="id INT, _corrupt_record INT"),
+            "must have the nullable STRING type",
+        ),
+        "malformed rows alone": (
+            on(**files, file_schema="_corrupt_record STRING"),
+            "only include the internal corrupt record column|as csv",
+        ),
         "a glob that is none": (
             on(**files, file_options={"pathGlobFilter": "{a"}),
             "is no pattern of file names",
@@ -576,8 +607,11 @@ def test_a_delta_table_and_the_folder_of_the_state_are_refused(inbox: Inbox) -> 
 
 
 def test_files_that_are_broken_are_refused_where_columns_are_inferred(inbox: Inbox) -> None:
-    with pytest.raises(InvalidRequest, match="as parquet"):
+    with pytest.raises(InvalidRequest, match=r"as parquet.*old\.csv.*remove the file, or hide it"):
         inbox.stream(file_format="parquet", file_schema=None)
+    inbox.put("old.csv.gz", "id,v")
+    with pytest.raises(InvalidRequest, match=r"as csv.*old\.csv\.gz.*remove the file, or hide it"):
+        inbox.stream(file_schema=None, file_options={"header": True})
 
 
 def test_a_glob_takes_files_of_one_kind_out_of_a_mixed_folder(inbox: Inbox) -> None:
@@ -585,25 +619,262 @@ def test_a_glob_takes_files_of_one_kind_out_of_a_mixed_folder(inbox: Inbox) -> N
     inbox.put("a.json", '{"id": 1}')
     inbox.put("b.csv", "2,b")
     assert inbox.ids() == [2]
+    with pytest.raises(InvalidRequest, match="that stream is on"):
+        inbox.stream("all", at=OffsetOf("s"))
 
 
-def test_a_broken_file_is_an_error_whatever_the_session_says(target: Inbox) -> None:
-    target.put_as("parquet", "sub/a.parquet", [(1, "a")])
-    broken = target.folder / "sub/b.parquet"
-    broken.write_bytes((target.folder / "sub/a.parquet").read_bytes()[:-9] + b"PAR1")
-    target.stream(
-        "p", file_format="parquet", file_options={"pathGlobFilter": "*.parquet"}, at=Version(0)
-    )
-    target.spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
-    try:
-        with pytest.raises(StatementFailed, match="could not be read; nothing was applied"):
-            target.consume("INSERT INTO {t} SELECT id, v FROM p")
-    finally:
-        target.spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
-    assert target.taken() == []
-    broken.unlink()
-    target.consume("INSERT INTO {t} SELECT id, v FROM p")
+def test_a_broken_file_is_named_and_hidden_whatever_the_session_says(target: Inbox) -> None:
+    whole = target.put_as("parquet", "sub/a.parquet", [(1, "a")])
+    files = {"pathGlobFilter": "*.parquet"}
+    target.stream("p", file_format="parquet", file_options=files, at=Version(0))
+    broken = target.folder / "sub/b ü.parquet"
+    broken.write_bytes(whole.read_bytes()[:-9])
+    reads = [
+        target.engine.read_stream,
+        lambda name: target.consume(f"INSERT INTO {{t}} SELECT id, v FROM {name}"),
+    ]
+    with settings(target.spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
+        for read in reads:
+            with pytest.raises(FileUnreadable, match=r"cannot read sub/b ü\.parquet in") as raised:
+                read("p")
+            assert raised.value.retryable
+            assert "not a Parquet file" in raised.value.cause
+            assert target.taken() == []
+    broken.rename(broken.with_name(f".{broken.name}"))
+    reads[1]("p")
     assert target.taken() == [1]
+
+
+def of_no_format(whole: bytes) -> dict[str, tuple[str, str, bytes, dict[str, Any]]]:
+    packed = gzip.compress(b"1,a\n" * 5_000)
+    return {
+        "a Parquet file whose middle is lost": ("parquet", "a", whole[:4] + whole[40:], {}),
+        "a Parquet file of another type": ("parquet", "a", whole, {"file_schema": "v INT"}),
+        "an ORC file that is none": ("orc", "a", b"no such thing, at any rate", {}),
+        "a packed file cut short": ("csv", "a.csv.gz", packed[:-20], {}),
+        "a packed file that is none": ("json", "a.json.gz", b"{}", {}),
+        "a packed file with a fault": ("csv", "a.csv.bz2", bz2.compress(packed)[:-20], {}),
+    }
+
+
+def test_files_of_no_format_are_each_named(inbox: Inbox) -> None:
+    whole = inbox.put_as("parquet", "whole", [(1, "a")])
+    cases = of_no_format(whole.read_bytes())
+    whole.unlink()
+    for name, (file_format, path, content, options) in cases.items():
+        inbox.stream(file_format=file_format, or_replace=True, **options)
+        file = inbox.folder / path
+        file.write_bytes(content)
+        with pytest.raises(FileUnreadable, match=f"cannot read {path} in"):
+            pytest.fail(f"{name}: {inbox.changes('s')}")
+        with pytest.raises(FileUnreadable):
+            pytest.fail(f"{name}: {inbox.engine.has_data('s')}")
+        file.unlink()
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_a_malformed_row_fails_fast_whatever_is_asked_for(target: Inbox, file_format: str) -> None:
+    good, bad = {"csv": ("1,a", "x,b"), "json": ('{"id": 1, "v": "a"}', '{"id": "x"}')}[file_format]
+    target.stream(file_format=file_format, file_options={"mode": "FAILFAST"}, or_replace=True)
+    target.put("a", bad)
+    for read in (
+        lambda: target.engine.read_stream("s").select("v").count(),
+        lambda: target.engine.has_data("s"),
+        lambda: target.consume("INSERT INTO {t} (v) SELECT v FROM s"),
+    ):
+        with pytest.raises(FileUnreadable, match=r"cannot read a in.*(?i:malformed|parse)"):
+            read()
+    target.put("a", good)
+    assert target.engine.has_data("s")
+    target.take()
+    assert target.rows("t") == [(1, "a")]
+
+
+def test_malformed_rows_are_the_same_whatever_is_asked_for(inbox: Inbox) -> None:
+    inbox.stream(file_schema="id INT, v STRING, _corrupt_record STRING")
+    inbox.put("a.csv", "1,a", "x,b", "2,c,d")
+    rows = inbox.engine.read_stream("s")
+    assert [tuple(row[:3]) for row in rows.sort(rows.columns[-1]).collect()] == [
+        (1, "a", None),
+        (None, "b", "x,b"),
+        (2, "c", "2,c,d"),
+    ]
+    faults = rows.select("_corrupt_record").where("_corrupt_record IS NOT NULL")
+    assert (rows.count(), faults.count()) == (3, 2)
+    with settings(inbox.spark, {"spark.sql.columnNameOfCorruptRecord": "another"}):
+        assert inbox.engine.read_stream("s").where("_corrupt_record IS NOT NULL").count() == 2
+
+
+def test_streams_that_drop_malformed_rows_count_what_they_return(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were created before that mode was refused."""
+    options = FileOptions({"mode": "DROPMALFORMED"}, None)
+    monkeypatch.setattr(file_sources, "file_options", lambda *_: options)
+    inbox.stream()
+    inbox.put("a.csv", "x,b")
+    assert not inbox.engine.has_data("s")
+    inbox.put("b.csv", "x,b", "1,a", "2,c,d")
+    assert inbox.engine.has_data("s")
+    rows = inbox.engine.read_stream("s")
+    assert (rows.count(), rows.select("v").count(), len(rows.collect())) == (1, 1, 1)
+
+
+def test_long_lines_are_read_whatever_the_session_says(inbox: Inbox) -> None:
+    inbox.stream()
+    inbox.put("a.csv", "1,a", f"2,{'x' * 100}")
+    with settings(inbox.spark, {"mapreduce.input.linerecordreader.line.maxlength": "50"}):
+        assert inbox.ids() == [1, 2]
+
+
+def test_json_of_several_values_is_refused_where_a_file_is_one(inbox: Inbox) -> None:
+    options = {"multiLine": True, "allowComments": True}
+    inbox.stream(file_format="json", file_options=options)
+    inbox.put("a.json", "[ // all of them", "{'id': 1},", '{"id": 2, "v": "[]"}', "]")
+    inbox.put("b.json", "{", '"id": 3}')
+    inbox.put("c.json", "no JSON")
+    assert [change.values[0] for change in inbox.changes("s")] == [1, 2, 3, None]
+    inbox.put("d é.json", '{"id": 4}', '{"id": 5}')
+    with pytest.raises(FileUnreadable, match=r"cannot read d é\.json in.*found several values"):
+        inbox.changes("s")
+
+
+def test_columns_of_a_header_are_taken_by_their_names(inbox: Inbox) -> None:
+    (inbox.folder / "old.csv").unlink()
+    options = {"header": True, "comment": "#", "mode": "FAILFAST"}
+    inbox.stream(file_schema="id INT, name STRING, day DATE", file_options=options)
+    contents = {
+        "a.csv": b"id,name,day\n1,a,2026-01-01\n",
+        "b.csv": b"name,id,day\nb,2,2026-01-02\n",
+        "c.csv": b"\n# a comment\n,Name,x,ID,day,\n,c,y,3,,\n",
+        "d.csv": b'name\r\n"d"\r\n',
+        "e.csv.gz": gzip.compress("\ufeffname,id\ne,5\n".encode()),
+        "f.csv.deflate": zlib.compress(b"name,id\nf,6\n"),
+        "day=2026-01-07/g.csv": b"name,id\ng,7\n",
+        "day=2026-01-08/h.csv": b"day,name,id\nnever,h,8\n",
+        "i.csv": b"\n \n",
+        "j.csv": b"name,id",
+    }
+    for path, content in contents.items():
+        file = inbox.put(path)
+        file.write_bytes(content)
+
+    days = [datetime(2026, 1, day).date() for day in (1, 2, 7, 8)]
+    changes = inbox.changes("s")
+    assert [change.values for change in changes] == [
+        (1, "a", days[0]),
+        (2, "b", days[1]),
+        (3, "c", None),
+        (5, "e", None),
+        (6, "f", None),
+        (7, "g", days[2]),
+        (8, "h", days[3]),
+        (None, "d", None),
+    ]
+    assert {place for _, place in positions(changes)} == {0}
+    assert len(set(row_ids(changes).values())) == 8
+
+
+def test_a_header_that_is_none_or_misspelt_is_refused(target: Inbox) -> None:
+    target.stream(file_options={"header": True}, or_replace=True)
+    for path, header, found in (
+        ("data/a.csv", "1,a", "found the header 1, a: it lacks id, v and has 1, a instead"),
+        ("b.csv", "id,vv", "it lacks v and has vv instead"),
+    ):
+        file = target.put(path, header, "2,b")
+        with pytest.raises(FileUnreadable, match=f"cannot read {path} in.*{found}.*enforceSchema"):
+            target.take()
+        file.unlink()
+    target.put("c.csv", "number,text", "3,c")
+    with pytest.raises(FileUnreadable, match=r'or_replace=True and at=OffsetOf\("s"\)'):
+        target.engine.has_data("s")
+
+    options = {"header": True, "enforceSchema": True}
+    target.stream(file_options=options, or_replace=True, at=OffsetOf("s"))
+    target.take()
+    assert target.rows("t") == [(3, "c")]
+
+    target.stream(file_options=options | {"enforceSchema": False}, or_replace=True)
+    target.put("d.csv", "v,id", "d,4")
+    with pytest.raises(FileUnreadable, match=r"cannot read d\.csv in.*(?s:.)*does not conform"):
+        target.take()
+
+
+def test_columns_are_inferred_from_files_of_one_header(inbox: Inbox) -> None:
+    inbox.put("old.csv", "name,age", "Ada,36")
+    inbox.put("new.csv", "age,name", "54,Sam")
+    os.utime(inbox.folder / "old.csv", (1, 1))
+    stream = inbox.stream(
+        file_schema=None, file_options={"header": True, "inferSchema": True}, at=Version(0)
+    )
+    assert stream.folder is not None
+    kinds = {field["name"]: field["type"] for field in json.loads(stream.folder.schema)["fields"]}
+    assert kinds == {"age": "integer", "name": "string"}
+    assert [change.values for change in inbox.changes("s")] == [(36, "Ada"), (54, "Sam")]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_folder_whose_name_is_no_value_is_named(target: Inbox, ansi: str) -> None:
+    target.stream(file_schema="id INT, v STRING, day DATE", or_replace=True)
+    target.put("x=1/day=2024-13-45/y=2/a.csv", "1,a")
+    with settings(target.spark, {"spark.sql.ansi.enabled": ansi}):
+        with pytest.raises(
+            FileUnreadable,
+            match=r"cannot read x=1/day=2024-13-45 in.*expected a value of day date, found"
+            r" '2024-13-45'.*remove it, or give it a name that begins with a dot",
+        ):
+            target.take()
+        folder = target.folder / "x=1/day=2024-13-45"
+        folder.rename(folder.with_name("day=2024-12-31"))
+        target.take()
+    assert target.taken() == [1]
+
+
+def test_a_folder_cannot_give_a_value_to_a_column_of_arrays(inbox: Inbox) -> None:
+    inbox.stream(file_format="json", file_schema="id INT, k ARRAY<INT>")
+    inbox.put("k=1/a.json", '{"id": 1}')
+    with pytest.raises(FileUnreadable, match="expected a value of k array<int>, found '1'"):
+        inbox.changes("s")
+
+
+def test_rows_that_were_returned_are_those_that_were_read(inbox: Inbox) -> None:
+    inbox.stream()
+    inbox.put("a.csv", "1,a")
+    inbox.put("b.csv", "2,b")
+    rows = inbox.engine.read_stream("s")
+    inbox.put("a.csv", "7,a")
+    (inbox.folder / "b.csv").unlink()
+    assert (sorted(row[0] for row in rows.collect()), rows.count()) == ([1, 2], 2)
+
+
+def test_every_reader_hears_of_a_file_that_changes_while_it_is_read(
+    target: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = target.engine._reader.read
+    contents = iter(range(10, 20))
+
+    def overtaken(span: Any) -> Any:
+        changes = opened(span)
+        target.put("a.csv", f"{next(contents)},x")
+        return changes
+
+    def query() -> None:
+        with target.engine.transaction(consumer="tests") as transaction:
+            transaction.sql("SELECT id FROM s")
+
+    target.put("a.csv", "1,a")
+    monkeypatch.setattr(target.engine._reader, "read", overtaken)
+    for read in (
+        lambda: target.engine.read_stream("s"),
+        lambda: target.engine.has_data("s"),
+        lambda: target.engine.read_and_consume("SELECT id FROM s", consumer="tests"),
+        query,
+        target.take,
+    ):
+        with pytest.raises(FilesChanged, match=r"a\.csv is another file"):
+            read()
+    monkeypatch.undo()
+    assert target.ids() == [14]
 
 
 def test_a_session_that_takes_names_for_patterns_is_refused(target: Inbox) -> None:

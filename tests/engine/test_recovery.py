@@ -20,6 +20,7 @@ from airflow_provider_cdc.engine import (
     StreamStale,
     TableNotFound,
 )
+from airflow_provider_cdc.engine.spark.session_settings import settings
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
 
@@ -255,6 +256,145 @@ def test_composite_key_with_nulls_and_other_types_is_compared_as_merge_does(
     assert outcome.streams[0].rows == {"inserted": 1, "updated": 1, "deleted": 0}
     found = [row[:3] for row in lab.rows("old")]
     assert found == [("b", 1, 2), (None, 1, 1), (None, None, 3)]
+
+
+def compared(lab: StreamLab, source: str, target: str, key: str = "id") -> Any:
+    """Recover a table ``to`` of the columns ``target`` from one, ``of``, of the columns ``source``;
+    both are made where they are not there.
+    """
+    if not Path(lab.path("of")).exists():
+        lab.make("of", source, properties=TRACKED)
+        lab.make("to", target)
+        lab.engine.create_stream("p", on_table=lab.path("of"))
+        return None
+    return lab.engine.recover("p", lab.path("to"), key, consumer="c").streams[0].rows
+
+
+NOTHING = {"inserted": 0, "updated": 0, "deleted": 0}
+ONE_UPDATE = {"inserted": 0, "updated": 1, "deleted": 0}
+# What the session says of values that do not fit, which recovery does not ask.
+LENIENT = {"spark.sql.ansi.enabled": "false", "spark.sql.storeAssignmentPolicy": "LEGACY"}
+
+
+@pytest.fixture
+def pair(spark: SparkSession, tmp_path: Path) -> StreamLab:
+    return StreamLab(spark, tmp_path)
+
+
+def test_fields_are_stored_by_their_names_at_any_depth(pair: StreamLab) -> None:
+    place, turned = "STRUCT<street: STRING, city: STRING>", "STRUCT<City: STRING, street: STRING>"
+    many = "id INT, p {0}, a ARRAY<{0}>, m MAP<{0}, STRUCT<x: ARRAY<{0}>>>"
+    columns = many.format(place), many.format(turned)
+    compared(pair, *columns)
+    at, at_turned = "named_struct('street', '{0}', 'city', 'b')", "struct('b', '{0}')"
+    row = "({1}, {0}, array({0}), map({0}, struct(array({0}))))"
+    pair.sql(
+        f"INSERT INTO {{of}} VALUES {row.format(at.format('a'), 1)}, (2, NULL, array(NULL), NULL)",
+        f"INSERT INTO {{to}} SELECT * FROM VALUES {row.format(at_turned.format('a'), 1)},"
+        " (2, NULL, array(NULL), NULL)",
+    )
+    with settings(pair.spark, LENIENT):
+        assert compared(pair, *columns) == NOTHING
+
+    pair.sql(f"INSERT OVERWRITE {{of}} VALUES {row.format(at.format('c'), 1)}")
+    rows = compared(pair, *columns)
+    assert rows == {"inserted": 0, "updated": 1, "deleted": 1}
+    ((_, found, listed, mapped),) = pair.rows("to")
+    assert (found.street, found.City) == ("c", "b")
+    assert listed == [found]
+    assert [(key.street, value.x) for key, value in mapped.items()] == [("c", [found])]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("STRUCT<a: INT>", "STRUCT<a: INT, b: INT>", r"expected a field v\.b, found a"),
+        ("ARRAY<STRUCT<a: INT>>", "ARRAY<STRUCT<b: INT>>", r"a field v\.element\.b, found a"),
+        ("MAP<INT, STRUCT<a: INT, b: INT>>", "MAP<INT, STRUCT<a: INT>>", "found b too"),
+        ("STRING", "INT", "stored as int, found string"),
+        ("STRUCT<a: BOOLEAN>", "STRUCT<a: INT>", r"expected v\.a as .* found boolean"),
+        ("INT", "STRUCT<a: INT>", "found int"),
+    ],
+)
+def test_column_that_the_target_does_not_store_is_refused_before_anything(
+    pair: StreamLab, source: str, target: str, message: str
+) -> None:
+    columns = f"id INT, v {source}", f"id INT, v {target}"
+    compared(pair, *columns)
+    with settings(pair.spark, LENIENT), pytest.raises(InvalidRequest, match=message):
+        compared(pair, *columns)
+    assert pair.engine.history("p")[-1].transition == "created"
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "target", "message"),
+    [
+        ("BIGINT", "3000000000", "INT", "column v: expected a value of int, found <3000000000>"),
+        ("ARRAY<DOUBLE>", "array(double('NaN'))", "ARRAY<INT>", "column v.element: .* found <NaN>"),
+        ("DECIMAL(6,1)", "12345.6", "DECIMAL(4,1)", r"decimal\(4,1\), found <12345.6>"),
+        ("STRUCT<a: STRING>", "struct('abcd')", "STRUCT<a: CHAR(3)>", r"v.a: .*char\(3\), found"),
+        ("STRING", "'abcd'", "VARCHAR(3)", r"varchar\(3\), found <abcd>"),
+    ],
+)
+def test_value_that_does_not_fit_fails_whatever_the_session_says(
+    pair: StreamLab, source: str, value: str, target: str, message: str
+) -> None:
+    columns = f"id INT, v {source}", f"id INT, v {target}"
+    compared(pair, *columns)
+    pair.sql(
+        f"INSERT INTO {{of}} VALUES (1, NULL), (2, {value})", "INSERT INTO {to} SELECT 1, NULL"
+    )
+    with settings(pair.spark, LENIENT), pytest.raises(StatementFailed, match=message):
+        compared(pair, *columns)
+    assert pair.rows("to") == [(1, None)]
+    assert pair.engine.describe_stream("p").phase.value == "idle"
+
+
+def test_key_that_does_not_fit_fails_before_anything_begins(pair: StreamLab) -> None:
+    compared(pair, "id BIGINT", "id INT")
+    pair.sql("INSERT INTO {of} VALUES (3000000000)")
+    with settings(pair.spark, LENIENT), pytest.raises(StatementFailed, match="column id: "):
+        compared(pair, "id BIGINT", "id INT")
+    assert pair.engine.history("p")[-1].transition == "created"
+
+
+def test_texts_of_a_length_are_compared_as_they_are_stored(pair: StreamLab) -> None:
+    source = "k STRING, v CHAR(9), w STRING, s STRUCT<a: STRING, b: ARRAY<STRING>>"
+    target = "k CHAR(5), v CHAR(7), w VARCHAR(4), s STRUCT<b: ARRAY<VARCHAR(2)>, a: CHAR(3)>"
+    compared(pair, source, target, "k")
+    pair.sql(
+        "INSERT INTO {of} VALUES ('a', 'b', 'c', struct('d', array('e ')))",
+        "INSERT INTO {to} VALUES ('a', 'b', 'c', struct(array('e '), 'd'))",
+    )
+    assert compared(pair, source, target, "k") == NOTHING
+    pair.sql("UPDATE {of} SET v = 'other', w = 'c    '", "INSERT INTO {of} (k) VALUES ('new')")
+    assert compared(pair, source, target, "k") == ONE_UPDATE | {"inserted": 1}
+    assert [row[:3] for row in pair.rows("to")] == [
+        ("a    ", "other  ", "c   "),
+        ("new  ", None, None),
+    ]
+    assert compared(pair, source, target, "k") == NOTHING
+
+
+def test_wider_types_are_stored_and_null_where_none_may_be_fails(pair: StreamLab) -> None:
+    source = "id SMALLINT, d DECIMAL(4,1), t TIMESTAMP_NTZ, o VARIANT, n INT"
+    target = "id INT, d DECIMAL(9,3), t TIMESTAMP, o VARIANT, n BIGINT NOT NULL"
+    compared(pair, source, target)
+    moment = "TIMESTAMP_NTZ '2026-01-02 03:04:05.678901'"
+    pair.sql(f"INSERT INTO {{of}} VALUES (1, 1.5, {moment}, parse_json('{{{{\"a\": 1}}}}'), 7)")
+    assert compared(pair, source, target) == {"inserted": 1, "updated": 0, "deleted": 0}
+    assert compared(pair, source, target) == NOTHING
+    held = pair.rows("to")
+    pair.sql("UPDATE {of} SET n = NULL")
+    with pytest.raises(StatementFailed, match="NOT NULL"):
+        compared(pair, source, target)
+    assert pair.rows("to") == held
+
+
+def test_key_that_cannot_be_compared_is_refused(pair: StreamLab) -> None:
+    compared(pair, "id MAP<INT, INT>", "id MAP<INT, INT>")
+    with pytest.raises(InvalidRequest, match="cannot be compared as a key"):
+        compared(pair, "", "")
 
 
 @pytest.fixture

@@ -177,8 +177,13 @@ def test_what_is_no_delta_table_is_refused(lab: StreamLab) -> None:
     lab.spark.range(1).write.parquet(lab.path("files"))
     lab.spark.range(1).createOrReplaceTempView("passing")
     try:
-        for name in ("things.flat", "things.seen", "passing", lab.path("files")):
-            with pytest.raises(NotADeltaTable, match="is not a Delta table"):
+        for name, fix in {
+            "things.flat": "CONVERT TO DELTA",
+            "things.seen": "say on_view",
+            "passing": "say on_view",
+            lab.path("files"): "CONVERT TO DELTA",
+        }.items():
+            with pytest.raises(NotADeltaTable, match=f"is not a Delta table.*{fix}"):
                 lab.engine.create_stream("s", on_table=name)
     finally:
         lab.spark.catalog.dropTempView("passing")

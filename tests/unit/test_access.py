@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from streams import new_stream
 
-from airflow_provider_cdc.engine.core.access import KEPT, Right, check_access, principals
+from airflow_provider_cdc.engine.core.access import Right, check_access, principals
+from airflow_provider_cdc.engine.core.arguments import KEPT
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, StreamAccessDenied
 from airflow_provider_cdc.engine.core.model import Stream
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-from airflow_provider_cdc.engine.spark.failures import has_ended, reason
+from airflow_provider_cdc.engine.spark.failures import first_line, has_ended, reason
 
 ANSWER = """An error occurred while calling o64.sql.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t.
@@ -69,3 +69,24 @@ def test_statement_may_still_run_when_its_answer_is_lost(condition: str) -> None
     error._errorClass = condition
     assert error.getCondition() == condition
     assert not has_ended(error)
+
+
+def test_reason_of_an_analysis_ends_before_the_plan() -> None:
+    text = (
+        "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nope` cannot be resolved. SQLSTATE: 42703;"
+        " line 1 pos 36;\n'InsertIntoStatement 'UnresolvedRelation [t]\n+- 'Project ['nope]\n"
+    )
+    wanted = text.partition(";\n")[0]
+
+    assert reason(AnalysisException(text)) == wanted
+    assert first_line(AnalysisException(text)) == wanted
+
+
+def test_first_line_of_what_spark_cannot_parse_is_its_message() -> None:
+    text = (
+        "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'x'. SQLSTATE: 42601 (line 1, pos 7)\n\n"
+        "== SQL ==\nEXPLAIN x\n-------^^^\n"
+    )
+
+    assert reason(ParseException(text)) == text.partition("\n\n")[0].strip()
+    assert first_line(ParseException(text)).endswith("(line 1, pos 7)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_cdc.engine.core.file_paths import folder_key, location_key
+from airflow_provider_cdc.engine.core.file_paths import folder_key, location_key, partition_values
 from airflow_provider_cdc.engine.storage.files import SCHEMES
 
 
@@ -23,6 +23,11 @@ from airflow_provider_cdc.engine.storage.files import SCHEMES
 )
 def test_spellings_of_one_location_have_one_key(spellings: tuple[str, ...], key: str) -> None:
     assert {location_key(spelling, SCHEMES) for spelling in spellings} == {key}
+
+
+def test_folders_give_values_to_columns_that_delta_tells_apart() -> None:
+    found = partition_values("Ma%C3%9F=1/mass=2/k=__HIVE_DEFAULT_PARTITION__/a.csv")
+    assert found == {"maß": "1", "mass": "2", "k": None}
 
 
 def test_locations_of_two_tables_have_two_keys() -> None:

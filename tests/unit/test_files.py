@@ -87,6 +87,18 @@ def test_table_that_is_removed_in_part_is_the_table_as_it_once_was(
     files.remove_table(str(tmp_path / "t"))
 
 
+def test_folder_is_removed_only_where_no_folder_in_it_holds_a_file(tmp_path: Path) -> None:
+    (tmp_path / "t" / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    (tmp_path / "u" / "a").mkdir(parents=True)
+    (tmp_path / "u" / "b").mkdir()
+    (tmp_path / "u" / "b" / "file").write_text("x")
+
+    for name in ("t", "u", "none"):
+        Files().remove_if_empty(str(tmp_path / name))
+
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "file", "u"]
+
+
 def test_options_of_a_store_do_not_keep_a_file_on_a_disk_from_being_opened(tmp_path: Path) -> None:
     files = Files({"AWS_SECRET_ACCESS_KEY": "hidden", "AWS_CONDITIONAL_PUT": "etag"})
     files.write(str(tmp_path / "a"), b"content")

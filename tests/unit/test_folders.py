@@ -219,6 +219,34 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         inbox.new_stream()
 
 
+@pytest.fixture
+def somebody_else() -> Iterator[None]:
+    """The rights of another user, where the tests have all rights."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_folder_that_may_not_be_listed_is_an_error_that_names_it(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    inbox = Inbox(str(tmp_path))
+    stream = inbox.new_stream()
+    inbox.put("secret/a.csv")
+    secret = tmp_path / "in/secret"
+    for path in (tmp_path, *tmp_path.parents[:2], *tmp_path.rglob("*")):
+        path.chmod(0o777)
+    secret.chmod(0)
+    request.getfixturevalue("somebody_else")
+    with pytest.raises(StreamUnusable, match=r"may not read .*in/secret.*nothing was taken for"):
+        inbox.unread(stream)
+
+
 def test_a_changed_file_is_refused_before_and_after_it_is_read(anywhere: Inbox) -> None:
     stream = anywhere.new_stream()
     anywhere.put("a.csv")

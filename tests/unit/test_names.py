@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.engine.core import names
 from airflow_provider_cdc.engine.core.errors import InvalidName
 from airflow_provider_cdc.engine.core.names import (
     TableName,
     consumer_name,
+    first_alike,
+    loose_key,
+    name_key,
     quote,
     stream_key,
     stream_name,
@@ -51,6 +57,42 @@ def test_stream_name_of_anything_else_is_refused(text: str, found: str) -> None:
 def test_stream_key_of_two_spellings_is_the_same() -> None:
     assert stream_key("Übung_S") == stream_key("üBUNG_s")
     assert stream_key("a") != stream_key("b")
+
+
+# What the SQL of Spark and Delta makes of two names: one, two, or one in some places.
+ALIKE = {
+    ("MAß", "maß"): (True, True),
+    ("maß", "mass"): (False, False),
+    ("\N{KELVIN SIGN}", "k"): (True, True),
+    ("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "i\N{COMBINING DOT ABOVE}"): (True, False),
+    ("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "i"): (False, True),
+    ("\N{LATIN SMALL LETTER DOTLESS I}", "i"): (False, True),
+    ("\N{LATIN SMALL LETTER LONG S}", "s"): (False, True),
+    ("\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER FINAL SIGMA}"): (False, True),
+    ("\N{MICRO SIGN}", "\N{GREEK SMALL LETTER MU}"): (False, True),
+}
+
+
+@pytest.mark.parametrize(("names", "expected"), ALIKE.items(), ids=map("-".join, ALIKE))
+def test_names_are_compared_as_spark_compares_them(
+    names: tuple[str, str], expected: tuple[bool, bool]
+) -> None:
+    one, other = names
+    assert (name_key(one) == name_key(other), loose_key(one) == loose_key(other)) == expected
+
+
+def test_first_names_that_are_alike_are_found() -> None:
+    assert first_alike(["a", "maß", "mass", "b"]) is None
+    assert first_alike(["a", "s", "b", "\N{LATIN SMALL LETTER LONG S}"]) == (
+        "s",
+        "\N{LATIN SMALL LETTER LONG S}",
+    )
+
+
+def test_package_has_no_other_comparison_of_names() -> None:
+    package = Path(names.__file__).parents[2]
+    found = [file.name for file in package.rglob("*.py") if "casefold" in file.read_text("utf-8")]
+    assert found == []
 
 
 @pytest.mark.parametrize("text", ["dag.task", "a b", "dag.task[3]", "航班", "x" * 250])

@@ -42,6 +42,7 @@ def test_query_is_bound_to_the_views_of_its_streams(text: str, bound: str | None
         "INSERT INTO t SELECT * FROM s",
         "WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a",
         "FROM s INSERT INTO t SELECT * INSERT INTO u SELECT *",
+        "FROM s INSERT INTO t SELECT *",
         "DELETE FROM t",
         "CREATE TABLE t AS SELECT * FROM s",
         "DROP TABLE t",
@@ -51,7 +52,9 @@ def test_what_is_no_query_is_left_to_who_analyses_statements(text: str) -> None:
     assert analyse_query(text, ["s"]) is None
 
 
-@pytest.mark.parametrize("text", ["", "SELECT 1; SELECT 2", "SELECT 'a", "SELECT FROM WHERE"])
+@pytest.mark.parametrize(
+    "text", ["", "SELECT 1; SELECT 2", "SELECT 'a", "SELECT FROM WHERE", ["SELECT 1"], None, 5]
+)
 def test_query_that_cannot_be_one_is_refused(text: str) -> None:
     with pytest.raises(InvalidStatement):
         analyse_query(text, ["s"])

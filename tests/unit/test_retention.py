@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.retention import (
     FILES,
     LOG,
@@ -20,7 +19,7 @@ from airflow_provider_cdc.engine.core.retention import (
     retention,
     without_extensions,
 )
-from airflow_provider_cdc.engine.core.staleness import checked_length, stale_after
+from airflow_provider_cdc.engine.core.staleness import stale_after
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 DEFAULTS = {FILES: timedelta(days=7), LOG: timedelta(days=30)}
@@ -232,8 +231,3 @@ def test_stale_after_does_not_move_when_the_retention_is_extended() -> None:
     before = stale_after(NOW, table.properties, days(10))
     table.extend("another", days(60))
     assert stale_after(NOW, table.properties, days(10)) == before == NOW + days(10)
-
-
-def test_extension_of_negative_length_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="max_data_extension"):
-        checked_length("stream s", "max_data_extension", days(-1))

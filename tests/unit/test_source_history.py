@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from streams import new_offset, new_stream
 
 from airflow_provider_cdc.engine.core.errors import InvalidRange
-from airflow_provider_cdc.engine.core.model import Offset, Source, to_json
+from airflow_provider_cdc.engine.core.model import Offset, Source
 from airflow_provider_cdc.engine.core.points import Bound, OffsetOf, Point, Timestamp, Version
+from airflow_provider_cdc.engine.core.stream_records import stream_text
 from airflow_provider_cdc.engine.storage.commit_times import CommitTimes
 from airflow_provider_cdc.engine.storage.delta_log import DeltaLog
 from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.registry_snapshot import RegistrySnapshot
+from airflow_provider_cdc.engine.storage.registry_snapshot import RegistrySnapshot, Row
 from airflow_provider_cdc.engine.storage.source_history import SourceHistory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,7 +77,7 @@ class Log:
         history = SourceHistory(Files(), lambda: NOW)
         source = Source("t", str(self.root), "t")
         other = new_stream("o", source=source, offset=new_offset(standing or 0))
-        streams = RegistrySnapshot(0, {"1": to_json(other)}, {"o": "1"}, None)
+        streams = RegistrySnapshot(0, [Row("1", "o", 1, stream_text(other))], None)
         return history.offset(
             "stream s", source, Bound(point, at), streams, may_precede_all=may_precede_all
         )

@@ -93,6 +93,9 @@ def test_analyse_trims_the_text_and_drops_its_semicolon_before_the_fingerprint()
         ("FROM s SELECT *", "does not consume.*read_stream"),
         ("INSERT INTO t TABLE s; DELETE FROM t", "several statements"),
         ("FROM s INSERT INTO a SELECT * INSERT INTO b SELECT *", "several tables at once"),
+        ("FROM s INSERT INTO a SELECT 1 INSERT INTO a SELECT 2", "several times into one"),
+        ("FROM s INSERT INTO s SELECT 1", "writes to stream s"),
+        ("FROM s INSERT INTO t MAP id USING 'cat'", "cannot be parsed"),
         ("TRUNCATE TABLE t", "cannot take part.*DELETE FROM"),
         ("TRUNCATE TABLE s", "cannot take part.*DELETE FROM"),
         ("REPLACE TABLE t AS TABLE s", "CREATE OR REPLACE TABLE"),
@@ -568,6 +571,46 @@ def test_bind_of_random_text_changes_nothing_but_the_references(
     assert bound(written) == expected
 
 
+# --- FROM ... INSERT
+
+
+@pytest.mark.parametrize(
+    ("sql", "target", "bound_text"),
+    [
+        (
+            "FROM s INSERT INTO t SELECT id",
+            "`t`",
+            "FROM `v_s` AS `s` INSERT INTO t SELECT id",
+        ),
+        (
+            "from s x INSERT OVERWRITE TABLE a.b (i) SELECT x.id, (SELECT max(n) FROM orders)"
+            " WHERE x.METADATA$ACTION = 'INSERT' ORDER BY 1 LIMIT 3;",
+            "`a`.`b`",
+            "from `v_s` x INSERT OVERWRITE TABLE a.b (i) SELECT x.id, (SELECT max(n) FROM"
+            " `v_orders` AS `orders`) WHERE x.`METADATA$ACTION` = 'INSERT' ORDER BY 1 LIMIT 3",
+        ),
+        (
+            "WITH c AS (SELECT * FROM s) FROM c JOIN orders INSERT INTO t SELECT *",
+            "`t`",
+            "WITH c AS (SELECT * FROM `v_s` AS `s`) FROM c JOIN `v_orders` AS `orders`"
+            " INSERT INTO t SELECT *",
+        ),
+        (
+            "FROM s LATERAL VIEW explode(a) q AS y INSERT INTO delta.`/p/t` SELECT y, count(*)"
+            " GROUP BY y",
+            "delta.`/p/t`",
+            "FROM `v_s` AS `s` LATERAL VIEW explode(a) q AS y INSERT INTO delta.`/p/t` SELECT y,"
+            " count(*) GROUP BY y",
+        ),
+    ],
+)
+def test_insert_after_its_from_is_an_insert(sql: str, target: str, bound_text: str) -> None:
+    found = analyse(sql, STREAMS)
+
+    assert (found.kind, found.target.sql) == (StatementKind.INSERT, target)
+    assert bind(found, {name: f"v_{name}" for name in found.streams}) == bound_text
+
+
 # --- a whole consumption
 
 
@@ -592,3 +635,26 @@ def test_plan_streams_where_no_statement_reads_a_stream_is_refused() -> None:
 def test_plan_streams_of_no_statement_is_refused() -> None:
     with pytest.raises(InvalidStatement, match="has no statement"):
         plan_streams([])
+
+
+@pytest.mark.parametrize(
+    ("sql", "advice"),
+    [
+        ("INSERT INTO t SELECT * FROM order", "did you mean orders where it says order"),
+        ("INSERT INTO t SELECT * FROM a JOIN ordrs", "did you mean orders where it says ordrs"),
+        ("INSERT INTO t TABLE db.Orders", "write orders alone"),
+        ("CREATE TABLE t AS SELECT * FROM oders", "did you mean orders where it says oders"),
+        ("FROM oders INSERT INTO t SELECT *", "did you mean orders where it says oders"),
+        ("INSERT INTO orders_ SELECT * FROM x", "streams that there are: orders, s"),
+        ("WITH order AS (SELECT 1) INSERT INTO t TABLE order", "streams that there are: orders"),
+    ],
+)
+def test_plan_streams_names_the_stream_that_may_be_meant(sql: str, advice: str) -> None:
+    names = ["s", "orders"]
+    with pytest.raises(InvalidStatement, match=f"Fix: .*{advice}"):
+        plan_streams([analyse(sql, names)], names)
+
+
+def test_plan_streams_of_a_folder_without_streams_says_so() -> None:
+    with pytest.raises(InvalidStatement, match="create the stream first: there is none yet"):
+        plan_streams([analyse("INSERT INTO t TABLE x", [])], [])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import overload
 
+from .arguments import Kept
 from .errors import InvalidRequest, StreamAccessDenied
 from .model import Stream
 from .names import consumer_name
+from .stream_records import UnreadableStream
 
 
 class Right(StrEnum):
@@ -21,15 +23,6 @@ class Right(StrEnum):
 
 
 _MOVES = frozenset({Right.CONSUME, Right.OWN})
-
-
-class Kept(Enum):
-    """Stands for what a call leaves as it is, where ``None`` has a meaning of its own."""
-
-    KEPT = "kept"
-
-
-KEPT = Kept.KEPT
 
 
 @overload
@@ -55,7 +48,7 @@ def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept |
 
 
 def check_access(
-    stream: Stream, principal: str, right: Right, *, for_upserts: bool = False
+    stream: Stream | UnreadableStream, principal: str, right: Right, *, for_upserts: bool = False
 ) -> None:
     """Refuse what ``principal`` may not do with ``stream``.
 
@@ -68,6 +61,9 @@ def check_access(
     Methods of upsert tables alone move or change the streams of these: what waits there would be
     lost, or applied twice. To abort an open consumption moves nothing, and may be the way out.
 
+    Where the record of the stream cannot be read, what it says of owner, readers and consumers
+    holds as far as it can be read.
+
     :param for_upserts: a method of upsert tables asks
     :raises StreamAccessDenied: naming the principal and the right
     :raises InvalidRequest: the stream is that of an upsert table
@@ -77,21 +73,29 @@ def check_access(
             f"stream {stream.name}",
             f"{principal} may not {right.value} it",
             cause=f"it belongs to {stream.owner}, and names others for that",
-            fix=f"ask {stream.owner} to name {principal} with alter_stream, or connect as a"
-            " principal that may",
+            fix=f"{_asked(stream, principal, right)}, or connect as a principal that may",
         )
     if stream.upsert_table is not None and right in _MOVES and not for_upserts:
         raise InvalidRequest(
             f"stream {stream.name}",
             "cannot be moved or changed by itself",
             cause=f"the changes of the upsert table {stream.upsert_table} wait in it",
-            fix="call apply_upserts, alter_upsert_table or drop_upsert_table with the table's name",
+            fix="call apply_upserts, alter_upsert_table or drop_upsert_table with the table's name,"
+            " or run the operators of these names",
         )
 
 
-def _may(stream: Stream, principal: str, right: Right) -> bool:
+def _asked(stream: Stream | UnreadableStream, principal: str, right: Right) -> str:
+    """What the owner of ``stream`` may be asked for; nobody can be named to change it."""
+    by = "with AlterStream or engine.alter_stream"
+    if right is Right.OWN:
+        return f"ask {stream.owner} to do it, or to make {principal} its owner {by}"
+    return f"ask {stream.owner} to name {principal} {by}"
+
+
+def _may(stream: Stream | UnreadableStream, principal: str, right: Right) -> bool:
     readers, consumers = stream.readers, stream.consumers
-    if principal == stream.owner or (readers is None and consumers is None):
+    if stream.owner in (principal, None) or (readers is None and consumers is None):
         return True
     if right is Right.OWN:
         return False

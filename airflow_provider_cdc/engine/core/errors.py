@@ -17,6 +17,16 @@ BRING_BACK = (
 """What to do about a stream that has lost what it had not consumed."""
 
 
+def ended_by_hand(*keep: str) -> str:
+    """How an operator of Airflow, or a call, ends an open consumption.
+
+    :param keep: the targets where what was applied stays
+    """
+    kept = f"keep=[{', '.join(map(repr, keep))}]" if keep else ""
+    call = ", ".join(filter(None, ("stream", kept)))
+    return f"AbortConsumption{f' with {kept}' if keep else ''} or engine.abort({call})"
+
+
 class CdcError(Exception):
     """Root of every error that the engine raises on purpose.
 
@@ -141,6 +151,12 @@ class StreamStale(StreamUnusable):
     kind = "stream_stale"
 
 
+class StreamUnreadable(StreamUnusable):
+    """The record of the stream in the registry cannot be read; other streams are not affected."""
+
+    kind = "stream_unreadable"
+
+
 class ChangeTrackingDisabled(StreamUnusable):
     """Row tracking of the source is off, or was off somewhere in the range."""
 
@@ -154,6 +170,17 @@ class FilesChanged(StreamUnusable):
     """
 
     kind = "files_changed"
+    retryable = True
+
+
+class FileUnreadable(StreamUnusable):
+    """A file of a folder is broken, or is not what its stream reads; nothing of it was consumed.
+
+    The stream goes on when the file is put right, is away, or has a hidden name. A writer may do
+    that at any time, and a store may have failed for a moment, so that a retry may help.
+    """
+
+    kind = "file_unreadable"
     retryable = True
 
 
@@ -184,7 +211,8 @@ class StatementFailed(CdcError):
 class ConsumptionOpen(CdcError):
     """A consumption is partly applied and cannot be undone, because a target has moved on.
 
-    It stays open: its own consumer may retry to finish it, or an operator calls ``engine.abort``.
+    It stays open: its own consumer may retry to finish it, or ``AbortConsumption`` or
+    ``engine.abort`` ends it.
     """
 
     kind = "consumption_open"

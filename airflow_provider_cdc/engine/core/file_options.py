@@ -4,20 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from .errors import InvalidRequest
 from .file_paths import name_pattern
+from .model import FileFormat
 
 # For every reader of ours, whatever the session says: what is left out would count as consumed.
 WHOLE_FILES = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-_GLOB = "pathglobfilter"
-_NO_PARTITIONS = "recursivefilelookup"
-# They would leave files or rows out without a word, or name other files.
-_REFUSED = frozenset(
-    {"path", "paths", "basepath", "ignoremissingfiles", "ignorecorruptfiles"}
-    | {"modifiedafter", "modifiedbefore"}
+_LONGEST_LINE = "mapreduce.input.linerecordreader.line.maxlength"
+_LONGEST = {_LONGEST_LINE: str(2**31 - 1)}
+# What readers of a format leave out besides where a session or a query lets them: long lines, files
+# with another suffix, and malformed rows whose faulty column nobody asks for.
+_WHOLE_ROWS = {
+    FileFormat.AVRO: {"ignoreExtension": "true"},
+    FileFormat.CSV: {"columnPruning": "false"} | _LONGEST,
+    FileFormat.JSON: _LONGEST,
+}
+
+_GLOB = "pathGlobFilter"
+_NO_PARTITIONS = "recursiveFileLookup"
+_HEADER, _BY_POSITION, _ONE_COLUMN = "header", "enforceSchema", "singleVariantColumn"
+_MODE, _MODES = "mode", ("PERMISSIVE", "FAILFAST")
+CORRUPT_RECORD = "columnNameOfCorruptRecord"
+"""The option that names the column of a malformed row's text."""
+
+_OF_ALL = (_GLOB, _NO_PARTITIONS)
+_OF_TEXT = (
+    *("mode", CORRUPT_RECORD, "multiLine", "lineSep", "encoding", "charset", "samplingRatio"),
+    *("dateFormat", "timestampFormat", "timestampNTZFormat", "timeFormat", "timeZone", "locale"),
+    *("enableDateTimeParsingFallback", "compression", _ONE_COLUMN),
 )
+# What Spark 4.2 reads of each format by. It passes over a name that it does not know.
+_KNOWN = {
+    FileFormat.AVRO: (
+        *("mode", "avroSchema", "avroSchemaUrl", "compression", "datetimeRebaseMode"),
+        *("enableStableIdentifiersForUnionType", "stableIdentifierPrefixForUnionType"),
+        *("positionalFieldMatching", "recordName", "recordNamespace", "recursiveFieldMaxDepth"),
+    ),
+    FileFormat.CSV: (
+        *(*_OF_TEXT, _HEADER, "inferSchema", _BY_POSITION, "sep", "delimiter", "quote", "escape"),
+        *("charToEscapeQuoteEscaping", "comment", "codec", "columnPruning", "emptyValue"),
+        *("escapeQuotes", "extension", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace"),
+        *("inputBufferSize", "maxCharsPerColumn", "maxColumns", "nanValue", "negativeInf"),
+        *("nullValue", "positiveInf", "preferDate", "quoteAll", "unescapedQuoteHandling"),
+    ),
+    FileFormat.JSON: (
+        *(*_OF_TEXT, "allowBackslashEscapingAnyCharacter", "allowComments", "allowSingleQuotes"),
+        *("allowNonNumericNumbers", "allowNumericLeadingZeros", "allowUnquotedControlChars"),
+        *("allowUnquotedFieldNames", "dropFieldIfAllNull", "ignoreNullFields", "inferTimestamp"),
+        *("maxNestingDepth", "maxNumLen", "maxStringLen", "prefersDecimal", "pretty", "sortKeys"),
+        *("primitivesAsString", "useUnsafeRow", "writeNonAsciiCharacterAsCodePoint"),
+    ),
+    FileFormat.ORC: ("mergeSchema", "compression"),
+    FileFormat.PARQUET: ("mergeSchema", "compression", "datetimeRebaseMode", "int96RebaseMode"),
+}
+_LEAVES_OUT = "would leave files or rows out, and they would count as consumed"
+_OTHER_FILES = "would name other files"
+_GLOB_INSTEAD = f"leave it out; {_GLOB} says which names count"
+_OF_STREAMING = "is one of Spark's own streams, and would do nothing here"
+_BOUND_INSTEAD = "leave it out; max_commits and max_bytes bound what one consumption takes"
+_LEAVING_OUT = ("ignoremissingfiles", "ignorecorruptfiles", "modifiedafter", "modifiedbefore")
+# By the name in lower case: what is wrong with it, and what to do instead.
+_REFUSED = {
+    **dict.fromkeys(("path", "paths", "basepath"), (_OTHER_FILES, _GLOB_INSTEAD)),
+    **dict.fromkeys(_LEAVING_OUT, (_LEAVES_OUT, _GLOB_INSTEAD)),
+    **dict.fromkeys(
+        ("ignoreextension", "ignoreinvalidpartitionpaths", _LONGEST_LINE),
+        (_LEAVES_OUT, "leave it out"),
+    ),
+    **dict.fromkeys(
+        ("maxfilespertrigger", "maxbytespertrigger", "maxfileage", "latestfirst"),
+        (_OF_STREAMING, _BOUND_INSTEAD),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +99,96 @@ def options_as_text(options: Mapping[str, Any] | None) -> dict[str, str] | None:
     }
 
 
-def file_options(subject: str, options: Mapping[str, Any] | None) -> FileOptions:
-    """What the user's ``options`` say; their names ignore case.
+def file_options(
+    subject: str, file_format: FileFormat, options: Mapping[str, Any] | None
+) -> FileOptions:
+    """What the user's ``options`` of ``file_format`` say; their names ignore case.
 
-    :raises InvalidRequest: one of them cannot be an option of a stream
+    A name with a dot is a setting of Hadoop, and is not looked up.
+
+    :raises InvalidRequest: one of them cannot be an option of a stream, or is no option at all
     """
     reader = options_as_text(options) or {}
-    refused = sorted(name for name in reader if name.casefold() in _REFUSED)
-    if refused:
+    for name in sorted(reader):
+        cause, fix = _fault(file_format, name, reader[name])
+        if cause:
+            raise InvalidRequest(
+                subject, "cannot read files as asked", cause=f"the option {name} {cause}", fix=fix
+            )
+    if file_format is FileFormat.CSV and _is_torn(reader):
         raise InvalidRequest(
             subject,
             "cannot read files as asked",
-            cause=f"the option {refused[0]} would name other files, or leave some out in silence",
-            fix="leave it out; pathGlobFilter says which names count",
+            cause="Spark ends lines inside of the characters of UTF-16 and UTF-32",
+            fix="add multiLine=True, or lineSep, to file_options",
         )
-    globs = [reader.pop(name) for name in list(reader) if name.casefold() == _GLOB]
+    globs = [reader.pop(name) for name in list(reader) if name.lower() == _GLOB.lower()]
     for glob in globs:
         name_pattern(glob)
     return FileOptions(reader, globs[0] if globs else None)
 
 
+def option(options: Mapping[str, str], name: str) -> str | None:
+    """The value of one of ``options``, whose names ignore case; ``None`` where it is not given."""
+    return next((value for key, value in options.items() if key.lower() == name.lower()), None)
+
+
 def takes_columns_from_folders(options: Mapping[str, str]) -> bool:
     """Whether the names of ``key=value`` folders are columns."""
-    return not any(
-        name.casefold() == _NO_PARTITIONS and value.casefold() == "true"
-        for name, value in options.items()
-    )
+    return not _is_on(options, _NO_PARTITIONS)
+
+
+def has_headers(file_format: FileFormat, options: Mapping[str, str]) -> bool:
+    """Whether files begin with a line of names that says which of their columns is which.
+
+    An ``enforceSchema`` that is given says what Spark makes of the line: nothing, or an error where
+    it is not as the stream's columns are.
+    """
+    is_csv = file_format is FileFormat.CSV and _is_on(options, _HEADER)
+    return is_csv and all(option(options, name) is None for name in (_BY_POSITION, _ONE_COLUMN))
+
+
+def is_multi_line(options: Mapping[str, str]) -> bool:
+    """Whether a value may have several lines, or a JSON file is one value."""
+    return _is_on(options, "multiLine")
+
+
+def whole_rows(file_format: FileFormat) -> Mapping[str, str]:
+    """The options by which a reader of ``file_format`` leaves no row out that it can read,
+    whatever the session says and whatever is asked of the rows.
+    """
+    return _WHOLE_ROWS.get(file_format, {})
+
+
+def _fault(file_format: FileFormat, name: str, value: str) -> tuple[str, str]:
+    """What is wrong with an option, and what to do; nothing where it is right."""
+    key = name.lower()
+    if key in _REFUSED:
+        return _REFUSED[key]
+    if key == _MODE and value.upper() == "DROPMALFORMED":
+        return f"= {value} {_LEAVES_OUT}", (
+            "leave it out: a malformed row then has NULLs, and its text where file_schema has a"
+            " column _corrupt_record STRING, so that the statement can pass over it; or say"
+            " FAILFAST, by which a malformed row is an error"
+        )
+    if key == _MODE and value.upper() not in _MODES:
+        return f"= {value!r} is no mode, and would be taken for {_MODES[0]}", (
+            f"say {' or '.join(_MODES)}"
+        )
+    known = (*_OF_ALL, *_KNOWN[file_format])
+    names = {each.lower(): each for each in known}
+    if "." in key or key in names:
+        return "", ""
+    near = [names[each] for each in get_close_matches(key, names, 1)]
+    fix = f"did you mean {near[0]}?" if near else f"leave it out; there are {', '.join(known)}"
+    return f"is none of {file_format.value}, and would do nothing", fix.rstrip("?")
+
+
+def _is_torn(options: Mapping[str, str]) -> bool:
+    encoding = option(options, "encoding") or option(options, "charset") or ""
+    is_wide = encoding.lower().startswith(("utf-16", "utf-32"))
+    return is_wide and not is_multi_line(options) and not option(options, "lineSep")
+
+
+def _is_on(options: Mapping[str, str], name: str) -> bool:
+    return (option(options, name) or "").lower() == "true"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
 from .errors import InvalidRequest
+from .names import name_key
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _BEING_COPIED = "._COPYING_"
@@ -31,13 +32,15 @@ def is_hidden(name: str) -> bool:
 
 
 def partition_values(path: str) -> dict[str, str | None]:
-    """The values in the ``key=value`` folders of a relative ``path``, by casefolded key."""
+    """The values in the ``key=value`` folders of a relative ``path``, by the ``name_key`` of each
+    key.
+    """
     values: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
         key, separator, value = folder.partition("=")
         if key and separator:
             plain = unquote(value)
-            values[unquote(key).casefold()] = None if plain in ("", _NULL) else plain
+            values[name_key(unquote(key))] = None if plain in ("", _NULL) else plain
     return values
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from types import MappingProxyType
 
-from .errors import StreamConflict
+from .errors import StreamConflict, ended_by_hand
 from .model import Phase, Stream
 
 
@@ -79,7 +79,7 @@ def next_phase(stream: Stream, transition: Transition) -> Phase:
             f"stream {stream.name}",
             f"cannot be {transition.value} while it is {stream.phase.value}",
             cause=_open_consumption(stream),
-            fix="run the consumer again, or end the open consumption with engine.abort()",
+            fix=f"run the consumer again, or end the open consumption with {ended_by_hand()}",
         ) from None
 
 

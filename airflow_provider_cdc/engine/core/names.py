@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .errors import InvalidName
+from .shown_values import shown
 
 STREAM_NAME_MAX_CHARACTERS = 255
 CONSUMER_NAME_MAX_CHARACTERS = 250
@@ -40,7 +42,7 @@ def text_value(text: str) -> str:
     return literal(text)
 
 
-def stream_name(text: str) -> str:
+def stream_name(text: object) -> str:
     """``text`` as the name of a stream: one identifier of at most 255 characters.
 
     An identifier is made of unicode letters, digits and underscores and starts with no digit
@@ -48,10 +50,10 @@ def stream_name(text: str) -> str:
 
     :raises InvalidName: it is none
     """
-    if text.isidentifier() and len(text) <= STREAM_NAME_MAX_CHARACTERS:
+    if isinstance(text, str) and text.isidentifier() and len(text) <= STREAM_NAME_MAX_CHARACTERS:
         return text
     raise InvalidName(
-        f"stream name {text!r}",
+        f"stream name {shown(text)}",
         "is not a valid name",
         cause="expected letters, digits and underscores, no digit first, at most "
         f"{STREAM_NAME_MAX_CHARACTERS} characters; found {_stream_name_fault(text)}",
@@ -59,30 +61,61 @@ def stream_name(text: str) -> str:
     )
 
 
-def stream_key(name: str) -> str:
-    """What two spellings of one stream name have in common: names ignore case, as in Spark SQL."""
-    return name.casefold()
+def name_key(name: str) -> str:
+    """What two spellings of one name have in common to Spark and Delta: of a column, a table, a
+    view, a function, an option.
 
-
-def table_key(name: str) -> str:
-    """What two spellings of one name have in common to Spark SQL, which tells ß from ss. Streams
-    that :func:`stream_key` takes for one cannot both be there, but a table beside a stream can.
+    Both compare names in lower case (Java's ``toLowerCase(Locale.ROOT)``), so ``maß`` and ``MAß``
+    are one name, ``maß`` and ``mass`` are two, and so are ``İ`` and ``i``.
     """
     return name.lower()
 
 
-def consumer_name(text: str) -> str:
+def loose_key(name: str) -> str:
+    """What two names have in common that Spark takes for one in some places, though
+    :func:`name_key` tells them apart: fields of a struct, the columns that an UPDATE or a MERGE
+    sets, common table expressions.
+
+    There Spark compares character by character (Java's ``equalsIgnoreCase``), in lower and in upper
+    case: a long s is an s, a final sigma is a sigma, and a dotted capital I, a dotless small one
+    and an i are one letter.
+    """
+    return "".join(map(_either_case, name))
+
+
+def first_alike(names: Iterable[str]) -> tuple[str, str] | None:
+    """The first two of ``names`` that Spark takes for one in some places; ``None``: there are
+    none.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        earlier = found.setdefault(loose_key(name), name)
+        if earlier != name:
+            return earlier, name
+    return None
+
+
+def stream_key(name: str) -> str:
+    """What two spellings of one stream name have in common: that of any name in Spark SQL."""
+    return name_key(name)
+
+
+def consumer_name(text: object) -> str:
     """``text`` as the identity of a consumer: 1 to 250 printable characters.
 
     :raises InvalidName: it is empty, too long, or holds a character that cannot be printed
     """
-    if text.strip() and len(text) <= CONSUMER_NAME_MAX_CHARACTERS and text.isprintable():
+    if not isinstance(text, str):
+        found = "no text"
+    elif text.strip() and len(text) <= CONSUMER_NAME_MAX_CHARACTERS and text.isprintable():
         return text
+    else:
+        are_printable = "all" if text.isprintable() else "not all"
+        found = f"{len(text)} characters, {are_printable} printable"
     raise InvalidName(
-        f"consumer name {text!r}",
+        f"consumer name {shown(text)}",
         "is not a valid name",
-        cause=f"expected 1 to {CONSUMER_NAME_MAX_CHARACTERS} printable characters, "
-        f"found {len(text)} characters, {'all' if text.isprintable() else 'not all'} printable",
+        cause=f"expected 1 to {CONSUMER_NAME_MAX_CHARACTERS} printable characters, found {found}",
         fix="choose a name such as my_dag.my_task",
     )
 
@@ -109,7 +142,7 @@ class TableName:
         return ".".join(quote(part) for part in self.parts)
 
 
-def table_name(text: str) -> TableName:
+def table_name(text: object) -> TableName:
     """The table that ``text`` names.
 
     ``text`` is an absolute path (``/data/t``, ``s3://bucket/t``, ``file:/data/t``), the same as
@@ -119,6 +152,8 @@ def table_name(text: str) -> TableName:
 
     :raises InvalidName: it is none of these
     """
+    if not isinstance(text, str):
+        raise _invalid_table(text, "found no text")
     stripped = text.strip()
     if _PATH.fullmatch(stripped):
         return _path_name(stripped)
@@ -130,7 +165,7 @@ def qualified_name(parts: tuple[str, ...]) -> TableName:
 
     :raises InvalidName: there are none or more than 3, one is empty or holds a control character
     """
-    if tuple(part.casefold() for part in parts[:-1]) == ("delta",) and _PATH.fullmatch(parts[-1]):
+    if tuple(map(name_key, parts[:-1])) == ("delta",) and _PATH.fullmatch(parts[-1]):
         return _path_name(parts[-1])
     shown = ".".join(parts)
     if not 1 <= len(parts) <= TABLE_NAME_MAX_PARTS:
@@ -173,9 +208,9 @@ def _refuse_control_characters(text: str) -> None:
         raise _invalid_table(text, "found a control character")
 
 
-def _invalid_table(text: str, found: str) -> InvalidName:
+def _invalid_table(text: object, found: str) -> InvalidName:
     return InvalidName(
-        f"table name {text!r}",
+        f"table name {shown(text)}",
         "does not name a table",
         cause="expected an absolute path or 1 to 3 parts with dots between them, "
         f"parts with dots or backticks quoted; {found}",
@@ -183,7 +218,15 @@ def _invalid_table(text: str, found: str) -> InvalidName:
     )
 
 
-def _stream_name_fault(text: str) -> str:
+def _either_case(character: str) -> str:
+    upper = character.upper()
+    # Java maps one character to one, where Python may know a longer text, such as SS of ß.
+    return (upper if len(upper) == 1 else character).lower()[0]
+
+
+def _stream_name_fault(text: object) -> str:
+    if not isinstance(text, str):
+        return "no text"
     if not text:
         return "nothing"
     if text[0].isdigit():

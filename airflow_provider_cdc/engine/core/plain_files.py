@@ -15,6 +15,7 @@ from typing import Any
 from pyroaring import BitMap64
 
 from .crafted_log import ListedFile, bytes_of, own_columns
+from .names import name_key
 from .table_schema import Layout
 
 # What the log says of each of them travels inside the plan.
@@ -57,7 +58,7 @@ def reads_as_plain(
     """
     most_files = MOST_PRUNED_FILES if can_be_pruned else MOST_FILES
     features = set(protocol.get("readerFeatures") or ())
-    names = [name.casefold() for name in layout.column_names]
+    names = [name_key(name) for name in layout.column_names]
     return (
         0 < len(listed) <= most_files
         and bytes_of(listed) <= MOST_BYTES

@@ -69,6 +69,7 @@ class Timestamp:
                 f"timestamp {self.text!r}",
                 "names no moment",
                 cause="it lies outside of the calendar",
+                fix="name one that lies in the years 1 to 9999 in UTC",
             ) from None
 
 

@@ -9,10 +9,12 @@ from sqlglot import exp
 
 from .binding import bound
 from .errors import InvalidStatement
-from .names import table_key
-from .statements import QUERY_WORDS, inserts_from, one_statement, verb_of
+from .insert_clauses import insert_clauses
+from .names import name_key
+from .statements import QUERY_WORDS, one_statement, verb_of
 from .stream_references import (
     StreamReference,
+    other_tables,
     parse,
     stream_references,
     streams_of,
@@ -23,12 +25,13 @@ from .stream_references import (
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query; ``streams`` are those that it reads, the fields as of a ``Statement``."""
+    """A query; ``streams`` are those that it reads, all fields as of a ``Statement``."""
 
     text: str
     streams: tuple[str, ...]
     references: tuple[StreamReference, ...]
     metadata_columns: tuple[tuple[int, int], ...]
+    other_tables: tuple[str, ...] = ()
 
 
 def analyse_query(sql: str, stream_names: Collection[str]) -> Query | None:
@@ -40,15 +43,17 @@ def analyse_query(sql: str, stream_names: Collection[str]) -> Query | None:
     :raises InvalidStatement: it holds several statements, or none; it cannot be parsed
     """
     text, tokens = one_statement(sql)
-    if verb_of(tokens) not in QUERY_WORDS:
+    verb = verb_of(tokens)
+    if verb not in QUERY_WORDS or insert_clauses(tokens, verb):
         return None
     tree = parse(text, tokens)
     if not isinstance(tree, (exp.Query, exp.Values)):
         return None
-    streams = {table_key(name): name for name in stream_names}
+    streams = {name_key(name): name for name in stream_names}
     references = stream_references(text, tokens, tree, None, streams)
     columns = tuple(unquoted_metadata_columns(tokens))
-    return Query(text, streams_of(references), references, columns)
+    others = other_tables(tree, None, streams)
+    return Query(text, streams_of(references), references, columns, others)
 
 
 def only_query(sql: str) -> str:
@@ -59,7 +64,7 @@ def only_query(sql: str) -> str:
     """
     text, tokens = one_statement(sql)
     verb = verb_of(tokens)
-    inserts = inserts_from(tokens, verb)
+    inserts = insert_clauses(tokens, verb)
     if verb not in QUERY_WORDS or inserts:
         raise InvalidStatement(
             subject(text),

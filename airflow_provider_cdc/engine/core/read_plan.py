@@ -11,6 +11,7 @@ from .commit_changes import CommitChanges, commit_changes
 from .crafted_log import CHANGE_TYPE_COLUMN
 from .figures import counted, extent_text
 from .log_actions import Commit
+from .names import name_key
 from .net_files import NetFiles, inserted_files, inserts_rows, newborn_files
 from .rewrites import net_difference
 from .table_schema import Layout, gives_ids_anew
@@ -206,7 +207,7 @@ def _obstacle(commits: Sequence[Commit], history: Sequence[Layout]) -> str | Non
         # Delta writes the kind of a change without a field id, and each column must have one here.
         return "columns are found by field ids, and the kind of a change has none in change files"
     today = history[-1]
-    if CHANGE_TYPE_COLUMN in {name.casefold() for name in today.column_names}:
+    if CHANGE_TYPE_COLUMN in {name_key(name) for name in today.column_names}:
         return f"a column has the name that the kind of a change has there, {CHANGE_TYPE_COLUMN}"
     is_overwritten = any(gives_ids_anew(before, after) for before, after in pairwise(history))
     if is_overwritten or not all(map(today.reads_files_of, history)):

@@ -18,6 +18,7 @@ import pendulum
 from rich.filesize import decimal
 
 from .figures import counted, length_text
+from .intervals import LONGEST
 from .summaries import names_text
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
@@ -217,11 +218,16 @@ def _text(length: timedelta) -> str:
 
 
 def duration(text: str) -> timedelta:
-    """Delta's interval text, such as ``interval 7 days 12 hours``."""
+    """Delta's interval text, such as ``interval 7 days 12 hours``, and no more than the longest
+    length of time: a moment and what is kept from then on add up to another moment.
+    """
     units = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days", "weeks")
     parts = dict.fromkeys(units, 0)
     for amount, unit in _INTERVAL.findall(text):
         parts[f"{unit.lower()}s"] += int(amount)
     thousands = parts.pop("milliseconds") * 1000
     parts["microseconds"] += thousands
-    return pendulum.duration(**parts).as_timedelta()
+    try:
+        return min(pendulum.duration(**parts).as_timedelta(), LONGEST)
+    except OverflowError:
+        return LONGEST

@@ -14,11 +14,15 @@ from dataclasses import dataclass, replace
 from sqlglot import Token, TokenType, exp
 
 from .binding import bound
+from .create_heads import CreateHead, create_head, data_source
 from .errors import InvalidStatement
+from .insert_clauses import insert_clauses, insert_first
 from .model import StatementKind
-from .names import TableName, qualified_name, table_key
+from .names import TableName, name_key, qualified_name
+from .near_names import advice_on_tables
 from .stream_references import (
     StreamReference,
+    other_tables,
     parse,
     stream_references,
     streams_of,
@@ -64,7 +68,8 @@ class Statement:
     order in which they first appear. ``create`` is set for a CREATE TABLE ... AS.
     ``metadata_columns`` are the starts and ends (exclusive) of those without backticks.
     ``rewritten_as`` is set where ``text`` is not the user's but a MERGE that does the same; the
-    fingerprint is that of the user's text all the same.
+    fingerprint is that of the user's text all the same. ``other_tables`` are the last parts of the
+    names of what it reads beside streams.
     """
 
     kind: StatementKind
@@ -76,24 +81,28 @@ class Statement:
     metadata_columns: tuple[tuple[int, int], ...]
     create: CreateTable | None = None
     rewritten_as: str | None = None
+    other_tables: tuple[str, ...] = ()
 
 
 def analyse(sql: str, stream_names: Collection[str]) -> Statement:
     """What the statement ``sql`` is, where ``stream_names`` are the registered streams.
 
-    Accepted are INSERT, MERGE, UPDATE, DELETE and CREATE [OR REPLACE] TABLE ... AS (seed 000: DML
-    and CTAS move an offset, a query alone does not).
+    Accepted are INSERT, also after its FROM, MERGE, UPDATE, DELETE and CREATE [OR REPLACE] TABLE
+    ... AS (Snowflake: DML and CTAS move an offset, a query alone does not).
 
     :raises InvalidStatement: it is another statement, several, or none; it cannot be parsed; its
         target is a stream; it reads a stream where Delta cannot
     :raises InvalidName: its target has more than 3 parts
     """
     text, tokens = one_statement(sql)
-    streams = {table_key(name): name for name in stream_names}
+    streams = {name_key(name): name for name in stream_names}
     verb = verb_of(tokens)
+    clauses = insert_clauses(tokens, verb)
+    if len(clauses) == 1:
+        return _dml(text, tokens, streams, "INSERT", insert_first(tokens, clauses[0]))
     if verb in _DML:
-        return _dml(text, tokens, streams, verb)
-    if verb == "CREATE" and (head := _create_head(tokens)):
+        return _dml(text, tokens, streams, verb, tokens)
+    if verb == "CREATE" and (head := create_head(tokens)):
         return _create_table(text, tokens, streams, head)
     raise _refusal(text, tokens, verb)
 
@@ -149,11 +158,14 @@ def text_to_run(statement: Statement, views: Mapping[str, str], *, created: bool
     return (insertion_text if created else replacement_text)(statement, views)
 
 
-def plan_streams(statements: Sequence[Statement]) -> tuple[str, ...]:
+def plan_streams(
+    statements: Sequence[Statement], stream_names: Collection[str] = ()
+) -> tuple[str, ...]:
     """The streams that a consumption of ``statements`` reads altogether, in order of appearance.
 
     A statement that reads none is allowed beside one that does.
 
+    :param stream_names: the registered streams, for a message
     :raises InvalidStatement: there is no statement, or none of them reads a stream
     """
     streams = tuple(dict.fromkeys(name for item in statements for name in item.streams))
@@ -161,11 +173,12 @@ def plan_streams(statements: Sequence[Statement]) -> tuple[str, ...]:
         return streams
     if not statements:
         raise InvalidStatement("consumption", "has no statement", fix="give at least one")
+    others = dict.fromkeys(name for item in statements for name in item.other_tables)
     raise InvalidStatement(
         subject(statements[0].text),
         "is part of a consumption where no statement reads a stream",
         cause="a stream is read where a table of one part has its name and no CTE has it",
-        fix="name the stream to consume in one of the statements, or create it first",
+        fix=advice_on_tables(others, stream_names),
     )
 
 
@@ -174,10 +187,20 @@ def one_statement(sql: str) -> tuple[str, list[Token]]:
 
     :raises InvalidStatement: it holds none or several, or is not SQL
     """
+    if not isinstance(sql, str):
+        raise InvalidStatement(
+            "statement",
+            "is not text",
+            cause=f"expected one statement as a text, found {type(sql).__name__} {sql!r}",
+            fix="give one text; of several statements one after the other",
+        )
     text = sql.strip()
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidStatement(
-            subject(text), "is not text", cause="it holds half of a surrogate pair"
+            subject(text),
+            "is not text",
+            cause="it holds half of a surrogate pair",
+            fix="write the character itself, such as by chr(128512), or leave it out",
         )
     tokens = tokenise(text)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
@@ -207,15 +230,11 @@ def verb_of(tokens: Sequence[Token]) -> str:
     return "SELECT"
 
 
-def inserts_from(tokens: Sequence[Token], verb: str) -> bool:
-    """Whether it is FROM ... INSERT, which begins as a query does."""
-    return verb == "FROM" and any(word(token) == "INSERT" for _, token in top_level(tokens))
-
-
 def _refusal(text: str, tokens: Sequence[Token], verb: str) -> InvalidStatement:
     fix = f"consume with {_ACCEPTED}"
-    if inserts_from(tokens, verb):
-        problem, fix = "inserts into several tables at once", "write one INSERT for each table"
+    if len(insert_clauses(tokens, verb)) > 1:
+        problem = "inserts into several tables at once, or several times into one"
+        fix = "write one INSERT for each: statements of one consumption are consumed together"
     elif verb in QUERY_WORDS:
         problem = "does not consume: it is a query"
         fix = "use read_stream to look at a stream, or INSERT INTO ... SELECT to consume it"
@@ -232,28 +251,42 @@ def _refusal(text: str, tokens: Sequence[Token], verb: str) -> InvalidStatement:
     return InvalidStatement(subject(text), problem, cause=f"expected {_ACCEPTED}, {found}", fix=fix)
 
 
-def _dml(text: str, tokens: Sequence[Token], streams: Mapping[str, str], verb: str) -> Statement:
+def _dml(
+    text: str,
+    tokens: Sequence[Token],
+    streams: Mapping[str, str],
+    verb: str,
+    parsed: Sequence[Token],
+) -> Statement:
+    """What a ``verb`` is; ``parsed`` are ``tokens`` in the order that the parser knows."""
     kind, expected = _DML[verb]
     _refuse_directory(text, tokens)
-    tree = parse(text, tokens)
+    tree = parse(text, parsed)
     written = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(tree, expected) or not isinstance(written, exp.Table):
-        raise InvalidStatement(subject(text), "cannot be parsed", cause=f"not a whole {verb}")
+        raise InvalidStatement(
+            subject(text),
+            "cannot be parsed",
+            cause=f"not a whole {verb}",
+            fix=f"write a whole {verb}, with the name of its target",
+        )
     if written.find(exp.Parameter):
         raise _with_a_variable(text)
     target = _target(text, tuple(part.name for part in written.parts), streams)
     merge = as_merge(text, tokens, tree)
     if merge is not None:
-        rewritten = _dml(merge, tokenise(merge), streams, "MERGE")
+        rewrite = tokenise(merge)
+        rewritten = _dml(merge, rewrite, streams, "MERGE", rewrite)
         return replace(
             rewritten, kind=kind, fingerprint=_fingerprint(text), rewritten_as=rewritten.text
         )
     references = stream_references(text, tokens, tree, written, streams)
-    return _statement(text, tokens, references, kind=kind, target=target)
+    others = other_tables(tree, written, streams)
+    return _statement(text, tokens, references, others, kind=kind, target=target)
 
 
 def _create_table(
-    text: str, tokens: Sequence[Token], streams: Mapping[str, str], head: _CreateHead
+    text: str, tokens: Sequence[Token], streams: Mapping[str, str], head: CreateHead
 ) -> Statement:
     split = next(
         (
@@ -279,51 +312,19 @@ def _create_table(
         query=text[start:],
         name_start=tokens[head.name_at].start,
         query_start=start,
-        data_source=_data_source(tokens[head.name_end : split]),
+        data_source=data_source(tokens[head.name_end : split]),
     )
     target = _target(text, head.parts, streams)
     kind = StatementKind.CREATE_TABLE
-    return _statement(text, tokens, references, kind=kind, target=target, create=create)
-
-
-def _data_source(definition: Sequence[Token]) -> str | None:
-    for index, token in top_level(definition):
-        if word(token) == "USING" and index + 1 < len(definition):
-            return definition[index + 1].text
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _CreateHead:
-    or_replace: bool
-    parts: tuple[str, ...]
-    name_at: int
-    name_end: int
-
-
-def _create_head(tokens: Sequence[Token]) -> _CreateHead | None:
-    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name; None where it reads otherwise."""
-    words = [word(token) for token in tokens]
-    position = 1
-    or_replace = words[position : position + 2] == ["OR", "REPLACE"]
-    position += 2 * or_replace
-    if words[position : position + 1] != ["TABLE"]:
-        return None
-    position += 1
-    position += 3 * (words[position : position + 3] == ["IF", "NOT", "EXISTS"])
-    parts = [token.text for token in tokens[position : position + 1]]
-    name_at = position
-    position += 1
-    while words[position : position + 1] == ["."]:
-        parts += [token.text for token in tokens[position + 1 : position + 2]]
-        position += 2
-    return _CreateHead(or_replace, tuple(parts), name_at, position)
+    others = other_tables(tree, None, streams)
+    return _statement(text, tokens, references, others, kind=kind, target=target, create=create)
 
 
 def _statement(
     text: str,
     tokens: Sequence[Token],
     references: tuple[StreamReference, ...],
+    others: tuple[str, ...],
     *,
     kind: StatementKind,
     target: TableName,
@@ -338,6 +339,7 @@ def _statement(
         references=references,
         metadata_columns=tuple(unquoted_metadata_columns(tokens)),
         create=create,
+        other_tables=others,
     )
 
 
@@ -346,10 +348,10 @@ def _fingerprint(text: str) -> str:
 
 
 def _target(text: str, parts: tuple[str, ...], streams: Mapping[str, str]) -> TableName:
-    if len(parts) == 1 and table_key(parts[0]) in streams:
+    if len(parts) == 1 and name_key(parts[0]) in streams:
         raise InvalidStatement(
             subject(text),
-            f"writes to stream {streams[table_key(parts[0])]}",
+            f"writes to stream {streams[name_key(parts[0])]}",
             cause="a stream is read only",
             fix="write to a table; a table of that name is reached as schema.table",
         )

@@ -17,13 +17,13 @@ from sqlglot.errors import ParseError, TokenError
 
 from .errors import InvalidStatement
 from .model import METADATA_COLUMNS
-from .names import table_key
+from .names import name_key
 
 _DIALECT = Databricks()
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _METADATA_COLUMNS = frozenset(
-    name.casefold()
+    name_key(name)
     for columns in METADATA_COLUMNS.values()
     for name in (columns.action, columns.is_update, columns.row_id)
 )
@@ -150,7 +150,12 @@ def parse(text: str, tokens: Sequence[Token]) -> exp.Expr:
         ) from error
     if len(trees) == 1 and isinstance(trees[0], exp.Expr):
         return trees[0]
-    raise InvalidStatement(subject(text), "cannot be parsed", cause="it is not one statement")
+    raise InvalidStatement(
+        subject(text),
+        "cannot be parsed",
+        cause="it is not one statement",
+        fix="write one statement, in Spark's SQL",
+    )
 
 
 def stream_references(
@@ -171,7 +176,7 @@ def stream_references(
     by_start = {token.start: index for index, token in enumerate(tokens)}
     found = {}
     for table in tree.find_all(exp.Table):
-        key = table_key(table.name)
+        key = name_key(table.name)
         is_stream = len(table.parts) == 1 and isinstance(table.this, exp.Identifier)
         if table is target or not is_stream or key not in streams:
             continue
@@ -179,7 +184,7 @@ def stream_references(
             continue
         _refuse_unreadable(text, table, streams[key])
         index = by_start.get(table.this.meta.get("start", -1))
-        if index is None or table_key(tokens[index].text) != key:
+        if index is None or name_key(tokens[index].text) != key:
             raise InvalidStatement(
                 subject(text),
                 f"reads stream {streams[key]} where it cannot be located",
@@ -187,6 +192,21 @@ def stream_references(
             )
         found[tokens[index].start] = _reference(tokens, index, table, streams[key])
     return tuple(found[start] for start in sorted(found))
+
+
+def other_tables(
+    tree: exp.Expr, target: exp.Expr | None, streams: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The last parts of the names of what ``tree`` reads and that is no stream, each once; the
+    arguments are those of :func:`stream_references`.
+    """
+    found: dict[str, None] = {}
+    for table in tree.find_all(exp.Table):
+        key = name_key(table.name)
+        is_stream = len(table.parts) == 1 and key in streams
+        if table is not target and key and not is_stream and not _is_shadowed(table, key):
+            found[table.name] = None
+    return tuple(found)
 
 
 def _reference(
@@ -250,7 +270,7 @@ def _metadata_column(tokens: Sequence[Token], index: int) -> Sequence[Token]:
     something else.
     """
     column = tokens[index : index + 3]
-    if "".join(word(part) for part in column).casefold() not in _METADATA_COLUMNS:
+    if name_key("".join(map(word, column))) not in _METADATA_COLUMNS:
         return ()
     if any(left.end + 1 != right.start for left, right in pairwise(column)):
         return ()
@@ -284,7 +304,7 @@ def _is_shadowed(table: exp.Table, key: str) -> bool:
             visible = common.expressions
         else:
             visible = []
-        if any(table_key(cte.alias) == key for cte in visible):
+        if any(name_key(cte.alias) == key for cte in visible):
             return True
         child = parent
     return False
@@ -324,10 +344,10 @@ def _refuse_dynamic_names(text: str, tokens: Sequence[Token], streams: Mapping[s
                 cause="which table it names is known only to Spark",
                 fix="write the name itself",
             )
-        if word(first) == "TABLE" and table_key(argument.text) in streams:
+        if word(first) == "TABLE" and name_key(argument.text) in streams:
             raise InvalidStatement(
                 subject(text),
-                f"hands stream {streams[table_key(argument.text)]} to a function by TABLE(...)",
+                f"hands stream {streams[name_key(argument.text)]} to a function by TABLE(...)",
                 fix="write TABLE(SELECT * FROM the_stream)",
             )
 

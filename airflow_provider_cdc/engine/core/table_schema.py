@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any
 
+from .names import name_key
+
 FIELD_ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 MAPPING_MODE = "delta.columnMapping.mode"
@@ -90,10 +92,10 @@ class Layout:
             return False
         types = {physical_name(field): field["type"] for field in older.fields}
         # Parquet would take a column for one whose name differs in case, whatever its type.
-        names = {name.lower() for name in types}
+        names = set(map(name_key, types))
         today = {physical_name(field): field["type"] for field in self.fields}
         return all(
-            types[name] == kind if name in types else name.lower() not in names
+            types[name] == kind if name in types else name_key(name) not in names
             for name, kind in today.items()
         )
 
@@ -148,7 +150,7 @@ def _ids(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> dict[str, tup
     """
     found: dict[str, tuple[int, str]] = {}
     for field in fields:
-        path = f"{prefix}{field['name'].lower()}"
+        path = f"{prefix}{name_key(field['name'])}"
         if FIELD_ID in field["metadata"]:
             found[path] = field["metadata"][FIELD_ID], physical_name(field)
         found |= _ids_in(field["type"], f"{path}.")
@@ -192,11 +194,11 @@ def other_columns(steps: Sequence[Layout]) -> frozenset[str]:
     :param steps: layouts, each of which was made of the one next to it
     """
     path = matching_path(steps)
-    before = {name.lower() for name in path[0].column_names}
+    before = set(map(name_key, path[0].column_names))
     return frozenset(
-        field["name"].casefold()
+        name
         for field in path[-1].fields
-        if (name := field["name"].lower()) in before and _first_name(field, path) != name
+        if (name := name_key(field["name"])) in before and _first_name(field, path) != name
     )
 
 
@@ -225,8 +227,7 @@ def matching_field(
             unnumbered.append(field)
         elif wanted_id == field_id:
             return field
-    # Delta tells names apart that are one in full case folding, such as those with ß and with ss.
-    alike = [field for field in unnumbered if field["name"].lower() == name.lower()]
+    alike = [field for field in unnumbered if name_key(field["name"]) == name_key(name)]
     exact = (field for field in alike if field["name"] == name)
     return next(exact, alike[0] if alike else None)
 
@@ -240,7 +241,7 @@ def _first_name(field: Mapping[str, Any], path: Sequence[Layout]) -> str | None:
         if older is None or not _reads_alike(field, older):
             return None
         field = older
-    return str(field["name"]).lower()
+    return name_key(field["name"])
 
 
 def _reads_alike(today: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
@@ -269,7 +270,7 @@ def _is_same_type(today: Any, then: Any) -> bool:
     if today["type"] != "struct" or len(today["fields"]) != len(then["fields"]):
         return bool(today == then)
     return all(
-        field["name"].lower() == older["name"].lower()
+        name_key(field["name"]) == name_key(older["name"])
         and matching_field(field, (older,)) is not None
         and _reads_alike(field, older)
         for field, older in zip(today["fields"], then["fields"], strict=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import TokenType
 
 from .errors import InvalidName
-from .names import qualified_name
+from .names import loose_key, name_key, qualified_name
 from .view_refusals import (
     CLAUSES,
     TIME_TRAVEL,
@@ -42,7 +42,7 @@ def read_view(view: ViewDefinition, read_by: ViewDefinition | None) -> Relation:
 
 def folded(parts: tuple[str, ...]) -> tuple[str, ...]:
     """What spellings of one name have in common: names ignore case, as in Spark SQL."""
-    return tuple(part.casefold() for part in parts)
+    return tuple(map(name_key, parts))
 
 
 @dataclass(slots=True)
@@ -96,10 +96,10 @@ class _Reader(TokenReader):
         names: set[str] = set()
         while True:
             first = self._at
-            key = self._name().casefold()
-            if key in names:
+            key = self._name()
+            if loose_key(key) in names:
                 raise self._refusal("two CTEs of one name", first)
-            names.add(key)
+            names.add(loose_key(key))
             if self._word() == "(" and not self._opens_query(self._at):
                 raise self._refusal(*_COLUMN_NAMES)
             self._take("AS")
@@ -107,7 +107,7 @@ class _Reader(TokenReader):
                 raise self._unexpected()
             relation = self._query()
             self._close()
-            self._ctes = {**self._ctes, key: relation}
+            self._ctes = {**self._ctes, name_key(key): relation}
             if not self._take(","):
                 return
 
@@ -237,9 +237,11 @@ class _Reader(TokenReader):
             what = "an IDENTIFIER clause" if found == "IDENTIFIER" else "a table-valued function"
             raise self._refusal(what, first)
         self._tables.append(tuple(parts))
-        common = self._ctes.get(parts[0].casefold()) if len(parts) == 1 else None
+        common = self._ctes.get(name_key(parts[0])) if len(parts) == 1 else None
         if common is not None:
             return common, parts[0], ()
+        if len(parts) == 1 and loose_key(parts[0]) in map(loose_key, self._ctes):
+            raise self._refusal("a name that Spark takes for that of a CTE", first)
         qualified = self._qualified(tuple(parts), first)
         return Leaf(0, qualified), parts[-1], qualified
 
@@ -262,7 +264,7 @@ class _Reader(TokenReader):
         end = self._end(self._at) - scope.start
         alias = self._alias()
         label = alias or name or f"{_GENERATED_ALIAS}{len(scope.items) + 1}"
-        if any(label.casefold() == item.label.casefold() for item in scope.items):
+        if any(name_key(label) == name_key(item.label) for item in scope.items):
             what = f"two relations of the name {label} in one FROM"
             raise self._refusal(what, first, "", "give each an alias of its own")
         start = self._source.tokens[first].start - scope.start
@@ -300,7 +302,7 @@ class _Reader(TokenReader):
                 continue
             chain = self._chain_before(index)
             for number, item in enumerate(items):
-                labels = ((), (item.label.casefold(),))
+                labels = ((), (name_key(item.label),))
                 if chain in labels or (len(chain) > 1 and _ends_with(scope.names[number], chain)):
                     if item.in_star:
                         raise self._refusal(f"a second star for the columns of {item.label}", index)
@@ -314,7 +316,7 @@ class _Reader(TokenReader):
         used: set[str] = set()
         for index in range(*scope.spans[0]):
             if source.is_name(index) and source.word(index - 1) != ".":
-                name = source.tokens[index].text.casefold()
+                name = name_key(source.tokens[index].text)
                 if not source.expects_operand(index):
                     given.add(name)
                 elif name in given:
@@ -326,7 +328,7 @@ class _Reader(TokenReader):
         names: list[str] = []
         while self._source.word(index - 1) == ".":
             index -= 2
-            names.insert(0, self._source.tokens[index].text.casefold())
+            names.insert(0, name_key(self._source.tokens[index].text))
         return tuple(names)
 
     def _dropped(self, scope: _Scope) -> Iterator[tuple[int, int]]:

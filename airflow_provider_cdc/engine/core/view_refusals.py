@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType, exp
 
 from .errors import InvalidStatement, UnsupportedView
+from .names import name_key
 from .stream_references import parse, tokenise, word
 from .view_functions import REFUSED_FUNCTIONS, WITHOUT_PARENTHESES, words
 from .view_relations import BINARY, ViewDefinition
@@ -227,7 +228,7 @@ def refusal_of_call(
     what = f"a call of the user-defined function {function}"
     for text in texts:
         for index in range(len(text.tokens)):
-            if text.word(index).casefold() == function and text.word(index + 1) == "(":
+            if name_key(text.word(index)) == function and text.word(index + 1) == "(":
                 return text.refusal(index, what, why, fix)
     # Its name is quoted there.
     return texts[0].refusal(0, what, why, fix)
@@ -251,9 +252,9 @@ def check_second_reading(source: ViewText, tables: Iterable[Sequence[str]], sele
         if not _is_allowed(node):
             raise source.refusal(_place(source, node), f"an unknown element ({node.key})")
     parsed = Counter(
-        tuple(part.name.casefold() for part in table.parts) for table in tree.find_all(exp.Table)
+        tuple(name_key(part.name) for part in table.parts) for table in tree.find_all(exp.Table)
     )
-    found = Counter(tuple(part.casefold() for part in parts) for parts in tables)
+    found = Counter(tuple(name_key(part) for part in parts) for parts in tables)
     if parsed != found or sum(1 for _ in tree.find_all(exp.Select)) != selects:
         raise source.refusal(0, "a query that can be read in two ways")
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .names import quote
+from .names import name_key, quote
 
 BINARY = "UTF8_BINARY"
 
@@ -164,7 +164,7 @@ def changed_meaning(
     :param others: the names, without case, of columns that are there as before, but are others
     :param numbers: the references to the table, of which a name behind a dot may be a column
     """
-    then, today = ([name.casefold() for name in names] for names in (before, now))
+    then, today = ([name_key(name) for name in names] for names in (before, now))
     changed = frozenset(then) ^ frozenset(today)
     nodes = list(_nodes(relation))
     selects = [node for node in nodes if isinstance(node, Select)]
@@ -204,9 +204,9 @@ def _shows_all(relation: Relation, numbers: Collection[int]) -> bool:
 def _qualifies(text: str, label: str, column: str) -> bool:
     """Whether ``label`` stands before ``column``, in any spelling, with a dot in between."""
     first, second = (
-        f"`?{re.escape(name.casefold().replace('`', '``'))}`?" for name in (label, column)
+        f"`?{re.escape(name_key(name).replace('`', '``'))}`?" for name in (label, column)
     )
-    return re.search(rf"(?<!\w){first}\s*\.\s*{second}(?!\w)", text.casefold()) is not None
+    return re.search(rf"(?<!\w){first}\s*\.\s*{second}(?!\w)", name_key(text)) is not None
 
 
 def _may_read(select: Select, column: str) -> bool:
@@ -215,7 +215,7 @@ def _may_read(select: Select, column: str) -> bool:
     """
     has_all = any(item.in_star and isinstance(item.relation, Leaf) for item in select.items)
     name = re.escape(column.replace("`", "``"))
-    is_named = re.search(rf"(?<!\w){name}(?!\w)", select.text.casefold()) is not None
+    is_named = re.search(rf"(?<!\w){name}(?!\w)", name_key(select.text)) is not None
     return has_all or select.is_natural or is_named
 
 

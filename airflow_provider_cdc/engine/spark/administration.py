@@ -10,8 +10,9 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, SparkSession
 
 from ..catalog import StreamCatalog
-from ..core.access import KEPT, Kept
+from ..core.arguments import KEPT, Kept, validated
 from ..core.errors import RegistryNotFound, StreamStale
+from ..core.intervals import interval_of
 from ..core.model import Stream
 from ..core.retention import Maintenance
 from ..storage.registry_snapshot import Record
@@ -35,6 +36,7 @@ _SHOWN = """
 """
 
 
+@validated
 class StreamAdministration:
     """Streams and tables by their names; what they hold is not read here."""
 
@@ -80,7 +82,7 @@ class StreamAdministration:
         """
         return self._streams.history(name)
 
-    def maintain(self, *, ahead: timedelta = timedelta(days=1)) -> Maintenance:
+    def maintain(self, *, ahead: timedelta | str = timedelta(days=1)) -> Maintenance:
         """Keep the streams of this state folder from going stale; to be run again and again.
 
         Where a stream has changes that its source would soon not keep any more, the source's
@@ -90,7 +92,7 @@ class StreamAdministration:
 
         :param ahead: how much later it runs again, at the latest
         """
-        found = self._maintainer.run(ahead)
+        found = self._maintainer.run(interval_of(ahead, "ahead"))
         if not found.sources:
             self._warn_of_no_registry()
         return found
@@ -156,8 +158,8 @@ class StreamAdministration:
         owner: str | Kept = KEPT,
         readers: Collection[str] | Kept | None = KEPT,
         consumers: Collection[str] | Kept | None = KEPT,
-        max_data_extension: timedelta | Kept = KEPT,
-        max_lag: timedelta | Kept | None = KEPT,
+        max_data_extension: timedelta | str | Kept = KEPT,
+        max_lag: timedelta | str | Kept | None = KEPT,
     ) -> Stream:
         """Change what is said of a stream; what is not given stays.
 

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from ..core.errors import (
     BRING_BACK,
     CdcError,
-    FilesChanged,
     StatementFailed,
     StreamConflict,
     StreamStale,
@@ -28,7 +27,7 @@ from ..storage.consumptions import Consumptions
 from ..storage.registry import Registry
 from ..storage.scratch import Scratch
 from ..storage.source_log import SourceLog, StreamSpan
-from .failures import reason
+from .failures import first_line, reason
 from .planning import Planner
 from .resolution import Resolution
 from .stream_reader import StreamReader
@@ -102,11 +101,12 @@ class Attempt:
 
         :raises StreamStale: files that have to be read are gone
         :raises FilesChanged: files of a folder were overwritten or removed while they were read
+        :raises FileUnreadable: a file of a folder cannot be read
         :raises StatementFailed: a change set could not be read
         """
         try:
             return views.outcomes()
-        except FilesChanged:
+        except CdcError:
             raise
         except Exception as error:
             raise _unreadable(consumption, error) from error
@@ -234,7 +234,7 @@ def _unreadable(consumption: Consumption, error: Exception) -> CdcError:
         return StreamStale(
             f"stream {consumption.stream_names}",
             "is stale, files that it has to read were removed while it was read",
-            cause=reason(error).partition("\n")[0],
+            cause=first_line(error),
             fix=f"{BRING_BACK}; consume it within the source's delta.deletedFileRetentionDuration",
         )
     return StatementFailed(

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
+from pyspark.errors import AnalysisException
+
 from ..core.access import Right, check_access
 from ..core.batches import BatchLimit
 from ..core.errors import BRING_BACK, CdcError, InvalidRange, StreamMoved, StreamStale
@@ -18,6 +20,7 @@ from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.source_log import StreamSpan
 from .attempts import BEGIN_TRIES, Attempt, Parts, range_of, statement_failed
 from .failures import has_ended
+from .refusals import refused
 from .stream_views import StreamViews
 
 
@@ -208,7 +211,11 @@ def run_consumption(
         raise
     except Exception as error:
         if not resolution.fail(consumption, attempt.consumer, has_ended=has_ended(error)):
-            raise statement_failed(consumption.statements[len(applied)], error) from error
+            planned, statement = consumption.statements[len(applied)], statements[len(applied)]
+            if statement.create is not None and isinstance(error, AnalysisException):
+                # Delta refuses some types and names when it writes, not when Spark plans.
+                raise refused(statement, error) from error
+            raise statement_failed(planned, error) from error
         return attempt.rolled_forward(consumption)
     return attempt.commit(consumption, streams, applied)
 
@@ -236,6 +243,6 @@ def resume_consumption(
 def _analysed(
     texts: Sequence[str], snapshot: RegistrySnapshot
 ) -> tuple[list[Statement], list[Stream]]:
-    names = [stream.name for stream in snapshot.streams()]
+    names = snapshot.names
     statements = [analyse(text, names) for text in texts]
-    return statements, [snapshot.get(name) for name in plan_streams(statements)]
+    return statements, [snapshot.get(name) for name in plan_streams(statements, names)]

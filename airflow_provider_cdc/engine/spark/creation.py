@@ -22,7 +22,8 @@ from ..core.model import (
 )
 from ..core.names import consumer_name, stream_name, table_name
 from ..core.points import Bound
-from ..core.staleness import MAX_DATA_EXTENSION, checked_length
+from ..core.staleness import MAX_DATA_EXTENSION
+from ..core.stream_records import UnreadableStream
 from ..core.table_schema import Layout
 from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry import Registry
@@ -90,9 +91,9 @@ class Creation:
                 fix="give one of them",
             )
         snapshot = self.registry.snapshot()
-        existing = snapshot.find(wanted.name)
+        existing = snapshot.holder(wanted.name)
         if existing is not None and wanted.if_not_exists:
-            return existing
+            return snapshot.get(wanted.name)
         replaced = self._replaced(existing, wanted)
         self.tables.check_free(wanted.name)
         found = self._found(wanted, snapshot)
@@ -174,12 +175,11 @@ class Creation:
         return self.registry.transact(snapshot, changes, actor=draft.owner)[-1]
 
     def _draft(self, wanted: NewStream, found: FoundSource) -> Stream:
-        subject, extension = wanted.subject, wanted.max_data_extension
         return new_stream(
             wanted.name,
             found.bases,
             created_at=self.clock(),
-            owner=consumer_name(wanted.owner or self.principal),
+            owner=self.principal if wanted.owner is None else consumer_name(wanted.owner),
             mode=wanted.mode,
             append_semantics=wanted.append_semantics,
             column_style=wanted.column_style,
@@ -189,23 +189,34 @@ class Creation:
             shows_initial_rows=wanted.show_initial_rows,
             readers=wanted.readers,
             consumers=wanted.consumers,
-            max_data_extension=checked_length(subject, "max_data_extension", extension),
-            max_lag=checked_length(subject, "max_lag", wanted.max_lag),
+            max_data_extension=wanted.max_data_extension,
+            max_lag=wanted.max_lag,
             upsert_table=wanted.upsert_table,
         )
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:
         """Leave change tracking as it was, unless another stream has come to need it."""
-        identity = table_id(before)
-        streams = self.registry.snapshot().streams()
-        if any(base.source.table_id == identity for stream in streams for base in stream.bases):
+        identity, snapshot = table_id(before), self.registry.snapshot()
+        tables = [stream.bases for stream in snapshot.streams()]
+        unread = [stream.bases for stream in snapshot.unreadable()]
+        # A stream whose tables cannot be read may need it.
+        if None in unread or any(
+            base.source.table_id == identity for bases in (*tables, *unread) for base in bases or ()
+        ):
             return
         self.tables.set_properties(table.sql, {ENABLED: before.properties.get(ENABLED)})
 
-    def _replaced(self, existing: Stream | None, wanted: NewStream) -> list[Change]:
-        """What becomes of the stream that bears the name already."""
+    def _replaced(
+        self, existing: Stream | UnreadableStream | None, wanted: NewStream
+    ) -> list[Change]:
+        """How the stream that has the name already makes way."""
         if existing is None:
             return []
+        if isinstance(existing, UnreadableStream):
+            if not wanted.or_replace:
+                raise existing.error
+            check_access(existing, self.principal, Right.OWN)
+            return [Change(existing, Transition.DROPPED)]
         if not wanted.or_replace:
             raise StreamExists(
                 wanted.subject,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,11 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from ..catalog import StreamCatalog
 from ..clock import utc_now
 from ..core.access import Right, principals
+from ..core.arguments import validated, validated_call
 from ..core.batches import BatchLimit
 from ..core.choices import member, mode_of, strategy_of
 from ..core.errors import StreamConflict
+from ..core.intervals import interval_if_given, interval_of
 from ..core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.names import table_name
+from ..core.one_or_several import one_or_several
 from ..core.outcomes import Outcome
 from ..core.points import Bound, Point, Version, bound_of
 from ..core.progress import Listener
@@ -70,6 +74,7 @@ from .views.changes import ViewReader
 from .views.definitions import ViewDefinitions
 
 
+@validated
 class Engine(StreamAdministration, StreamReading, Upserting):
     """Streams over Delta tables: create, read, consume.
 
@@ -88,6 +93,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     :raises UnsupportedEnvironment: the session is of an older Spark, or has no Delta
     """
 
+    @partial(validated_call, without=("spark",))
     def __init__(
         self,
         spark: SparkSession,
@@ -220,8 +226,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         owner: str | None = None,
         readers: Collection[str] | None = None,
         consumers: Collection[str] | None = None,
-        max_data_extension: timedelta = MAX_DATA_EXTENSION,
-        max_lag: timedelta | None = None,
+        max_data_extension: timedelta | str = MAX_DATA_EXTENSION,
+        max_lag: timedelta | str | None = None,
     ) -> Stream:
         """Create a stream that stands right behind its source's newest version, or earlier.
 
@@ -259,8 +265,10 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :param consumers: the principals who may consume it besides its owner; by default its
             readers
         :param max_data_extension: how long :meth:`maintain` makes its sources keep at the most what
-            it has not consumed; zero: only as long as they do by themselves
-        :param max_lag: how old a change may grow before the monitor of streams tells
+            it has not consumed, as ``INTERVAL 14 DAY``, ``P14D`` or a ``timedelta``; zero: only as
+            long as they do by themselves
+        :param max_lag: how old a change may grow before the monitor of streams sends an alert,
+            likewise
         :raises InvalidName: the name cannot be one
         :raises InvalidRequest: the arguments contradict each other, or files cannot be read so
         :raises InvalidRange: the source's history does not hold the point
@@ -292,8 +300,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             owner=owner,
             readers=principals(readers),
             consumers=principals(consumers),
-            max_data_extension=max_data_extension,
-            max_lag=max_lag,
+            max_data_extension=interval_of(max_data_extension, "max_data_extension"),
+            max_lag=interval_if_given(max_lag, "max_lag"),
         )
         return self._creation.create(wanted)
 
@@ -303,22 +311,26 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         """Make a target equal to the source of a stream that went stale, and the stream stand where
         the source is now, in one consumption.
 
-        Rows are compared by ``key``, in all columns of the target; only those that differ are
-        written. The target of an append-only stream gets the rows that it lacks, and no more. The
+        Rows are compared by ``key``, in all columns of the target, as these store them (Delta's
+        store assignment, whatever the session's settings are); only those that differ are written.
+        The target of an append-only stream gets the rows that it lacks, and no more. The
         stream may be stale because commits or files are gone, or because its source was recreated
         where it lay: the source is looked for there alone, so that the stream of a table that lies
         somewhere else now is created again (``or_replace``). Whatever ends the driver, the same
         call finishes it.
 
-        :param target: the name or path of a Delta table whose columns are all in the source
+        :param target: the name or path of a Delta table whose columns, and the fields in them, are
+            all in the source
         :param key: the column or the columns that tell its rows apart
         :param consumer: who consumes, such as ``dag_id.task_id``
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not consume it
-        :raises InvalidRequest: the key does not tell rows apart, the source lacks a column, or the
-            stream is on files or that of an upsert table
+        :raises InvalidRequest: the key does not tell rows apart, the source lacks a column or has
+            one of a type that the target does not store, or the stream is on files or that of an
+            upsert table
         :raises ChangeTrackingDisabled: the source does not track its rows now
-        :raises StatementFailed: the target could not be changed; nothing of it remains
+        :raises StatementFailed: a value does not fit its column, or the target could not be
+            changed; nothing of it remains
         :raises StreamConflict: another consumer was first
         """
         return Recovery(self._parts, self._tables, consumer).recover(name, target, key)
@@ -341,7 +353,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
 
     def consume(
         self,
-        statements: Sequence[str],
+        statements: str | Sequence[str],
         *,
         consumer: str,
         max_commits: int | None = None,
@@ -354,8 +366,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         next call of the same consumer finishes the same consumption; a call of another consumer
         first commits or undoes it. Readers of several targets may see one changed before the other.
 
-        :param statements: INSERT, MERGE, UPDATE, DELETE or CREATE TABLE AS; streams are found in
-            them by name
+        :param statements: one, or several: INSERT, MERGE, UPDATE, DELETE or CREATE TABLE AS;
+            streams are found in them by name
         :param consumer: who consumes, such as ``dag_id.task_id``
         :param max_commits: take at most so many commits of each stream, and leave the rest for the
             next consumption
@@ -369,7 +381,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises ConsumptionOpen: a failed consumption could not be undone
         """
         limit = BatchLimit(max_commits, max_bytes)
-        return Consumer(self._parts, consumer, limit).consume(statements)
+        texts = one_or_several(f"consumer {consumer}", "statements", statements)
+        return Consumer(self._parts, consumer, limit).consume(texts)
 
     def transaction(
         self, *, consumer: str, max_commits: int | None = None, max_bytes: int | None = None
@@ -419,13 +432,13 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         found = ConsumingQuery(self._parts, self._results, consumer, query)
         return found.rows(BatchLimit(max_commits, max_bytes))
 
-    def abort(self, name: str, *, keep: Collection[str] = ()) -> Stream:
+    def abort(self, name: str, *, keep: str | Collection[str] = ()) -> Stream:
         """End the open consumption of a stream without moving its offset.
 
         What was applied is undone, but for the targets in ``keep``, which stay as they are: the
         next consumption will give them the same changes again.
 
-        :param keep: targets as the statements name them
+        :param keep: the target, or the targets, as the statements name them
         :raises StreamConflict: no consumption is open
         :raises ConsumptionOpen: a target that is not in ``keep`` has moved on
         """
@@ -437,6 +450,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
                 cause=f"expected it to be applying or resolving, it is {stream.phase.value}",
                 fix="nothing needs to be done",
             )
-        kept = {table_name(target).sql for target in keep}
+        named = one_or_several(f"stream {name}", "keep", keep)
+        kept = {table_name(target).sql for target in named}
         self._resolution.abort(stream.consumption, self._streams.principal, kept)
         return self._streams.describe(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 # What pyspark raises for the JVM exceptions that it has no class of its own for.
 _JVM_EXCEPTION = "Py4JJavaError"
@@ -18,6 +18,10 @@ _OF_THE_CONNECTION = (
 )
 _STACK = re.compile(r"\s+at \S|\s*\.\.\. \d+ (more|common frames)")
 _CALL = re.compile(r"An error occurred while calling \S+\.$")
+# Between the message of an analysis, with its position, and the plan as far as it was resolved.
+_PLAN = ";\n"
+# In front of what Spark could not parse: the text that it was given.
+_STATEMENT = re.compile(r"^== SQL ==$", re.MULTILINE)
 _CLASS = re.compile(r"^(?:: |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
 
 
@@ -35,9 +39,27 @@ def has_ended(error: Exception) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """The messages of ``error`` and of what caused it, without the JVM's stack."""
+    """The messages of ``error`` and of what caused it, without the JVM's stack, Spark's plan and
+    the statement that it was given, which is not the user's own text.
+    """
+    return message(str(error), has_plan=isinstance(error, AnalysisException))
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what :func:`reason` gives, with the position that Spark names."""
+    return reason(error).partition("\n")[0].rstrip(".; ")
+
+
+def message(text: str, *, has_plan: bool) -> str:
+    """What :func:`reason` gives for an exception of Spark whose message is ``text``.
+
+    :param has_plan: an analysis failed; then the message may end in Spark's plan
+    """
+    if has_plan:
+        text = text.partition(_PLAN)[0]
+    text = _STATEMENT.split(text, maxsplit=1)[0]
     found: dict[str, None] = {}
-    for line in str(error).strip().splitlines():
+    for line in text.strip().splitlines():
         if not _STACK.match(line) and not _CALL.match(line):
             found[_CLASS.sub("", line).rstrip()] = None
-    return "\n".join(filter(None, found)).rstrip(".")
+    return "\n".join(filter(None, found)).rstrip(".; ")

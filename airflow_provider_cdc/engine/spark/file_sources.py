@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql.types import StructType
 
 from ..core.errors import InvalidRequest
-from ..core.file_options import file_options
+from ..core.file_options import CORRUPT_RECORD, file_options, has_headers, option, whole_rows
 from ..core.file_paths import folder_uri, path_key
 from ..core.folder_log import FolderState
 from ..core.model import Base, FileFormat, Folder, Source
+from ..storage.csv_heads import BrokenHead
 from ..storage.files import Files, join
 from ..storage.folders import FolderLogs, log_location
 from ..storage.source_log import SourceLog
+from .change_sets.file_headers import headers
 from .failures import reason
 from .sources import FoundSource
 
 _FILES_TO_INFER_FROM = 1000
+_CORRUPT_RECORD_OF_THE_SESSION = "spark.sql.columnNameOfCorruptRecord"
+_NO_COLUMNS = "expected columns, found none"
+_IS_CHAR = "UNSUPPORTED_CHAR_OR_VARCHAR_AS_STRING"
+_IS_BROKEN = "FAILED_READ_FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +62,16 @@ class FileSources:
         """
         uri = folder_uri(path)
         self._check_place(subject, uri)
-        known = file_options(subject, options)
-        folder = Folder(uri, _format(subject, file_format), known.reader, "", known.name_glob)
+        kind = _format(subject, file_format)
+        known = file_options(subject, kind, options)
+        folder = Folder(uri, kind, known.reader, "", known.name_glob)
         location = log_location(self.state, uri, known.name_glob)
         state = self.logs.open(location, folder)
         columns = self._columns(subject, folder, state, schema)
         offset = self.sources.newest_offset(location)
         source = Source(uri, location, str(json.loads(offset.metadata)["id"]))
-        return FoundSource(
-            (Base(source, offset),), (), None, replace(folder, schema=columns.json())
-        )
+        folder = replace(folder, schema=columns.json(), options=self._options(folder, columns))
+        return FoundSource((Base(source, offset),), (), None, folder)
 
     def _check_place(self, subject: str, uri: str) -> None:
         """Refuse a folder whose files are not those that a stream would return."""
@@ -91,27 +99,72 @@ class FileSources:
                 cause=f"expected files in {folder.uri} to infer them from, found none",
                 fix='say file_schema, such as "id INT, name STRING"',
             )
+        if schema is not None and not schema.strip():
+            raise _refused(subject, folder, _NO_COLUMNS, "")
         paths = [join(folder.uri, file.path) for file in files[:_FILES_TO_INFER_FROM]]
-        reader = self.spark.read.format(folder.file_format.value).options(**folder.options)
-        reader = reader.options(basePath=folder.uri, __globPaths__="false")
         try:
             if schema is None:
-                found = reader.load(paths).schema
+                found = self._inferred(folder, paths)
             else:
-                found = self.spark.createDataFrame([], schema).schema
-                # Says whether the session knows the format, and can read such columns in it.
-                _ = reader.schema(found).load(paths[:1] or [folder.uri]).schema
+                reader = self._reader(folder).options(recursiveFileLookup="true")
+                found = reader.schema(schema).load(paths[:1] or [folder.uri]).schema
+            # What it is read by is looked at when Spark opens the files: here, none of them.
+            reader = self._reader(folder).options(**whole_rows(folder.file_format))
+            reader = reader.options(recursiveFileLookup="true", pathGlobFilter=uuid.uuid4().hex)
+            reader.schema(found).load(paths[:1] or [folder.uri]).collect()
+        except BrokenHead as error:
+            raise _refused(subject, folder, f"{error.uri}: {error.reason}", _IS_BROKEN) from None
         except Exception as error:  # the JVM's own errors have no class in pyspark
-            raise InvalidRequest(
-                subject,
-                f"cannot read {folder.uri} as {folder.file_format.value}",
-                cause=reason(error).partition("\n")[0].rstrip("."),
-                fix=_fix_for(folder.file_format),
-            ) from None
+            cause = reason(error).partition("\n")[0].rstrip(".")
+            condition = error.getCondition() if isinstance(error, PySparkException) else None
+            raise _refused(subject, folder, cause, condition or cause) from None
+        if not found.fields:
+            raise _refused(subject, folder, _NO_COLUMNS, "")
         return found
 
+    def _reader(self, folder: Folder) -> DataFrameReader:
+        reader = self.spark.read.format(folder.file_format.value).options(**folder.options)
+        return reader.options(__globPaths__="false")
 
-def _fix_for(file_format: FileFormat) -> str:
+    def _inferred(self, folder: Folder, paths: Sequence[str]) -> StructType:
+        """The columns of files, newest first: of those that have the newest one's header, for Spark
+        takes the columns of all by their places.
+        """
+        if has_headers(folder.file_format, folder.options):
+            found = headers(self.spark, self.files, folder, paths)
+            newest = next(filter(None, map(found.get, paths)), ())
+            paths = [path for path in paths if found[path] == newest]
+        return self._reader(folder).options(basePath=folder.uri).load(list(paths)).schema
+
+    def _options(self, folder: Folder, columns: StructType) -> Mapping[str, str]:
+        """The folder's options, with the name of the column of malformed rows that this session
+        has, where the stream has such a column: other sessions may have another.
+        """
+        name = str(self.spark.conf.get(_CORRUPT_RECORD_OF_THE_SESSION))
+        is_read = any(column.name.lower() == name.lower() for column in columns)
+        if not is_read or option(folder.options, CORRUPT_RECORD) is not None:
+            return folder.options
+        return {**folder.options, CORRUPT_RECORD: name}
+
+
+def _refused(subject: str, folder: Folder, cause: str, condition: str) -> InvalidRequest:
+    return InvalidRequest(
+        subject,
+        f"cannot read {folder.uri} as {folder.file_format.value}",
+        cause=cause,
+        fix=_fix_for(folder.file_format, condition),
+    )
+
+
+def _fix_for(file_format: FileFormat, condition: str) -> str:
+    """What to do about an error of ``condition``."""
+    if _IS_CHAR in condition:
+        return "say STRING: the files do not hold the length of a CHAR or a VARCHAR"
+    if _IS_BROKEN in condition:
+        return (
+            "correct file_format, or remove the file, or hide it by a name that begins with a dot,"
+            " or say file_schema, so that no file is read now"
+        )
     if file_format is FileFormat.AVRO:
         return (
             "give the session the package org.apache.spark:spark-avro_2.13 of Spark's own version,"

@@ -23,11 +23,13 @@ from ..core.retention import (
     own_log_retention,
     own_retention,
 )
+from ..core.stream_records import UnreadableStream
 from ..storage.delta_log import DeltaLog
 from ..storage.extended_sources import ExtendedSources
 from ..storage.files import Files, place_of
 from ..storage.registry import Registry
 from ..storage.source_log import SourceLog, SourceRange, StreamSpan
+from .failures import reason
 from .tables import Tables
 
 
@@ -82,11 +84,15 @@ class Maintainer:
         :param ahead: how much later this runs again, at the latest
         """
         holder = str(self._registry.identity())
-        streams = [stream for stream in self._catalog.show() if stream.folder is None]
+        found = self._catalog.show_if_begun() or []
+        streams = [each for each in found if isinstance(each, Stream) and each.folder is None]
         sources = self._known(streams)
+        for each in found:
+            if isinstance(each, UnreadableStream):
+                _keep_extensions(each, sources)
         skipped = [stream.name for stream in streams if self._look(stream, sources, ahead)]
-        found = [self._maintain(source, holder) for source in sources.values()]
-        return Maintenance(tuple(skipped), tuple(found))
+        maintained = [self._maintain(source, holder) for source in sources.values()]
+        return Maintenance(tuple(skipped), tuple(maintained))
 
     def _known(self, streams: Sequence[Stream]) -> dict[str, _Source]:
         """The tables that streams read or that were extended, each once however it is spelt."""
@@ -217,5 +223,18 @@ class Maintainer:
         return log.state_at(log.latest_version()).configuration
 
 
+def _keep_extensions(stream: UnreadableStream, sources: dict[str, _Source]) -> None:
+    """Note that what ``stream`` may need of its tables, or of any, cannot be found out."""
+    if stream.bases is None:
+        concerned = list(sources.values())
+    elif stream.parts.get("folder") is None:
+        locations = [base.source.location for base in stream.bases]
+        concerned = [sources.setdefault(place_of(each), _Source(each)) for each in locations]
+    else:
+        concerned = []
+    for source in concerned:
+        source.problem = repr(stream)
+
+
 def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:1000]
+    return f"{type(error).__name__}: {reason(error)}"[:1000]

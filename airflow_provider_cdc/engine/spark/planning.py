@@ -6,11 +6,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..core.catalog_managed import check_features
-from ..core.errors import ConsumptionOpen, InvalidStatement, NotADeltaTable, StreamConflict
+from ..core.errors import (
+    ConsumptionOpen,
+    InvalidStatement,
+    NotADeltaTable,
+    TableNotFound,
+    ended_by_hand,
+)
 from ..core.model import PlannedStatement
+from ..core.names import TableName
 from ..core.statements import Statement
+from .refusals import created_meanwhile
 from .tables import Table, Tables
 from .targets import Targets
+
+_IN_A_TRANSACTION = (
+    "create it once, as a statement of a transaction (engine.transaction, or a function that"
+    " ConsumeStream names in apply)"
+)
 
 
 class Planner:
@@ -33,7 +46,7 @@ class Planner:
         :raises TableNotFound: a target does not exist
         :raises StreamConflict: somebody else created a target meanwhile
         """
-        found = [self._existing(statement) for statement in statements]
+        found = self._all_existing(statements)
         _check_created_once(statements)
         for statement, table in zip(statements, found, strict=True):
             self._check_free(statement, table, consumer)
@@ -54,12 +67,7 @@ class Planner:
         except InvalidStatement:
             if self._tables.find(statement.target) is None:
                 raise
-            raise StreamConflict(
-                f"target {statement.target.sql}",
-                "was created by somebody else",
-                cause="there was no such table a moment before",
-                fix="run the consumer again; nothing was begun",
-            ) from None
+            raise created_meanwhile(statement) from None
         return self._tables.get(statement.target)
 
     def check_in_place(self, statement: Statement, planned: PlannedStatement) -> None:
@@ -74,12 +82,33 @@ class Planner:
                 "is another table than it was when the consumption began",
                 cause=f"it was at {planned.location}, and is at {table.location}",
                 fix="let the name stand for the former table and run the consumer again, or end the"
-                f" consumption with engine.abort(stream, keep=[{planned.target!r}])",
+                f" consumption with {ended_by_hand(planned.target)}",
             )
+
+    def _all_existing(self, statements: Sequence[Statement]) -> list[Table | None]:
+        """The table of each statement; ``None`` where it is to be created."""
+        created: set[str] = set()
+        found = []
+        for statement in statements:
+            try:
+                found.append(self._existing(statement))
+            except TableNotFound as error:
+                if statement.target.sql not in created:
+                    raise
+                raise TableNotFound(
+                    error.subject,
+                    "does not exist yet",
+                    cause="an earlier statement of the consumption creates it, and all are planned"
+                    " before the first one runs",
+                    fix=f"{_IN_A_TRANSACTION}; what follows in it finds the table",
+                ) from None
+            if statement.create is not None:
+                created.add(statement.target.sql)
+        return found
 
     def _existing(self, statement: Statement) -> Table | None:
         if statement.create is None:
-            found: Table | None = self._delta_table(statement)
+            found: Table | None = self.delta_table(statement.target)
         else:
             self._targets.check_makes_delta(statement, statement.create)
             found = self._tables.find(statement.target)
@@ -101,9 +130,14 @@ class Planner:
                 fix="use INSERT INTO, or CREATE OR REPLACE TABLE AS",
             )
 
-    def _delta_table(self, statement: Statement) -> Table:
+    def delta_table(self, name: TableName) -> Table:
+        """The table ``name``, which is to be written.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidStatement: it is no Delta table
+        """
         try:
-            return self._tables.get(statement.target)
+            return self._tables.get(name)
         except NotADeltaTable as error:
             raise InvalidStatement(
                 error.subject,
@@ -138,6 +172,5 @@ def _check_created_once(statements: Sequence[Statement]) -> None:
                 f"target {target}",
                 "cannot take part in a consumption",
                 cause=f"{count} statements create it",
-                fix="create it once, in a transaction (engine.transaction), and use INSERT INTO in"
-                " the other statements",
+                fix=f"{_IN_A_TRANSACTION}, and use INSERT INTO in the other statements",
             )

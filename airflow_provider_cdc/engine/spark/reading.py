@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 
 from ..catalog import StreamCatalog
 from ..core.access import Right
+from ..core.arguments import validated
 from ..core.choices import Information, member
 from ..core.errors import InvalidRequest
 from ..core.model import ColumnStyle, StreamMode
@@ -18,6 +19,7 @@ from .changes import TableChanges
 from .stream_reader import StreamReader
 
 
+@validated
 class StreamReading:
     """Streams and the changes of tables, as DataFrames."""
 
@@ -43,6 +45,8 @@ class StreamReading:
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not
         :raises StreamUnusable: its change set can no longer be read
+        :raises FilesChanged: a file was overwritten or removed while it was read
+        :raises FileUnreadable: a file cannot be read as the stream says
         """
         if not self._streams.look(name).may_have_data:
             return False
@@ -51,7 +55,7 @@ class StreamReading:
         span = self._span(name)
         change_set = self._reader.read(span)
         try:
-            is_empty = change_set.rows.isEmpty()
+            is_empty = change_set.is_empty()
         finally:
             for root in change_set.scratch:
                 self._scratch.remove(root)
@@ -66,11 +70,16 @@ class StreamReading:
         The source's columns as they are now, then action, is-update and row id: one row for an
         insert or a delete, two for an update, in no order. Seed 000: a query alone moves no offset.
 
+        Files are read by this call, and their rows kept by Spark's executors as long as the frame:
+        what is overwritten later changes nothing.
+
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not
         :raises StreamUnusable: its change set can no longer be read
+        :raises FilesChanged: a file was overwritten or removed while it was read
+        :raises FileUnreadable: a file cannot be read as the stream says
         """
-        return self._reader.read(self._span(name)).rows
+        return self._reader.read(self._span(name)).settled()
 
     def changes(
         self,

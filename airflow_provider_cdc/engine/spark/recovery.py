@@ -3,23 +3,25 @@
 The rows of the source as it is are compared with those of the target by a key. The difference is a
 change set like any other, merged into the target by a consumption that ends where the source is
 now: the same protocol, so a driver that is killed is finished or undone, and nothing is applied
-twice.
+twice. What the source holds is compared as the target would store it, whatever the session's
+settings are: fields by their names, and no value that does not fit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import CharType, MapType, StructField, StructType, VariantType
 
 from ..core.access import Right, check_access
-from ..core.errors import ChangeTrackingDisabled, InvalidRequest
+from ..core.errors import ChangeTrackingDisabled, InvalidRequest, StatementFailed
 from ..core.model import (
     METADATA_COLUMNS,
     Base,
@@ -29,7 +31,8 @@ from ..core.model import (
     StreamRange,
     TableRange,
 )
-from ..core.names import quote, stream_name, table_name
+from ..core.names import first_alike, name_key, quote, stream_name, table_name
+from ..core.one_or_several import one_or_several
 from ..core.outcomes import Outcome
 from ..core.progress import ProtocolPoint
 from ..core.read_plan import ReadPlan, Strategy
@@ -38,13 +41,20 @@ from ..core.tracking import ENABLED, is_tracked
 from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.source_log import SourceRange, StreamSpan
 from .attempts import BEGIN_TRIES, Attempt, Parts
+from .change_sets.columns import parts_of
 from .change_sets.naming import named
 from .change_sets.netting import NEW, OLD, changes_of, same_values
 from .change_sets.rows import ROW, ROW_ID
 from .consumption import resume_consumption, run_consumption
+from .session_settings import settings
+from .store_assignment import StoreAssignment, declared_type, unfit_value
 from .stream_reader import StreamChanges, StreamReader
 from .stream_views import StreamViews, stream_views
 from .tables import Table, Tables, table_id
+
+# A MERGE of Delta does not find a column that is filled up with spaces as it is read.
+_AS_IT_IS_STORED = {"spark.sql.readSideCharPadding": "false"}
+_LOAD_ANEW = "load the target anew by the statements that fill it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,17 @@ class _Target:
         """The names of its columns."""
         return list(self.schema.names)
 
+    @property
+    def key_fields(self) -> tuple[StructField, ...]:
+        """Its key columns."""
+        return tuple(self.schema[name] for name in self.key)
+
+    @property
+    def has_padded_key(self) -> bool:
+        """Whether there is a CHAR in its key."""
+        kinds = map(declared_type, self.key_fields)
+        return any(isinstance(part, CharType) for kind in kinds for part in parts_of(kind))
+
 
 class Recovery:
     """One attempt of one consumer to bring a target back."""
@@ -72,6 +93,11 @@ class Recovery:
     def recover(self, name: str, target: str, key: str | Collection[str]) -> Outcome:
         """Merge the difference into the target; see ``Engine.recover``."""
         found = self._target(target, key)
+        padding = settings(self._parts.spark, _AS_IT_IS_STORED) if found.has_padded_key else None
+        with _naming_what_does_not_fit(found), padding or nullcontext():
+            return self._recover(name, found)
+
+    def _recover(self, name: str, found: _Target) -> Outcome:
         for _ in range(BEGIN_TRIES):
             snapshot = self._parts.registry.snapshot()
             stream = snapshot.get(stream_name(name))
@@ -151,16 +177,33 @@ class Recovery:
     def _target(self, name: str, key: str | Collection[str]) -> _Target:
         found = self._tables.get(table_name(name))
         schema = self._parts.spark.read.format("delta").load(found.location).schema
-        known = {column.casefold(): column for column in schema.names}
-        names = (key,) if isinstance(key, str) else tuple(key)
-        if not names or any(name.casefold() not in known for name in names):
+        if alike := first_alike(schema.names):
+            raise InvalidRequest(
+                f"target {name}",
+                "cannot be recovered",
+                cause=f"Delta's MERGE takes its columns {alike[0]} and {alike[1]} for one",
+                fix="rename one of them",
+            )
+        known = {name_key(column): column for column in schema.names}
+        names = one_or_several(f"target {name}", "key", key)
+        if not names or any(name_key(name) not in known for name in names):
             raise InvalidRequest(
                 f"target {name}",
                 "cannot be recovered by this key",
                 cause=f"expected some of the columns {', '.join(schema.names)}, found {key!r}",
                 fix="name the columns that tell its rows apart, such as key=['id']",
             )
-        return _Target(found, schema, tuple(known[name.casefold()] for name in names))
+        target = _Target(found, schema, tuple(known[name_key(name)] for name in names))
+        for field in target.key_fields:
+            if any(isinstance(part, MapType | VariantType) for part in parts_of(field.dataType)):
+                kind = field.dataType.simpleString()
+                raise InvalidRequest(
+                    f"target {name}",
+                    "cannot be recovered by this key",
+                    cause=f"values of {field.name}, of type {kind}, cannot be compared as a key",
+                    fix="name the columns that tell its rows apart, such as key=['id']",
+                )
+        return target
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,28 +218,35 @@ class _Difference:
         """The change set that makes the target equal to the source; of an append-only stream, the
         rows that the target lacks.
 
-        :raises InvalidRequest: the source lacks a column of the target, or rows share a key
+        :raises InvalidRequest: the source lacks a column or a field of the target, has one of a
+            type that the target does not store, or rows share a key
         """
         source, target = span.stream.table_on, self.target
         now = self.reader.all_rows(span)
-        names = {name.casefold(): name for name in now.schema[ROW].dataType.names}  # type: ignore[attr-defined]
-        missing = [name for name in target.columns if name.casefold() not in names]
+        row = cast(StructType, now.schema[ROW].dataType)
+        names = {name_key(name): name for name in row.names}
+        missing = [name for name in target.columns if name_key(name) not in names]
         if missing:
             raise InvalidRequest(
                 f"target {target.table.name}",
                 f"cannot be brought back from {source}",
                 cause=f"the source has no column {missing[0]}",
-                fix="load the target anew by the statements that fill it",
+                fix=_LOAD_ANEW,
             )
+        problem = f"cannot be brought back from {source}"
+        store = StoreAssignment(self.spark, f"target {target.table.name}", problem, _LOAD_ANEW)
+        given = [row[names[name_key(name)]] for name in target.columns]
         values = [
-            F.col(f"{ROW}.{quote(names[field.name.casefold()])}")
-            .cast(field.dataType)
-            .alias(field.name)
-            for field in target.schema.fields
+            store.column(F.col(f"{ROW}.{quote(field.name)}"), field.dataType, wanted)
+            for field, wanted in zip(given, target.schema.fields, strict=True)
         ]
         new = now.select(ROW_ID, F.struct(*values).alias(NEW))
         old = self.spark.read.format("delta").load(target.table.location)
-        old = old.select(F.struct(*map(quote, target.columns)).alias(OLD))
+        # A CHAR is filled up here as well, whoever wrote it and however the session reads it.
+        held = [
+            store.column(F.col(quote(each.name)), each.dataType, each) for each in target.schema
+        ]
+        old = old.select(F.struct(*held).alias(OLD))
         self._check_unique(new, NEW, source)
         self._check_unique(old, OLD, target.table.name)
         pairs = new.join(old, self._same_key(), "full_outer")
@@ -236,7 +286,7 @@ def _merge(stream: Stream, target: _Target) -> str:
     names = METADATA_COLUMNS[stream.column_style]
     action, is_update = quote(names.action), quote(names.is_update)
     columns = [quote(name) for name in target.columns]
-    same_key = " AND ".join(f"t.{name} <=> c.{name}" for name in map(quote, target.key))
+    same_key = " AND ".join(map(_is_same_key, target.key_fields))
     return (
         f"MERGE INTO {target.table.sql} AS t USING (SELECT * FROM {quote(stream.name)}"
         f" WHERE {action} = 'INSERT' OR NOT {is_update}) AS c ON {same_key}"
@@ -246,3 +296,32 @@ def _merge(stream: Stream, target: _Target) -> str:
         f" WHEN NOT MATCHED AND c.{action} = 'INSERT' THEN INSERT ({', '.join(columns)})"
         f" VALUES ({', '.join(f'c.{name}' for name in columns)})"
     )
+
+
+def _is_same_key(column: StructField) -> str:
+    """The condition that target ``t`` and difference ``c`` hold the same in a key column."""
+    name, kind = quote(column.name), declared_type(column)
+    held = f"t.{name}"
+    if isinstance(kind, CharType):
+        held = f"rpad({held}, {kind.length}, ' ')"
+    return f"{held} <=> c.{name}"
+
+
+@contextmanager
+def _naming_what_does_not_fit(target: _Target) -> Iterator[None]:
+    """Say which value ended a job where it was to be stored in a column of ``target``.
+
+    :raises StatementFailed: a value does not fit
+    """
+    try:
+        yield
+    except Exception as error:
+        found = unfit_value(error)
+        if found is None:
+            raise
+        raise StatementFailed(
+            f"target {target.table.name}",
+            "cannot hold what the source holds; nothing was written and no offset moved",
+            cause=found,
+            fix="give the column a type that holds it, or correct the source, and recover again",
+        ) from error

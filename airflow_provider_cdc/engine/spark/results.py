@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from pyspark.sql import DataFrame
 
@@ -11,7 +11,8 @@ from ..core.batches import BatchLimit
 from ..core.errors import CdcError, InvalidStatement
 from ..core.model import Consumption
 from ..core.names import TableName, consumer_name
-from ..core.queries import analyse_query
+from ..core.near_names import advice_on_tables
+from ..core.queries import Query, analyse_query
 from ..core.stream_references import subject
 from ..storage.results import Results
 from .attempts import Parts
@@ -43,33 +44,36 @@ class ConsumingQuery:
 
     def rows(self, limit: BatchLimit) -> DataFrame:
         """The rows that wait to be handed out, else those that are consumed now."""
-        streams = self._streams()
+        query, names = self._query()
         while True:
-            root = self._finished() or self._consumed(streams, limit)
+            root = self._finished() or self._consumed(query, names, limit)
             if self._results.hand_out(root):
                 return self._parts.spark.read.format("delta").load(root)
 
-    def _streams(self) -> tuple[str, ...]:
-        """The streams that the query reads, all of which the principal may consume."""
+    def _query(self) -> tuple[Query, list[str]]:
+        """The query, which reads streams that the principal may consume, and the names of all that
+        there are.
+        """
         snapshot = self._parts.registry.snapshot()
-        query = analyse_query(self._text, [stream.name for stream in snapshot.streams()])
-        names = () if query is None else query.streams
-        for name in names:
+        names = snapshot.names
+        query = analyse_query(self._text, names)
+        assert query is not None
+        for name in query.streams:
             check_access(snapshot.get(name), self._parts.principal, Right.CONSUME)
-        return names
+        return query, names
 
     def _finished(self) -> str | None:
         """The oldest table whose rows were consumed by a call that did not hand them out."""
         return next(filter(self._is_finished, self._waiting()), None)
 
-    def _consumed(self, streams: Sequence[str], limit: BatchLimit) -> str:
+    def _consumed(self, query: Query, names: Collection[str], limit: BatchLimit) -> str:
         """The table with what this call consumes, or finishes consuming."""
-        if not streams:
+        if not query.streams:
             raise InvalidStatement(
                 subject(self._text),
                 "consumes nothing",
                 cause="it reads no stream",
-                fix="name the stream to consume, or create it first",
+                fix=advice_on_tables(query.other_tables, names),
             )
         waiting, open_ones = self._waiting(), self._open_ones()
         # One that was begun is finished; an empty one that was left behind is used.
@@ -100,8 +104,23 @@ class ConsumingQuery:
         found = log.filled_by(root)
         if found is None or found in {each.consumption_id for each in self._open_ones()}:
             return False
+        self._check_known(found)
         # It has ended; where that was an undo, the table shows it by now.
         return log.filled_by(root) == found
+
+    def _check_known(self, consumption_id: str) -> None:
+        """Refuse to hand out rows whose consumption may be open in a stream that cannot be read.
+
+        :raises StreamUnreadable: there is such a stream
+        """
+        for stream in self._parts.registry.snapshot().unreadable():
+            consumption = stream.parts.get("consumption", consumption_id)
+            if (
+                stream.is_newer
+                or consumption == consumption_id
+                or (consumption and consumption.consumption_id == consumption_id)
+            ):
+                raise stream.error
 
     def _open_ones(self) -> list[Consumption]:
         streams = self._parts.registry.snapshot().streams()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..core.access import Right, check_access
-from ..core.errors import InvalidRange
+from ..core.errors import InvalidRange, InvalidRequest
 from ..core.lifecycle import Transition, next_phase
 from ..core.model import Stream
 from ..core.names import stream_name
@@ -52,7 +52,13 @@ class Rewinding:
         """Move a stream back; see ``Engine.rewind``."""
         subject = f"stream {name}"
         bound = bound_of(subject, to, None)
-        assert bound is not None
+        if bound is None:
+            raise InvalidRequest(
+                subject,
+                "cannot be rewound",
+                cause="expected a point to rewind to, found None",
+                fix='name one, such as to=Version(3) or to=Timestamp("2026-01-01T00:00:00Z")',
+            )
         snapshot = self.registry.snapshot()
         stream = snapshot.get(stream_name(name))
         check_access(stream, self.principal, Right.CONSUME)
@@ -66,7 +72,8 @@ class Rewinding:
                     f"cannot be rewound to where it has not been, {bound}",
                     cause=f"it stands at version {base.offset.version} of {base.source.name},"
                     f" that point is version {offset.version}",
-                    fix="consume it, or leave changes out with engine.advance()",
+                    fix="consume it, or leave all changes out with AdvanceStream or"
+                    " engine.advance(stream)",
                 )
         moved = replace(stream, phase=phase).standing(*offsets)
         if stream.folder is None:

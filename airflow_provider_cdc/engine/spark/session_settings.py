@@ -13,6 +13,9 @@ from pyspark.sql import SparkSession
 _IS_BOUND_TO_RETENTION = (
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 )
+SWITCH_OFF = "switch it off in this session; in Airflow by the field conf of the connection"
+"""What to do about a setting of the session that the engine cannot work under."""
+
 _AS_THEY_STAND = "spark.sql.parser.escapedStringLiterals"
 
 
@@ -62,7 +65,7 @@ def escaped_literals(spark: SparkSession) -> Iterator[None]:
 
 def is_on(spark: SparkSession, name: str) -> bool:
     """Whether a setting that is true or false is true."""
-    return str(spark.conf.get(name, "false")).strip().casefold() == "true"
+    return str(spark.conf.get(name, "false")).strip().lower() == "true"
 
 
 def may_broadcast(spark: SparkSession) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
+from ..core.errors import CdcError
 from ..core.model import Stream
 from ..core.read_plan import ReadPlan, plan_initial_rows
 from ..storage.source_log import StreamSpan
@@ -26,9 +28,10 @@ class StreamChanges:
 
     ``rows`` holds the source's columns, then action (``INSERT``, ``DELETE``), is-update and row id.
     ``plans`` say how each base table is read. ``reused`` are frames that ``rows`` reads more than
-    once; ``scratch`` names the folders that must stay while ``rows`` is in use. Whoever has
-    read ``rows`` calls ``check``, which raises where what was read cannot be relied on. Where they
-    are not ``is_repeatable``, reading them again may give others. Where they are ``as_they_lie`` in
+    once; ``scratch`` names the folders that must stay while ``rows`` is in use. Whoever reads
+    ``rows`` does so within :meth:`reading`: ``check`` raises where what was read cannot be relied
+    on, and ``fault`` says what a failure means. Where they are not ``is_repeatable``, reading them
+    again may give others, and each reading asks for all columns. Where they are ``as_they_lie`` in
     files, reading them again costs no more than keeping them. ``row_count`` is how many there are
     where the log tells, each an insert.
     """
@@ -38,9 +41,48 @@ class StreamChanges:
     reused: tuple[DataFrame, ...]
     scratch: tuple[str, ...]
     check: Callable[[], None] = lambda: None
+    fault: Callable[[Exception], CdcError | None] = lambda _error: None
     is_repeatable: bool = True
     as_they_lie: bool = False
     row_count: int | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A block in which ``rows`` are read.
+
+        :raises FilesChanged: a file was overwritten or removed meanwhile
+        :raises FileUnreadable: a file cannot be read
+        """
+        try:
+            yield
+        except CdcError:
+            raise
+        except Exception as error:
+            self.check()
+            found = self.fault(error)
+            if found is None:
+                raise
+            raise found from error
+        self.check()
+
+    def settled(self) -> DataFrame:
+        """The rows as whoever asked for them may keep them: those of files, which others overwrite,
+        are read now, and kept by the executors.
+
+        :raises FilesChanged: a file was overwritten or removed meanwhile
+        :raises FileUnreadable: a file cannot be read
+        """
+        if self.is_repeatable:
+            return self.rows
+        with self.reading():
+            return self.rows.localCheckpoint(eager=True)
+
+    def is_empty(self) -> bool:
+        """Whether there are no rows; raises as :meth:`settled`."""
+        with self.reading():
+            if self.is_repeatable:
+                return self.rows.isEmpty()
+            return self.rows.limit(1).localCheckpoint(eager=True).isEmpty()
 
 
 class StreamReader:
@@ -70,9 +112,14 @@ class StreamReader:
         (table,) = span.tables
         if stream.folder is not None:
             of_files = self._files.read(table)
-            check = of_files.check
             return StreamChanges(
-                of_files.rows, (of_files.plan,), (), (), check, is_repeatable=False
+                of_files.rows,
+                (of_files.plan,),
+                (),
+                (),
+                of_files.check,
+                of_files.fault,
+                is_repeatable=False,
             )
         if stream.shows_initial_rows:
             rows = self.all_rows(span)

@@ -41,16 +41,23 @@ class StreamViews:
         those whose rows the log counts.
 
         :raises FilesChanged: a file was overwritten or removed while it was read
+        :raises FileUnreadable: a file cannot be read
         """
-        try:
-            return tuple(
-                _outcome(span, change_set, self._counted(span, change_set))
-                for span, change_set in zip(self.spans, self.change_sets, strict=True)
-            )
-        finally:
-            # Such a file may also be why the reading failed.
-            for change_set in self.change_sets:
-                change_set.check()
+        return tuple(map(self._outcome, self.spans, self.change_sets))
+
+    def settle(self) -> None:
+        """Compute and keep the rows that another reading might not give again.
+
+        :raises FilesChanged: a file was overwritten or removed while it was read
+        :raises FileUnreadable: a file cannot be read
+        """
+        for span, change_set in zip(self.spans, self.change_sets, strict=True):
+            if not change_set.is_repeatable:
+                self._outcome(span, change_set)
+
+    def _outcome(self, span: StreamSpan, change_set: StreamChanges) -> StreamOutcome:
+        with change_set.reading():
+            return _outcome(span, change_set, self._counted(span, change_set))
 
     def _counted(self, span: StreamSpan, change_set: StreamChanges) -> dict[str, int]:
         if change_set.row_count is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -15,8 +15,23 @@ from ..core.names import TableName, literal, quote, stream_name
 from ..storage.delta_log import DeltaLog, LogIncomplete
 from ..storage.files import Files
 from ..storage.source_log import SourceLog
+from .failures import first_line
 from .session_settings import escaped_literals
 
+_CONVERT = "name a Delta table, or convert it with CONVERT TO DELTA"
+_VIEW = "where a stream is to be on a view, say on_view; elsewhere name a Delta table"
+_OTHER = (
+    "name a Delta table, such as one that CREATE TABLE ... USING delta AS makes; a stream can be"
+    " on a folder of files by on_files"
+)
+_CONVERTED = ("parquet", "iceberg")
+_PARQUET = ".parquet"
+_CUT_OFF = (
+    "name another path; or remove that folder, where all it holds was left by an attempt to create"
+    " a table that was cut off"
+)
+# The folders that a refused creation of a table leaves at a path.
+_EMPTY_LOG = ("_delta_log", "_staged_commits")
 _MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
 
 
@@ -52,9 +67,12 @@ class Tables:
             condition = error.getCondition() or ""
             if condition.startswith(_MISSING):
                 return None
-            raise _not_delta(name, condition or str(error).splitlines()[0]) from None
+            found = condition or first_line(error)
+            raise _not_delta(name, found, _VIEW if "VIEW" in condition else _OTHER) from None
         if detail is None or detail["format"] != "delta":
-            raise _not_delta(name, f"its format is {detail['format'] if detail else 'unknown'}")
+            kind = str(detail["format"]) if detail else "unknown"
+            fix = _CONVERT if kind in _CONVERTED else _OTHER
+            raise _not_delta(name, f"its format is {kind}", fix)
         features = tuple(detail["tableFeatures"] or ())
         return Table(name.sql, name.sql, detail["location"], features)
 
@@ -112,11 +130,22 @@ class Tables:
         return SourceLog(self._files).newest_offset(table.location)
 
     def _at_path(self, name: TableName, path: str) -> Table | None:
-        if self._files.exists(f"{path.rstrip('/')}/_delta_log"):
-            return Table(name.sql, name.sql, path.rstrip("/"))
-        if self._files.exists(path):
-            raise _not_delta(name, "there is no folder _delta_log")
+        root = path.rstrip("/")
+        if DeltaLog(root, self._files).is_begun:
+            return Table(name.sql, name.sql, root)
+        if found := self._left(root, _EMPTY_LOG) or self._left(f"{root}/_delta_log", _EMPTY_LOG):
+            fix = _CONVERT if any(each.endswith(_PARQUET) for each in found) else _OTHER
+            if self._files.exists(f"{root}/_delta_log"):
+                fix = _CUT_OFF
+            raise _not_delta(name, f"{found[0]}, and no commit in a folder _delta_log", fix)
         return None
+
+    def _left(self, folder: str, names: Collection[str]) -> list[str]:
+        """What a folder holds besides ``names``; nothing where there is no folder."""
+        try:
+            return [name for name in self._files.names(folder) if name not in names]
+        except FileNotFoundError:
+            return []
 
 
 def table_properties(given: Mapping[str, str]) -> str:
@@ -146,10 +175,10 @@ def _missing(name: TableName) -> TableNotFound:
     )
 
 
-def _not_delta(name: TableName, found: str) -> NotADeltaTable:
+def _not_delta(name: TableName, found: str, fix: str) -> NotADeltaTable:
     return NotADeltaTable(
         f"table {name.sql}",
         "is not a Delta table",
         cause=f"expected the format delta, found: {found}",
-        fix="name a Delta table, or convert it with CONVERT TO DELTA",
+        fix=fix,
     )

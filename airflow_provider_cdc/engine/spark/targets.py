@@ -8,7 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ..core.errors import ConsumptionOpen, InvalidStatement, OutcomeUnknown, StreamConflict
+from ..core.errors import (
+    ConsumptionOpen,
+    InvalidStatement,
+    OutcomeUnknown,
+    StreamConflict,
+    ended_by_hand,
+)
 from ..core.model import Consumption, PlannedStatement, StatementKind
 from ..core.names import quote
 from ..core.net_files import fold
@@ -25,11 +31,13 @@ from ..core.transactions import (
     wiped_out,
 )
 from ..storage.delta_log import DeltaLog, LogIncomplete
-from ..storage.files import Files
+from ..storage.files import Files, join
 from ..storage.range_files import RangeFiles
 from ..storage.target_log import TargetLog
+from .failures import has_ended
 from .idempotent_writes import idempotent_write, marked_commit
 from .log_stores import warn_of_one_driver
+from .refusals import created_meanwhile, exists, plan_refused, refused
 from .session_settings import any_version, settings
 
 _EXPLAIN_FAILED = "Error occurred during query planning:"
@@ -57,14 +65,14 @@ class Targets:
 
         :raises InvalidStatement: Spark cannot parse or resolve it
         """
-        text = text_to_run(statement, views, created=False)
+        text = f"EXPLAIN {text_to_run(statement, views, created=False)}"
         try:
-            plan = self._spark.sql(f"EXPLAIN {text}").collect()
+            plan = self._spark.sql(text).collect()
         except PySparkException as error:
-            raise _refused(statement, str(error)) from None
+            raise refused(statement, error, text) from None
         found = "\n".join(row[0] for row in plan)
         if found.startswith(_EXPLAIN_FAILED):
-            raise _refused(statement, found.removeprefix(_EXPLAIN_FAILED))
+            raise plan_refused(statement, found.removeprefix(_EXPLAIN_FAILED), text)
 
     def check_makes_delta(self, statement: Statement, create: CreateTable) -> None:
         """Refuse a CREATE TABLE AS whose table would be no Delta table.
@@ -169,11 +177,32 @@ class Targets:
 
         :raises InvalidStatement: Spark refuses to create it; it may be there by now
         """
+        root = statement.target.path
+        leavings = None if root is None else self._leavings(root)
+        text = creation_text(statement, views)
         try:
             with marked_commit(self._spark, creation_mark(consumer)):
-                self._spark.sql(creation_text(statement, views))
-        except PySparkException as error:
-            raise _refused(statement, str(error)) from None
+                self._spark.sql(text)
+        except Exception as error:
+            if not has_ended(error):
+                raise
+            if leavings is not None:
+                self._files.remove_if_empty(leavings)
+            if exists(error):
+                raise created_meanwhile(statement) from None
+            raise refused(statement, error, text) from None
+
+    def _leavings(self, root: str) -> str:
+        """The folder that a refused creation of a table at ``root`` leaves without a file in it.
+
+        What an earlier one left, killed perhaps, is removed: Spark takes a log without a commit for
+        a table. Nobody can have found one there.
+        """
+        log = join(root, "_delta_log")
+        if not self._files.exists(root):
+            return root
+        self._files.remove_if_empty(log)
+        return log
 
     def is_leftover(self, location: str, consumer: str) -> bool:
         """Whether a consumption created the table, and ``consumer`` may take it for its own."""
@@ -279,15 +308,6 @@ def first_version(applied: Sequence[tuple[PlannedStatement, StatementState]]) ->
     return min(state.applied_version or 0 for _, state in applied)
 
 
-def _refused(statement: Statement, cause: str) -> InvalidStatement:
-    return InvalidStatement(
-        f"statement on {statement.target.sql}",
-        "is refused by Spark",
-        cause=cause.strip().rstrip("."),
-        fix="correct the statement; nothing was written and no offset moved",
-    )
-
-
 def fenced_off(consumption: Consumption) -> StreamConflict:
     """The error of a driver that was fenced off."""
     return StreamConflict(
@@ -309,8 +329,7 @@ def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) 
         f" {planned.target} has moved on",
         cause=f"statement {planned.index} was applied to it, and version {version} was committed"
         " by somebody else since",
-        fix=f"{finish}call engine.abort(stream, keep=[{planned.target!r}]) to end it and leave what"
-        " was applied there",
+        fix=f"{finish}end it and leave what was applied there with {ended_by_hand(planned.target)}",
     )
 
 
@@ -334,8 +353,8 @@ def _not_restorable(
         f" {planned.target} cannot be restored to what it held before",
         cause=f"statement {planned.index} was applied to it, and {path}, which it held then, was"
         " removed since",
-        fix=f"bring that file back and run the consumer again, or call engine.abort(stream,"
-        f" keep=[{planned.target!r}]) to end it and leave what was applied there",
+        fix="bring that file back and run the consumer again, or end it and leave what was applied"
+        f" there with {ended_by_hand(planned.target)}",
     )
 
 
@@ -348,8 +367,8 @@ def _undone_too_much(
         f" took more from target {planned.target} than its own",
         cause=f"version {undo_version} undid statement {planned.index}, and version {version} of"
         " somebody else with it; later commits forbid to take that back",
-        fix=f"apply version {version} again by hand, then call engine.abort(stream,"
-        f" keep=[{planned.target!r}])",
+        fix=f"apply version {version} again by hand, then end it with"
+        f" {ended_by_hand(planned.target)}",
     )
 
 

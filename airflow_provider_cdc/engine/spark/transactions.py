@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
 from ..core.access import Right, check_access
+from ..core.arguments import validated
 from ..core.batches import BatchLimit
 from ..core.errors import CdcError, InvalidRequest, InvalidStatement, StreamConflict
 from ..core.model import Consumption, Phase, PlannedStatement, Stream
 from ..core.names import quote, table_name
+from ..core.near_names import stream_meant
 from ..core.outcomes import Outcome, StatementOutcome, StreamOutcome
 from ..core.progress import ProtocolPoint
 from ..core.queries import analyse_query, bind_query
@@ -23,12 +25,14 @@ from ..core.stream_references import subject
 from ..storage.registry_snapshot import RegistrySnapshot
 from ..storage.source_pins import SourcePins
 from .attempts import BEGIN_TRIES, Attempt, range_of, statement_failed
-from .failures import has_ended
+from .failures import first_line, has_ended
+from .store_assignment import StoreAssignment
 from .stream_views import StreamViews
 
 _INSERTS = {"append": "INSERT INTO", "overwrite": "INSERT OVERWRITE"}
 
 
+@validated
 class Transaction:
     """BEGIN ... COMMIT: every statement sees the same records of a stream, and all streams that
     were used move together when the block ends.
@@ -57,7 +61,7 @@ class Transaction:
         self._pins = pins
         self._limit = limit
         self._open_views = open_views
-        self._stream_names = [stream.name for stream in start.streams()]
+        self._stream_names = start.names
         self._views: dict[str, StreamViews] = {}
         self._names: dict[str, str] = {}
         self._used: dict[str, StreamOutcome] = {}
@@ -110,6 +114,8 @@ class Transaction:
         :raises StatementFailed: it failed, and the whole transaction was undone
         :raises StreamConflict: another consumer was first
         :raises ConsumptionOpen: it failed, and what was done before could not be undone
+        :raises FilesChanged: a file of a folder was overwritten or removed while it was read
+        :raises FileUnreadable: a file of a folder cannot be read
         """
         self._check_open()
         query = analyse_query(text, self._stream_names)
@@ -117,11 +123,23 @@ class Transaction:
             return self._do(analyse(text, self._stream_names))
         snapshot = self._parts.registry.snapshot()
         self._check_access(snapshot, query.streams, Right.READ)
+        opened = [name for name in query.streams if name not in self._views]
         self._look(snapshot, query.streams)
-        return self._parts.spark.sql(bind_query(query, self._names))
+        for name in opened:
+            self._views[name].settle()
+        try:
+            return self._parts.spark.sql(bind_query(query, self._names))
+        except AnalysisException as error:
+            raise InvalidStatement(
+                subject(query.text),
+                "is refused by Spark",
+                cause=first_line(error),
+                fix=stream_meant(query.other_tables, self._stream_names) or "correct the query",
+            ) from None
 
     def write(self, rows: DataFrame, target: str, *, mode: str = "append") -> StatementOutcome:
-        """Write a DataFrame of this session to a Delta table, its columns by their names.
+        """Write a DataFrame of this session to a Delta table, its columns and the fields in them by
+        their names, as Delta's store assignment does, whatever the session's settings are.
 
         It is a statement like those of :meth:`sql`: applied at once, exactly once, and undone with
         the transaction. Streams that the rows are made of are used.
@@ -129,7 +147,8 @@ class Transaction:
         :param rows: such as something made of what :meth:`stream` returns
         :param target: a catalog name or the path of a Delta table that exists
         :param mode: ``append``, or ``overwrite`` as INSERT OVERWRITE does it
-        :raises InvalidRequest: there is no such mode
+        :raises InvalidRequest: there is no such mode, or the columns do not fit those of the target
+        :raises StatementFailed: a value does not fit, and the whole transaction was undone
         """
         self._check_open()
         if mode not in _INSERTS:
@@ -139,15 +158,18 @@ class Transaction:
                 cause=f"{mode!r} is no mode",
                 fix=f"mode is one of {', '.join(_INSERTS)}",
             )
-        name = table_name(target).sql
-        columns = ", ".join(map(quote, rows.columns))
+        table, spark = self._parts.planner.delta_table(table_name(target)), self._parts.spark
+        fix = "select the columns of the target, and cast what is of another type"
+        assignment = StoreAssignment(spark, f"target {table.name}", "cannot hold these rows", fix)
+        stored = assignment.rows(rows, spark.table(table.sql).schema)
+        columns = ", ".join(map(quote, stored.columns))
         view = f"cdc_{uuid.uuid4().hex}"
-        text = f"{_INSERTS[mode]} {name} ({columns}) SELECT {columns} FROM {quote(view)}"
-        rows.createOrReplaceTempView(view)
+        text = f"{_INSERTS[mode]} {table.sql} ({columns}) SELECT {columns} FROM {quote(view)}"
+        stored.createOrReplaceTempView(view)
         try:
             return self._do(analyse(text, self._stream_names))
         finally:
-            self._parts.spark.catalog.dropTempView(view)
+            spark.catalog.dropTempView(view)
 
     def _do(self, statement: Statement) -> StatementOutcome:
         snapshot, names = self._freed(statement.streams), statement.streams
@@ -160,7 +182,8 @@ class Transaction:
                 subject(statement.text),
                 "comes before the transaction has used a stream",
                 cause="until then there is nothing that the statement could be undone with",
-                fix="use a stream first, such as with tx.stream(name), or run it before the block",
+                fix=stream_meant(statement.other_tables, self._stream_names)
+                or "use a stream first, such as with tx.stream(name), or run it before the block",
             )
         found = self._parts.planner.plan([statement], self._names, self._attempt.consumer)
         planned = replace(found[0], index=len(self._applied))

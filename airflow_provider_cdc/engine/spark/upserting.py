@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from ..catalog import StreamCatalog
-from ..core.access import KEPT, Kept
+from ..core.arguments import KEPT, Kept, validated
 from ..core.choices import member
 from ..core.errors import InvalidRequest, StreamNotFound, StreamStale, TableNotFound
+from ..core.intervals import interval_if_given, interval_of, interval_text, period_of
 from ..core.model import Stream
 from ..core.outcomes import Outcome
 from ..core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
-from ..core.upserts.intervals import interval_of, interval_text
 from ..core.upserts.jobs import JobClass, Usage, usage
 from ..core.upserts.schedule import recommended_max_staleness
 from ..storage.apply_times import ApplyTimes
@@ -38,6 +38,7 @@ _WEEK = timedelta(days=7)
 Result = TypeVar("Result")
 
 
+@validated
 class Upserting:
     """Tables whose changes are written first and applied later, at reading time if need be."""
 
@@ -71,7 +72,7 @@ class Upserting:
         *,
         max_staleness: timedelta | str | None = None,
         tombstone_horizon: timedelta | str = TOMBSTONE_HORIZON,
-        cluster_by: Collection[str] | None = None,
+        cluster_by: str | Collection[str] | None = None,
         partial_changes: bool = False,
         if_not_exists: bool = False,
     ) -> UpsertTable:
@@ -123,16 +124,8 @@ class Upserting:
         :raises InvalidRequest: it is no upsert table, or an interval is none
         :raises StreamConflict: changes are being applied; nothing was changed
         """
-        longest = (
-            max_staleness
-            if max_staleness is None or isinstance(max_staleness, Kept)
-            else interval_of(max_staleness)
-        )
-        horizon = (
-            tombstone_horizon
-            if isinstance(tombstone_horizon, Kept)
-            else interval_of(tombstone_horizon, "tombstone_horizon")
-        )
+        longest = interval_if_given(max_staleness, "max_staleness")
+        horizon = interval_if_given(tombstone_horizon, "tombstone_horizon")
         table = self._writable(name)
         self._catalog.alter(table.stream, max_lag=longest)
         self._upsert_tables.alter(table, longest, horizon)
@@ -328,14 +321,15 @@ class Upserting:
             return work(found.rows)
 
     def upsert_usage(
-        self, *, since: timedelta = _WEEK, period: timedelta = timedelta(hours=1)
+        self, *, since: timedelta | str = _WEEK, period: timedelta | str = timedelta(hours=1)
     ) -> list[Usage]:
         """What the jobs of upsert tables used lately, by period and class, newest first (seed 004).
 
         The jobs themselves are the Delta table ``upsert_jobs`` of the state folder.
         """
-        begin = self._clock() - since
-        return usage(self._metering.history.read(begin), period, begin)
+        begin = self._clock() - interval_of(since, "since")
+        jobs = self._metering.history.read(begin)
+        return usage(jobs, period_of(period, "period"), begin)
 
     def recommended_max_staleness(self, name: str) -> timedelta | None:
         """The least ``max_staleness`` that applying can be expected to keep (seed 004): twice the

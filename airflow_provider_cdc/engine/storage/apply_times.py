@@ -8,15 +8,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
 
+from ..core.intervals import LONGEST
 from .files import Files, each, join
 
 log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(days=7)
 _MOST = 500
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST.total_seconds())]
 
 
 class ApplyTimes:
@@ -55,7 +59,7 @@ class ApplyTimes:
     def _notes(self, stream_id: str) -> list[tuple[datetime, float]]:
         try:
             content = self._files.read(self._file(stream_id))
-            return msgspec.json.decode(content, type=list[tuple[datetime, float]])
+            return msgspec.json.decode(content, type=list[tuple[_Moment, _Seconds]])
         except (FileNotFoundError, msgspec.MsgspecError):
             return []
 

@@ -132,7 +132,7 @@ class Consumptions:
         :raises StreamConflict: it has ended
         """
         _, stored = _open_in(snapshot, consumption)
-        return [snapshot.by_id(stream_id) for stream_id in stored.stream_ids]
+        return [snapshot.by_id(each) for each in _live_ids(snapshot, stored)]
 
     def phase(self, consumption: Consumption) -> Phase:
         """The phase of the consumption's streams; raises StreamConflict when it has ended."""
@@ -151,6 +151,7 @@ class Consumptions:
     def _was_committed(self, consumption: Consumption) -> bool:
         return any(
             record.transition is Transition.COMMITTED
+            and isinstance(record.stream, Stream)
             and record.stream.last_consumption_id == consumption.consumption_id
             for record in self._registry.history(consumption.stream_ids[0])
         )
@@ -198,11 +199,19 @@ def _open_in(snapshot: RegistrySnapshot, consumption: Consumption) -> tuple[Stre
 
     :raises StreamConflict: it has ended
     """
-    first = snapshot.by_id(consumption.stream_ids[0])
+    first = snapshot.by_id(_live_ids(snapshot, consumption)[0])
     stored = first.consumption
     if stored is None or stored.consumption_id != consumption.consumption_id:
         raise _ended(first, consumption)
     return first, stored
+
+
+def _live_ids(snapshot: RegistrySnapshot, consumption: Consumption) -> tuple[str, ...]:
+    """The ids of the streams that move together. Only a stream that cannot be read can be dropped
+    while it is consumed; the others go on without it.
+    """
+    ids = consumption.stream_ids
+    return tuple(each for each in ids if each in snapshot) or ids
 
 
 def _ended(stream: Stream, consumption: Consumption) -> StreamConflict:

@@ -23,6 +23,7 @@ from .files import Files, join
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\..+)?\.(?:parquet|json)$")
 _FETCHED_AT_ONCE = 500
+_LAST_CHECKPOINT = "_last_checkpoint"
 _STATE_ACTIONS = ("metaData", "protocol", "domainMetadata")
 _SIDECAR = "sidecar"
 
@@ -70,6 +71,16 @@ class DeltaLog:
         self.location = location
         self._files = files
         self._folder = join(location, "_delta_log")
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the log holds a commit or a checkpoint: an attempt to create a table that was
+        refused, or killed, leaves a folder without one.
+        """
+        first = (_commit_name(0), _LAST_CHECKPOINT)
+        if any(self._files.exists(join(self._folder, name)) for name in first):
+            return True
+        return self._files.exists(self._folder) and _listed(self._names()) is not None
 
     def latest_version(self) -> int:
         """The newest version; raises :class:`NotADeltaTable`."""

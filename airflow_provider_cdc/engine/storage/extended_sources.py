@@ -6,10 +6,13 @@ one that no stream reads any more is still found.
 
 from __future__ import annotations
 
+import logging
 import re
 from hashlib import sha256
 
 from .files import Files, join
+
+logger = logging.getLogger(__name__)
 
 # A job that is killed may leave the draft of a file behind.
 _WHOLE = re.compile("[0-9a-f]{64}")
@@ -32,7 +35,8 @@ class ExtendedSources:
         except FileNotFoundError:
             return []
         uris = [join(self._folder, name) for name in names if _WHOLE.fullmatch(name)]
-        return sorted(content.decode() for content in self._files.read_each(uris).values())
+        contents = self._files.read_each(uris)
+        return sorted(found for uri in uris if (found := _location(uri, contents[uri])))
 
     def note(self, location: str) -> None:
         """Remember a table that is about to be changed, or that was."""
@@ -44,3 +48,12 @@ class ExtendedSources:
 
     def _file(self, location: str) -> str:
         return join(self._folder, sha256(location.encode()).hexdigest())
+
+
+def _location(uri: str, content: bytes) -> str | None:
+    """The location that a note holds; ``None`` where the note is damaged, which is logged."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        logger.warning("The note %s of an extended table cannot be read: %s", uri, error)
+        return None

@@ -8,11 +8,11 @@ import unicodedata
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import chain
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.compute as pc
@@ -52,6 +52,15 @@ class Files:
         """The content of a file; raises ``FileNotFoundError``."""
         filesystem, path = self._open(uri)
         return bytes(filesystem.cat_file(path))
+
+    def opened(self, uri: str, block_bytes: int) -> AbstractContextManager[IO[bytes]]:
+        """A file to read from its beginning on, so many bytes a request.
+
+        :raises FileNotFoundError: it is not there, at once or when it is entered
+        """
+        filesystem, path = self._open(uri)
+        opened = filesystem.open(path, "rb", block_size=block_bytes)
+        return cast(AbstractContextManager[IO[bytes]], opened)
 
     def read_each(self, uris: Iterable[str]) -> dict[str, bytes]:
         """The contents of files, several fetched at once; raises ``FileNotFoundError``."""
@@ -186,6 +195,22 @@ class Files:
         filesystem, path = self._open(uri)
         if filesystem.exists(path):
             filesystem.rm(path, recursive=True)
+
+    def remove_if_empty(self, folder: str) -> None:
+        """Remove a folder that holds no file, nor any folder below it one. A file that comes
+        meanwhile stays.
+        """
+        filesystem, path = self._open(folder)
+        marks = filesystem.find(path) if filesystem.exists(path) else []
+        if any(not name.endswith("/") for name in marks):
+            return
+        for mark in marks:
+            # An object that stands for a folder, as Hadoop writes it: this one, and no other below.
+            filesystem.rm_file(mark)
+        # Of real folders, one that is not empty any more is not removed.
+        with suppress(OSError, NotImplementedError):
+            for name, _, _ in filesystem.walk(path, topdown=False) if not marks else ():
+                filesystem.rmdir(name)
 
     def remove_at_once(self, uri: str, *, moved_to: str) -> None:
         """Remove a folder of one file so that nobody finds it empty; raises ``FileNotFoundError``.

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 
+import msgspec
+
 from ..clock import utc_now
 from ..core.errors import FilesChanged, NotADeltaTable, StreamConflict, StreamUnusable
 from ..core.file_paths import folder_key, name_pattern
@@ -100,8 +102,10 @@ class FolderLogs:
             if content is None:
                 return state
             version = state.version + 1
+            # What could not be read back would be an error here, before it is written.
+            refreshed = fold(state, [parse_commit(version, content)])
             if self._files.create(_commit_of(location, version), content):
-                return fold(state, [parse_commit(version, content)])
+                return refreshed
         raise StreamConflict(
             subject,
             f"cannot be listed, the log of {folder.uri} kept moving",
@@ -120,6 +124,13 @@ class FolderLogs:
                 f"cannot list {folder.uri}",
                 cause="expected a folder, found none",
                 fix="bring the folder back, or drop the stream; nothing was taken for removed",
+            ) from None
+        except PermissionError as error:
+            raise StreamUnusable(
+                subject,
+                f"cannot list all of {folder.uri}",
+                cause=f"this process may not read {error.filename or folder.uri}",
+                fix="let it list that folder; nothing was taken for removed",
             ) from None
         unreadable = [file.path for file in found if not _is_text(file.path)]
         if unreadable:
@@ -153,7 +164,8 @@ class FolderLogs:
     def _snapshot(self, location: str, newest: int) -> FolderState | None:
         for name in reversed(self._snapshots(location)):
             if int(name.partition(".")[0]) <= newest:
-                with suppress(FileNotFoundError):
+                # One that cannot be read is left to the log, from which it was made.
+                with suppress(FileNotFoundError, msgspec.MsgspecError):
                     return from_json(
                         self._files.read(join(location, _SNAPSHOTS, name)), FolderState
                     )

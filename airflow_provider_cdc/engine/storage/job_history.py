@@ -6,7 +6,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 from deltalake import (
     CommitProperties,
@@ -17,9 +19,12 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
-from ..core.upserts.jobs import Job, JobClass
+from ..core.arguments import validated_call
+from ..core.upserts.jobs import Job
 from .left_undone import put_off
 from .registry_upkeep import NO_HOOKS, table_location
+
+logger = logging.getLogger(__name__)
 
 TABLE = "upsert_jobs"
 KEPT_FOR = timedelta(days=180)
@@ -49,6 +54,7 @@ class JobHistory:
     :param storage_options: how to reach the store
     """
 
+    @validated_call
     def __init__(self, state: str, storage_options: Mapping[str, str] | None = None) -> None:
         self._location = table_location(state, TABLE)
         self._options = dict(storage_options or {})
@@ -67,7 +73,7 @@ class JobHistory:
             return []
         found = pa.table(self._open().to_pyarrow_table(filters=[("ended_at", ">=", since)]))
         rows = found.sort_by("started_at").to_pylist()
-        return [Job(**row | {"job_class": JobClass(row["job_class"])}) for row in rows]
+        return [job for row in rows if (job := _job_of(row)) is not None]
 
     def _append(self, job: Job) -> None:
         row = pa.Table.from_pylist([asdict(job)], schema=_SCHEMA)
@@ -90,6 +96,15 @@ class JobHistory:
 
     def _open(self) -> DeltaTable:
         return DeltaTable(self._location, storage_options=self._options)
+
+
+def _job_of(row: Mapping[str, Any]) -> Job | None:
+    """The job of a row; ``None`` where it cannot be read, which is logged."""
+    try:
+        return msgspec.convert(row, Job)
+    except msgspec.ValidationError as error:
+        logger.warning("Job %s cannot be read and is left out: %s", row.get("job_id"), error)
+        return None
 
 
 def _keep_up(table: DeltaTable, oldest: datetime) -> None:

@@ -23,9 +23,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from ..clock import utc_now
 from ..core.errors import InvalidRequest, OutcomeUnknown, StreamConflict, StreamExists
 from ..core.lifecycle import BIRTHS, Transition
-from ..core.model import Phase, Stream, from_json, to_json
+from ..core.model import Phase, Stream
 from ..core.names import stream_key
-from .registry_snapshot import Change, Record, RegistrySnapshot
+from ..core.stream_records import UnreadableStream, stream_text
+from .registry_snapshot import Change, Record, RegistrySnapshot, Row
 from .registry_upkeep import (
     CONFIGURATION,
     DEFAULT,
@@ -39,8 +40,8 @@ from .registry_upkeep import (
     registry_location,
 )
 
-_NEWEST = ["stream_id", "sequence", "transition", "name_key", "state"]
-_RECORD = ["sequence", "transition", "at", "nonce", "actor", "state"]
+_NEWEST = ["stream_id", "sequence", "transition", "name", "state"]
+_RECORD = [*_NEWEST, "at", "nonce", "actor"]
 
 _TRIES = 3
 
@@ -76,19 +77,14 @@ class Registry:
         try:
             table = self._store.open()
         except TableNotFoundError:
-            return RegistrySnapshot(None, {}, {}, None, self._state)
+            return RegistrySnapshot(None, (), None, self._state)
         newest: dict[str, dict[str, Any]] = {}
         for row in _scan(table, _NEWEST, f"{PARTITION} = false"):
             known = newest.get(row["stream_id"])
             if known is None or known["sequence"] < row["sequence"]:
                 newest[row["stream_id"]] = row
-        live = [row for row in newest.values() if row["transition"] != Transition.DROPPED]
-        return RegistrySnapshot(
-            table.version(),
-            {row["stream_id"]: row["state"] for row in live},
-            {row["name_key"]: row["stream_id"] for row in live},
-            table,
-        )
+        live = [_row_of(row) for row in newest.values() if row["transition"] != Transition.DROPPED]
+        return RegistrySnapshot(table.version(), live, table)
 
     def identity(self) -> str | None:
         """What tells this registry from others; ``None`` where there is no table yet."""
@@ -99,11 +95,16 @@ class Registry:
         return self._records(f"stream_id = {literal(stream_id)}")
 
     def dropped(self, name: str) -> Stream | None:
-        """The stream that was dropped last under ``name`` and was not brought back since."""
+        """The stream that was dropped last under ``name`` and was not brought back since.
+
+        :raises StreamUnreadable: it cannot be read
+        """
         named = f"name_key = {literal(stream_key(name))}"
         found = self._records(f"{named} AND transition = {literal(Transition.DROPPED)}")
         for record in sorted(found, key=_moment_of_drop, reverse=True):
             if self.history(record.stream.stream_id)[-1].nonce == record.nonce:
+                if isinstance(record.stream, UnreadableStream):
+                    raise record.stream.error
                 return record.stream
         return None
 
@@ -117,8 +118,9 @@ class Registry:
             still stands for the same moment
         :param changes: at most one a stream; the phases are the caller's to check
         :param actor: who makes them, for the history
-        :returns: the new states, in the order of ``changes``
-        :raises InvalidRequest: the changes contradict each other, or the folder cannot be written
+        :returns: the new states, in the order of ``changes``, without those that cannot be read
+        :raises InvalidRequest: the changes contradict each other, a state could not be read back,
+            or the folder cannot be written
         :raises StreamExists: a stream is created under the name of a live one
         :raises StreamConflict: another process moved one of the streams first; nothing was written
         :raises OutcomeUnknown: the write failed, and it cannot be told whether it landed
@@ -147,7 +149,7 @@ class Registry:
             else:
                 self._upkeep.run_when_due(table, self._store)
                 break
-        return tuple(change.stream for change in moved)
+        return tuple(each.stream for each in moved if isinstance(each.stream, Stream))
 
     def tidy(self) -> None:
         """Run the upkeep now, due or not; does nothing where there is no table."""
@@ -224,7 +226,7 @@ class Registry:
             return []
         return [
             Record(
-                from_json(row["state"], Stream),
+                _row_of(row).stream,
                 Transition(row["transition"]),
                 row["at"],
                 row["nonce"],
@@ -269,8 +271,13 @@ def _scan(table: DeltaTable, columns: list[str], predicate: str) -> Iterator[dic
         yield from pa.record_batch(batch).to_pylist()
 
 
+def _row_of(row: Mapping[str, Any]) -> Row:
+    return Row(row["stream_id"], row["name"], row["sequence"], row["state"])
+
+
 def _moment_of_drop(record: Record) -> tuple[datetime, datetime]:
-    return record.at, record.stream.created_at
+    stream = record.stream
+    return record.at, record.at if isinstance(stream, UnreadableStream) else stream.created_at
 
 
 def _row(change: Change) -> dict[str, Any]:
@@ -281,7 +288,7 @@ def _row(change: Change) -> dict[str, Any]:
         "name": stream.name,
         "name_key": stream_key(stream.name),
         "transition": change.transition.value,
-        "state": to_json(stream),
+        "state": stream_text(stream),
         PARTITION: False,
     }
 
@@ -298,7 +305,7 @@ def _transaction_ids(expected: RegistrySnapshot, change: Change) -> list[tuple[s
 def _takes_name(expected: RegistrySnapshot, change: Change) -> bool:
     if change.transition in BIRTHS:
         return True
-    old_name = expected.by_id(change.stream.stream_id).name
+    old_name = expected.name_of(change.stream.stream_id)
     return stream_key(old_name) != stream_key(change.stream.name)
 
 
@@ -311,7 +318,7 @@ def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
             cause=f"expected one change for each of some streams, found {len(changes)} changes",
         )
     freed = {
-        stream_key(expected.by_id(change.stream.stream_id).name)
+        stream_key(expected.name_of(change.stream.stream_id))
         for change in changes
         if change.transition is Transition.DROPPED and change.stream.stream_id in expected
     }
@@ -319,35 +326,41 @@ def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
     for change in changes:
         stream = change.stream
         known = stream.stream_id in expected
-        sequence = expected.by_id(stream.stream_id).sequence if known else 0
+        sequence = expected.sequence_of(stream.stream_id) if known else 0
         if change.transition is Transition.UNDROPPED:
             # No snapshot holds it; that it moves from the snapshot on, Delta itself finds out.
             sequence = stream.sequence
         if stream.sequence != sequence or known == (change.transition in BIRTHS):
             _conflict(stream, f"expected sequence {sequence}, found {stream.sequence}", None)
-        if (stream.phase is Phase.DROPPED) != (change.transition is Transition.DROPPED):
+        # One that cannot be read has no way but out.
+        phase = Phase.DROPPED if isinstance(stream, UnreadableStream) else stream.phase
+        if (phase is Phase.DROPPED) != (change.transition is Transition.DROPPED):
             raise InvalidRequest(
                 f"stream {stream.name}",
-                f"cannot be {change.transition.value} into phase {stream.phase.value}",
+                f"cannot be {change.transition.value} into phase {phase.value}",
             )
         if _takes_name(expected, change):
             key = stream_key(stream.name)
-            other = None if key in freed else expected.find(stream.name)
+            other = None if key in freed else expected.holder(stream.name)
             if other is not None or key in taken:
                 raise _exists(other or stream)
             taken.add(key)
 
 
-def _exists(stream: Stream) -> StreamExists:
+def _exists(stream: Stream | UnreadableStream) -> StreamExists:
+    if isinstance(stream, UnreadableStream):
+        cause = f"its record cannot be read, {stream.reason}"
+    else:
+        cause = f"it was created by {stream.owner} at {stream.created_at}"
     return StreamExists(
         f"stream {stream.name}",
         "exists already",
-        cause=f"it was created by {stream.owner} at {stream.created_at}",
+        cause=cause,
         fix="choose another name, or drop that stream first",
     )
 
 
-def _conflict(stream: Stream, cause: str, error: Exception | None) -> NoReturn:
+def _conflict(stream: Stream | UnreadableStream, cause: str, error: Exception | None) -> NoReturn:
     raise StreamConflict(
         f"stream {stream.name}",
         "was moved by another process first; nothing was written",

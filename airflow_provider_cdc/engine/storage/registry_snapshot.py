@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
 
 from deltalake import DeltaTable
 
 from ..core.errors import RegistryNotFound, StreamNotFound
 from ..core.lifecycle import Transition
-from ..core.model import Stream, from_json
+from ..core.model import Stream
 from ..core.names import stream_key
+from ..core.near_names import advice_on
+from ..core.stream_records import UnreadableStream, read_stream
 from ..core.summaries import moment_text
 
 
@@ -23,7 +24,7 @@ class Record:
     All transitions of one ``transact`` share their ``nonce``.
     """
 
-    stream: Stream
+    stream: Stream | UnreadableStream
     transition: Transition
     at: datetime
     nonce: str
@@ -38,56 +39,96 @@ class Record:
 class Change:
     """A transition to be made: the whole new state, with the sequence of the old one.
 
-    A stream that is created has the sequence 0.
+    A stream that is created has the sequence 0. One that cannot be read can only be dropped.
     """
 
-    stream: Stream
+    stream: Stream | UnreadableStream
     transition: Transition
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The newest row of a live stream: what can be known of it without its state, and the text of
+    that.
+    """
+
+    stream_id: str
+    name: str
+    sequence: int
+    state: str
+
+    @property
+    def stream(self) -> Stream | UnreadableStream:
+        """The stream, read anew at each call."""
+        return read_stream(
+            self.state, stream_id=self.stream_id, name=self.name, sequence=self.sequence
+        )
 
 
 class RegistrySnapshot:
     """The live streams of one version of the registry; a dropped stream is not live.
 
-    Nothing is read from storage after it was made. Names are compared without case.
+    Nothing is read from storage after it was made. Names are compared without case. A stream whose
+    state cannot be read is live: its name is taken, and whoever asks for it gets the reason.
 
     :param version: the version of the table; ``None`` while there is no table
-    :param states: the JSON of each live stream's state, by stream id
-    :param ids: the id of each live stream, by casefolded name
+    :param rows: the newest row of each live stream
     :param table: the handle that the version was read with
     :param folder: the state folder, for messages
     """
 
-    __slots__ = ("_folder", "_ids", "_states", "_streams", "_table", "version")
+    __slots__ = ("_folder", "_found", "_ids", "_rows", "_table", "version")
 
     def __init__(
         self,
         version: int | None,
-        states: Mapping[str, str],
-        ids: Mapping[str, str],
+        rows: Collection[Row],
         table: DeltaTable | None,
         folder: str = "",
     ) -> None:
         self.version = version
         self._folder = folder
-        self._states = states
-        self._ids = ids
-        self._streams: dict[str, Stream] = {}
+        self._rows = {row.stream_id: row for row in rows}
+        self._ids = {stream_key(row.name): row.stream_id for row in rows}
+        self._found: dict[str, Stream | UnreadableStream] = {}
         self._table = [] if table is None else [table]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all live streams, sorted, those included that cannot be read."""
+        return sorted((row.name for row in self._rows.values()), key=stream_key)
+
+    @property
+    def stream_ids(self) -> set[str]:
+        """The ids of all live streams, those included that cannot be read."""
+        return set(self._rows)
+
     def streams(self) -> list[Stream]:
-        """The live streams, sorted by name."""
-        return sorted(map(self.by_id, self._states), key=lambda stream: stream_key(stream.name))
+        """The live streams that can be read, sorted by name."""
+        return [found for found in self._all() if isinstance(found, Stream)]
+
+    def unreadable(self) -> list[UnreadableStream]:
+        """The live streams that cannot be read, sorted by name."""
+        return [found for found in self._all() if isinstance(found, UnreadableStream)]
+
+    def holder(self, name: str) -> Stream | UnreadableStream | None:
+        """Which live stream has that name, whether or not it can be read."""
+        stream_id = self._ids.get(stream_key(name))
+        return None if stream_id is None else self._record(stream_id)
 
     def find(self, name: str) -> Stream | None:
-        """The live stream of that name, if there is one."""
-        stream_id = self._ids.get(stream_key(name))
-        return None if stream_id is None else self.by_id(stream_id)
+        """The live stream of that name, if there is one.
+
+        :raises StreamUnreadable: there is, and it cannot be read
+        """
+        return _readable(self.holder(name))
 
     def get(self, name: str) -> Stream:
         """The live stream of that name.
 
         :raises StreamNotFound: there is none; the error suggests names that are close
         :raises RegistryNotFound: there is no registry either
+        :raises StreamUnreadable: it cannot be read
         """
         stream = self.find(name)
         if stream is not None:
@@ -100,34 +141,39 @@ class RegistrySnapshot:
                 f" {self._folder}, found none",
                 fix="name the state folder in which the stream was created, or create it",
             )
-        close = get_close_matches(stream_key(name), self._ids, n=3)
-        known = ", ".join(self.by_id(self._ids[key]).name for key in close)
         raise StreamNotFound(
             f"stream {name}",
             "does not exist",
             cause="it was never created, or it was dropped",
-            fix=f"did you mean {known}" if known else "create it, or look at the list of streams",
+            fix=advice_on(name, self.names),
         )
 
     def by_id(self, stream_id: str) -> Stream:
         """The live stream of that id.
 
         :raises StreamNotFound: there is none
+        :raises StreamUnreadable: it cannot be read
         """
-        stream = self._streams.get(stream_id)
+        stream = _readable(self._record(stream_id))
         if stream is None:
-            state = self._states.get(stream_id)
-            if state is None:
-                raise StreamNotFound(
-                    f"stream with id {stream_id}",
-                    "does not exist",
-                    cause="it was never created, or it was dropped",
-                )
-            stream = self._streams[stream_id] = from_json(state, Stream)
+            raise StreamNotFound(
+                f"stream with id {stream_id}",
+                "does not exist",
+                cause="it was never created, or it was dropped",
+                fix="bring it back with engine.undrop_stream(name), or create it again",
+            )
         return stream
 
+    def name_of(self, stream_id: str) -> str:
+        """The name of the live stream of that id."""
+        return self._rows[stream_id].name
+
+    def sequence_of(self, stream_id: str) -> int:
+        """The number of the newest transition of the live stream of that id."""
+        return self._rows[stream_id].sequence
+
     def __contains__(self, stream_id: str) -> bool:
-        return stream_id in self._states
+        return stream_id in self._rows
 
     def take_table(self) -> DeltaTable | None:
         """The handle that the snapshot was read with, once: writing moves a handle forward."""
@@ -135,3 +181,21 @@ class RegistrySnapshot:
             return self._table.pop()
         except IndexError:
             return None
+
+    def _all(self) -> list[Stream | UnreadableStream]:
+        rows = sorted(self._rows.values(), key=lambda row: stream_key(row.name))
+        return [found for row in rows if (found := self._record(row.stream_id)) is not None]
+
+    def _record(self, stream_id: str) -> Stream | UnreadableStream | None:
+        row = self._rows.get(stream_id)
+        if row is None:
+            return None
+        if stream_id not in self._found:
+            self._found[stream_id] = row.stream
+        return self._found[stream_id]
+
+
+def _readable(found: Stream | UnreadableStream | None) -> Stream | None:
+    if isinstance(found, UnreadableStream):
+        raise found.error
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.errors import ConsumptionOpen, NotADeltaTable, OutcomeUnknown
+from ..core.errors import ConsumptionOpen, NotADeltaTable, OutcomeUnknown, ended_by_hand
 from ..core.log_actions import Commit
 from ..core.model import Consumption, PlannedStatement
 from ..core.transactions import StatementState, filled_by, foreign_commit, statement_state
@@ -42,7 +42,7 @@ class TargetLog:
                 f"target {statement.target}",
                 "was replaced while a consumption was writing to it",
                 cause=f"expected version {statement.before_version} or later, found {newest}",
-                fix="end the consumption with engine.abort(stream, keep=[target])",
+                fix=f"end the consumption with {ended_by_hand(statement.target)}",
             )
         try:
             log = DeltaLog(statement.location, self._files)
@@ -53,8 +53,8 @@ class TargetLog:
                 "does not tell any more whether a statement was applied",
                 cause=f"expected the commits after version {statement.before_version}, version"
                 f" {error.missing_version} was cleaned up",
-                fix="compare the target with its source, then call"
-                " engine.abort(stream, keep=[target])",
+                fix="compare the target with its source, then end the consumption with"
+                f" {ended_by_hand(statement.target)}",
             ) from None
 
     def state(self, consumption: Consumption, statement: PlannedStatement) -> StatementState:

@@ -108,8 +108,9 @@ class ToldAlerts:
             return Standing.KEPT
         try:
             return Standing(self._files.read(self._path(stream_id, promise, number)).decode())
-        except FileNotFoundError:
-            # What is older than the last one that was told is forgotten.
+        except (FileNotFoundError, ValueError):
+            # What is older than the last one that was told is forgotten. Where a file is damaged,
+            # the promise is taken for kept: an alert may come twice, and none is lost.
             return Standing.KEPT
 
     def _is_old(self, path: str) -> bool:

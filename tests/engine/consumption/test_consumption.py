@@ -139,6 +139,13 @@ def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
         (["INSERT INTO {log} VALUES (1, 'a', 'b')"], InvalidStatement, "no statement reads a str"),
         (["INSERT INTO {log} SELECT id, v, 'x' FROM"], InvalidStatement, "cannot be parsed"),
         ([LOG, "INSERT INTO {log} SELECT nope, v, 'x' FROM s"], InvalidStatement, "nope"),
+        (["FROM s INSERT INTO {log} SELECT id,\n v, nope"], InvalidStatement, "line 2 pos 4"),
+        (["INSERT INTO {log} SELECT * FROM ss"], InvalidStatement, "did you mean s where it says"),
+        (
+            ["CREATE TABLE {made} USING delta AS SELECT * FROM s", "INSERT INTO {made} TABLE s"],
+            TableNotFound,
+            "an earlier statement of the consumption creates it",
+        ),
         ([LOG, "INSERT INTO {missing} SELECT id FROM s"], TableNotFound, "does not exist"),
         ([LOG, "INSERT INTO gone SELECT id FROM s"], TableNotFound, "does not exist"),
         ([LOG, "INSERT INTO {flat} SELECT id FROM s"], InvalidStatement, "cannot be the target"),
@@ -171,9 +178,11 @@ def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
 def test_statements_that_cannot_consume_are_refused_before_anything_is_written(
     refusing: StreamLab, statements: list[str], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as caught:
         refusing.consume(*statements)
 
+    # Spark's plan, which it appends to its message, tells a user nothing.
+    assert "\n" not in str(caught.value)
     assert refusing.version("log") == 0
     assert not Path(refusing.path("made"), "_delta_log").exists()
     assert transitions(refusing) == ["created"]
@@ -197,6 +206,16 @@ def test_stream_names_in_statements_ignore_case(lab: StreamLab) -> None:
 
     assert lab.rows("log") == FIRST
     assert lab.engine.has_data("S") is False
+
+
+def test_insert_after_its_from_given_as_one_text_consumes(lab: StreamLab) -> None:
+    text = lab.text("FROM s INSERT INTO {log} SELECT id, v, METADATA$ACTION WHERE id < 3")
+
+    outcome = lab.engine.consume(text, consumer="one")
+
+    assert lab.rows("log") == FIRST
+    assert [each.metrics["numOutputRows"] for each in outcome.statements] == [2]
+    assert lab.engine.has_data("s") is False
 
 
 def test_create_table_as_at_a_path_makes_and_fills_it(lab: StreamLab) -> None:

@@ -28,6 +28,7 @@ from airflow_provider_cdc.engine import (
     ConsumptionOpen,
     InvalidRequest,
     InvalidStatement,
+    NotADeltaTable,
     OutcomeUnknown,
     Progress,
     ProtocolPoint,
@@ -188,6 +189,74 @@ def test_create_table_as_that_spark_refuses_leaves_no_table(three: StreamLab) ->
 
     assert not Path(three.path("made")).exists()
     assert transitions(three) == ["created"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "cause"),
+    [
+        ("id, map() AS tags", "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE"),
+        ("id, array() AS a", "DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE"),
+        ("id, named_struct('x', NULL) AS n", "DELTA_CANNOT_WRITE_EMPTY_SCHEMA"),
+        ("id + 1", "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES"),
+        ("id, v AS ID", "COLUMN_ALREADY_EXISTS"),
+        ("INTERVAL '3' DAY AS d", "DELTA_UNSUPPORTED_DATA_TYPES"),
+        ("make_interval(1) AS d", "INTERVAL"),
+    ],
+)
+def test_create_table_as_that_delta_refuses_leaves_nothing(
+    lab: StreamLab, columns: str, cause: str
+) -> None:
+    with pytest.raises(InvalidStatement, match=f"is refused by Spark. Cause: .*{cause}") as caught:
+        lab.consume(LOG, f"CREATE TABLE {{made}} USING delta AS SELECT {columns} FROM s")
+
+    assert not Path(lab.path("made")).exists()
+    assert "\n" not in str(caught.value)
+    assert transitions(lab) == ["created"]
+
+
+@pytest.mark.parametrize("place", ["{made}", "corrected"])
+def test_create_table_as_is_corrected_after_a_refusal(lab: StreamLab, place: str) -> None:
+    create = f"CREATE TABLE {place} USING delta AS SELECT "
+    try:
+        with pytest.raises(InvalidStatement, match="is refused by Spark"):
+            lab.consume(create + "id, map() AS tags FROM s")
+        lab.consume(create + "id, map('a', v) AS tags FROM s")
+        rows = lab.spark.sql(lab.text(f"SELECT id FROM {place}")).collect()
+        assert sorted(map(tuple, rows)) == [(1,), (2,)]
+    finally:
+        lab.spark.sql("DROP TABLE IF EXISTS corrected")
+
+
+@pytest.mark.parametrize("left", ["", "_delta_log/_staged_commits"])
+def test_create_table_as_uses_a_folder_that_holds_no_file(lab: StreamLab, left: str) -> None:
+    Path(lab.path("made"), left).mkdir(parents=True)
+
+    lab.consume("CREATE TABLE {made} USING delta AS SELECT id FROM s")
+
+    assert lab.rows("made") == [(1,), (2,)]
+
+
+def test_create_table_as_where_an_attempt_was_cut_off_says_what_to_remove(lab: StreamLab) -> None:
+    Path(lab.path("made"), "_delta_log").mkdir(parents=True)
+    Path(lab.path("made"), "part-0.parquet").write_bytes(b"PAR1")
+
+    with pytest.raises(NotADeltaTable, match=r"part-0\.parquet.*remove that folder"):
+        lab.consume("CREATE TABLE {made} USING delta AS SELECT id FROM s")
+
+    assert Path(lab.path("made"), "part-0.parquet").exists()
+
+
+def test_table_left_empty_is_not_replaced_by_what_delta_refuses(three: StreamLab) -> None:
+    create = "CREATE TABLE {made} USING delta AS SELECT "
+    with pytest.raises(StatementFailed):
+        three.consume(create + "CAST(v AS INT) AS n FROM s")
+    with pytest.raises(InvalidStatement, match="CONTAINS_NULL_TYPE"):
+        three.consume(LOG, create + "map() AS tags FROM s")
+    assert three.rows("log") == [(0, "kept", "x")]
+
+    three.consume(create + "id FROM s")
+
+    assert three.rows("made") == [(1,), (2,), (3,)]
 
 
 def test_create_table_as_that_failed_may_have_other_columns_when_it_is_retried(

@@ -90,6 +90,15 @@ def test_what_cannot_be_handed_out_is_refused_and_nothing_moves(
     assert offset(lab) == 0
 
 
+def test_query_of_a_type_that_delta_refuses_leaves_no_table(lab: StreamLab) -> None:
+    with pytest.raises(InvalidStatement, match="CONTAINS_NULL_TYPE"):
+        taken(lab, "SELECT id, array() AS a FROM s")
+
+    folder = lab.root / "state" / "results"
+    assert not folder.exists() or result_tables(lab) == []
+    assert taken(lab) == FIRST
+
+
 def test_query_that_fails_consumes_nothing_and_hands_out_nothing(lab: StreamLab) -> None:
     with pytest.raises(StatementFailed, match="DIVIDE_BY_ZERO"):
         taken(lab, "SELECT 1 / (id - id) FROM s")

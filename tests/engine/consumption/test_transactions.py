@@ -32,6 +32,7 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
 )
 from airflow_provider_cdc.engine.core.model import Phase
+from airflow_provider_cdc.engine.spark.session_settings import settings
 
 
 def test_transaction_statements_see_the_same_records_and_consume_them_once(lab: StreamLab) -> None:
@@ -141,6 +142,35 @@ def test_dataframe_that_overwrites_takes_the_place_of_what_was_there(lab: Stream
 
     assert lab.rows("log") == FIRST
     assert lab.engine.has_data("s") is False
+
+
+def test_dataframe_is_stored_by_names_and_fails_where_a_value_does_not_fit(lab: StreamLab) -> None:
+    lab.make("place", "id SMALLINT, p STRUCT<city: STRING, zip: INT>")
+    named = "struct(40000L AS zip, v AS city) AS p"
+    lenient = {
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.storeAssignmentPolicy": "LEGACY",
+    }
+    with begun(lab) as tx:
+        rows = tx.stream("s")
+        tx.write(rows.selectExpr(named, "id AS ID"), lab.path("place"))
+        for bad, message in {
+            "struct(v AS city) AS p": r"field p\.zip",
+            "id AS other": "other",
+        }.items():
+            with pytest.raises(InvalidRequest, match=message):
+                tx.write(rows.selectExpr(bad), lab.path("place"))
+    assert lab.rows("place") == [(1, ("10", 40000)), (2, ("20", 40000))]
+
+    lab.sql("INSERT INTO {src} VALUES (40000, 'x')")
+    with (
+        settings(lab.spark, lenient),
+        pytest.raises(StatementFailed, match="column id: expected a value of smallint"),
+        begun(lab) as tx,
+    ):
+        tx.write(tx.stream("s").selectExpr("id"), lab.path("place"))
+    assert len(lab.rows("place")) == 2
+    assert lab.engine.has_data("s")
 
 
 def test_writing_the_rows_of_a_query_uses_the_streams_that_it_reads(lab: StreamLab) -> None:
@@ -266,6 +296,8 @@ def test_statement_that_is_refused_leaves_the_transaction_as_it_was(lab: StreamL
         for text, error in refused.items():
             with pytest.raises(error):
                 tx.sql(lab.text(text))
+        with pytest.raises(InvalidStatement, match=r"VIEW_NOT_FOUND.*did you mean s where it"):
+            tx.sql("SELECT * FROM ss")
         with pytest.raises(StreamNotFound):
             tx.stream("missing")
         with pytest.raises(InvalidRequest, match="append, overwrite"):

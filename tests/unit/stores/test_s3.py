@@ -63,6 +63,25 @@ def test_files_are_written_read_listed_and_removed(files: Files, root: str) -> N
             look(join(root, "a"))
 
 
+def test_log_folder_without_a_commit_is_no_table_and_is_removed(
+    options: dict[str, str], files: Files, root: str
+) -> None:
+    filesystem, path = url_to_fs(root.replace("s3a:", "s3:"), **fsspec_options(options, "s3"))
+    for folder in ("_delta_log/", "_delta_log/_staged_commits/"):
+        # As Hadoop makes a folder.
+        filesystem.pipe_file(f"{path}/{folder}", b"")
+    log = DeltaLog(root, files)
+    assert files.exists(join(root, "_delta_log"))
+    assert not log.is_begun
+
+    files.remove_if_empty(root)
+    assert not files.exists(root)
+
+    files.write(join(root, "_delta_log", f"{0:020d}.json"), b"{}")
+    files.remove_if_empty(root)
+    assert log.is_begun
+
+
 def test_names_behind_another_one_are_listed_alone_page_by_page(
     files: Files, options: dict[str, str], root: str
 ) -> None:

@@ -45,6 +45,12 @@ def test_names_and_comments_may_speak_of_lengths() -> None:
     check_lengths("t", "id INT COMMENT 'it''s no CHAR(5)', `char(3)` STRING, varchar STRING")
 
 
+def test_columns_that_delta_tells_apart_are_two() -> None:
+    assert checked_columns("t", [Column("maß", "int"), Column("mass", "int")], ["MASS"]) == (
+        "mass",
+    )
+
+
 def test_key_is_spelled_as_its_columns_are() -> None:
     assert checked_columns("t", [Column("Id", "int")], ["ID"]) == ("Id",)
 
@@ -59,6 +65,7 @@ def test_key_is_spelled_as_its_columns_are() -> None:
         (columns(2), ["c0", "C0"], "primary key of 2 columns"),
         (columns(2), ["id"], "there is no column id"),
         ([Column("a", "int"), Column("A", "int")], ["a"], "names a column twice"),
+        ([Column("s", "int"), Column("\u017f", "int")], ["s"], "columns of nearly one name"),
         ([Column("a", "int"), Column("_change_type", "string")], ["a"], "is reserved"),
         ([Column("a", "int"), Column("_CDC_x", "string")], ["a"], "is reserved"),
         ([Column("a", "array<int>")], ["a"], "cannot be compared as a key"),

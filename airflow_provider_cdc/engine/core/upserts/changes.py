@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from ..log_actions import Commit, DataFile
 from ..model import row_id_text
-from ..names import literal, quote, text_value
+from ..names import literal, name_key, quote, text_value
 from ..net_files import inserted_files
 from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, UpsertTable
 
@@ -70,7 +70,7 @@ def reason(table: UpsertTable) -> str:
         (f"NOT coalesce({is_number}, true)", Reason.NUMBER),
     ]
     if table.has_partial_changes:
-        values = ", ".join(text_value(name.lower()) for name in table.values)
+        values = ", ".join(text_value(name_key(name)) for name in table.values)
         is_known = f"coalesce(lower(name) IN ({values}), false)"
         has_unknown = f"exists({CHANGE_UNCHANGED}, name -> NOT {is_known})"
         wrong.append((f"{CHANGE_TYPE} = 'UPSERT' AND {has_unknown}", Reason.UNCHANGED))

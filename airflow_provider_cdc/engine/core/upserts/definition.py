@@ -10,9 +10,11 @@ from datetime import timedelta
 from enum import StrEnum
 
 from ..errors import InvalidRequest
-from ..names import TableName, quote
+from ..intervals import interval_iso, interval_of
+from ..names import TableName, first_alike, name_key, quote
+from ..one_or_several import one_or_several
+from ..shown_values import shown
 from ..summaries import names_text, place_text
-from .intervals import interval_iso, interval_of
 
 CHANGE_TYPE = "_CHANGE_TYPE"
 CHANGE_SEQUENCE_NUMBER = "_CHANGE_SEQUENCE_NUMBER"
@@ -167,10 +169,56 @@ def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> Upsert
     staleness = properties.get(MAX_STALENESS)
     return replace(
         table,
-        primary_key=tuple(json.loads(key)),
-        max_staleness=None if staleness is None else interval_of(staleness),
-        tombstone_horizon=interval_of(properties[HORIZON]),
+        primary_key=_key_of(table, key),
+        max_staleness=None if staleness is None else _length_of(table, MAX_STALENESS, staleness),
+        tombstone_horizon=_length_of(table, HORIZON, properties.get(HORIZON, "")),
         has_partial_changes=properties.get(_PARTIAL) == "true",
+    )
+
+
+def checked_properties(table: UpsertTable) -> dict[str, str]:
+    """The properties of the base of ``table``, which :func:`with_properties` reads back equal.
+
+    :raises InvalidRequest: they would not be read back as they are
+    """
+    properties = table.properties
+    if with_properties(table, properties) != table:
+        raise InvalidRequest(
+            f"upsert table {table.name}",
+            "cannot be stored, nothing was written",
+            cause=f"expected to read back {properties} as written, found a difference",
+            fix="correct the primary key and the lengths of time",
+        )
+    return properties
+
+
+def _key_of(table: UpsertTable, text: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(text)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _damaged(table, _PRIMARY_KEY, "a JSON list of columns", text, '["id"]')
+    return tuple(names)
+
+
+def _length_of(table: UpsertTable, name: str, text: str) -> timedelta:
+    try:
+        return interval_of(text, name)
+    except InvalidRequest:
+        expected = "a length of time in ISO 8601"
+        raise _damaged(table, name, expected, text, interval_iso(TOMBSTONE_HORIZON)) from None
+
+
+def _damaged(
+    table: UpsertTable, name: str, expected: str, text: str, example: str
+) -> InvalidRequest:
+    return InvalidRequest(
+        f"upsert table {table.name}",
+        "has a property that cannot be read",
+        cause=f"{name}: expected {expected}, found {shown(text)}",
+        fix=f"run ALTER TABLE {table.base.sql} SET TBLPROPERTIES ('{name}' = '{example}'), with"
+        " the value that the table had",
     )
 
 
@@ -184,11 +232,14 @@ def checked_columns(
 
     :raises InvalidRequest: a rule is broken
     """
-    known = {column.name.casefold(): column for column in columns}
-    key = [column.casefold() for column in primary_key]
+    known = {name_key(column.name): column for column in columns}
+    key = [name_key(column) for column in primary_key]
     reserved = [column.name for column in columns if is_reserved(column.name)]
     if len(known) < len(columns):
         raise _invalid(name, "names a column twice", f"found {_twice(columns)}")
+    if alike := first_alike(column.name for column in columns):
+        cause = f"a MERGE cannot tell {alike[0]} from {alike[1]}"
+        raise _invalid(name, "has columns of nearly one name", cause)
     if reserved:
         raise _invalid(name, f"has a column {reserved[0]}", "that name is reserved for changes")
     if not 1 <= len(columns) <= MAX_COLUMNS:
@@ -241,20 +292,20 @@ def clustered_by(
 
     :raises InvalidRequest: there is no such column
     """
-    known = {column.name.casefold(): column for column in columns}
+    known = {name_key(column.name): column for column in columns}
     if wanted is None:
         leaves, early = _STATE_LEAVES if is_wide(columns) else 0, set()
         for column in columns:
             leaves += _leaves(column)
             if leaves <= _WITH_STATISTICS_COLUMNS and column.type.startswith(_WITH_STATISTICS):
                 early.add(column.name)
-        key = [known[column.casefold()].name for column in primary_key]
+        key = [known[name_key(column)].name for column in primary_key]
         return tuple([column for column in key if column in early][:_MAX_CLUSTERED])
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = one_or_several(f"upsert table {name}", "cluster_by", wanted)
     for given in names:
-        if given.casefold() not in known:
+        if name_key(given) not in known:
             raise _invalid(name, "cannot be clustered so", f"there is no column {given}")
-    return tuple(known[given.casefold()].name for given in names)
+    return tuple(known[name_key(given)].name for given in names)
 
 
 def is_wide(columns: Iterable[Column]) -> bool:
@@ -266,11 +317,11 @@ def is_wide(columns: Iterable[Column]) -> bool:
 
 def is_reserved(column: str) -> bool:
     """Whether no column of the data may have this name."""
-    folded = column.casefold()
+    folded = name_key(column)
     return folded.startswith((STATE, "metadata$")) or folded in (
-        CHANGE_TYPE.casefold(),
-        CHANGE_SEQUENCE_NUMBER.casefold(),
-        CHANGE_UNCHANGED.casefold(),
+        name_key(CHANGE_TYPE),
+        name_key(CHANGE_SEQUENCE_NUMBER),
+        name_key(CHANGE_UNCHANGED),
     )
 
 
@@ -280,7 +331,7 @@ def _leaves(column: Column) -> int:
 
 
 def _twice(columns: Sequence[Column]) -> str:
-    names = [column.name.casefold() for column in columns]
+    names = [name_key(column.name) for column in columns]
     return next(name for name in names if names.count(name) > 1)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..names import literal, quote, text_value
+from ..names import literal, name_key, quote, text_value
 from .changes import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, listed, same_key
 from .definition import CHANGE_TYPE, CHANGE_UNCHANGED, STATE, UpsertTable
 from .pruning import Intervals
@@ -121,7 +121,7 @@ def _winners(table: UpsertTable, changes: str) -> str:
     found = [f"max_by(named_struct({newest}), {order}) AS _cdc_newest"]
     for number, name in enumerate(table.values):
         value = f"if({is_delete}, NULL, {quote(name)})"
-        left = f"coalesce(array_contains({CHANGE_UNCHANGED}, {text_value(name.lower())}), false)"
+        left = f"coalesce(array_contains({CHANGE_UNCHANGED}, {text_value(name_key(name))}), false)"
         found.append(
             f"max_by(named_struct('value', {value}, 'sequence', {SEQUENCE}), {order})"
             f" FILTER (WHERE {is_delete} OR NOT {left}) AS _cdc_won_{number}"

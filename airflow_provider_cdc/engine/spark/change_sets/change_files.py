@@ -124,5 +124,6 @@ def _without_row_ids(stream: Stream) -> StreamUnusable:
         "cannot be read by change files",
         cause=f"rows in change files of {stream.source.name} have no row id, as their writer left"
         " them out",
-        fix='read it by an engine with strategy="file_difference", which needs no change files',
+        fix="read it, or consume it, in a notebook or a script by an engine with"
+        ' strategy="file_difference", which needs no change files',
     )

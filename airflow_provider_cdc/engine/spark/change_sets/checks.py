@@ -20,7 +20,7 @@ from ...core.table_schema import Layout
 from ...core.type_changes import lossy_change
 from ...core.view_settings import NAMES_AS_PATTERNS
 from ...storage.range_files import RangeFiles
-from ..session_settings import is_on
+from ..session_settings import SWITCH_OFF, is_on
 from .naming import check_names
 
 
@@ -35,7 +35,7 @@ def check_session(stream: Stream, spark: SparkSession) -> None:
             f"stream {stream.name}",
             f"cannot read the changes of {stream.table_on}",
             cause=f"with {NAMES_AS_PATTERNS}, quoted names of columns are patterns",
-            fix="switch it off in this session",
+            fix=SWITCH_OFF,
         )
 
 
@@ -62,8 +62,8 @@ def check_types(stream: Stream, steps: Sequence[Layout]) -> None:
                 f"cannot tell the old rows of {stream.source.name} in the columns of today",
                 cause=f"{found.column} was of type {found.before} and is of type {found.now},"
                 " which does not hold each old value",
-                fix="consume what came before by max_commits, then call engine.advance(), or create"
-                " the stream again, and load what depends on it anew",
+                fix="consume what came before by max_commits, then move it on with AdvanceStream or"
+                " engine.advance(stream), or create it again; and load what depends on it anew",
             )
 
 

@@ -69,7 +69,7 @@ def _sorted_entries(value: Column, kind: MapType, end: str) -> Column:
 
 def holds_variants(kind: DataType) -> bool:
     """Whether there are variants in values of ``kind``: equal ones may not be told as equal."""
-    return any(isinstance(part, VariantType) for part in _parts(kind))
+    return any(isinstance(part, VariantType) for part in parts_of(kind))
 
 
 def _needs_conversion(kind: DataType) -> bool:
@@ -77,11 +77,11 @@ def _needs_conversion(kind: DataType) -> bool:
         part.collation != "UTF8_BINARY"
         if isinstance(part, StringType)
         else isinstance(part, MapType | VariantType)
-        for part in _parts(kind)
+        for part in parts_of(kind)
     )
 
 
-def _parts(kind: DataType) -> Iterator[DataType]:
+def parts_of(kind: DataType) -> Iterator[DataType]:
     """``kind`` and all that it is made of."""
     yield kind
     inner: list[DataType] = []
@@ -92,7 +92,7 @@ def _parts(kind: DataType) -> Iterator[DataType]:
     elif isinstance(kind, StructType):
         inner = [field.dataType for field in kind.fields]
     for part in inner:
-        yield from _parts(part)
+        yield from parts_of(part)
 
 
 def as_read_today(

@@ -51,7 +51,7 @@ class FileLists:
 
     def _reads_lists(self) -> bool:
         # Only Spark's first interface to files tells a row's place.
-        old = str(self._spark.conf.get(_OLD_SOURCES, _FORMAT)).casefold().split(",")
+        old = str(self._spark.conf.get(_OLD_SOURCES, _FORMAT)).lower().split(",")
         return _FORMAT in map(str.strip, old) and not is_on(self._spark, _IGNORES_LISTS)
 
     def _opened(self, root: str, count: int, schema: StructType) -> DataFrame | None:

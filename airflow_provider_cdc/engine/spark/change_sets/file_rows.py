@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from ...core.file_options import WHOLE_FILES, takes_columns_from_folders
+from ...core.errors import CdcError, FileUnreadable, StreamUnusable
+from ...core.file_faults import unreadable_file
+from ...core.file_options import WHOLE_FILES, whole_rows
 from ...core.file_paths import partition_values, uri_as_spark_tells
 from ...core.folder_log import FolderFile
 from ...core.insert_only import unread_files
 from ...core.log_actions import DataFile
 from ...core.model import METADATA_COLUMNS, FileFormat, Folder
-from ...core.names import quote
+from ...core.names import name_key, quote
 from ...core.read_plan import ReadPlan
 from ...storage.files import Files, join
 from ...storage.folders import FolderLogs
 from ...storage.source_log import SourceRange
+from ..failures import reason
 from .checks import check_session
+from .file_groups import FileGroup, FileGroups, fields_of
 from .naming import named
 from .netting import INSERT, all_changes
 from .reader import metadata_fields
@@ -38,12 +41,14 @@ class FileChanges:
     """The rows of the files of a range, not yet read: their columns, action, is-update and row id.
 
     Whoever has read ``rows`` calls ``check``: it raises ``FilesChanged`` where a file is no longer
-    the one that was listed, so that what was read of it may be anything.
+    the one that was listed, so that what was read of it may be anything. Where reading them failed
+    and ``check`` finds nothing, ``fault`` says which file it is, if it is one.
     """
 
     rows: DataFrame
     plan: ReadPlan
     check: Callable[[], None]
+    fault: Callable[[Exception], FileUnreadable | None]
 
 
 class FileRows:
@@ -51,6 +56,7 @@ class FileRows:
 
     def __init__(self, spark: SparkSession, files: Files) -> None:
         self._spark = spark
+        self._files = files
         self._folders = FolderLogs(files)
 
     def plan(self, span: SourceRange) -> ReadPlan:
@@ -63,6 +69,7 @@ class FileRows:
         Seed 000: nothing is told of a removed file, and an overwritten one is a new one.
 
         :raises FilesChanged: a file was overwritten or removed since the folder was listed
+        :raises FileUnreadable: a file, or a folder's name, is not as the stream reads it
         :raises StreamUnusable: the session takes names for patterns
         """
         check_session(span.stream, self._spark)
@@ -74,50 +81,51 @@ class FileRows:
         def check() -> None:
             self._folders.check_unchanged(span.stream, listed)
 
+        def fault(error: Exception) -> FileUnreadable | None:
+            return unreadable_file(span.stream, reason(error))
+
         check()
-        groups = _by_partition_columns(folder, unread.files)
         try:
-            parts = [self._rows_of(folder, group, keys) for keys, group in groups.items()]
-        except AnalysisException:
-            check()
+            groups = FileGroups(self._spark, self._files, span.stream).of(unread.files)
+            parts = [self._rows_of(folder, group) for group in groups]
+        except CdcError:
             raise
-        fields = _fields(folder)
+        except Exception as error:
+            check()
+            raise fault(error) or _as_unusable(span, error) or error from None
+        fields = fields_of(folder)
         if not parts:
             names = METADATA_COLUMNS[span.stream.column_style]
             schema = StructType([*fields, *metadata_fields(names)])
-            return FileChanges(self._spark.createDataFrame([], schema), unread.plan, check)
+            return FileChanges(self._spark.createDataFrame([], schema), unread.plan, check, fault)
         columns = [field.name for field in fields]
         rows = named(all_changes(union(parts), INSERT), columns, span.stream.column_style)
-        return FileChanges(rows, unread.plan, check)
+        return FileChanges(rows, unread.plan, check, fault)
 
-    def _rows_of(
-        self, folder: Folder, files: Sequence[DataFile], keys: frozenset[str]
-    ) -> DataFrame:
-        """The rows of files whose paths give values to the columns ``keys``: the row id, and the
-        columns in one struct.
-        """
-        fields = _fields(folder)
-        data = [field for field in fields if field.name.casefold() not in keys]
+    def _rows_of(self, folder: Folder, group: FileGroup) -> DataFrame:
+        """The rows of the files of a group: the row id, and the columns in one struct."""
+        files, keys = group.files, sorted(group.keys)
         paths = [join(folder.uri, FolderFile.of(file).path) for file in files]
         scan = (
             self._spark.read.format(folder.file_format.value)
             .options(**folder.options)
             # No path is a pattern, and no column is taken from the name of a folder.
             .options(recursiveFileLookup="true", __globPaths__="false")
-            .options(**WHOLE_FILES)
-            .schema(StructType(data))
+            .options(**WHOLE_FILES, **whole_rows(folder.file_format))
+            .schema(group.schema)
             .load(paths)
         )
+        row = ", ".join(f"{source} AS {quote(name)}" for name, source in group.row.items())
         placed = scan.select(
             scan.metadataColumn("_metadata").alias(_PLACE),
             F.monotonically_increasing_id().alias(_NUMBER),
-            F.expr(f"struct({', '.join(quote(field.name) for field in data)})").alias(ROW),
+            F.expr(f"struct({row})").alias(ROW),
         )
-        told = F.broadcast(self._told(folder, files, paths, sorted(keys)))
+        told = F.broadcast(self._told(folder, files, paths, keys))
         rows = placed.join(told, placed[f"{_PLACE}.file_path"] == told[_PATH], "left")
         columns = ", ".join(
-            f"{ROW}.{quote(field.name)}" if field in data else _from_folder(field, sorted(keys))
-            for field in fields
+            f"{ROW}.{quote(field.name)}" if field.name in group.row else _from_folder(field, keys)
+            for field in fields_of(folder)
         )
         size_bytes = sum(file.size_bytes for file in files)
         return _numbered(rows, folder.file_format, size_bytes).selectExpr(
@@ -140,6 +148,20 @@ class FileRows:
         return self._spark.createDataFrame(pa.table(told))
 
 
+def _as_unusable(span: SourceRange, error: Exception) -> StreamUnusable | None:
+    """The error of options and columns that Spark does not read any file by."""
+    if not isinstance(error, PySparkException):
+        return None
+    name = span.stream.name
+    return StreamUnusable(
+        f"stream {name}",
+        f"cannot read the files of {span.stream.source.name}",
+        cause=reason(error).partition("\n")[0].rstrip("."),
+        fix="create it again with other file_options or another file_schema, with or_replace=True"
+        f' and at=OffsetOf("{name}"), which keeps what is not consumed',
+    )
+
+
 def _numbered(rows: DataFrame, file_format: FileFormat, size_bytes: int) -> DataFrame:
     """``rows`` with the position of each in its file, from 0 on.
 
@@ -154,26 +176,6 @@ def _numbered(rows: DataFrame, file_format: FileFormat, size_bytes: int) -> Data
     return rows.withColumn(_NUMBER, F.row_number().over(in_file) - 1)
 
 
-def _by_partition_columns(
-    folder: Folder, files: Sequence[DataFile]
-) -> dict[frozenset[str], list[DataFile]]:
-    """The files by the columns that their paths give values to: these are not in the files."""
-    names: set[str] = set()
-    if takes_columns_from_folders(folder.options):
-        names = {field.name.casefold() for field in _fields(folder)}
-    groups: dict[frozenset[str], list[DataFile]] = {}
-    for file in files:
-        keys = names & partition_values(FolderFile.of(file).path).keys()
-        groups.setdefault(frozenset(keys), []).append(file)
-    return groups
-
-
 def _from_folder(field: StructField, keys: Sequence[str]) -> str:
-    value = f"key{keys.index(field.name.casefold())}"
+    value = f"key{keys.index(name_key(field.name))}"
     return f"CAST({value} AS {field.dataType.simpleString()}) AS {quote(field.name)}"
-
-
-def _fields(folder: Folder) -> list[StructField]:
-    """The columns; a file may lack a value of any."""
-    fields = StructType.fromJson(json.loads(folder.schema)).fields
-    return [StructField(field.name, field.dataType, metadata=field.metadata) for field in fields]

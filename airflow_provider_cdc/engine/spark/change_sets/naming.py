@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from ...core.errors import InvalidRequest
 from ...core.model import METADATA_COLUMNS, ROW_ID_MARK, ColumnStyle, MetadataColumns, Stream
-from ...core.names import quote
+from ...core.names import first_alike, name_key, quote
 from .netting import ACTION, IS_UPDATE
 from .rows import ROW, ROW_ID
 
@@ -40,17 +40,25 @@ def number_of(names: MetadataColumns) -> str:
 
 
 def check_names(stream: Stream, columns: Sequence[str], also: Sequence[str] = ()) -> None:
-    """Refuse a source with a column that a change set needs the name of.
+    """Refuse a source with a column that a change set needs the name of, or with two that Spark
+    takes for one among the fields of a struct.
 
     :param columns: the names of the source's columns
     :param also: further names that it must not have
     :raises InvalidRequest: naming the column
     """
+    if alike := first_alike(columns):
+        raise InvalidRequest(
+            f"stream {stream.name}",
+            f"cannot read the columns of {stream.table_on}",
+            cause=f"Spark takes {alike[0]} and {alike[1]} for one where they are fields of a row",
+            fix="rename one of them",
+        )
     names = METADATA_COLUMNS[stream.column_style]
     reserved = {names.action, names.is_update, names.row_id, *also}
-    taken = {name.casefold() for name in reserved}
+    taken = {name_key(name) for name in reserved}
     for column in columns:
-        if column.casefold() in taken:
+        if name_key(column) in taken:
             raise InvalidRequest(
                 f"stream {stream.name}",
                 f"cannot add its columns to those of {stream.table_on}",

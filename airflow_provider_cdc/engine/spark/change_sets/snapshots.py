@@ -14,8 +14,8 @@ from ...core.file_options import WHOLE_FILES
 from ...core.table_schema import Layout
 from ...core.tracking import precedes_all
 from ...storage.source_log import SourceRange
-from ..failures import reason
-from ..session_settings import any_version, is_on
+from ..failures import first_line
+from ..session_settings import SWITCH_OFF, any_version, is_on
 from .columns import spark_fields
 from .rows import ROW, ROW_ID
 
@@ -33,7 +33,7 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
                 f"stream {span.stream.name}",
                 f"cannot return all rows of {span.stream.source.name}",
                 cause=f"with {setting}, rows of files that cannot be read would not be told",
-                fix="switch it off in this session",
+                fix=SWITCH_OFF,
             )
     if precedes_all(span.end):
         fields = spark_fields(Layout.of(json.loads(span.end.metadata)).fields)
@@ -50,7 +50,7 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
                 f"stream {span.stream.name}",
                 f"is stale, the rows that {span.stream.source.name} had at version"
                 f" {span.end.version} can no longer be read",
-                cause=reason(error).partition("\n")[0],
+                cause=first_line(error),
                 fix="create the stream again, with show_initial_rows where it had them",
             ) from None
         identity = rows.metadataColumn("_metadata").getField("row_id").alias(ROW_ID)

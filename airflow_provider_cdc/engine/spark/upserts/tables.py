@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from ...core.access import Kept
+from ...core.arguments import Kept
 from ...core.errors import (
     CdcError,
     InvalidRequest,
@@ -18,8 +19,10 @@ from ...core.errors import (
     TableExists,
     TableNotFound,
 )
+from ...core.intervals import interval_iso, interval_of
 from ...core.log_actions import TableState
-from ...core.names import TableName, quote, table_name
+from ...core.names import TableName, name_key, quote, table_name
+from ...core.one_or_several import one_or_several
 from ...core.table_snapshot import TableSnapshot
 from ...core.upserts.changes import BATCH, INGESTED_AT, ORDER, REASON, SEQUENCE, SINCE
 from ...core.upserts.definition import (
@@ -33,18 +36,18 @@ from ...core.upserts.definition import (
     UpsertTable,
     check_lengths,
     checked_columns,
+    checked_properties,
     clustered_by,
     is_reserved,
     is_wide,
     with_properties,
 )
 from ...core.upserts.diversion import KEY_HASH, QUARANTINED_AT, REDRIVE
-from ...core.upserts.intervals import interval_iso, interval_of
 from ...core.upserts.texts import live_rows
 from ...storage.delta_log import DeltaLog, LogIncomplete
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
-from ..failures import reason
+from ..failures import first_line, has_ended
 from ..session_settings import escaped_literals
 from ..tables import Table, Tables, table_properties
 from .types import sql_type
@@ -111,13 +114,13 @@ class UpsertTables:
         *,
         max_staleness: timedelta | str | None,
         tombstone_horizon: timedelta | str,
-        cluster_by: Collection[str] | None,
+        cluster_by: str | Collection[str] | None,
         partial_changes: bool,
         if_not_exists: bool,
     ) -> UpsertTable:
         """Make an upsert table, or what a call that was killed left undone of it."""
         columns = self._columns_of(name, schema)
-        named = [primary_key] if isinstance(primary_key, str) else primary_key
+        named = one_or_several(f"upsert table {name}", "primary_key", primary_key)
         key = checked_columns(name, columns, named)
         wanted = UpsertTable(
             name,
@@ -181,15 +184,15 @@ class UpsertTables:
         parts = {
             # The base last: no change has a value in them before, and none is read without them
             # afterwards.
-            place: {column.name.casefold(): column for column in _data_columns(self._state(place))}
+            place: {name_key(column.name): column for column in _data_columns(self._state(place))}
             for place in (table.quarantine, table.changes, table.location)
         }
         known = parts[table.location]
-        added = [column for column in wanted if column.name.casefold() not in known]
+        added = [column for column in wanted if name_key(column.name) not in known]
         checked_columns(name, (*known.values(), *added), table.primary_key)
         for place, found in parts.items():
             for column in wanted:
-                there = found.get(column.name.casefold(), column)
+                there = found.get(name_key(column.name), column)
                 if there.type != column.type:
                     raise InvalidRequest(
                         f"upsert table {name}",
@@ -199,7 +202,7 @@ class UpsertTables:
                         fix="choose another name; no part of the table was altered",
                     )
         for place, found in parts.items():
-            missing = [column for column in wanted if column.name.casefold() not in found]
+            missing = [column for column in wanted if name_key(column.name) not in found]
             if missing:
                 self._alter(name, place, f"ADD COLUMNS ({', '.join(_definitions(missing))})")
         altered = self.get(name)
@@ -214,7 +217,7 @@ class UpsertTables:
             raise InvalidRequest(
                 f"upsert table {name}",
                 "cannot be given these columns",
-                cause=reason(error).partition("\n")[0],
+                cause=first_line(error),
                 fix="choose other names or types",
             ) from None
 
@@ -348,7 +351,7 @@ class UpsertTables:
             raise InvalidRequest(
                 f"upsert table {name}",
                 "has a schema that Spark cannot read",
-                cause=str(error).splitlines()[0].rstrip("."),
+                cause=first_line(error),
                 fix="write it as id INT, name STRING",
             ) from None
 
@@ -359,10 +362,10 @@ class UpsertTables:
         is_first, data = is_wide(table.columns), _definitions(table.columns)
         columns = [*state, *data] if is_first else [*data, *state]
         cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
-        with escaped_literals(self._spark):
+        with escaped_literals(self._spark), _refused_by_spark(table):
             self._spark.sql(
                 f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"
-                f" {table_properties(_BASE_PROPERTIES | table.properties)}"
+                f" {table_properties(_BASE_PROPERTIES | checked_properties(table))}"
             )
 
     def _complete(self, table: UpsertTable) -> None:
@@ -409,11 +412,11 @@ class UpsertTables:
             found = _data_columns(self._state(table.changes))
         except LogIncomplete:
             return  # Whoever reads the changes says what is missing.
-        changes = {column.name.casefold(): column.type for column in found}
+        changes = {name_key(column.name): column.type for column in found}
         differing = [
             column.name
             for column in table.columns
-            if changes.get(column.name.casefold()) != column.type
+            if changes.get(name_key(column.name)) != column.type
         ]
         if differing:
             raise InvalidRequest(
@@ -465,3 +468,22 @@ def _data_columns(state: TableState) -> tuple[Column, ...]:
 
 def _definitions(columns: Iterable[Column]) -> list[str]:
     return [f"{quote(column.name)} {column.type}" for column in columns]
+
+
+@contextmanager
+def _refused_by_spark(table: UpsertTable) -> Iterator[None]:
+    """Make our error of what Spark says against creating ``table``.
+
+    :raises InvalidRequest: Spark refused it
+    """
+    try:
+        yield
+    except Exception as error:  # the JVM's own errors have no class in pyspark
+        if not has_ended(error):
+            raise
+        raise InvalidRequest(
+            f"upsert table {table.name}",
+            "cannot be created",
+            cause=first_line(error),
+            fix="choose a name or a path that Spark accepts, and one that can be written",
+        ) from error

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ...core.errors import InvalidRequest
-from ...core.names import quote
+from ...core.names import name_key, quote
 from ...core.upserts.changes import (
     BATCH,
     INGESTED_AT,
@@ -108,19 +108,19 @@ def _shaped(table: UpsertTable, rows: DataFrame) -> DataFrame:
     given = _given(table, rows)
     columns = []
     for column in table.columns:
-        found = given.get(column.name.casefold())
+        found = given.get(name_key(column.name))
         value = F.lit(None) if found is None else F.col(quote(found))
         columns.append(value.cast(column.type).alias(column.name))
     return rows.select(
         *columns,
-        F.col(quote(given[CHANGE_TYPE.casefold()])).alias(CHANGE_TYPE),
+        F.col(quote(given[name_key(CHANGE_TYPE)])).alias(CHANGE_TYPE),
         _pseudo(given, CHANGE_SEQUENCE_NUMBER).cast("string").alias(CHANGE_SEQUENCE_NUMBER),
         _pseudo(given, CHANGE_UNCHANGED).cast("array<string>").alias(CHANGE_UNCHANGED),
     )
 
 
 def _pseudo(given: Mapping[str, str], name: str) -> Column:
-    found = given.get(name.casefold())
+    found = given.get(name_key(name))
     return F.lit(None) if found is None else F.col(quote(found))
 
 
@@ -156,29 +156,29 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
 
     :raises InvalidRequest: they do not fit the table
     """
-    given = {name.casefold(): name for name in rows.columns}
-    known = {column.name.casefold() for column in table.columns}
-    pseudo = [CHANGE_TYPE.casefold(), CHANGE_SEQUENCE_NUMBER.casefold()]
+    given = {name_key(name): name for name in rows.columns}
+    known = {name_key(column.name) for column in table.columns}
+    pseudo = [name_key(CHANGE_TYPE), name_key(CHANGE_SEQUENCE_NUMBER)]
     if table.has_partial_changes:
-        pseudo.append(CHANGE_UNCHANGED.casefold())
+        pseudo.append(name_key(CHANGE_UNCHANGED))
     if len(given) < len(rows.columns):
         raise _unfit(table, "hold a column twice", f"found {', '.join(rows.columns)}")
-    if CHANGE_TYPE.casefold() not in given:
+    if name_key(CHANGE_TYPE) not in given:
         raise _unfit(
             table, f"lack the column {CHANGE_TYPE}", "it says of each row UPSERT or DELETE"
         )
     for name in table.primary_key:
-        if name.casefold() not in given:
+        if name_key(name) not in given:
             raise _unfit(table, f"lack the column {name}", "it is in the primary key")
     for name in given.values():
-        if name.casefold() not in known and name.casefold() not in pseudo:
+        if name_key(name) not in known and name_key(name) not in pseudo:
             raise _unfit(table, f"hold a column {name}", _why_not(name))
-    types = {field.name.casefold(): sql_type(field.dataType) for field in rows.schema.fields}
+    types = {name_key(field.name): sql_type(field.dataType) for field in rows.schema.fields}
     expected = {column.name: column.type for column in table.columns}
     # A number that is none would be read in another base than it was written.
     pseudo_types = {CHANGE_SEQUENCE_NUMBER: "string", CHANGE_UNCHANGED: "array<string>"}
     for name, wanted in (expected | pseudo_types).items():
-        found = types.get(name.casefold())
+        found = types.get(name_key(name))
         # The type of an array without elements.
         is_empty = found == "array<void>" and wanted.startswith("array<")
         if found is not None and not is_empty and not _fits(found, wanted):
@@ -187,7 +187,7 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
 
 
 def _why_not(name: str) -> str:
-    if name.casefold() == CHANGE_UNCHANGED.casefold():
+    if name_key(name) == name_key(CHANGE_UNCHANGED):
         return "the table was created without partial_changes"
     return "it is the engine's own" if is_reserved(name) else "the table has none"
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from ...core.errors import StreamStale
 from ...core.layout_history import layout_history
 from ...core.model import METADATA_COLUMNS, ColumnStyle, MetadataColumns, Stream, StreamMode
-from ...core.names import quote
+from ...core.names import name_key, quote
 from ...core.read_plan import ReadPlan, Strategy, plan_initial_rows
 from ...core.table_schema import Layout, other_columns
 from ...core.tracking import precedes_all
@@ -36,6 +36,7 @@ from ..change_sets.netting import INSERT, NEW, OLD, all_changes, changes_of, sam
 from ..change_sets.reader import ChangeSetReader
 from ..change_sets.rows import ROW, ROW_ID, union
 from ..change_sets.snapshots import all_rows
+from ..failures import first_line
 from .definitions import ViewDefinitions, ViewQuery
 from .evaluation import Evaluation, Rows
 
@@ -146,7 +147,7 @@ class ViewReader:
             raise StreamStale(
                 f"stream {stream.name}",
                 f"is stale, its view {stream.view.name} can no longer be read",
-                cause=str(error).splitlines()[0].rstrip("."),
+                cause=first_line(error),
                 fix="repair the view or its tables, or create the stream again",
             ) from None
         check_names(stream, schema.names)
@@ -188,7 +189,8 @@ def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
                 f"is stale, its view {query.name.sql} may mean something else since"
                 f" {table.stream.source.name} has other columns",
                 cause=f"it has {found}",
-                fix="call engine.advance(), or create the stream again, and load the view anew",
+                fix="move it on with AdvanceStream or engine.advance(stream), or create it again;"
+                " and load the view anew",
             )
 
 
@@ -308,11 +310,11 @@ def _free_style(span: SourceRange) -> ColumnStyle:
     columns: a table that keeps what was consumed has those of one style.
     """
     columns = Layout.of(json.loads(span.end.metadata)).column_names
-    taken = {name.casefold() for name in columns}
+    taken = {name_key(name) for name in columns}
     free = (
         style
         for style, names in METADATA_COLUMNS.items()
-        if taken.isdisjoint(name.casefold() for name in astuple(names))
+        if taken.isdisjoint(name_key(name) for name in astuple(names))
     )
     return next(free, span.stream.column_style)
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from ...core.errors import BRING_BACK, NotADeltaTable, StreamStale, TableNotFound, UnsupportedView
 from ...core.model import View
-from ...core.names import TableName, qualified_name, quote, split_name
+from ...core.names import TableName, name_key, qualified_name, quote, split_name
 from ...core.view_queries import expand
 from ...core.view_refusals import refusal_of_call
 from ...core.view_relations import BINARY, Renamed, ViewDefinition, functions, leaves
@@ -204,7 +204,7 @@ class ViewDefinitions:
         for namespace in {view.namespace for view in query.definitions}:
             place = ".".join(map(quote, namespace))
             for row in self._spark.sql(f"SHOW USER FUNCTIONS IN {place}").collect():
-                own.add(split_name(row[0])[-1].casefold())
+                own.add(name_key(split_name(row[0])[-1]))
         used = sorted(called & own) and sorted(called & (own - self._system_functions()))
         if used:
             raise refusal_of_call(
@@ -215,7 +215,7 @@ class ViewDefinitions:
             )
 
     def _system_functions(self) -> set[str]:
-        return {row[0].casefold() for row in self._spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+        return {name_key(row[0]) for row in self._spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
 
     def _check_plan(self, query: ViewQuery) -> None:
         """Refuse what Spark itself understands otherwise than as a join of tables."""

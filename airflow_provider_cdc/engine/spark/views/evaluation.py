@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...core.errors import InvalidRange, InvalidRequest
+from ...core.names import name_key
 from ...core.view_relations import (
     Branch,
     Leaf,
@@ -23,6 +24,7 @@ from ...core.view_relations import (
     select_text,
     union_text,
 )
+from ..failures import first_line
 from ..session_settings import settings
 
 _RELATION = "__cdc_relation_"
@@ -68,7 +70,7 @@ class Rows:
             places = [
                 place
                 for place in self._shown()
-                if place not in found and self.frame.columns[place].casefold() == name.casefold()
+                if place not in found and name_key(self.frame.columns[place]) == name_key(name)
             ]
             if not places:
                 raise LookupError(f"there is no column {name}")
@@ -160,7 +162,8 @@ class Evaluation:
                 "cannot be read in this session",
                 cause=f"expected {name} {value!r}, which it was made under, found"
                 f" {self._setting(name)!r}",
-                fix="give the session the same setting, or create the view again in one like it",
+                fix="give the session the same setting (in Airflow by the field conf of the"
+                " connection), or create the view again in one like it",
             )
         return settings(self._spark, different)
 
@@ -184,6 +187,6 @@ def _unreadable(view: tuple[str, ...], error: Exception) -> InvalidRange:
     return InvalidRange(
         f"view {'.'.join(view)}",
         "cannot be read with its tables as they were",
-        cause=str(error).partition("\n")[0].rstrip("."),
+        cause=first_line(error),
         fix="name a point since when its tables have the columns that it needs",
     )

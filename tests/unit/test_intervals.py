@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
-from airflow_provider_cdc.engine.core.upserts.intervals import (
+from airflow_provider_cdc.engine.core.intervals import (
     interval_iso,
     interval_of,
     interval_text,

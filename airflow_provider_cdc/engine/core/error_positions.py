@@ -1,0 +1,51 @@
+"""Where in the user's own text an error of Spark lies, which read another one.
+
+What Spark reads has the names of views in the place of streams, and words of the engine's own.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+
+_POSITION = re.compile(r"line (?P<line>\d+),? pos(?:ition)? (?P<column>\d+)")
+_WORD = re.compile(r"\w+|\S")
+
+
+def in_own_text(message: str, read: str, written: str) -> str:
+    """``message`` with the line and the position that it names in ``read`` as they are in
+    ``written``; lines count from 1 and positions from 0, as Spark's do. Where what stands there is
+    not the user's, the position is that of the word in front of it.
+    """
+    match = _POSITION.search(message)
+    if match is None:
+        return message
+    offset = _offset(read, int(match["line"]), int(match["column"]))
+    line, column = _place(written, _same_word(offset, read, written))
+    return f"{message[: match.start()]}line {line} pos {column}{message[match.end() :]}"
+
+
+def _same_word(offset: int, read: str, written: str) -> int:
+    """The offset in ``written`` of the word that stands at ``offset`` in ``read``."""
+    theirs, own = list(_WORD.finditer(read)), list(_WORD.finditer(written))
+    wanted = max(sum(word.start() <= offset for word in theirs) - 1, 0)
+    matcher = SequenceMatcher(
+        None, [word[0] for word in theirs], [word[0] for word in own], autojunk=False
+    )
+    at = 0
+    for block in matcher.get_matching_blocks():
+        if block.a > wanted:
+            break
+        if block.size:
+            at = own[block.b + min(wanted - block.a, block.size - 1)].start()
+    return at
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    lines = text.splitlines(keepends=True)
+    return sum(map(len, lines[: line - 1])) + column
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1)

@@ -1,0 +1,76 @@
+"""How CSV files begin: the little of each that its header takes."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import IO, cast
+
+from ..core.csv_headers import HeaderStyle, header_of
+from .files import Files, each
+
+_BYTES_AT_ONCE = 1 << 16
+# By the end of a name, as Hadoop takes it; what else Hadoop opens has forms of its own.
+_OPENED: Mapping[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    ".gz": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
+    ".bz2": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
+}
+_OF_HADOOP = (".deflate", ".lz4", ".snappy", ".zst", ".zstd")
+# Java takes a text without a mark of its byte order for one with the great end first.
+_ENCODINGS = {"utf8": "utf-8-sig", "utf16": "utf-16-be", "utf32": "utf-32-be"}
+_MARKED = {"utf16": codecs.BOM_UTF16_LE, "utf32": codecs.BOM_UTF32_LE}
+
+
+class BrokenHead(Exception):
+    """A file whose beginning cannot be read: which one, and why."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = uri
+        self.reason = reason
+        super().__init__(uri, reason)
+
+
+def heads(files: Files, uris: Iterable[str], style: HeaderStyle) -> dict[str, str]:
+    """The header of each file, several read at once; those that only Hadoop opens are left out.
+
+    :raises FileNotFoundError: one of them is not there
+    :raises BrokenHead: one of them cannot be read
+    """
+
+    def head(uri: str) -> str:
+        try:
+            with files.opened(uri, _BYTES_AT_ONCE) as file:
+                return _head(_plain(uri, file), style)
+        except FileNotFoundError:
+            raise
+        except (OSError, EOFError, zlib.error, LookupError) as error:
+            raise BrokenHead(uri, str(error)) from error
+
+    return each(head, (uri for uri in uris if not uri.endswith(_OF_HADOOP)))
+
+
+def _head(file: IO[bytes], style: HeaderStyle) -> str:
+    content = b""
+    while True:
+        chunk = file.read(_BYTES_AT_ONCE)
+        content += chunk
+        decoder = codecs.getincrementaldecoder(_encoding(content, style))(errors="replace")
+        text = decoder.decode(content, not chunk)
+        found = header_of(text.removeprefix("\ufeff"), style, is_whole=not chunk)
+        if found is not None:
+            return found
+
+
+def _plain(uri: str, file: IO[bytes]) -> IO[bytes]:
+    opened = [codec for end, codec in _OPENED.items() if uri.endswith(end)]
+    return opened[0](file) if opened else file
+
+
+def _encoding(content: bytes, style: HeaderStyle) -> str:
+    name = style.encoding.lower().replace("-", "")
+    found = _ENCODINGS.get(name, style.encoding)
+    is_marked = name in _MARKED and content.startswith(_MARKED[name])
+    return found.replace("-be", "-le") if is_marked else found

@@ -1,0 +1,176 @@
+"""The operators that put a stream right: they end its consumption, move it back, or change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.engine.core.access import Right
+from airflow_provider_cdc.engine.core.arguments import KEPT, Kept
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.one_or_several import one_or_several
+from airflow_provider_cdc.engine.core.points import Point
+from airflow_provider_cdc.hooks.registry_reach import reached_errors
+from airflow_provider_cdc.jobs import model as jobs
+
+from .arguments import length, written
+from .outcome import stream_result
+from .stream import StreamOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class AbortConsumption(StreamOperator):
+    """End the open consumption of a stream without moving its offset; what was applied is undone.
+
+    It is the way out where a consumer cannot finish or undo what it has begun, because somebody
+    else has written to a target since. Where no consumption is open nothing is done, and no Spark
+    job is started, so a retry is safe; it ends whatever is open by then.
+
+    Returns (XCom) ``stream``, ``stream_id``, ``source``, ``mode`` and ``offset_version``.
+
+    :param stream: the name of the stream; of a consumption of several streams one of them
+        (templated)
+    :param keep: the target, or the targets, where what was applied stays, as the statements name
+        them (templated): the next consumption gives them the same changes again
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("stream", "keep", "conn_id")
+
+    def __init__(self, *, stream: str, keep: str | Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.keep = keep
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """End the consumption.
+
+        :raises AirflowFailException: the stream is missing or not the principal's, or ``keep``
+            names what is no target of the consumption
+        :raises CdcJobFailed: a retry may help; or a target that is not in ``keep`` has moved on
+        """
+        with reached_errors(self.hook):
+            keep = one_or_several(f"stream {self.stream}", "keep", self.keep)
+            stream = self.hook.catalog().permitted(self.stream, Right.ABORT)
+        if stream.consumption is None:
+            self.log.info("Stream %s has no open consumption", stream.name)
+            return stream_result(stream)
+        task = jobs.AbortConsumption(self.stream, keep)
+        return stream_result(self.hook.submit(task, context=context).stream)
+
+
+class RewindStream(StreamOperator):
+    """Move a stream back to an earlier point: it returns again what it returned since.
+
+    Returns (XCom) what :class:`AbortConsumption` returns.
+
+    :param stream: the name of the stream (templated)
+    :param to: the point behind which the stream stands then: ``Version(3)``, ``OffsetOf("other")``
+        or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as ``{"version": "{{ ... }}"}``
+        it is templated
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("stream", "to", "conn_id")
+
+    def __init__(self, *, stream: str, to: Point | Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.to = to
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Move it back; a retry moves it to the same point.
+
+        :raises AirflowFailException: the stream is missing, not the principal's to consume, or
+            cannot be read from that point on
+        :raises CdcJobFailed: a retry may help: a consumption of it is open, for instance
+        """
+        with reached_errors(self.hook):
+            to = written(self.to)
+            if to is None:
+                raise InvalidRequest(
+                    f"stream {self.stream}",
+                    "cannot be moved back",
+                    cause="no point was given",
+                    fix="say to=Version(3), or a mapping such as {'timestamp': '{{ ts }}'}",
+                )
+            self.hook.catalog().permitted(self.stream, Right.CONSUME)
+        task = jobs.RewindStream(self.stream, to)
+        return stream_result(self.hook.submit(task, context=context).stream)
+
+
+class AlterStream(StreamOperator):
+    """Change what is said of a stream; what is not given stays. No Spark job is started.
+
+    Returns (XCom) what :class:`AbortConsumption` returns.
+
+    :param stream: the name of the stream (templated)
+    :param comment: another comment, or None (templated)
+    :param stream_owner: the principal that owns it from then on (templated)
+    :param readers: who may read it besides its owner; None: everybody (templated)
+    :param consumers: who may consume it besides its owner; None: its readers (templated)
+    :param max_data_extension: how long its sources may be made to keep what it has not consumed, a
+        duration or text such as ``P14D`` (templated)
+    :param max_lag: how old a change may grow before the monitor of streams tells, likewise; None:
+        any age (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "stream",
+        "comment",
+        "stream_owner",
+        "readers",
+        "consumers",
+        "max_data_extension",
+        "max_lag",
+        "conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        stream: str,
+        comment: str | Kept | None = KEPT,
+        stream_owner: str | Kept = KEPT,
+        readers: Sequence[str] | Kept | None = KEPT,
+        consumers: Sequence[str] | Kept | None = KEPT,
+        max_data_extension: timedelta | str | Kept = KEPT,
+        max_lag: timedelta | str | Kept | None = KEPT,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.comment = comment
+        self.stream_owner = stream_owner
+        self.readers = readers
+        self.consumers = consumers
+        self.max_data_extension = max_data_extension
+        self.max_lag = max_lag
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Alter the stream; a retry does so again.
+
+        :raises AirflowFailException: the stream is missing or not the principal's, or an argument
+            is wrong
+        :raises CdcJobFailed: a consumption of it is open
+        """
+        with reached_errors(self.hook):
+            extension = _length(self.max_data_extension, "max_data_extension")
+            altered = self.hook.catalog().alter(
+                self.stream,
+                comment=self.comment,
+                owner=self.stream_owner,
+                readers=self.readers,
+                consumers=self.consumers,
+                max_data_extension=KEPT if extension is None else extension,
+                max_lag=_length(self.max_lag, "max_lag"),
+            )
+        return stream_result(altered)
+
+
+def _length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None:
+    return given if isinstance(given, Kept) else length(given, name)

@@ -1,0 +1,182 @@
+"""Whatever is passed to the engine, only our errors come out, and every reader reads on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from absurd_values import FEW_ABSURD
+from pyspark.sql import DataFrame, SparkSession
+from upsert_lab import SALARIES, UpsertLab
+
+from airflow_provider_cdc.engine import Engine, Transaction, Version
+from airflow_provider_cdc.engine.core.errors import CdcError
+
+INSERT = "INSERT INTO {copy} SELECT id, v FROM s"
+WITHOUT_ARGUMENTS = {"show_streams", "streams"}
+
+
+def used(rows: Any) -> None:
+    """Read what a lazy method returned: its errors are the method's."""
+    if isinstance(rows, DataFrame):
+        rows.count()
+
+
+def attempt(call: Callable[[], Any]) -> str | None:
+    """What is wrong with an error that is not ours."""
+    try:
+        used(call())
+    except CdcError as error:
+        str(error).encode()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    return None
+
+
+class Scene(UpsertLab):
+    """A stream ``s`` on a table, and an upsert table ``t``, made anew where a call removed them."""
+
+    def set_up(self) -> None:
+        self.make("source", "id INT, v STRING")
+        self.make("copy", "id INT, v STRING")
+        self.restore()
+        self.sql("INSERT INTO {source} VALUES (1, 'a')")
+
+    def restore(self) -> None:
+        self.engine.create_stream("s", on_table=self.path("source"), if_not_exists=True)
+        if not Path(self.table()).exists():
+            self.engine.create_upsert_table(self.table(), SALARIES, "ID")
+
+    def calls(self) -> dict[str, dict[str, Any]]:
+        """Good arguments of each public method."""
+        changes = self.frame([(1, "a", 5, "UPSERT")])
+        on_table = {"name": "s", "on_table": self.path("source")}
+        lengths = {"max_data_extension": "P1D", "max_lag": None}
+        people = {"owner": "somebody", "readers": ["r"], "consumers": None}
+        bounds = {"max_commits": None, "max_bytes": None}
+        table = {"name": self.table()}
+        return {
+            "create_stream": on_table
+            | {"on_view": None, "on_files": None, "file_format": None, "file_options": None}
+            | {"file_schema": None, "mode": None, "append_semantics": "inserted"}
+            | {"column_style": "snowflake", "at": None, "before": None, "or_replace": True}
+            | {"if_not_exists": False, "show_initial_rows": False, "comment": None}
+            | people
+            | lengths,
+            "alter_stream": {"name": "s", "comment": "c"} | people | lengths,
+            "abort": {"name": "s", "keep": ()},
+            "advance": {"name": "s"},
+            "changes": {"name": self.path("source"), "at": Version(0), "before": None, "end": None}
+            | {"information": "default", "column_style": "snowflake"},
+            "clone_stream": {"name": "c", "of": "s", "comment": None},
+            "clone_table": {"source": self.path("source"), "target": self.path("c")}
+            | {"location": None},
+            "consume": {"statements": [self.text(INSERT)], "consumer": "c"} | bounds,
+            "read_and_consume": {"query": "SELECT * FROM s", "consumer": "c"} | bounds,
+            "describe_stream": {"name": "s"},
+            "drop_stream": {"name": "s", "if_exists": False},
+            "explain": {"name": "s"},
+            "has_data": {"name": "s", "exact": True},
+            "history": {"name": "s"},
+            "maintain": {"ahead": "P1D"},
+            "read_stream": {"name": "s"},
+            "recover": {"name": "s", "target": self.path("copy"), "key": "id", "consumer": "c"},
+            "rename_stream": {"name": "s", "to": "r"},
+            "rewind": {"name": "s", "to": Version(0)},
+            "transaction": {"consumer": "c"} | bounds,
+            "undrop_stream": {"name": "s"},
+            "create_upsert_table": {"name": self.path("u"), "schema": SALARIES, "primary_key": "ID"}
+            | {"max_staleness": None, "tombstone_horizon": "P2D", "cluster_by": None}
+            | {"partial_changes": False, "if_not_exists": False},
+            "alter_upsert_table": table | {"max_staleness": None, "tombstone_horizon": "P2D"},
+            "add_columns": table | {"schema": "extra INT"},
+            "apply_upserts": table,
+            "change_sink": table | {"query": "q", "on_bad_rows": "fail"},
+            "describe_upsert_table": table,
+            "drop_upsert_table": table | {"if_exists": False},
+            "query_table": table | {"work": DataFrame.count},
+            "read_table": table,
+            "recommended_max_staleness": table,
+            "redrive": table | {"late": False},
+            "upsert_usage": {"since": "P7D", "period": "PT1H"},
+            "write_changes": table | {"rows": changes, "write_id": None, "on_bad_rows": "fail"},
+        }
+
+    def check_readers(self) -> None:
+        self.engine.streams().count()
+        assert not [
+            each.name
+            for each in self.engine.show_streams()
+            if "cannot be read" in str(each.invalid_reason)
+        ]
+        self.engine.upsert_usage()
+
+
+@pytest.fixture(scope="module")
+def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    made = Scene(spark, tmp_path_factory.mktemp("absurd"))
+    made.set_up()
+    return made
+
+
+def public_methods(kind: type) -> set[str]:
+    members = inspect.getmembers(kind, inspect.isfunction)
+    return {name for name, _ in members if not name.startswith("_")}
+
+
+def test_every_public_method_is_called_here(scene: Scene) -> None:
+    assert public_methods(Engine) == {*scene.calls(), *WITHOUT_ARGUMENTS}
+    assert public_methods(Transaction) == {"sql", "stream", "write"}
+
+
+def test_absurd_arguments_of_the_engine_are_refused_or_kept(scene: Scene) -> None:
+    faults = []
+    for method, good in scene.calls().items():
+        for argument in good:
+            scene.restore()
+            for value in FEW_ABSURD:
+                given = good | {argument: value}
+                fault = attempt(lambda: getattr(scene.engine, method)(**given))  # noqa: B023
+                if fault is not None:
+                    faults.append(f"{method}({argument}={value!r:.40}): {fault}")
+    assert not faults, "\n".join(faults)
+    scene.check_readers()
+
+
+def test_absurd_arguments_of_a_transaction_are_refused(scene: Scene) -> None:
+    scene.restore()
+    rows = scene.spark.range(1)
+    good: dict[str, dict[str, Any]] = {
+        "sql": {"text": "SELECT 1"},
+        "stream": {"name": "s"},
+        "write": {"rows": rows, "target": scene.path("copy"), "mode": "append"},
+    }
+    faults = []
+    for method, arguments in good.items():
+        for argument in arguments:
+            for value in FEW_ABSURD:
+                given = arguments | {argument: value}
+                fault = attempt(lambda: run_alone(scene, method, given))  # noqa: B023
+                if fault is not None:
+                    faults.append(f"{method}({argument}={value!r:.40}): {fault}")
+    assert not faults, "\n".join(faults)
+    scene.check_readers()
+
+
+def run_alone(scene: Scene, method: str, given: dict[str, Any]) -> None:
+    with scene.engine.transaction(consumer="t") as tx:
+        used(getattr(tx, method)(**given))
+
+
+@pytest.mark.parametrize("value", FEW_ABSURD, ids=lambda value: type(value).__name__)
+def test_absurd_argument_of_the_engine_itself_is_refused(
+    spark: SparkSession, tmp_path: Path, value: Any
+) -> None:
+    state = str(tmp_path)
+    assert attempt(lambda: Engine(spark, value).show_streams()) is None
+    for argument in ("storage_options", "strategy", "principal"):
+        given = {argument: value}
+        assert attempt(lambda: Engine(spark, state, **given).show_streams()) is None  # noqa: B023
