@@ -14,7 +14,7 @@ from rich.table import Table
 WIDTH = 80
 """What a table has room for; a terminal that is narrower says so itself."""
 
-_BAR_CHARACTERS = 20
+_BAR_CHARACTERS = 12
 _MINUTES = 16
 
 Line = Mapping[str, Any]
@@ -78,7 +78,7 @@ USAGE = (
     Column("jobs", lambda line: text(line["jobs"]), is_number=True),
     Column("seconds", lambda line: text(line["seconds"]), is_number=True),
     Column("read", lambda line: size(line["read_bytes"]), is_number=True),
-    Column("slots", lambda line: line["plot"], folds=True),
+    Column("slots", lambda line: line["plot"]),
 )
 """Of each period and class what its jobs used."""
 

@@ -36,6 +36,7 @@ from airflow_provider_cdc.engine.core.outcomes import (
 )
 from airflow_provider_cdc.engine.core.read_plan import ReadPlan, Strategy
 from airflow_provider_cdc.engine.core.retention import Maintenance, SourceRetention
+from airflow_provider_cdc.engine.core.stream_records import UnreadableStream
 from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTable
 from airflow_provider_cdc.engine.storage.registry_snapshot import Record
 from airflow_provider_cdc.engine.stream_status import BaseStatus, StreamStatus
@@ -164,6 +165,10 @@ SHOWN: list[tuple[Any, str]] = [
         UPSERTS,
         "people, applied up to 2026-01-01 12:00:00 UTC, 3 commits waiting (5.0 kB), 2 changes in"
         " quarantine>",
+    ),
+    (
+        UnreadableStream("an id", "s", 3, "a newer version of this package wrote it"),
+        "stream s cannot be read: a newer version of this package wrote it",
     ),
     (SUMMARY, "people, applied up to 2026-01-01 12:00:00 UTC, what waits cannot be told>"),
 ]

@@ -32,7 +32,7 @@ class Record:
 
     def __repr__(self) -> str:
         made = f"{self.transition.value} {moment_text(self.at)} by {self.actor}"
-        return f"<Record {made}: {repr(self.stream)[1:-1]}>"
+        return f"<Record {made}: {repr(self.stream).strip('<>')}>"
 
 
 @dataclass(frozen=True, slots=True)

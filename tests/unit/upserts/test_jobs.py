@@ -109,7 +109,7 @@ def test_usage_is_printed_with_a_plot(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     apply, query = (line for line in shown.output.splitlines() if "█" in line)
     assert ("background apply" in apply, "query" in query) == (True, True)
-    assert (apply.count("█"), query.count("█")) == (20, 5)
+    assert (apply.count("█"), query.count("█")) == (12, 3)
     assert max(map(len, shown.stdout.splitlines())) <= WIDTH
 
     told = CliRunner().invoke(app, ["usage", "--state", str(tmp_path), "-o", "json"])
