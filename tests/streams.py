@@ -119,7 +119,8 @@ def new_commit(version: int, operation: str = "WRITE", **fields: Any) -> Commit:
 
 
 def delta_row_id(text: str) -> int:
-    """Delta's row id in one of a change set: sixteen digits, the first of them 1."""
+    """Delta's row id in one of a change set: sixteen lower-case digits, the first of them 1."""
     assert len(text) == 16, text
     assert text[0] == "1", text
+    assert text == text.lower(), text
     return int(text[1:], 16)

@@ -4,8 +4,7 @@ this module.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand, lazy_load_command
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.engine.catalog import StreamCatalog
 
+_TABLE = "table"
 _NAME = Arg(("name",), nargs="?", default=None, help="one stream; all of them by default")  # type: ignore[no-untyped-call]
 _CONN_ID = Arg(("--conn-id",), default="cdc_default", help="a connection of type cdc")  # type: ignore[no-untyped-call]
 
@@ -41,55 +41,57 @@ def get_commands() -> list[GroupCommand]:
 
 def streams(args: Namespace) -> None:
     """Print the streams of a connection; see :func:`get_commands`."""
-    from .lines import overview, stream_lines, text  # noqa: PLC0415 - keep other commands quick
+    from .lines import stream_lines  # noqa: PLC0415 - keep other commands quick
+    from .tables import STREAMS, print_described, print_table  # noqa: PLC0415
 
     lines = _lines(args.conn_id, lambda catalog: stream_lines(catalog, args.name))
-    if args.output == "table" and args.name:
-        data = [{"column": name, "value": text(value)} for name, value in lines[0].items()]
-    elif args.output == "table":
-        data = [overview(line) for line in lines]
+    if args.output != _TABLE:
+        _print(lines, args.output)
+    elif args.name:
+        print_described(lines[0])
     else:
-        data = [{name: text(value) for name, value in line.items()} for line in lines]
-    _print(data, args.output)
+        print_table(STREAMS, lines)
 
 
 def upsert_tables(args: Namespace) -> None:
     """Print the upsert tables of a connection; see :func:`get_commands`."""
-    from .lines import UPSERTS_OVERVIEW, overview, upsert_lines  # noqa: PLC0415
+    from .lines import upsert_lines  # noqa: PLC0415
+    from .tables import UPSERT_TABLES, print_table  # noqa: PLC0415
 
     lines = _lines(args.conn_id, upsert_lines)
-    is_table = args.output == "table"
-    _print(
-        [overview(line, UPSERTS_OVERVIEW if is_table else [*line]) for line in lines], args.output
-    )
+    if args.output == _TABLE:
+        print_table(UPSERT_TABLES, lines)
+    else:
+        _print(lines, args.output)
 
 
 def _lines(
     conn_id: str, look: Callable[[StreamCatalog], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """What ``look`` finds in the catalog of a connection; an error ends the command."""
+    """What ``look`` finds in the catalog of a connection; an error ends the command, and so does a
+    state folder without a registry.
+    """
     from airflow.models.connection import Connection  # noqa: PLC0415
     from airflow.sdk.exceptions import AirflowNotFoundException  # noqa: PLC0415
 
     from airflow_provider_cdc.engine.core.errors import CdcError  # noqa: PLC0415
     from airflow_provider_cdc.hooks.connection import CdcConnection  # noqa: PLC0415
 
-    from .lines import nothing_there  # noqa: PLC0415
+    from .lines import checked  # noqa: PLC0415
 
     try:
         connection = Connection.get_connection_from_secrets(conn_id)
-        settings = CdcConnection.from_extra(conn_id, connection.extra_dejson)
-        catalog = settings.catalog()
-        lines = look(catalog)
-        note = None if lines else nothing_there(catalog, settings.state)
+        catalog = CdcConnection.from_extra(conn_id, connection.extra_dejson).catalog()
+        return checked(catalog, look(catalog))
     except (CdcError, AirflowNotFoundException) as error:
         raise SystemExit(str(error)) from None
-    if note is not None:
-        print(note, file=sys.stderr)
-    return lines
 
 
-def _print(data: list[dict[str, str]], output: str) -> None:
+def _print(lines: Sequence[Mapping[str, Any]], output: str) -> None:
+    """Print ``lines`` with all their columns in one of Airflow's own formats."""
     from airflow.cli.simple_table import AirflowConsole  # noqa: PLC0415
 
+    from .tables import text  # noqa: PLC0415
+
+    data = [{name: text(value) for name, value in line.items()} for line in lines]
     AirflowConsole().print_as(data=data, output=output)

@@ -31,6 +31,7 @@ from .core.errors import (
     StreamUnusable,
     TableExists,
     TableNotFound,
+    UnsupportedEnvironment,
     UnsupportedView,
 )
 from .core.model import AppendSemantics, ColumnStyle, FileFormat, Folder, Offset, Stream, StreamMode
@@ -42,6 +43,7 @@ from .core.read_plan import ReadPlan, Strategy, TablePlan
 if TYPE_CHECKING:
     from .catalog import StreamCatalog
     from .spark.engine import Engine
+    from .spark.local_session import local_session
     from .spark.transactions import Transaction
     from .stream_status import StreamStatus, shown
 
@@ -50,6 +52,7 @@ _LOADED_LATE = {
     "StreamCatalog": ".catalog",
     "StreamStatus": ".stream_status",
     "Transaction": ".spark.transactions",
+    "local_session": ".spark.local_session",
     "shown": ".stream_status",
 }
 
@@ -95,8 +98,10 @@ __all__ = [
     "TablePlan",
     "Timestamp",
     "Transaction",
+    "UnsupportedEnvironment",
     "UnsupportedView",
     "Version",
+    "local_session",
     "shown",
 ]
 

@@ -14,7 +14,7 @@ from typing import Any
 from .clock import utc_now
 from .core.access import Right, check_access, principals
 from .core.arguments import KEPT, Kept, validated, validated_call
-from .core.errors import CdcError, NotADeltaTable, StreamNotFound
+from .core.errors import CdcError, NotADeltaTable, RegistryNotFound, StreamNotFound
 from .core.intervals import interval_if_given
 from .core.lifecycle import Transition, next_phase
 from .core.model import Phase, Stream, new_stream
@@ -53,6 +53,7 @@ class StreamCatalog:
         principal: str | None = None,
     ) -> None:
         self.principal = consumer_name(getuser() if principal is None else principal)
+        self._state = state
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
         self._files = Files(storage_options)
         self._sources = SourceLog(self._files, clock)
@@ -69,6 +70,21 @@ class StreamCatalog:
     def is_begun(self) -> bool:
         """Whether the state folder holds a registry: one that is not mounted holds none."""
         return self._registry.snapshot().version is not None
+
+    def check_begun(self) -> None:
+        """Find out whether the state folder holds a registry, which the first stream begins.
+
+        :raises RegistryNotFound: it holds none
+        """
+        if not self.is_begun:
+            raise RegistryNotFound(
+                f"state folder {self._state}",
+                "holds no registry of streams",
+                cause="no stream was created in this folder yet, its name is not the one that"
+                " streams were created under, or it is not mounted here",
+                fix="check the name of the folder; the first stream that is created makes the"
+                " registry",
+            )
 
     def show(self) -> list[Stream]:
         """All streams that can be read, by name; :meth:`statuses` has the others too."""
@@ -232,6 +248,7 @@ class StreamCatalog:
         snapshot = self._registry.snapshot()
         stream = self._registry.dropped(stream_name(name))
         if stream is None:
+            self.check_begun()
             raise StreamNotFound(
                 f"stream {name}",
                 "cannot be brought back",

@@ -8,7 +8,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from rich.filesize import decimal
+
 from .core.errors import StreamUnusable
+from .core.figures import counted
 from .core.folder_log import FolderFile
 from .core.insert_only import unread_files
 from .core.log_actions import Commit
@@ -18,6 +21,7 @@ from .core.net_files import inserted_files
 from .core.retention import log_retention, retention
 from .core.staleness import MAX_DATA_EXTENSION, rows_gone_after, stale_after
 from .core.stream_records import UnreadableStream, unusable
+from .core.summaries import moment_text, place_text, versions_text
 from .storage.source_log import SourceLog, SourceRange, StreamSpan, candidates
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -46,6 +50,10 @@ class BaseStatus:
     behind_since: datetime | None
     complete_through: datetime | None
     invalid_reason: str | None
+
+    def __repr__(self) -> str:
+        waits = _waiting(self)
+        return f"<BaseStatus {place_text(self.table)} at version {self.offset_version}, {waits}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,19 @@ class StreamStatus:
     consumers: tuple[str, ...] | None = None
     max_data_extension: timedelta | None = MAX_DATA_EXTENSION
 
+    def __repr__(self) -> str:
+        where = (
+            self.name if self.table_on is None else f"{self.name} on {place_text(self.table_on)}"
+        )
+        if self.invalid_reason is not None:
+            return f"<StreamStatus {where}, {_waiting(self)}>"
+        at = versions_text(base.offset_version for base in self.base_tables)
+        standing = "" if self.phase is None else f", {self.phase.value}"
+        return (
+            f"<StreamStatus {where} at {at}{standing}, {_waiting(self)},"
+            f" stale after {moment_text(self.stale_after)}>"
+        )
+
 
 def unreadable_status(stream: UnreadableStream, now: datetime) -> StreamStatus:
     """What can be said of a stream whose record cannot be read: what its record says, as far as it
@@ -146,6 +167,16 @@ def unreadable_status(stream: UnreadableStream, now: datetime) -> StreamStatus:
         consumers=stream.consumers,
         max_data_extension=known.get("max_data_extension"),
     )
+
+
+def _waiting(status: StreamStatus | BaseStatus) -> str:
+    """What waits of a stream or of one of its tables, or why that cannot be told."""
+    if status.invalid_reason is not None:
+        return status.invalid_reason.partition(". Cause: ")[0]
+    if not status.may_have_data:
+        return "nothing waits"
+    behind = f"{counted(status.commits_behind or 0, 'commit')} behind"
+    return f"{behind} ({decimal(status.bytes_behind or 0)})"
 
 
 def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:

@@ -6,9 +6,13 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
+from rich.filesize import decimal
+
+from .core.figures import counted
 from .core.intervals import interval_text
 from .core.log_actions import DataFile
 from .core.model import Stream
+from .core.summaries import moment_text, place_text
 from .core.upserts.definition import base_location, quarantine_location
 from .core.upserts.quarantine_size import QuarantineSize, quarantine_size
 from .storage.files import Files
@@ -47,6 +51,10 @@ class UpsertTableStatus:
     late_changes: int
     stream: str
 
+    def __repr__(self) -> str:
+        held = self.held_changes + self.late_changes
+        return f"<UpsertTableStatus {_standing(self, held)}>"
+
 
 @dataclass(frozen=True, slots=True)
 class UpsertTableSummary:
@@ -66,6 +74,24 @@ class UpsertTableSummary:
     quarantined_changes: int | None
     invalid_reason: str | None
     stream: str
+
+    def __repr__(self) -> str:
+        return f"<UpsertTableSummary {_standing(self, self.quarantined_changes)}>"
+
+
+def _standing(status: UpsertTableStatus | UpsertTableSummary, held: int | None) -> str:
+    """Up to when a table is applied, what waits, and how many changes are in quarantine."""
+    applied = moment_text(status.upsert_stream_apply_watermark)
+    commits, size = status.pending_commits, status.pending_bytes
+    waits = (
+        "what waits cannot be told"
+        if commits is None or size is None
+        else f"{counted(commits, 'commit')} waiting ({decimal(size)})"
+        if commits
+        else "nothing waits"
+    )
+    quarantine = f", {counted(held, 'change')} in quarantine" if held else ""
+    return f"{place_text(status.name)}, applied up to {applied}, {waits}{quarantine}"
 
 
 def summary_of(stream: Stream, status: StreamStatus, files: Files) -> UpsertTableSummary:

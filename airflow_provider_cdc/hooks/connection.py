@@ -11,21 +11,15 @@ from typing import Any
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE, LOCAL_SETTINGS
 from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.jobs.entry_point import DELTA_CONF
 
-DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
-"""The Maven coordinates of the Delta release that the engine is written for."""
-
 DEFAULT_CONF = {**DELTA_CONF, "spark.log.level": "WARN"}
 """Spark settings of every job that is submitted."""
 
-LOCAL_CONF = {
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.sql.files.openCostInBytes": "65536",
-}
+LOCAL_CONF = LOCAL_SETTINGS
 """Spark settings of jobs that run in one process, where many small tasks cost more than they save;
 a cluster has its own.
 """

@@ -7,8 +7,9 @@ from streams import new_stream, register
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.hooks.connection import DELTA_PACKAGE, CdcConnection
+from airflow_provider_cdc.hooks.connection import CdcConnection
 
 STATE = "file:///data/cdc"
 

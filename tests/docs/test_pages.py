@@ -14,10 +14,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.engine import Engine, StreamCatalog, Transaction
+from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.connection import CdcConnection
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
@@ -27,6 +29,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+MAVEN = re.compile(r"\b(?:io|org|com)\.[\w.]+:[\w.-]+:\d[\w.]*")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
@@ -72,6 +75,15 @@ def test_relative_links_of_a_page_point_to_what_is_there(page: Path) -> None:
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_jars_that_pages_name_fit_the_spark_that_is_required() -> None:
+    named = {found for page in PAGES for found in MAVEN.findall(page.read_text(encoding="utf-8"))}
+    jars = Path(pyspark.__file__).parent / "jars"
+    (hadoop,) = jars.glob("hadoop-client-api-*.jar")
+    version = hadoop.stem.removeprefix("hadoop-client-api-")
+
+    assert named == {DELTA_PACKAGE, f"org.apache.hadoop:hadoop-aws:{version}"}
 
 
 def documented() -> dict[str, list[str]]:

@@ -1,8 +1,11 @@
-"""What the README promises of its first DAG."""
+"""What the README promises of its first DAG and of the engine in a notebook."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def merge_of_the_readme() -> str:
@@ -48,3 +54,39 @@ def test_merge_of_the_readme_keeps_a_copy_equal_also_where_keys_change(
 
         assert lab.rows("customers_copy") == lab.rows("customers"), statements
     assert lab.rows("customers") == [(10, "moved"), (3, "new"), (4, "d")]
+
+
+def test_python_of_the_readme_runs_from_its_tables_to_its_upsert_table(tmp_path: Path) -> None:
+    """As a newcomer runs it: a JVM of its own, by ``local_session``, and nothing but the README."""
+    tables, *others = PYTHON.findall(README)
+    notebook = [block for block in others if "from airflow.sdk" not in block]
+    shown = """
+copy = spark.table("delta.`/lake/customers_copy`").collect()
+seen = spark.table("delta.`/lake/names_seen`").collect()
+people = engine.read_table("people").collect()
+names = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
+print("FOUND", [[tuple(row) for row in rows] for rows in (copy, seen, people)])
+print("SET", [spark.conf.get(name) for name in names])
+"""
+    merge = f'MERGE = """{merge_of_the_readme()}"""\n'
+    script = tmp_path / "notebook.py"
+    script.write_text(
+        "\n".join([tables, merge, *notebook, shown]).replace("/lake/", f"{tmp_path}/lake/"),
+        encoding="utf-8",
+    )
+
+    ran = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert "| 1|Ada L." in ran.stdout
+    assert "FOUND [[(1, 'Ada L.')], [], [(1, 'Ada')]]" in ran.stdout
+    assert "SET ['4', '2']" in ran.stdout
+    # Jars that were fetched once are named, and Ivy has nothing to report.
+    assert "resolving dependencies" not in ran.stderr

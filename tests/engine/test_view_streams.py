@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -333,14 +334,25 @@ def test_stream_on_no_view_or_on_two_things_is_refused(lab: StreamLab) -> None:
         lab.engine.create_stream("s", on_view="v", on_table=lab.path("orders"))
 
 
-def test_view_that_is_created_anew_makes_its_stream_stale(lab: StreamLab) -> None:
+def test_view_that_is_defined_otherwise_makes_its_stream_stale(lab: StreamLab) -> None:
     stream(lab, JOIN)
     view(lab, JOIN + " WHERE id > 0")
-    with pytest.raises(StreamStale, match="created anew"):
+    with pytest.raises(StreamStale, match="defined otherwise"):
         lab.changes("s")
     lab.sql("DROP VIEW v")
     with pytest.raises(StreamStale, match="does not exist"):
         lab.changes("s")
+
+
+def test_view_that_is_created_again_alike_keeps_its_stream(lab: StreamLab) -> None:
+    stream(lab, "SELECT * FROM {orders} WHERE id > 1")
+    lab.sql("INSERT INTO {orders} VALUES (2, 'b')", "DROP VIEW v")
+    view(lab, "SELECT * FROM {orders}")
+    lab.sql("INSERT INTO {orders} VALUES (3, 'c')", "DROP VIEW v")
+    view(lab, "SELECT * FROM {orders} WHERE id > 1")
+
+    assert lab.seen("s") == [(2, "b", "INSERT", False), (3, "c", "INSERT", False)]
+    assert lab.engine.describe_stream("s").invalid_reason is None
 
 
 def test_base_table_that_is_recreated_makes_the_stream_stale(lab: StreamLab) -> None:
@@ -369,6 +381,7 @@ def test_view_row_has_another_id_than_the_row_of_the_table(lab: StreamLab) -> No
     (of_view,), (of_table,) = lab.changes("s"), lab.changes("o")
     assert of_view.values == of_table.values
     assert of_view.row_id != of_table.row_id
+    assert re.fullmatch("[0-9a-f]{32}", of_view.row_id)
 
 
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
@@ -459,18 +472,18 @@ def test_base_table_that_is_dropped_makes_the_stream_stale(lab: StreamLab) -> No
     assert "is gone" in (lab.engine.describe_stream("s").invalid_reason or "")
 
 
-def test_nested_view_that_is_created_anew_makes_the_stream_stale_and_shows_it(
+def test_nested_view_that_is_defined_otherwise_makes_the_stream_stale(
     lab: StreamLab,
 ) -> None:
     view(lab, "SELECT * FROM {orders}", name="inside")
     stream(lab, "SELECT * FROM inside")
     assert lab.engine.describe_stream("s").invalid_reason is None
     view(lab, "SELECT * FROM {orders} WHERE id > 0", name="inside")
-    with pytest.raises(StreamStale, match="created anew"):
+    with pytest.raises(StreamStale, match="defined otherwise"):
         lab.changes("s")
     (status,) = lab.engine.show_streams()
     assert status.stale is True
-    assert "created anew" in (status.invalid_reason or "")
+    assert "defined otherwise" in (status.invalid_reason or "")
 
 
 def test_name_in_a_view_that_stands_for_another_table_makes_the_stream_stale(
@@ -558,13 +571,13 @@ def test_view_is_read_under_the_settings_that_it_was_made_under(
     assert lab.spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_view_that_is_created_anew_under_other_settings_makes_its_stream_stale(
+def test_view_that_is_created_under_other_settings_makes_its_stream_stale(
     lab: StreamLab, own_settings: None
 ) -> None:
     stream(lab, JOIN)
     lab.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     view(lab, JOIN)
-    with pytest.raises(StreamStale, match="created anew"):
+    with pytest.raises(StreamStale, match="defined otherwise"):
         lab.changes("s")
 
 

@@ -27,6 +27,7 @@ def test_store_for_one_driver_is_told_once(scheme: str, caplog: pytest.LogCaptur
 
     (record,) = caplog.records
     assert f"{scheme}://bucket/a" in record.getMessage()
+    assert "Fix: let one driver at a time write to it" in record.getMessage()
     assert f"spark.delta.logStore.{scheme}.impl" in record.getMessage()
 
 

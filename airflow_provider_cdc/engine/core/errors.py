@@ -35,7 +35,8 @@ class CdcError(Exception):
 
     :param subject: the stream, table or statement that it is about
     :param problem: what happened
-    :param cause: what was expected and what was found
+    :param cause: what was expected and what was found; of a message of this package, what happened
+        and why are taken, so that each message has one cause and one fix
     :param fix: what to do next
     """
 
@@ -45,7 +46,7 @@ class CdcError(Exception):
     def __init__(self, subject: str, problem: str, *, cause: str = "", fix: str = "") -> None:
         self.subject = subject
         self.problem = problem
-        self.cause = cause
+        self.cause = cause = _without_labels(cause).rstrip(".")
         self.fix = fix
         parts = [f"{subject}: {problem}."]
         if cause:
@@ -63,6 +64,12 @@ class InvalidRequest(CdcError):
     """The call itself is wrong: change it and call again."""
 
     kind = "invalid_request"
+
+
+class UnsupportedEnvironment(InvalidRequest):
+    """Spark, Delta, Java or the session is none that the engine can work with."""
+
+    kind = "unsupported_environment"
 
 
 class InvalidName(InvalidRequest):
@@ -226,6 +233,14 @@ def message_lines(message: str) -> tuple[str, ...]:
     """What a message of this package says, in lines: what happened, the cause, the fix."""
     text = " ".join(message.split())
     return tuple(_LINES.split(text))
+
+
+def _without_labels(cause: str) -> str:
+    """``cause``, as a part of a sentence where it is a whole message of this package."""
+    what, label, _ = cause.partition(". Fix: ")
+    if not label and ". Cause: " not in cause:
+        return cause
+    return what.replace(". Cause: ", ": ")
 
 
 def _remade(kind: type[CdcError], subject: str, problem: str, cause: str, fix: str) -> CdcError:

@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from .figures import counted
 from .outcomes import Outcome
 from .staleness import MAX_DATA_EXTENSION
+from .summaries import moment_text, place_text, versions_text
 
 
 class StreamMode(StrEnum):
@@ -71,7 +73,7 @@ ROW_ID_MARK = 1 << 60
 
 def row_id_text(number: int) -> str:
     """Delta's row id ``number`` as the change set of a table shows it."""
-    return f"{number | ROW_ID_MARK:X}"
+    return f"{number | ROW_ID_MARK:x}"
 
 
 class Phase(StrEnum):
@@ -116,6 +118,9 @@ class Offset:
     protocol: str
     row_id_high_water_mark: int
 
+    def __repr__(self) -> str:
+        return f"<Offset version {self.version} of {moment_text(self.timestamp)}>"
+
     @property
     def properties(self) -> Mapping[str, str]:
         """The table properties in force there."""
@@ -135,7 +140,7 @@ class View:
     """The view that a stream is on.
 
     ``name`` is its qualified name as SQL. ``fingerprint`` is a hash of its definition and of those
-    of the views in it, by which one that was created anew is told from the original. ``leaves``
+    of the views in it, by which one that is defined otherwise is told from the original. ``leaves``
     say for each table reference in it, in their order, which of the stream's bases it is.
     """
 
@@ -168,6 +173,10 @@ class Folder:
     options: Mapping[str, str]
     schema: str
     name_glob: str | None = None
+
+    def __repr__(self) -> str:
+        glob = "" if self.name_glob is None else f", names like {self.name_glob}"
+        return f"<Folder {self.uri}, {self.file_format.value} files{glob}>"
 
 
 class StatementKind(StrEnum):
@@ -248,6 +257,12 @@ class Consumption:
     epoch: int = 0
     is_open_ended: bool = False
 
+    def __repr__(self) -> str:
+        return (
+            f"<Consumption {self.consumption_id} of {self.stream_names} by {self.consumer},"
+            f" {counted(len(self.statements), 'statement')}, begun {moment_text(self.begun_at)}>"
+        )
+
     @property
     def stream_ids(self) -> tuple[str, ...]:
         """The ids of the streams that advance together."""
@@ -304,6 +319,14 @@ class Stream:
     max_data_extension: timedelta = MAX_DATA_EXTENSION
     max_lag: timedelta | None = None
     upsert_table: str | None = None
+
+    def __repr__(self) -> str:
+        at = versions_text(base.offset.version for base in self.bases)
+        standing = "initial rows wait, " if self.shows_initial_rows else ""
+        standing += self.phase.value
+        if self.consumption is not None:
+            standing += f" by {self.consumption.consumer}"
+        return f"<Stream {self.name} on {place_text(self.table_on)} at {at}, {standing}>"
 
     @property
     def source(self) -> Source:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from .summaries import counts_text, names_text, place_text
+
 
 class StatementResult(StrEnum):
     """How a statement came to be applied in this attempt."""
@@ -27,6 +29,12 @@ class StatementOutcome:
     target_version: int
     metrics: dict[str, int] = field(default_factory=dict)
     rewritten_as: str | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<StatementOutcome {self.index + 1} on {place_text(self.target)}:"
+            f" {self.result.value.replace('_', ' ')} in version {self.target_version}>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,12 @@ class StreamOutcome:
     tables: tuple[TableOutcome, ...] = ()
     through_timestamp: datetime | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"<StreamOutcome {self.name} after version {self.after_version} through"
+            f" {self.through_version}: {counts_text(self.rows)}>"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -69,3 +83,14 @@ class Outcome:
     streams: tuple[StreamOutcome, ...]
     statements: tuple[StatementOutcome, ...]
     seconds: float
+
+    def __repr__(self) -> str:
+        taken = "; ".join(
+            f"{each.name} through version {each.through_version} ({counts_text(each.rows)})"
+            for each in self.streams
+        )
+        targets = names_text((place_text(each.target) for each in self.statements), "statement")
+        return (
+            f"<Outcome {self.consumer} consumed {taken or 'nothing'}"
+            f"{' into ' if targets else ''}{targets} in {self.seconds:.1f} s>"
+        )

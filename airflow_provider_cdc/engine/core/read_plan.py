@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from .commit_changes import CommitChanges, commit_changes
 from .crafted_log import CHANGE_TYPE_COLUMN
-from .figures import extent_text
+from .figures import counted, extent_text
 from .log_actions import Commit
 from .names import name_key
 from .net_files import NetFiles, inserted_files, inserts_rows, newborn_files
@@ -53,6 +53,13 @@ class ReadPlan:
     commit_count: int
     reason: str
     tables: tuple[TablePlan, ...] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"<ReadPlan {self.strategy.value.replace('_', ' ')}:"
+            f" {extent_text(self.size_bytes, self.file_count)},"
+            f" {counted(self.commit_count, 'commit')}, {self.reason}>"
+        )
 
     @property
     def cost_bytes(self) -> int:

@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pendulum
+from rich.filesize import decimal
 
+from .figures import counted, length_text
 from .intervals import LONGEST
+from .summaries import names_text
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _DEFAULTS = {FILES: timedelta(days=7), LOG: timedelta(days=30)}
@@ -48,6 +51,16 @@ class SourceRetention:
     has_changed: bool
     problem: str | None = None
 
+    def __repr__(self) -> str:
+        if self.problem is not None:
+            found = self.problem
+        elif self.extension is None:
+            found = "keeps enough by itself"
+        else:
+            streams = names_text(self.streams, "stream")
+            found = f"extended to {length_text(self.extension)} for {streams}"
+        return f"<SourceRetention {self.location}: {found}{', changed' * self.has_changed}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
@@ -55,6 +68,15 @@ class Maintenance:
 
     skipped: tuple[str, ...]
     sources: tuple[SourceRetention, ...]
+
+    def __repr__(self) -> str:
+        extended = sum(source.extension is not None for source in self.sources)
+        problems = sum(source.problem is not None for source in self.sources)
+        return (
+            f"<Maintenance of {counted(len(self.sources), 'source')}: {extended} extended"
+            f" ({decimal(self.bytes_kept)} kept), {problems} with a problem,"
+            f" {counted(len(self.skipped), 'empty stream')} moved on>"
+        )
 
     @property
     def bytes_kept(self) -> int:

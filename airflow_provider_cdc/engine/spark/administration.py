@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..catalog import StreamCatalog
 from ..core.arguments import KEPT, Kept, validated
-from ..core.errors import StreamStale
+from ..core.errors import RegistryNotFound, StreamStale
 from ..core.intervals import interval_of
 from ..core.model import Stream
 from ..core.retention import Maintenance
@@ -20,6 +21,8 @@ from .cloning import Cloning
 from .maintenance import Maintainer
 from .tables import Tables
 from .views.definitions import ViewDefinitions
+
+log = logging.getLogger(__name__)
 
 _SHOWN = """
     created_on TIMESTAMP, name STRING, catalog STRING, database STRING, table_on STRING,
@@ -54,8 +57,14 @@ class StreamAdministration:
         self._maintainer = maintainer
 
     def show_streams(self) -> list[StreamStatus]:
-        """How every stream stands, by name; of a stream on a view the view is looked up as well."""
-        return [self._with_view(status) for status in self._streams.statuses()]
+        """How every stream stands, by name; of a stream on a view the view is looked up as well.
+
+        A state folder without a registry has no streams, and a warning in the log says so.
+        """
+        statuses = self._streams.statuses()
+        if not statuses:
+            self._warn_of_no_registry()
+        return [self._with_view(status) for status in statuses]
 
     def streams(self) -> DataFrame:
         """SHOW STREAMS as a DataFrame: a row for each stream, by name."""
@@ -83,7 +92,10 @@ class StreamAdministration:
 
         :param ahead: how much later it runs again, at the latest
         """
-        return self._maintainer.run(interval_of(ahead, "ahead"))
+        found = self._maintainer.run(interval_of(ahead, "ahead"))
+        if not found.sources:
+            self._warn_of_no_registry()
+        return found
 
     def advance(self, name: str) -> Stream:
         """Move a stream's offset to now without any DML; initial rows are left out too.
@@ -199,6 +211,15 @@ class StreamAdministration:
         """
         self._tables.check_free(name)
         return self._streams.clone(name, of, comment=comment)
+
+    def _warn_of_no_registry(self) -> None:
+        """Say where no stream can be seen because there is no registry. A warning of the log, as
+        all that the engine has to say: it comes each time, and lands in the log of a task too.
+        """
+        try:
+            self._streams.check_begun()
+        except RegistryNotFound as error:
+            log.warning("%s", error)
 
     def _with_view(self, status: StreamStatus) -> StreamStatus:
         """``status``, and whether the view of the stream is what it was: only Spark knows views."""

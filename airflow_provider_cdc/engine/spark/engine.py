@@ -56,6 +56,7 @@ from .recovery import Recovery
 from .resolution import Resolution
 from .results import ConsumingQuery
 from .rewinding import Readability, Rewinding
+from .session_checks import check_session
 from .sources import Sources
 from .stream_reader import StreamReader
 from .tables import Tables
@@ -89,6 +90,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     :param principal: who reads, consumes and owns; by default the user of this process
     :param slot_meter: gives the milliseconds that the tasks of the session's application took so
         far, for the history of jobs: ``airflow_provider_cdc.jobs.metering.slot_meter(spark)``
+    :raises UnsupportedEnvironment: the session is of an older Spark, or has no Delta
     """
 
     @partial(validated_call, without=("spark",))
@@ -104,6 +106,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         principal: str | None = None,
         slot_meter: Callable[[], int] | None = None,
     ) -> None:
+        check_session(spark)
         files = Files(storage_options)
         catalog = StreamCatalog(
             state, storage_options=storage_options, clock=clock, principal=principal

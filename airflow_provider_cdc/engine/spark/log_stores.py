@@ -15,7 +15,8 @@ _warned: set[str] = set()
 
 def warn_of_one_driver(spark: SparkSession, location: str) -> None:
     """Say once for each scheme where Delta would write the log of ``location`` by a store that
-    tells apart the drivers of one JVM alone, as it does on S3 unless another one is named.
+    tells apart the drivers of one JVM alone, as it does on S3 unless another one is named. Whether
+    that one keeps drivers apart is up to whoever names it.
 
     Fences and application ids rest on a version of a log being written once. Where it is not, a
     driver that was given up and still lives can overwrite the commit of the next one.
@@ -30,8 +31,9 @@ def warn_of_one_driver(spark: SparkSession, location: str) -> None:
     log.warning(
         "Table %s: two drivers may write the same version of its log, and what one of them wrote or"
         " consumed may then be lost, or applied twice. Cause: Delta's own store of logs for %s://"
-        " knows the drivers of one JVM alone. Fix: set %s to a store for several writers, such as"
-        " io.delta.storage.S3DynamoDBLogStore.",
+        " knows the drivers of one JVM alone. Fix: let one driver at a time write to it, and see"
+        " that the driver of a killed task has ended before its retry; or name a store of logs that"
+        " keeps drivers apart as %s.",
         location,
         scheme,
         setting,

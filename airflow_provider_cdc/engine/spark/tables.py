@@ -84,12 +84,7 @@ class Tables:
         """
         table = self.find(name)
         if table is None:
-            raise TableNotFound(
-                f"table {name.sql}",
-                "does not exist",
-                cause="expected a Delta table of that name or at that path, found none",
-                fix="check the spelling and the session's current catalog and schema",
-            )
+            raise _missing(name)
         return table
 
     def check_free(self, name: str) -> None:
@@ -162,6 +157,22 @@ def table_properties(given: Mapping[str, str]) -> str:
 def table_id(offset: Offset) -> str:
     """The table id in force at ``offset``."""
     return str(json.loads(offset.metadata)["id"])
+
+
+def _missing(name: TableName) -> TableNotFound:
+    if name.is_path:
+        return TableNotFound(
+            f"table {name.sql}",
+            "does not exist",
+            cause=f"expected a Delta table at {name.path}, found nothing there",
+            fix="check the path: this process has to reach the table under the same one as Spark",
+        )
+    return TableNotFound(
+        f"table {name.sql}",
+        "does not exist",
+        cause="expected a Delta table of that name, found none",
+        fix="check the spelling and the session's current catalog and schema",
+    )
 
 
 def _not_delta(name: TableName, found: str, fix: str) -> NotADeltaTable:

@@ -219,7 +219,8 @@ class Upserting:
             or a wrong name of a column: ``fail`` writes nothing; with ``quarantine`` the others are
             written, and it lies in the table's quarantine, where later changes of its key wait too
             (:meth:`redrive`)
-        :raises InvalidRequest: a column or a row does not fit; nothing was written
+        :raises InvalidRequest: it is no upsert table, or a column or a row does not fit; nothing
+            was written
         :raises TableNotFound: there is no such table
         """
         write_changes(
@@ -240,6 +241,7 @@ class Upserting:
             has the number of one that was written is left out
         :param on_bad_rows: as of :meth:`write_changes`
         :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table
         """
         self._writable(name)
         quarantines = _quarantines(name, on_bad_rows)
@@ -271,6 +273,7 @@ class Upserting:
         removed.
 
         :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is no upsert table
         :raises StatementFailed: the MERGE failed; the table is as it was, the changes wait
         """
         table = self._upsert_tables.get(name)

@@ -77,7 +77,7 @@ class Registry:
         try:
             table = self._store.open()
         except TableNotFoundError:
-            return RegistrySnapshot(None, (), None)
+            return RegistrySnapshot(None, (), None, self._state)
         newest: dict[str, dict[str, Any]] = {}
         for row in _scan(table, _NEWEST, f"{PARTITION} = false"):
             known = newest.get(row["stream_id"])

@@ -14,6 +14,7 @@ from ..core.model import Stream
 from ..core.names import stream_key
 from ..core.near_names import advice_on
 from ..core.stream_records import UnreadableStream, read_stream
+from ..core.summaries import moment_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,10 @@ class Record:
     at: datetime
     nonce: str
     actor: str
+
+    def __repr__(self) -> str:
+        made = f"{self.transition.value} {moment_text(self.at)} by {self.actor}"
+        return f"<Record {made}: {repr(self.stream).strip('<>')}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +74,20 @@ class RegistrySnapshot:
     :param version: the version of the table; ``None`` while there is no table
     :param rows: the newest row of each live stream
     :param table: the handle that the version was read with
+    :param folder: the state folder, for messages
     """
 
-    __slots__ = ("_found", "_ids", "_rows", "_table", "version")
+    __slots__ = ("_folder", "_found", "_ids", "_rows", "_table", "version")
 
     def __init__(
-        self, version: int | None, rows: Collection[Row], table: DeltaTable | None
+        self,
+        version: int | None,
+        rows: Collection[Row],
+        table: DeltaTable | None,
+        folder: str = "",
     ) -> None:
         self.version = version
+        self._folder = folder
         self._rows = {row.stream_id: row for row in rows}
         self._ids = {stream_key(row.name): row.stream_id for row in rows}
         self._found: dict[str, Stream | UnreadableStream] = {}
@@ -122,8 +133,15 @@ class RegistrySnapshot:
         stream = self.find(name)
         if stream is not None:
             return stream
-        error = StreamNotFound if self.version is not None else RegistryNotFound
-        raise error(
+        if self.version is None:
+            raise RegistryNotFound(
+                f"stream {name}",
+                "cannot be looked up",
+                cause="expected a registry of streams in the state folder"
+                f" {self._folder}, found none",
+                fix="name the state folder in which the stream was created, or create it",
+            )
+        raise StreamNotFound(
             f"stream {name}",
             "does not exist",
             cause="it was never created, or it was dropped",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -160,6 +160,38 @@ def test_table_that_is_no_upsert_table_is_refused(lab: UpsertLab) -> None:
     for call in (lab.engine.apply_upserts, lab.engine.read_table, lab.engine.describe_upsert_table):
         with pytest.raises(InvalidRequest, match="is no upsert table"):
             call(lab.path("plain"))
+
+
+def test_name_that_is_no_upsert_table_is_told_from_one_that_is_missing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lab = UpsertLab(spark, tmp_path)
+    spark.sql("CREATE SCHEMA IF NOT EXISTS plain_lab")
+    spark.sql("CREATE OR REPLACE TABLE plain_lab.plain (id INT) USING delta")
+    spark.sql("CREATE OR REPLACE VIEW plain_lab.shown AS SELECT * FROM plain_lab.plain")
+    rows = spark.table("plain_lab.plain")
+    engine = lab.engine
+    calls: tuple[Callable[[str], Any], ...] = (
+        lambda name: engine.write_changes(name, rows),
+        lambda name: engine.change_sink(name, query="q"),
+        lambda name: engine.drop_upsert_table(name, if_exists=True),
+        lambda name: engine.add_columns(name, "v INT"),
+        lambda name: engine.alter_upsert_table(name, max_staleness="PT1M"),
+        engine.apply_upserts,
+        engine.read_table,
+        engine.redrive,
+        engine.recommended_max_staleness,
+        engine.describe_upsert_table,
+    )
+    for call in calls:
+        for name in ("plain_lab.plain", "plain_lab.shown"):
+            with pytest.raises(InvalidRequest, match=f"table {name}: is no upsert table"):
+                call(name)
+    for name, where in (("plain_lab.nothing", "catalog"), (lab.path("nothing"), "the path")):
+        with pytest.raises(TableNotFound, match=f"upsert table {name}: .*Fix: .*{where}") as caught:
+            engine.read_table(name)
+        assert str(caught.value).count("Cause: ") == str(caught.value).count("Fix: ") == 1
+    engine.drop_upsert_table("plain_lab.nothing", if_exists=True)
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["whole rows", "parts of rows"])

@@ -169,6 +169,7 @@ def test_stream_that_was_dropped_last_comes_back_first(
 def test_undrop_without_a_dropped_stream_is_refused(
     catalog: StreamCatalog, registry: Registry
 ) -> None:
+    create(registry, "other")
     with pytest.raises(StreamNotFound, match="no stream was dropped"):
         catalog.undrop("s")
     create(registry, "s")

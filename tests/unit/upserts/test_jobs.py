@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from airflow_provider_cdc.cli.lines import BAR_CHARACTERS
+from airflow_provider_cdc.cli.tables import WIDTH
 from airflow_provider_cdc.cli.terminal import app
 from airflow_provider_cdc.engine.core.upserts.jobs import Job, JobClass, usage
 from airflow_provider_cdc.engine.storage import job_history
@@ -109,7 +109,8 @@ def test_usage_is_printed_with_a_plot(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     apply, query = (line for line in shown.output.splitlines() if "█" in line)
     assert ("background apply" in apply, "query" in query) == (True, True)
-    assert (apply.count("█"), query.count("█")) == (BAR_CHARACTERS, BAR_CHARACTERS // 4)
+    assert (apply.count("█"), query.count("█")) == (12, 3)
+    assert max(map(len, shown.stdout.splitlines())) <= WIDTH
 
     told = CliRunner().invoke(app, ["usage", "--state", str(tmp_path), "-o", "json"])
     assert [line["jobs"] for line in json.loads(told.output)] == [1, 1]

@@ -24,7 +24,7 @@ def test_row_ids_as_text_sort_as_their_numbers() -> None:
     numbers = [0, 9, 10, 15, 16, 255, 256, 10**9, 2**59]
 
     assert sorted(map(row_id_text, numbers)) == list(map(row_id_text, numbers))
-    assert row_id_text(10) == "100000000000000A"
+    assert row_id_text(10) == "100000000000000a"
 
 
 def test_write_of_several_files_begins_with_the_least_row_id() -> None:

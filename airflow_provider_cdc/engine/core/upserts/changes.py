@@ -31,7 +31,7 @@ _FEW_BYTES_IN_MEMORY = 64 * 2**20
 _BYTES_OF_A_VALUE = 8
 _ROW_ID = "`METADATA$ROW_ID`"
 # The least of them; by their text Spark would sort all rows for it.
-_BEGIN = f"hex(min(CAST(conv({_ROW_ID}, 16, 10) AS BIGINT)))"
+_BEGIN = f"lower(hex(min(CAST(conv({_ROW_ID}, 16, 10) AS BIGINT))))"
 # Without a backslash, which sessions read in two ways.
 _SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}"
 

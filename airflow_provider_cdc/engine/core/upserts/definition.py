@@ -14,6 +14,7 @@ from ..intervals import interval_iso, interval_of
 from ..names import TableName, first_alike, name_key, quote
 from ..one_or_several import one_or_several
 from ..shown_values import shown
+from ..summaries import names_text, place_text
 
 CHANGE_TYPE = "_CHANGE_TYPE"
 CHANGE_SEQUENCE_NUMBER = "_CHANGE_SEQUENCE_NUMBER"
@@ -96,6 +97,11 @@ class UpsertTable:
     def changes(self) -> str:
         """The root of the table that changes wait in, inside the base's folder, hidden."""
         return f"{self.location}{_CHANGES}"
+
+    def __repr__(self) -> str:
+        key = ", ".join(self.primary_key)
+        columns = names_text((column.name for column in self.columns), "column")
+        return f"<UpsertTable {place_text(self.name)} by {key}: {columns}>"
 
     @property
     def sql(self) -> str:

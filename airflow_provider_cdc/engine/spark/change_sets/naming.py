@@ -13,7 +13,7 @@ from .netting import ACTION, IS_UPDATE
 from .rows import ROW, ROW_ID
 
 # How Delta's row ids are written.
-NUMBER_AS_TEXT = f"hex({ROW_ID} | {ROW_ID_MARK}L)"
+NUMBER_AS_TEXT = f"lower(hex({ROW_ID} | {ROW_ID_MARK}L))"
 
 
 def named(

@@ -12,7 +12,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from ...core.arguments import Kept
-from ...core.errors import InvalidRequest, StreamConflict, TableExists
+from ...core.errors import (
+    CdcError,
+    InvalidRequest,
+    StreamConflict,
+    TableExists,
+    TableNotFound,
+)
 from ...core.intervals import interval_iso, interval_of
 from ...core.log_actions import TableState
 from ...core.names import TableName, name_key, quote, table_name
@@ -276,7 +282,44 @@ class UpsertTables:
 
     def _find(self, name: str) -> UpsertTable:
         base = base_name(name)
-        return self._described(name, base, self._tables.get(base))
+        table = self._tables.find(base)
+        if table is None:
+            raise self._missing(name, base)
+        return self._described(name, base, table)
+
+    def _missing(self, name: str, base: TableName) -> CdcError:
+        """The error where there is no ``base`` of a table ``name``."""
+        named = table_name(name)
+        if named.path is not None:
+            return TableNotFound(
+                f"upsert table {name}",
+                "does not exist",
+                cause=f"expected an upsert table at {named.path}, found nothing there",
+                fix="check the path, or create it with create_upsert_table",
+            )
+        is_there = self._spark.catalog.tableExists(named.sql)
+        if is_there and not self._is_view_of(named, base):
+            return InvalidRequest(
+                f"table {name}",
+                "is no upsert table",
+                cause=f"expected its rows in a table {base.sql}, found none",
+                fix="write to it and read it by Spark, or create an upsert table of another name"
+                " with create_upsert_table",
+            )
+        return TableNotFound(
+            f"upsert table {name}",
+            "does not exist",
+            cause=f"expected its rows in a table {base.sql}, found none"
+            + (", its view alone is left" if is_there else ""),
+            fix="drop the view, or create the table again with create_upsert_table"
+            if is_there
+            else "check the spelling and the session's current catalog and schema",
+        )
+
+    def _is_view_of(self, named: TableName, base: TableName) -> bool:
+        """Whether what has that name is the view of an upsert table with that ``base``."""
+        found = self._spark.sql(f"SHOW TBLPROPERTIES {named.sql}").collect()
+        return (_VIEW_OF, base.sql) in [tuple(row) for row in found]
 
     def alter(
         self, table: UpsertTable, longest: timedelta | Kept | None, horizon: timedelta | Kept
@@ -391,8 +434,7 @@ class UpsertTables:
         named = table_name(table.name)
         if named.is_path or not self._spark.catalog.tableExists(named.sql):
             return
-        found = self._spark.sql(f"SHOW TBLPROPERTIES {named.sql}").collect()
-        if (_VIEW_OF, table.base.sql) not in [tuple(row) for row in found]:
+        if not self._is_view_of(named, table.base):
             raise TableExists(
                 f"table {table.name}",
                 "exists already",

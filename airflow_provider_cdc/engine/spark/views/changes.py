@@ -278,7 +278,7 @@ def _signed(found: Rows, variant: int, numbers: Sequence[int], moved: int | None
     ids = [F.col(f"{_ID}_{leaf}") for leaf in numbers]
     rows = found.frame if moved is None else found.frame.where(belongs)
     return rows.select(
-        F.upper(F.md5(F.concat_ws(":", F.lit(variant), *ids))).alias(ROW_ID),
+        F.md5(F.concat_ws(":", F.lit(variant), *ids)).alias(ROW_ID),
         sign.alias(_SIGN),
         F.struct(*shown).alias(ROW),
     )

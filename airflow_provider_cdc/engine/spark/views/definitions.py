@@ -138,7 +138,12 @@ class ViewDefinitions:
         except (TableNotFound, UnsupportedView, NotADeltaTable) as error:
             raise _stale(stream, view, str(error)) from None
         if query.fingerprint != view.fingerprint or query.leaves != view.leaves:
-            raise _stale(stream, view, "the view, or one that it reads, was created anew")
+            raise _stale(
+                stream,
+                view,
+                "the view, or one that it reads, is defined otherwise than for the stream: by"
+                " another text, other columns or other settings",
+            )
         if [table.location for table in query.tables] != list(locations):
             raise _stale(stream, view, "a name in it stands for another table now")
         return query
@@ -236,6 +241,9 @@ class ViewDefinitions:
 
 
 def _fingerprint(found: Sequence[_Found]) -> str:
+    """What decides the rows of a view, and no more: neither its owner nor when it was created. A
+    view that is created again alike has the same rows and keeps its streams.
+    """
     content = json.dumps([astuple(item) for item in found])
     return hashlib.sha256(content.encode()).hexdigest()
 

@@ -1,0 +1,116 @@
+"""Tables of 80 columns of text, as many as any terminal, page or log has room for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+WIDTH = 80
+"""What a table has room for; a terminal that is narrower says so itself."""
+
+_BAR_CHARACTERS = 12
+_MINUTES = 16
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: what it says of a line, as ``lines.py`` makes them. One that ``folds``
+    gives way where the others need room.
+    """
+
+    title: str
+    cell: Callable[[Line], str]
+    folds: bool = False
+    is_number: bool = False
+
+
+def text(value: Any) -> str:
+    """``value`` as a terminal shows it: nothing where there is none."""
+    return "" if value is None else str(value)
+
+
+def size(count: int | None) -> str:
+    """``count`` bytes in the unit that people read them in."""
+    return "" if count is None else decimal(count)
+
+
+def moment(value: str | None) -> str:
+    """A time in ISO 8601 to the minute."""
+    return "" if value is None else value[:_MINUTES].replace("T", " ")
+
+
+def bar(slots: float, most: float) -> str:
+    """A bar for ``slots``; that of the ``most`` is as long as there is room for."""
+    return "█" * round(slots / (most or 1) * _BAR_CHARACTERS)
+
+
+STREAMS = (
+    Column("name", lambda line: line["name"], folds=True),
+    Column("on", lambda line: text(line["table_on"]), folds=True),
+    Column("state", lambda line: "stale" if line["stale"] else text(line["phase"])),
+    Column("offset", lambda line: text(line["offsets"]), folds=True, is_number=True),
+    Column("commits\nbehind", lambda line: text(line["commits_behind"]), is_number=True),
+    Column("stale after\n(UTC)", lambda line: moment(line["stale_after"])),
+)
+"""Of each stream what tells whether somebody has to look at it."""
+
+UPSERT_TABLES = (
+    Column("name", lambda line: line["name"], folds=True),
+    Column("max\nstaleness", lambda line: text(line["max_staleness"]), folds=True),
+    Column("applied until\n(UTC)", lambda line: moment(line["upsert_stream_apply_watermark"])),
+    Column("commits\nwaiting", lambda line: text(line["pending_commits"]), is_number=True),
+    Column("bytes\nwaiting", lambda line: size(line["pending_bytes"]), is_number=True),
+    Column("in quar-\nantine", lambda line: text(line["quarantined_changes"]), is_number=True),
+)
+"""Of each upsert table how fresh it is, and what is wrong with its changes."""
+
+USAGE = (
+    Column("period\n(UTC)", lambda line: moment(line["period_start"])),
+    Column("class", lambda line: line["job_class"]),
+    Column("jobs", lambda line: text(line["jobs"]), is_number=True),
+    Column("seconds", lambda line: text(line["seconds"]), is_number=True),
+    Column("read", lambda line: size(line["read_bytes"]), is_number=True),
+    Column("slots", lambda line: line["plot"]),
+)
+"""Of each period and class what its jobs used."""
+
+_DESCRIBED = (
+    Column("column", lambda line: line["column"]),
+    Column("value", lambda line: line["value"], folds=True),
+)
+
+
+def print_described(line: Line) -> None:
+    """Print all columns of one line, below each other."""
+    lines = [{"column": name, "value": text(value)} for name, value in line.items()]
+    _print(_DESCRIBED, lines, has_header=False)
+
+
+def print_table(columns: Sequence[Column], lines: Sequence[Line]) -> None:
+    """Print a line of text for each of ``lines``, or more where it has to be folded."""
+    _print(columns, lines, has_header=True)
+
+
+def _print(columns: Sequence[Column], lines: Sequence[Line], *, has_header: bool) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=has_header)
+    for column in columns:
+        table.add_column(
+            column.title,
+            justify="right" if column.is_number else "left",
+            overflow="fold",
+            no_wrap=not column.folds,
+        )
+    for line in lines:
+        table.add_row(*(column.cell(line) for column in columns))
+    # Names may hold square brackets, which are markup to rich, and numbers need no colour.
+    console = Console(markup=False, highlight=False)
+    console.width = min(console.width, WIDTH) if sys.stdout.isatty() else WIDTH
+    console.print(table)

@@ -1,0 +1,69 @@
+"""A Spark session for a notebook or a script on one machine, with what the engine needs set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from ..core.requirements import DELTA_PACKAGE, DELTA_SETTINGS, LOCAL_SETTINGS
+from .installed import check_java
+
+_PACKAGES, _JARS, _IVY = "spark.jars.packages", "spark.jars", "spark.jars.ivy"
+_LOOPBACK = "127.0.0.1"
+# Where Spark's Ivy keeps what it fetched once, and what of that Delta cannot do without.
+_IVY_FOLDER = "~/.ivy2.5.2"
+_DELTA_JARS = (
+    "io.delta_delta-spark_{line}-{version}.jar",
+    "io.delta_delta-storage-{version}.jar",
+)
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
+}
+
+
+def local_session(
+    app_name: str = "cdc", *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A Spark session in this process, with Delta: few partitions, as small tables need them, no
+    web page, no open port but on loopback, and only errors in Spark's log.
+
+    With Spark's own settings a statement on a small table takes tens of seconds. Where this process
+    has a session already, that one is returned, with those of the settings that a running session
+    takes. The first call fetches Delta's jars from a Maven repository, once for a user.
+
+    :param app_name: the name of the application
+    :param master: ``local[4]`` for four tasks at once; by default as many as there are processors
+    :param settings: further settings of Spark; they win over those of this function
+    :raises UnsupportedEnvironment: Java 17 or newer is missing
+    """
+    if SparkSession.getActiveSession() is None:
+        check_java()
+    # Else Spark looks its address up, and warns where that is loopback.
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    given = dict(settings or {})
+    wanted = {**DELTA_SETTINGS, **LOCAL_SETTINGS, **_QUIET, **given}
+    if not {_PACKAGES, _JARS} & given.keys():
+        wanted |= _delta(wanted.get(_IVY, _IVY_FOLDER))
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _delta(ivy: str) -> dict[str, str]:
+    """The setting by which the session gets Delta: its jars, where Spark has fetched them before,
+    which saves seconds and pages of Ivy's report; else its Maven coordinates.
+    """
+    _, line, version = DELTA_PACKAGE.replace("delta-spark_", "").split(":")
+    folder = Path(ivy).expanduser() / "jars"
+    jars = [folder / name.format(line=line, version=version) for name in _DELTA_JARS]
+    if all(jar.exists() for jar in jars):
+        return {_JARS: ",".join(jar.as_uri() for jar in jars)}
+    return {_PACKAGES: DELTA_PACKAGE}
