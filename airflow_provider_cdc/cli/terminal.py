@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,7 +11,8 @@ import typer
 
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
-from airflow_provider_cdc.engine.core.errors import CdcError
+from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
+from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
 from airflow_provider_cdc.engine.core.upserts.jobs import usage as used
 from airflow_provider_cdc.engine.storage.job_history import JobHistory
 
@@ -87,17 +87,17 @@ def upsert_tables(
 @app.command()
 def usage(
     state: State,
-    days: Annotated[int, typer.Option(min=1, help="How far back to look.")] = 7,
-    minutes: Annotated[int, typer.Option(min=1, help="How long a period is.")] = 60,
+    since: Annotated[str, typer.Option(help="How far back: P7D or INTERVAL 7 DAY.")] = "P7D",
+    period: Annotated[str, typer.Option(help="How long a period is.")] = "PT1H",
     output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
     storage_options: StorageOptions = "{}",
 ) -> None:
     """Show what the jobs of upsert tables used: by period and class, with a plot of their slots."""
-    since = utc_now() - timedelta(days=days)
 
     def look(_: StreamCatalog) -> list[dict[str, Any]]:
-        jobs = JobHistory(state, json.loads(storage_options)).read(since)
-        return usage_lines(used(jobs, timedelta(minutes=minutes), since))
+        begin, each = utc_now() - interval_of(since, "--since"), period_of(period, "--period")
+        jobs = JobHistory(state, _options(storage_options)).read(begin)
+        return usage_lines(used(jobs, each, begin))
 
     _print(output, USAGE, _lines(state, storage_options, look))
 
@@ -109,11 +109,30 @@ def _lines(
     without a registry.
     """
     try:
-        catalog = StreamCatalog(state, storage_options=json.loads(storage_options))
+        catalog = StreamCatalog(state, storage_options=_options(storage_options))
         return checked(catalog, look(catalog))
     except CdcError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
+
+
+def _options(text: str) -> dict[str, str]:
+    """The store's options.
+
+    :raises InvalidRequest: ``text`` is no JSON object; the message does not repeat it
+    """
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidRequest(
+            "storage options",
+            "cannot be read",
+            cause="expected a JSON object, found something else",
+            fix='set CDC_STORAGE_OPTIONS to something like {"AWS_REGION": "eu-west-1"}',
+        )
+    return found
 
 
 def _print(output: Output, columns: Sequence[Column], lines: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow_provider_cdc.engine.core.intervals import interval_of
-from airflow_provider_cdc.engine.core.points import Point, as_mapping, point_of
+from airflow_provider_cdc.engine.core.points import LONGEST_NUMBER, Point, as_mapping, point_of
 
 _NOTHING = ("", "None")
 _TRUTH: Mapping[str, bool] = {"True": True, "true": True, "False": False, "false": False}
@@ -31,7 +31,7 @@ def number(given: Any) -> Any:
     text = given.strip()
     if text in _NOTHING:
         return None
-    return int(text) if text.isdecimal() else given
+    return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else given
 
 
 def length(given: timedelta | str | None, name: str) -> timedelta | None:

@@ -91,6 +91,8 @@ class OffsetOf:
 
 
 Point = Version | Timestamp | OffsetOf
+LONGEST_NUMBER = 18
+"""The most digits that a number has which is given as text."""
 _KINDS: Mapping[str, type[Point]] = {
     "version": Version,
     "timestamp": Timestamp,
@@ -186,8 +188,9 @@ def point_of(given: Any) -> Point | None:
             fix=f"give a mapping such as {{'version': 3}}, or {_FORMS}",
         )
     ((kind, value),) = given.items()
-    if kind == "version" and isinstance(value, str) and value.strip().isdecimal():
-        value = int(value)
+    if kind == "version" and isinstance(value, str):
+        digits = value.strip()
+        value = int(digits) if digits.isdecimal() and len(digits) <= LONGEST_NUMBER else value
     return _KINDS[kind](value)
 
 
