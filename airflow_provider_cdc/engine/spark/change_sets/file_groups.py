@@ -179,9 +179,9 @@ class FileGroups:
         uris = {join(self._folder.uri, path): path for path in _paths(files)}
         reader = self._spark.read.options(__globPaths__="false", recursiveFileLookup="true")
         texts = reader.options(**WHOLE_FILES).text(list(uris), wholetext=True)
-        allowed = {
-            name: value for name, value in options.items() if name.lower().startswith("allow")
-        }
+        given = options.items()
+        # An empty map has no types over Spark Connect.
+        allowed = {name: value for name, value in given if name.lower().startswith("allow")} or None
         text, wrapped = F.col("value"), F.concat(F.lit("["), F.col("value"), F.lit("\n]"))
         is_json = F.from_json(text, "MAP<STRING, STRING>", allowed).isNotNull()
         is_json |= F.from_json(text, "ARRAY<STRING>", allowed).isNotNull()
