@@ -117,6 +117,6 @@ def _line(text: str, style: HeaderStyle) -> tuple[str, str]:
 
 
 def _is_passed_over(line: str, style: HeaderStyle) -> bool:
-    """Whether Spark looks for the header behind ``line``."""
+    """Whether Spark looks for the header after ``line``."""
     begin = line if style.is_multi_line else line.strip(_BLANKS)
     return not begin or (style.comment is not None and begin.startswith(style.comment))

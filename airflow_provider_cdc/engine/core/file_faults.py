@@ -49,6 +49,6 @@ def unreadable_file(stream: Stream, messages: str) -> FileUnreadable | None:
         return None
     # The file has just been seen: if it is missed, Spark may not open it.
     causes = ["" if _MISSING in messages else detail, *lines[places[-1] + 1 :]]
-    told = [_STATE.sub("", line).strip(" .") for line in causes]
-    cause = "; ".join(filter(None, told))[:_LONGEST_CAUSE] or "Spark says no more of it"
+    parts = [_STATE.sub("", line).strip(" .") for line in causes]
+    cause = "; ".join(filter(None, parts))[:_LONGEST_CAUSE] or "Spark says no more of it"
     return unreadable(stream, path.removeprefix(folder), cause)

@@ -181,7 +181,7 @@ def _fault(file_format: FileFormat, name: str, value: str) -> tuple[str, str]:
         return "", ""
     near = [names[each] for each in get_close_matches(key, names, 1)]
     fix = f"did you mean {near[0]}?" if near else f"leave it out; there are {', '.join(known)}"
-    return f"is none of {file_format.value}, and would do nothing", fix.rstrip("?")
+    return f"is not one of {file_format.value}, and would do nothing", fix.rstrip("?")
 
 
 def _is_torn(options: Mapping[str, str]) -> bool:

@@ -170,8 +170,8 @@ class FileGroups:
                     )
 
     def _check_one_value(self, files: Sequence[DataFile]) -> None:
-        """Refuse JSON files of several values, of which Spark reads the first, where it is told
-        that each is one value.
+        """Refuse JSON files of several values, of which Spark reads the first, where
+        ``multiLine`` says that each is one value.
         """
         options = self._folder.options
         if self._folder.file_format is not FileFormat.JSON or not is_multi_line(options):
@@ -179,9 +179,9 @@ class FileGroups:
         uris = {join(self._folder.uri, path): path for path in _paths(files)}
         reader = self._spark.read.options(__globPaths__="false", recursiveFileLookup="true")
         texts = reader.options(**WHOLE_FILES).text(list(uris), wholetext=True)
-        allowed = {
-            name: value for name, value in options.items() if name.lower().startswith("allow")
-        }
+        given = options.items()
+        # An empty map has no types over Spark Connect.
+        allowed = {name: value for name, value in given if name.lower().startswith("allow")} or None
         text, wrapped = F.col("value"), F.concat(F.lit("["), F.col("value"), F.lit("\n]"))
         is_json = F.from_json(text, "MAP<STRING, STRING>", allowed).isNotNull()
         is_json |= F.from_json(text, "ARRAY<STRING>", allowed).isNotNull()
@@ -197,9 +197,9 @@ class FileGroups:
             )
 
     def _no_values(self, values: Sequence[str], kind: str) -> set[str]:
-        told = self._spark.createDataFrame(pa.table({"value": pa.array(values, pa.string())}))
+        texts = self._spark.createDataFrame(pa.table({"value": pa.array(values, pa.string())}))
         try:
-            wrong = told.where(f"try_cast(value AS {kind}) IS NULL").collect()
+            wrong = texts.where(f"try_cast(value AS {kind}) IS NULL").collect()
         except AnalysisException:  # no text is a value of that type
             return set(values)
         return {row[0] for row in wrong}

@@ -41,9 +41,9 @@ def headers(
 def _names(spark: SparkSession, folder: Folder, header: str) -> tuple[str, ...]:
     if not header:
         return ()
-    options = {
-        name: value for name, value in folder.options.items() if name.lower() in _OF_THE_PARSER
-    }
+    given = folder.options.items()
+    # An empty map has no types over Spark Connect.
+    options = {name: value for name, value in given if name.lower() in _OF_THE_PARSER} or None
     one_row = spark.createDataFrame(pa.table({"header": [header]}))
     (kinds,) = one_row.select(F.schema_of_csv(F.lit(header), options)).collect()
     columns = ", ".join(f"_c{place} STRING" for place in range(len(_COLUMN.findall(kinds[0]))))
