@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,12 @@ from pyspark.errors import AnalysisException
 
 from airflow_provider_cdc.engine import UnsupportedEnvironment
 from airflow_provider_cdc.engine.core.requirements import (
+    DELTA_PACKAGE,
     DELTA_SETTINGS,
     check_settings,
     check_version,
 )
-from airflow_provider_cdc.engine.spark import installed
+from airflow_provider_cdc.engine.spark import installed, local_session
 from airflow_provider_cdc.engine.spark.session_checks import check_session
 from airflow_provider_cdc.jobs.entry_point import DELTA_CONF
 
@@ -169,6 +171,32 @@ def test_session_that_passed_is_not_asked_again() -> None:
     check_session(session)
 
     assert len(session.asked) == 1
+
+
+def test_variables_of_a_local_session_reach_its_jvm_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.2")
+    monkeypatch.delenv("LOG4J_CONFIGURATION_FILE", raising=False)
+
+    with local_session._environment():
+        # What somebody has set stays.
+        assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.2"
+        assert Path(os.environ["LOG4J_CONFIGURATION_FILE"]).is_file()
+
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.2"
+    assert "LOG4J_CONFIGURATION_FILE" not in os.environ
+
+
+@pytest.mark.parametrize("is_fetched", [False, True])
+def test_delta_comes_by_its_jars_once_they_were_fetched(tmp_path: Path, is_fetched: bool) -> None:
+    names = ("io.delta_delta-spark_4.2_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar")
+    (tmp_path / "jars").mkdir()
+    for name in names[: 2 if is_fetched else 1]:
+        (tmp_path / "jars" / name).touch()
+
+    found = local_session._delta(str(tmp_path))
+
+    jars = ",".join((tmp_path / "jars" / name).as_uri() for name in names)
+    assert found == ({"spark.jars": jars} if is_fetched else {"spark.jars.packages": DELTA_PACKAGE})
 
 
 def test_jobs_and_local_sessions_have_delta_by_the_same_settings() -> None:

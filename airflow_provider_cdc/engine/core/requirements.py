@@ -46,7 +46,7 @@ def check_version(product: str, found: str | None, needed: tuple[int, ...], fix:
         raise UnsupportedEnvironment(
             "airflow-provider-cdc",
             f"needs {product} {least}, found {found or 'none'}",
-            cause=f"expected {product} {least} or newer, found {found or 'none'}",
+            cause="older releases lack what the engine uses" if found else "none is installed here",
             fix=fix,
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -19,6 +20,12 @@ _DELTA_JARS = (
     "io.delta_delta-spark_{line}-{version}.jar",
     "io.delta_delta-storage-{version}.jar",
 )
+_VARIABLES = {
+    # Else Spark looks its address up, and warns where that is loopback.
+    "SPARK_LOCAL_IP": _LOOPBACK,
+    # Else Spark tells about the one that it takes.
+    "LOG4J_CONFIGURATION_FILE": str(Path(__file__).with_name("log4j2.properties")),
+}
 _QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -45,8 +52,6 @@ def local_session(
     """
     if SparkSession.getActiveSession() is None:
         check_java()
-    # Else Spark looks its address up, and warns where that is loopback.
-    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     given = dict(settings or {})
     wanted = {**DELTA_SETTINGS, **LOCAL_SETTINGS, **_QUIET, **given}
     if not {_PACKAGES, _JARS} & given.keys():
@@ -54,7 +59,20 @@ def local_session(
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _environment():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """The variables of the JVM that is started, of which other processes of this one get none."""
+    added = {name: value for name, value in _VARIABLES.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _delta(ivy: str) -> dict[str, str]:
