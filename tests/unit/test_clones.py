@@ -11,6 +11,7 @@ import pytest
 from streams import NOON
 
 from airflow_provider_cdc.engine.core.clones import check_apart, check_clonable, cloned_log
+from airflow_provider_cdc.engine.core.deletion_vectors import VectorFiles
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, InvalidRequest
 from airflow_provider_cdc.engine.core.log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING
 from airflow_provider_cdc.engine.core.table_snapshot import TableSnapshot
@@ -31,7 +32,13 @@ FILE = {
     "tags": {"ZCUBE_ID": "x"},
     "baseRowId": 7,
     "defaultRowCommitVersion": 3,
-    "deletionVector": {"storageType": "p"},
+    "deletionVector": {
+        "storageType": "p",
+        "pathOrInlineDv": "file:///source/vectors.bin",
+        "sizeInBytes": 40,
+        "cardinality": 2,
+        "offset": 1,
+    },
     "clusteringProvider": "liquid",
 }
 DOMAINS = (
@@ -53,7 +60,7 @@ def source(settings: Mapping[str, str] = {}, **fields: Any) -> TableSnapshot:
 
 
 def log_of(snapshot: TableSnapshot) -> list[tuple[str, dict[str, Any]]]:
-    lines = cloned_log(snapshot, "the source", "an-id", NOON).splitlines()
+    lines = cloned_log(snapshot, "the source", "an-id", NOON, VectorFiles()).splitlines()
     return [next(iter(json.loads(line).items())) for line in lines]
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from airflow_provider_cdc.engine.core import deletion_vectors
 from airflow_provider_cdc.engine.core.deletion_vectors import (
+    MOST_INLINE_CHARACTERS,
+    Bitmap,
+    VectorFiles,
     all_but,
     framed,
-    inline,
     inline_bytes,
+    is_vector_file,
     positions,
     relative_path,
     z85_decode,
@@ -70,15 +77,88 @@ def test_relative_path_of_the_protocols_example_is_its_file() -> None:
 
 @given(POSITIONS.filter(bool))
 def test_inline_of_any_positions_comes_back(deleted: set[int]) -> None:
-    vector = inline(BitMap64(deleted))
-    assert vector is not None
+    files = VectorFiles()
+    vector = files.vector(bitmap_of(deleted))
     assert (vector.storage_type, vector.offset) == ("i", None)
     assert vector.cardinality == len(deleted)
     assert positions(inline_bytes(vector)) == BitMap64(deleted)
+    assert list(files.contents()) == []
 
 
-def test_inline_of_no_positions_is_no_vector() -> None:
-    assert inline(BitMap64()) is None
+def test_bitmap_of_no_positions_is_no_vector() -> None:
+    assert Bitmap.of(BitMap64()) is None
+
+
+def bitmap_of(deleted: Iterable[int]) -> Bitmap:
+    found = Bitmap.of(BitMap64(deleted))
+    assert found is not None
+    return found
+
+
+def test_vectors_too_large_for_the_log_are_in_a_file_as_delta_writes_it() -> None:
+    files = VectorFiles()
+    deleted = [range(0, 200_000, 2), range(1, 300_000, 3)]
+
+    vectors = [files.vector(bitmap_of(rows)) for rows in deleted]
+
+    ((name, content),) = files.contents()
+    assert content[:1] == WRITTEN_BY_DELTA[:1]
+    for vector, rows in zip(vectors, deleted, strict=True):
+        assert (vector.storage_type, relative_path(vector)) == ("u", name)
+        assert vector.cardinality == len(rows)
+        found = framed(content, vector.offset or 0)
+        assert len(found) == vector.size_bytes
+        assert set(positions(found)) == set(rows)
+        end = (vector.offset or 0) + 4 + vector.size_bytes
+        assert content[end : end + 4] == zlib.crc32(found).to_bytes(4, "big")
+    assert end + 4 == len(content)
+
+
+def test_checksum_of_a_vector_is_that_of_delta() -> None:
+    end = len(WRITTEN_BY_DELTA) - 4
+    found = zlib.crc32(framed(WRITTEN_BY_DELTA, 1))
+    assert WRITTEN_BY_DELTA[end:] == found.to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(("more", "storage_type"), [(0, "i"), (1, "p")])
+def test_a_vector_is_inline_up_to_a_size_and_not_above(more: int, storage_type: str) -> None:
+    largest = MOST_INLINE_CHARACTERS // 5 * 4
+    files = VectorFiles("file:///the%20root/")
+
+    vector = files.vector(Bitmap(b"x" * (largest + more), 1))
+
+    assert vector.storage_type == storage_type
+    assert len(vector.path_or_inline) <= MOST_INLINE_CHARACTERS < 65_535
+    for name, _ in files.contents():
+        assert vector.path_or_inline == f"file:///the%20root/{name}"
+        assert is_vector_file(name)
+
+
+def test_a_new_file_of_vectors_begins_where_one_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion_vectors, "_MOST_FILE_BYTES", 60_000)
+    files = VectorFiles()
+    bitmap = Bitmap(b"x" * 40_000, 1)
+
+    names = [relative_path(files.vector(bitmap)) for _ in range(3)]
+
+    assert [name for name, _ in files.contents()] == [names[0], names[2]]
+    assert names[0] == names[1]
+
+
+def test_an_inline_vector_of_any_size_is_made_readable() -> None:
+    files = VectorFiles()
+    small, large = bitmap_of([3]).inline(), bitmap_of(range(0, 300_000, 2)).inline()
+    in_file = DeletionVector("p", "x" * MOST_INLINE_CHARACTERS, 9, 1, 1)
+
+    assert files.readable(small) == small
+    assert files.readable(in_file) == in_file
+    assert list(files.contents()) == []
+    found = files.readable(large)
+
+    ((name, content),) = files.contents()
+    assert relative_path(found) == name
+    assert found.cardinality == 150_000
+    assert set(positions(framed(content, found.offset or 0))) == set(range(0, 300_000, 2))
 
 
 @given(st.integers(0, 300), st.data())

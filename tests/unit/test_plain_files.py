@@ -15,7 +15,8 @@ from table_histories import data_file
 
 from airflow_provider_cdc.engine.core import plain_files
 from airflow_provider_cdc.engine.core.crafted_log import ListedFile, Side
-from airflow_provider_cdc.engine.core.deletion_vectors import inline
+from airflow_provider_cdc.engine.core.deletion_vectors import Bitmap
+from airflow_provider_cdc.engine.core.log_actions import DeletionVector
 from airflow_provider_cdc.engine.core.plain_files import reads_as_plain, words
 from airflow_provider_cdc.engine.core.table_schema import Layout
 
@@ -44,6 +45,12 @@ def layout(*fields: dict[str, Any], partitions: tuple[str, ...] = (), **settings
 def listed(path: str = "file:///t/a.parquet", **fields: Any) -> ListedFile:
     tracked: dict[str, Any] = {"base_row_id": 0, "default_row_commit_version": 1}
     return ListedFile(Side.NEW, structs.replace(data_file(path, 1), **(tracked | fields)))
+
+
+def vector_of_one_row() -> DeletionVector:
+    bitmap = Bitmap.of(BitMap64([7]))
+    assert bitmap is not None
+    return bitmap.inline()
 
 
 def test_tracked_files_of_a_simple_table_are_plain() -> None:
@@ -127,7 +134,7 @@ def test_too_much_to_read_is_not_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_files, "MOST_WORDS", 3)
     picked = replace(listed(), kept=BitMap64([1, 2, 127]))
     assert reads_as_plain(layout(), PROTOCOL, [picked])
-    vector = inline(BitMap64([7]))
+    vector = vector_of_one_row()
     dropped = listed("file:///t/b.parquet", deletion_vector=vector, stats='{"numRecords": 63}')
     assert reads_as_plain(layout(), PROTOCOL, [picked, dropped])
     assert not reads_as_plain(layout(), PROTOCOL, [picked, dropped, listed(deletion_vector=vector)])
@@ -136,7 +143,7 @@ def test_too_much_to_read_is_not_plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_vector_of_a_file_without_a_row_count_is_not_plain() -> None:
-    dropped = listed(deletion_vector=inline(BitMap64([7])), stats=None)
+    dropped = listed(deletion_vector=vector_of_one_row(), stats=None)
 
     assert not reads_as_plain(layout(), PROTOCOL, [dropped])
 

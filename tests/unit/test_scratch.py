@@ -14,6 +14,8 @@ from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.scratch import NO_FILE, Scratch
 
+VECTORS = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+
 
 def scratch_at(state: Path, later: timedelta = timedelta()) -> Scratch:
     return Scratch(str(state), Files(), lambda: utc_now() + later)
@@ -38,6 +40,28 @@ def test_what_was_left_of_a_removed_list_is_swept_too(tmp_path: Path) -> None:
     scratch_at(tmp_path, timedelta(hours=25)).sweep()
 
     assert not files.exists()
+
+
+def test_vectors_are_in_the_folder_of_their_table_and_go_with_it(tmp_path: Path) -> None:
+    scratch = scratch_at(tmp_path)
+    root = scratch.write_table("t", b"{}", [(VECTORS, b"1")])
+    assert root == scratch.root_of("t")
+    assert Path(root, VECTORS).read_bytes() == b"1"
+
+    scratch.remove(root)
+
+    assert not Path(root).exists()
+
+
+def test_vectors_whose_log_was_never_written_are_swept(tmp_path: Path) -> None:
+    root = Path(scratch_at(tmp_path).write_table("t", b"{}", [(VECTORS, b"1")]))
+    shutil.rmtree(root / "_delta_log")
+    scratch_at(tmp_path, timedelta(hours=23)).sweep()
+    assert root.exists()
+
+    scratch_at(tmp_path, timedelta(hours=25)).sweep()
+
+    assert not root.exists()
 
 
 def test_a_list_is_out_of_sight_before_it_goes(

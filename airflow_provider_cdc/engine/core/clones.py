@@ -17,8 +17,9 @@ from datetime import datetime
 from typing import Any
 
 from .catalog_managed import check_not_catalog_managed
+from .deletion_vectors import VectorFiles
 from .errors import ChangeTrackingDisabled, InvalidRequest
-from .log_actions import ROW_VERSION_SETTING
+from .log_actions import ROW_VERSION_SETTING, DeletionVector
 from .retention import without_extensions
 from .table_snapshot import Action, TableSnapshot
 from .tracking import ENABLED, is_tracked
@@ -78,13 +79,16 @@ def check_apart(subject: str, source: str, target: str) -> None:
         )
 
 
-def cloned_log(source: TableSnapshot, name: str, table_id: str, moment: datetime) -> bytes:
+def cloned_log(
+    source: TableSnapshot, name: str, table_id: str, moment: datetime, vectors: VectorFiles
+) -> bytes:
     """The content of a clone's first commit, its version 0.
 
     :param source: with absolute paths in its files
     :param name: what the history of the clone calls the source
     :param table_id: an id for the clone that no table has
     :param moment: the time of the commit, with a time zone
+    :param vectors: takes inline vectors of the source that are too large for Delta to read
     """
     milliseconds = int(moment.timestamp() * 1000)
     actions: list[dict[str, Action]] = [
@@ -93,7 +97,7 @@ def cloned_log(source: TableSnapshot, name: str, table_id: str, moment: datetime
         {"metaData": _metadata(source.metadata, table_id, milliseconds)},
     ]
     actions.extend({"domainMetadata": domain} for domain in source.domains)
-    actions.extend({"add": _add(file)} for file in source.files)
+    actions.extend({"add": _add(file, vectors)} for file in source.files)
     return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
 
 
@@ -126,6 +130,9 @@ def _configuration(metadata: Action) -> Mapping[str, str]:
     return metadata.get("configuration") or {}
 
 
-def _add(file: Action) -> dict[str, Any]:
+def _add(file: Action, vectors: VectorFiles) -> dict[str, Any]:
     kept = {name: file[name] for name in _KEPT_OF_A_FILE if file.get(name) is not None}
+    vector = DeletionVector.of(file.get("deletionVector"))
+    if vector is not None:
+        kept["deletionVector"] = vectors.readable(vector).as_action()
     return {**kept, "dataChange": True, "defaultRowCommitVersion": 0}

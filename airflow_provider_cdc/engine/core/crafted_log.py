@@ -21,6 +21,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
+from .deletion_vectors import Bitmap, VectorFiles
 from .file_options import WHOLE_FILES
 from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING, DataFile, DeletionVector
 from .table_schema import FIELD_ID, MAPPING_MODE, MAX_COLUMN_ID, PHYSICAL_NAME, Layout
@@ -62,13 +63,20 @@ class ListedFile:
     """One file of a crafted log; its path and that of its vector are absolute already.
 
     ``version`` is the commit whose change it tells, where that matters. ``kept`` are the positions
-    of the only rows to read, where the file's vector was made to leave just those.
+    of the only rows to read, where not all are: then the file has no vector, and ``left_out`` are
+    all its other rows.
     """
 
     side: Side
     file: DataFile
     version: int | None = None
     kept: BitMap64 | None = None
+    left_out: Bitmap | None = None
+
+    @property
+    def has_vector(self) -> bool:
+        """Whether some rows of the file are left out."""
+        return self.left_out is not None or self.file.deletion_vector is not None
 
 
 def crafted_log(
@@ -76,6 +84,7 @@ def crafted_log(
     protocol: Mapping[str, Any],
     files: Sequence[ListedFile],
     table_id: str,
+    vectors: VectorFiles,
     *,
     has_change_files: bool = False,
 ) -> bytes:
@@ -84,13 +93,14 @@ def crafted_log(
     :param layout: how the files are read
     :param protocol: the source's protocol action, of which the reader features are kept
     :param table_id: an id for the crafted table
+    :param vectors: takes the vectors that are too large for the log
     :param has_change_files: some of the files are change files, whose rows say what they are
     """
     actions: list[dict[str, Any]] = [
         {"protocol": _protocol(layout, protocol, files)},
         {"metaData": _metadata(layout, table_id, has_change_files)},
     ]
-    actions.extend({"add": _add(listed)} for listed in files)
+    actions.extend({"add": _add(listed, vectors)} for listed in files)
     return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
 
 
@@ -110,9 +120,9 @@ def bytes_of(files: Iterable[ListedFile]) -> int:
     return sum(listed.file.size_bytes for listed in files)
 
 
-def in_log(listed: ListedFile) -> tuple[str, DeletionVector | None]:
+def in_log(listed: ListedFile) -> tuple[str, DeletionVector | None, Bitmap | None]:
     """What a log holds only once: a file with its vector."""
-    return listed.file.path, listed.file.deletion_vector
+    return listed.file.path, listed.file.deletion_vector, listed.left_out
 
 
 def layers(
@@ -134,7 +144,7 @@ def _protocol(
     layout: Layout, source: Mapping[str, Any], files: Sequence[ListedFile]
 ) -> dict[str, Any]:
     features = set(source.get("readerFeatures") or ()) - _NOT_FOR_READING - {"deletionVectors"}
-    if any(listed.file.deletion_vector is not None for listed in files):
+    if any(listed.has_vector for listed in files):
         # For each query Delta lists all files of a table that may have vectors, to look for them.
         features.add("deletionVectors")
     if layout.is_mapped:
@@ -182,7 +192,7 @@ def _extra_field(layout: Layout, name: str, kind: str, number: int) -> dict[str,
     }
 
 
-def _add(listed: ListedFile) -> dict[str, Any]:
+def _add(listed: ListedFile, vectors: VectorFiles) -> dict[str, Any]:
     file = listed.file
     action: dict[str, Any] = {
         "path": file.path,
@@ -201,8 +211,10 @@ def _add(listed: ListedFile) -> dict[str, Any]:
     }
     if file.stats:
         action["stats"] = file.stats
-    if file.deletion_vector is not None:
-        action["deletionVector"] = file.deletion_vector.as_action()
+    if listed.left_out is not None:
+        action["deletionVector"] = vectors.vector(listed.left_out).as_action()
+    elif file.deletion_vector is not None:
+        action["deletionVector"] = vectors.readable(file.deletion_vector).as_action()
     return action
 
 

@@ -1,15 +1,19 @@
-"""Deletion vectors: reading their bytes, and making inline ones.
+"""Deletion vectors: reading their bytes, and making new ones, inline or in files.
 
-The format is that of the Delta protocol, section "Deletion Vectors".
-A vector is a 64-bit roaring bitmap of row positions behind a magic number; inline ones are
-written in Z85.
+The format is that of the Delta protocol, sections "Deletion Vectors" and "Deletion Vector File
+Storage Format". A vector is a 64-bit roaring bitmap of row positions, preceded by a magic number;
+inline ones are written in Z85.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 import struct
 import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
@@ -17,6 +21,14 @@ from .log_actions import DeletionVector
 
 MAGIC = 1681511377
 _UUID_CHARACTERS = 20
+_VECTOR_FILE = re.compile(r"deletion_vector_[0-9a-fA-F-]+\.bin")
+# Delta gives the text of an inline vector to executors by Java's writeUTF, which takes 65,535
+# bytes. Half of that leaves room for a text that is encoded once more, and keeps tasks small: each
+# task carries the vectors of its files.
+MOST_INLINE_CHARACTERS = 32_767
+_FILE_VERSION = b"\1"
+# An offset is a signed integer of 32 bits; a file far below that is quick to write and to read.
+_MOST_FILE_BYTES = 64 << 20
 
 # Z85 and Python's base 85 differ in nothing but the alphabet.
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
@@ -50,12 +62,72 @@ def inline_bytes(vector: DeletionVector) -> bytes:
     return z85_decode(vector.path_or_inline)[: vector.size_bytes]
 
 
-def inline(deleted: BitMap64) -> DeletionVector | None:
-    """An inline vector that deletes exactly ``deleted``; ``None`` when that is nothing."""
-    if not deleted:
-        return None
-    content = struct.pack("<I", MAGIC) + deleted.serialize()
-    return DeletionVector("i", z85_encode(content), len(content), len(deleted))
+@dataclass(frozen=True, slots=True)
+class Bitmap:
+    """The rows that a vector deletes, serialised, before it is decided where the vector lies."""
+
+    content: bytes
+    cardinality: int
+
+    @classmethod
+    def of(cls, deleted: BitMap64) -> Bitmap | None:
+        """The bitmap that deletes exactly ``deleted``; ``None`` when that is nothing."""
+        if not deleted:
+            return None
+        return cls(struct.pack("<I", MAGIC) + deleted.serialize(), len(deleted))
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether it is small enough for an inline vector."""
+        return z85_length(self.content) <= MOST_INLINE_CHARACTERS
+
+    def inline(self) -> DeletionVector:
+        """An inline vector of it."""
+        return DeletionVector("i", z85_encode(self.content), len(self.content), self.cardinality)
+
+
+class VectorFiles:
+    """Gives each vector of a new log its place: inline, or in a file in the root of the table.
+
+    :param root: the percent-encoded URI of the table's root, which vectors in files then name; by
+        default they name a file wherever the table lies
+    """
+
+    def __init__(self, root: str | None = None) -> None:
+        self._root = root
+        self._files: list[tuple[uuid.UUID, bytearray]] = []
+
+    def contents(self) -> Iterator[tuple[str, bytes]]:
+        """The name in the root, and the content, of each file that must be there before the log."""
+        for name, content in self._files:
+            yield vector_file_name(name), bytes(content)
+
+    def vector(self, bitmap: Bitmap) -> DeletionVector:
+        """The vector of ``bitmap``."""
+        return bitmap.inline() if bitmap.is_inline else self._in_file(bitmap)
+
+    def readable(self, vector: DeletionVector) -> DeletionVector:
+        """``vector`` itself, or one with the same rows where Delta cannot read it for its length.
+
+        Not every writer keeps its inline vectors small.
+        """
+        is_inline = vector.storage_type == "i"
+        if not is_inline or len(vector.path_or_inline) <= MOST_INLINE_CHARACTERS:
+            return vector
+        return self._in_file(Bitmap(inline_bytes(vector), vector.cardinality))
+
+    def _in_file(self, bitmap: Bitmap) -> DeletionVector:
+        if not self._files or len(self._files[-1][1]) >= _MOST_FILE_BYTES:
+            self._files.append((uuid.uuid4(), bytearray(_FILE_VERSION)))
+        name, file = self._files[-1]
+        offset, size_bytes = len(file), len(bitmap.content)
+        file += struct.pack(">i", size_bytes)
+        file += bitmap.content
+        file += struct.pack(">I", zlib.crc32(bitmap.content))
+        place = ("u", z85_encode(name.bytes))
+        if self._root is not None:
+            place = ("p", f"{self._root.rstrip('/')}/{vector_file_name(name)}")
+        return DeletionVector(*place, size_bytes, bitmap.cardinality, offset)
 
 
 def all_but(kept: BitMap64, record_count: int) -> BitMap64:
@@ -71,14 +143,29 @@ def relative_path(vector: DeletionVector) -> str:
     """The path, relative to the table, of the file behind a ``u`` vector."""
     prefix = vector.path_or_inline[:-_UUID_CHARACTERS]
     name = uuid.UUID(bytes=z85_decode(vector.path_or_inline[-_UUID_CHARACTERS:]))
-    file = f"deletion_vector_{name}.bin"
+    file = vector_file_name(name)
     return f"{prefix}/{file}" if prefix else file
+
+
+def vector_file_name(name: uuid.UUID) -> str:
+    """What the protocol calls the file of vectors with the id ``name``."""
+    return f"deletion_vector_{name}.bin"
+
+
+def is_vector_file(name: str) -> bool:
+    """Whether a file of the ``name`` holds vectors."""
+    return _VECTOR_FILE.fullmatch(name) is not None
 
 
 def z85_encode(content: bytes) -> str:
     """Z85 text of ``content``, which is padded with zeros to a multiple of four bytes."""
     padded = content + b"\0" * (-len(content) % 4)
     return base64.b85encode(padded).translate(_TO_Z85).decode("ascii")
+
+
+def z85_length(content: bytes) -> int:
+    """How many characters the Z85 text of ``content`` has."""
+    return -(-len(content) // 4) * 5
 
 
 def z85_decode(text: str) -> bytes:

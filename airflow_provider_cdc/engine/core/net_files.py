@@ -7,15 +7,14 @@ the cost of a change set follows the bytes touched and not the number of commits
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .deletion_vectors import is_vector_file
 from .log_actions import Commit, DataFile
 
 _WITHOUT_INSERTS = frozenset({"UPDATE", "DELETE"})
 _MERGE = "MERGE"
-_VECTORS = re.compile(r"(?:^|/)deletion_vector_[0-9a-fA-F-]+\.bin$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ def _holds_vectors(file: DataFile) -> bool:
     that a writer which knows no vectors keeps them as long as the files that they belong to.
     """
     is_untracked = file.base_row_id is None and file.deletion_vector is None
-    return not file.data_change and is_untracked and bool(_VECTORS.search(file.path))
+    return not file.data_change and is_untracked and is_vector_file(file.path.rsplit("/", 1)[-1])
 
 
 def brings_back(commit: Commit) -> bool:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from ..core.clones import check_apart, check_clonable, cloned_log
+from ..core.deletion_vectors import VectorFiles, is_vector_file
 from ..core.errors import InvalidRequest, NotADeltaTable, TableExists, TableNotFound
 from ..core.names import TableName, literal, quote, table_name
 from ..core.table_snapshot import TableSnapshot
@@ -40,14 +41,26 @@ class Cloning:
         self._check_free(wanted, root)
         snapshot = self._snapshot(table)
         check_clonable(f"table {table.name}", snapshot)
-        log = cloned_log(snapshot, table.name, new_table_id(), self.clock())
+        # In the clone's own folder, where its VACUUM finds them: the scratch folder is swept.
+        vectors = VectorFiles()
+        log = cloned_log(snapshot, table.name, new_table_id(), self.clock(), vectors)
+        written = self._write(root, vectors)
         # The new table's id makes the log like no other's.
         if not self.files.claim(join(root, _LOG, f"{0:020d}.json"), log):
+            for uri in written:
+                self.files.remove(uri)
             raise _taken(wanted, f"a table was created at {root} just now")
         if not wanted.is_path:
             with escaped_literals(self.spark):
                 self.spark.sql(f"CREATE TABLE {wanted.sql} USING delta LOCATION {literal(root)}")
         return snapshot.version
+
+    def _write(self, root: str, vectors: VectorFiles) -> list[str]:
+        written = []
+        for name, content in vectors.contents():
+            written.append(join(root, name))
+            self.files.write(written[-1], content)
+        return written
 
     def _snapshot(self, table: Table) -> TableSnapshot:
         try:
@@ -64,8 +77,9 @@ class Cloning:
         if not wanted.is_path:
             self._check_name(wanted)
         names = set(self.files.names(root)) if self.files.exists(root) else set()
-        # A log without commits is what a clone that was cut off leaves behind.
-        if names - {_LOG} or (names and self._has_commits(root)):
+        # A log without commits, and vectors, are what a clone that was cut off leaves there.
+        others = {name for name in names - {_LOG} if not is_vector_file(name)}
+        if others or (names and self._has_commits(root)):
             raise _taken(
                 wanted, f"expected no folder {root} or an empty one, found {sorted(names)}"
             )

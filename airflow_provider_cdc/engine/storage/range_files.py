@@ -8,7 +8,14 @@ from msgspec import structs
 from pyroaring import BitMap64
 
 from ..core.crafted_log import ListedFile, Side
-from ..core.deletion_vectors import all_but, framed, inline, inline_bytes, positions, relative_path
+from ..core.deletion_vectors import (
+    Bitmap,
+    all_but,
+    framed,
+    inline_bytes,
+    positions,
+    relative_path,
+)
 from ..core.log_actions import DataFile, DeletionVector
 from ..core.net_files import ChangedVector, NetFiles
 from .files import Files, absolute_path, encoded_uri, plain_uri
@@ -27,8 +34,8 @@ class RangeFiles:
         self._sizes: dict[str, int | None] = {}
 
     def listed(self, net: NetFiles) -> list[ListedFile]:
-        """Both sides of a net difference. A file whose vector changed is listed with a vector that
-        leaves exactly the rows that were deleted (old side) or came back (new side).
+        """Both sides of a net difference. A file whose vector changed is listed with exactly the
+        rows that were deleted (old side) or came back (new side).
         """
         files = [ListedFile(Side.OLD, self.absolute(file)) for file in net.removed]
         files.extend(ListedFile(Side.NEW, self.absolute(file)) for file in net.added)
@@ -86,10 +93,9 @@ class RangeFiles:
             (Side.NEW, new, before - after),
         ):
             if rows:
-                vector = inline(all_but(rows, record_count))
-                listed.append(
-                    ListedFile(side, structs.replace(file, deletion_vector=vector), kept=rows)
-                )
+                left_out = Bitmap.of(all_but(rows, record_count))
+                whole = structs.replace(file, deletion_vector=None)
+                listed.append(ListedFile(side, whole, kept=rows, left_out=left_out))
         return listed
 
     def fetch_vectors(self, files: Iterable[DataFile]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
 from ..core import sink_log
+from ..core.deletion_vectors import is_vector_file
 from ..core.errors import InvalidRequest
 from .files import Files, join
 from .left_undone import put_off
@@ -21,7 +22,8 @@ NO_FILE = "no-file"
 
 
 class Scratch:
-    """Crafted tables and lists of files below the state folder: all of them hold no data.
+    """Crafted tables and lists of files below the state folder: all of them hold no data. A crafted
+    table may have files that say which rows of the source's files to leave out.
 
     :param state: the state folder
     """
@@ -31,8 +33,19 @@ class Scratch:
         self._files = files
         self._clock = clock
 
-    def write_table(self, table_id: str, log: bytes) -> str:
-        """Put down a crafted table; returns its root."""
+    def root_of(self, table_id: str) -> str:
+        """The root of the crafted table ``table_id``."""
+        return join(self._folder, table_id)
+
+    def write_table(
+        self, table_id: str, log: bytes, vectors: Iterable[tuple[str, bytes]] = ()
+    ) -> str:
+        """Put down a crafted table; returns its root.
+
+        :param vectors: the names and the contents of the files that its log names
+        """
+        for name, content in vectors:
+            self._write(table_id, (name,), content)
         return self._write(table_id, _TABLE, log)
 
     def write_list(self, files: bytes) -> str:
@@ -66,7 +79,7 @@ class Scratch:
                     self.remove(root)
 
     def _write(self, name: str, file: tuple[str, ...], content: bytes) -> str:
-        root = join(self._folder, name)
+        root = self.root_of(name)
         try:
             self._files.write(join(root, *file), content)
         except PermissionError as error:
@@ -81,9 +94,14 @@ class Scratch:
     def _is_old(self, root: str) -> bool:
         for file in ((NO_FILE,), _TABLE):
             with suppress(FileNotFoundError):
-                return self._clock() - self._files.modified(join(root, *file)) > KEPT_FOR
-        # It is being written, or another process is sweeping it.
-        return False
+                return self._is_past(join(root, *file))
+        # It is being written, or another process is sweeping it. Who writes it may have ended
+        # between its vectors and its log.
+        vectors = [name for name in self._files.names(root) if is_vector_file(name)]
+        return any(self._is_past(join(root, name)) for name in vectors)
+
+    def _is_past(self, file: str) -> bool:
+        return self._clock() - self._files.modified(file) > KEPT_FOR
 
 
 def new_table_id() -> str:

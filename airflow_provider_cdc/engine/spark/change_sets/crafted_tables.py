@@ -17,8 +17,10 @@ from ...core.crafted_log import (
     layers,
     own_columns,
 )
+from ...core.deletion_vectors import VectorFiles
 from ...core.names import quote
 from ...core.table_schema import Layout
+from ...storage.files import encoded_uri
 from ...storage.scratch import Scratch, new_table_id
 from .rows import NO_ROW_ID, ROW, ROW_ID, ROW_VERSION, union
 
@@ -47,10 +49,16 @@ class CraftedTables:
         parts = []
         for layer in layers(listed) or [[]]:
             table_id = new_table_id()
+            vectors = VectorFiles(encoded_uri(self._scratch.root_of(table_id)))
             log = crafted_log(
-                layout, protocol, layer, table_id, has_change_files=CHANGE_TYPE_COLUMN in extra
+                layout,
+                protocol,
+                layer,
+                table_id,
+                vectors,
+                has_change_files=CHANGE_TYPE_COLUMN in extra,
             )
-            self.roots.append(self._scratch.write_table(table_id, log))
+            self.roots.append(self._scratch.write_table(table_id, log, vectors.contents()))
             parts.append(self._load(self.roots[-1], layout, extra))
         return union(parts)
 
