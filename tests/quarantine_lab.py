@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-from upsert_lab import SALARIES, UpsertLab
+from upsert_lab import UpsertLab
 
 from airflow_provider_cdc.engine import StreamCatalog
 
@@ -16,12 +14,6 @@ BAD = "no number"
 
 class QuarantineLab(UpsertLab):
     """An upsert table whose bad changes go to quarantine."""
-
-    @classmethod
-    def created(cls, spark: SparkSession, root: Path) -> QuarantineLab:
-        lab = cls(spark, root)
-        lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
-        return lab
 
     def send(self, *rows: tuple[Any, ...]) -> None:
         self.engine.write_changes(self.table(), self.frame(rows), on_bad_rows="quarantine")

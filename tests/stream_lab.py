@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
+from table_copies import TEMPLATES
 
 from airflow_provider_cdc.engine import Engine, Progress, ProtocolPoint, Strategy
 from airflow_provider_cdc.engine.core.model import METADATA_COLUMNS
@@ -70,9 +71,19 @@ class StreamLab:
     def text(self, statement: str) -> str:
         return statement.format_map(_Names(self))
 
-    def make(self, table: str, columns: str, *, properties: str = "", clause: str = "") -> None:
+    def make(
+        self, table: str, columns: str, *statements: str, properties: str = "", clause: str = ""
+    ) -> None:
+        """Make a table by a CREATE, and by ``statements`` in which ``{t}`` stands for it."""
         settings = f"TBLPROPERTIES ({properties})" if properties else ""
-        self.sql(f"CREATE TABLE {{{table}}} ({columns}) USING delta {clause} {settings}")
+        create = f"CREATE TABLE {{t}} ({columns}) USING delta {clause} {settings}"
+        texts = create, *statements
+
+        def run(place: Path) -> None:
+            for text in texts:
+                self.spark.sql(text.replace("{t}", f"delta.`{place}`")).collect()
+
+        TEMPLATES.make(self.spark, Path(self.path(table)), texts, run)
 
     def consume(
         self,

@@ -2,9 +2,92 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import re
 import shutil
-from collections.abc import Callable, Mapping
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+_ID = re.compile(r'"metaData":\{"id":"([^"]+)"')
+_ANY_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Milliseconds. What statistics hold under such a name has a backslash before its quotes.
+_TIME = re.compile(
+    r'(?<=")(timestamp|createdTime|inCommitTimestamp|inCommitTimestampOpt|modificationTime)":(\d+)'
+)
+
+
+class Templates:
+    """Tables that this process made once. Each further one that is made alike is a copy of their
+    files, with ids of its own, and as if its newest commit were of now.
+    """
+
+    def __init__(self) -> None:
+        self._root: Path | None = None
+        self._made: dict[Hashable, Path] = {}
+
+    def make(
+        self, spark: SparkSession, place: Path, what: Hashable, make: Callable[[Path], None]
+    ) -> None:
+        """Make what ``what`` names in the folder ``place``.
+
+        Over Spark Connect, and where something is in that folder already, it is made there.
+
+        :param make: makes it in a folder, and nothing beside it that matters, in the same way
+            wherever that is; the settings of the session may have a say in it
+        """
+        if place.exists() or not isinstance(spark, SparkSession):
+            make(place)
+            return
+        key = what, _settings(spark)
+        if key in self._made:
+            copy_as_new(self._made[key], place)
+            return
+        make(place)
+        template = self._folder() / str(len(self._made))
+        shutil.copytree(place, template)
+        self._made[key] = template
+
+    def _folder(self) -> Path:
+        if self._root is None:
+            self._root = Path(tempfile.mkdtemp(prefix="templates-"))
+            atexit.register(shutil.rmtree, self._root, ignore_errors=True)
+        return self._root
+
+
+TEMPLATES = Templates()
+
+
+def copy_as_new(template: Path, place: Path) -> None:
+    """Copy the tables in ``template`` to ``place``, each with an id of its own, and with all times
+    moved by what makes the newest file one of now.
+    """
+    shutil.copytree(template, place)
+    files = [file for file in place.rglob("*") if file.is_file()]
+    written = {file: file.stat().st_mtime for file in files}
+    later = time.time() - max(written.values())
+    texts = {file: file.read_text() for file in files if file.suffix in (".json", ".crc")}
+    ids = {found: str(uuid.uuid4()) for text in texts.values() for found in _ID.findall(text)}
+    for file, text in texts.items():
+        own = _ANY_ID.sub(lambda found: ids.get(found[0], found[0]), text)
+        file.write_text(_TIME.sub(lambda found: _moved(found, later), own))
+    for file, moment in written.items():
+        os.utime(file, (moment + later, moment + later))
+
+
+def _moved(found: re.Match[str], seconds: float) -> str:
+    name, moment = found.groups()
+    return f'{name}":{int(moment) + int(seconds * 1000)}'
+
+
+def _settings(spark: SparkSession) -> str:
+    """All settings of a session, as one text: asked for one by one they take longer than a copy."""
+    return str(spark._jsparkSession.conf().getAllAsJava().toString())
 
 
 def copy_tables(template: Path, root: Path, versions: Mapping[str, int]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Self
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from stream_lab import StreamLab
+from table_copies import TEMPLATES
 
 from airflow_provider_cdc.engine import Engine
 
@@ -19,6 +22,32 @@ PARTIAL = f"{NUMBERED}, _CHANGE_UNCHANGED ARRAY<STRING>"
 
 class UpsertLab(StreamLab):
     """An upsert table ``t`` of ids, names and salaries."""
+
+    @classmethod
+    def created(
+        cls,
+        spark: SparkSession,
+        root: Path,
+        fill: Callable[[SparkSession, str], None] | None = None,
+        **options: Any,
+    ) -> Self:
+        """A lab with its table.
+
+        :param fill: writes into the base, by the session and the path that are given to it
+        :param options: those of ``create_upsert_table``
+        """
+        lab = cls(spark, root)
+
+        def create(place: Path) -> None:
+            engine = Engine(spark, str(place.with_name("state")))
+            engine.create_upsert_table(str(place), SALARIES, "ID", **options)
+            if fill is not None:
+                fill(spark, str(place))
+
+        what = "upsert table", fill, *sorted(options.items())
+        TEMPLATES.make(spark, Path(lab.table()), what, create)
+        lab.engine._stand_behind(lab.engine._upsert_tables.get(lab.table()))
+        return lab
 
     def table(self) -> str:
         return self.path("t")

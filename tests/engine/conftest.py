@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from oracle import FILES, MakeTable, SourceTable
 from pyspark.sql import SparkSession
+from table_copies import TEMPLATES
 
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.spark.change_sets import reader
@@ -43,11 +45,18 @@ def make_table(
         table = SourceTable(spark, str(tmp_path / folder), scratch)
         vector_setting = f"'delta.enableDeletionVectors' = '{str(vectors).lower()}'"
         settings = ", ".join(filter(None, (TRACKED, vector_setting, properties)))
-        table.sql(f"CREATE TABLE {{t}} ({columns}) USING delta {clause} TBLPROPERTIES ({settings})")
-        if values:
-            # One file, so that a change of one row carries the others over.
-            rows = ", ".join(f"({row})" for row in values)
-            table.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {rows}")
+
+        def create(place: Path) -> None:
+            made = replace(table, location=str(place))
+            made.sql(
+                f"CREATE TABLE {{t}} ({columns}) USING delta {clause} TBLPROPERTIES ({settings})"
+            )
+            if values:
+                # One file, so that a change of one row carries the others over.
+                rows = ", ".join(f"({row})" for row in values)
+                made.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {rows}")
+
+        TEMPLATES.make(spark, Path(table.location), (columns, values, clause, settings), create)
         return table
 
     return make

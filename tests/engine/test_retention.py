@@ -33,8 +33,8 @@ TRACKED = "'delta.enableRowTracking' = 'true'"
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
     lab = StreamLab(spark, tmp_path)
-    lab.make("src", "id INT, v STRING", properties=TRACKED)
-    lab.sql("INSERT INTO {src} VALUES (1, 'a'), (2, 'b')")
+    rows = "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')"
+    lab.make("src", "id INT, v STRING", rows, properties=TRACKED)
     lab.make("copy", "id INT, v STRING")
     return lab
 

@@ -30,9 +30,9 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
 @pytest.fixture
 def source(lab: StreamLab) -> StreamLab:
     """A table ``t`` with three rows, the stream ``s`` behind them, and an empty ``target``."""
-    lab.make("t", "id INT, v STRING", properties="'delta.enableRowTracking' = 'true'")
+    rows = "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')"
+    lab.make("t", "id INT, v STRING", rows, properties="'delta.enableRowTracking' = 'true'")
     lab.make("target", "id INT, v STRING, action STRING, is_update BOOLEAN")
-    lab.sql("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     lab.engine.create_stream("s", on_table=lab.path("t"))
     return lab
 

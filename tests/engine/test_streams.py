@@ -51,8 +51,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
 def untracked(spark: SparkSession, tmp_path: Path) -> StreamLab:
     """A table ``plain`` without row tracking, with a row in it."""
     lab = StreamLab(spark, tmp_path)
-    lab.make("plain", "id INT")
-    lab.sql("INSERT INTO {plain} VALUES (1)")
+    lab.make("plain", "id INT", "INSERT INTO {t} VALUES (1)")
     return lab
 
 

@@ -33,14 +33,15 @@ OWN_TIMES = "'delta.enableInCommitTimestamps' = 'true'"
 def lab_of(spark: SparkSession, root: Path, properties: str) -> StreamLab:
     """A table ``src`` whose versions 1 to 4 insert 1, insert 2, update 1 and delete 2."""
     lab = StreamLab(spark, root)
-    lab.make("src", "id INT, v STRING", properties=properties)
-    for statement in (
-        "INSERT INTO {src} VALUES (1, 'a')",
-        "INSERT INTO {src} VALUES (2, 'b')",
-        "UPDATE {src} SET v = 'x' WHERE id = 1",
-        "DELETE FROM {src} WHERE id = 2",
-    ):
-        lab.sql(statement)
+    lab.make(
+        "src",
+        "id INT, v STRING",
+        "INSERT INTO {t} VALUES (1, 'a')",
+        "INSERT INTO {t} VALUES (2, 'b')",
+        "UPDATE {t} SET v = 'x' WHERE id = 1",
+        "DELETE FROM {t} WHERE id = 2",
+        properties=properties,
+    )
     assert lab.version("src") == 4
     return lab
 

@@ -34,12 +34,9 @@ def lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
     spark.sql("CREATE SCHEMA IF NOT EXISTS views_lab")
     spark.sql("USE views_lab")
     lab = StreamLab(spark, tmp_path)
-    lab.make("orders", "id INT, order_name STRING", properties=TRACKED)
-    lab.make("customers", "id INT, customer_name STRING", properties=TRACKED)
-    lab.sql(
-        "INSERT INTO {orders} VALUES (1, 'order1')",
-        "INSERT INTO {customers} VALUES (1, 'customer1')",
-    )
+    for table, column in (("orders", "order"), ("customers", "customer")):
+        insert = f"INSERT INTO {{t}} VALUES (1, '{column}1')"
+        lab.make(table, f"id INT, {column}_name STRING", insert, properties=TRACKED)
     yield lab
     spark.sql("USE default")
     spark.sql("DROP SCHEMA views_lab CASCADE")

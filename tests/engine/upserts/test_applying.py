@@ -27,15 +27,16 @@ from airflow_provider_cdc.jobs.run import run
 def lab(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UpsertLab:
     """A base of four files, of keys 0 to 9, 10 to 19, 20 to 29 and 30 to 39."""
     monkeypatch.setattr(pruning, "WORTH_BYTES", 0)
-    lab = UpsertLab(spark, tmp_path)
-    lab.engine.create_upsert_table(lab.table(), "ID INT, Name STRING, Salary INT", "ID")
+    return UpsertLab.created(spark, tmp_path, four_files)
+
+
+def four_files(spark: SparkSession, base: str) -> None:
     spark.range(0, 40, 1, numPartitions=4).selectExpr(
         "CAST(id AS INT) AS ID",
         "concat('v', id) AS Name",
         "CAST(id AS INT) AS Salary",
         "named_struct('sequence', repeat('0', 16), 'deleted_at', CAST(NULL AS TIMESTAMP)) AS _cdc",
-    ).write.format("delta").mode("append").save(lab.table())
-    return lab
+    ).write.format("delta").mode("append").save(base)
 
 
 def shares(outcome: Any) -> tuple[int, int]:

@@ -19,11 +19,7 @@ Change = tuple[Any, ...]
 
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
-    lab = UpsertLab(spark, tmp_path)
-    lab.engine.create_upsert_table(
-        lab.table(), "ID INT, Name STRING, Salary INT", "ID", partial_changes=True
-    )
-    return lab
+    return UpsertLab.created(spark, tmp_path, partial_changes=True)
 
 
 def in_order(changes: list[Change]) -> list[Change]:
