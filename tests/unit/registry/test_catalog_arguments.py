@@ -41,6 +41,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "rename": {"name": "s", "to": "u"},
     "status": {"name": "s"},
     "undrop": {"name": "s"},
+    "check_begun": {},
     "names": {},
     "show": {},
     "show_if_begun": {},
