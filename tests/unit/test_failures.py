@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from streams import NOON
 
 from airflow_provider_cdc.engine.core.model import Consumption, PlannedStatement, StatementKind
 from airflow_provider_cdc.engine.spark.attempts import statement_failed
@@ -105,7 +104,6 @@ def test_first_line_of_what_spark_cannot_parse_is_its_message() -> None:
 )
 def test_advice_on_a_failed_statement_fits_its_cause(message: str, fix: str) -> None:
     planned = PlannedStatement(1, StatementKind.INSERT, "f", "t", "/t", 0, created=False)
-
-    consumption = Consumption("id", "c", (), (planned,), datetime(2026, 1, 1, tzinfo=UTC))
+    consumption = Consumption("c1", "d.t", (), (planned,), NOON)
 
     assert fix in str(statement_failed(consumption, planned, Py4JJavaError(message)))
