@@ -42,6 +42,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "status": {"name": "s"},
     "undrop": {"name": "s"},
     "names": {},
+    "check_begun": {},
     "show": {},
     "show_if_begun": {},
     "statuses": {},
