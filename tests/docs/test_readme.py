@@ -85,7 +85,7 @@ print("SET", [spark.conf.get(name) for name in names])
     )
 
     assert ran.returncode == 0, ran.stderr
-    assert "| 1|Ada L." in ran.stdout
+    assert re.search(r"\| +1\|Ada L\.\| +INSERT\| +true\|1[0-9a-f]{15}\|", ran.stdout)
     assert "FOUND [[(1, 'Ada L.')], [], [(1, 'Ada')]]" in ran.stdout
     assert "SET ['4', '2']" in ran.stdout
     # Jars that were fetched once are named, and Ivy has nothing to report.

@@ -43,6 +43,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "undrop": {"name": "s"},
     "check_begun": {},
     "names": {},
+    "check_begun": {},
     "show": {},
     "show_if_begun": {},
     "statuses": {},
