@@ -43,7 +43,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "undrop": {"name": "s"},
     "check_begun": {},
     "names": {},
-    "check_begun": {},
     "show": {},
     "show_if_begun": {},
     "statuses": {},
