@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
-from msgspec import ValidationError
+from msgspec import MsgspecError
 
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.core.model import from_json, to_json
@@ -176,7 +176,7 @@ def request_for(settings: CdcConnection, task: Task) -> Request:
     request = Request(uuid.uuid4().hex, settings.state, kind, settings.principal, **fields)
     try:
         return from_json(to_json(request), Request)
-    except (TypeError, ValidationError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError, MsgspecError) as error:
         raise InvalidRequest(
             f"{kind.value} job",
             "has an argument of the wrong type",

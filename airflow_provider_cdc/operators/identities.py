@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-def once_for_run(context: Context, *what: str) -> str:
-    """The id under which a task does ``what`` once in a run of its DAG, however often it runs."""
+def once_for_run(context: Context, *what: object) -> str:
+    """The id under which a task does ``what`` once in a run of its DAG, however often it runs.
+
+    :param what: arguments of the task, which whoever takes the request checks
+    """
     instance = context["ti"]
     known_by = [instance.dag_id, instance.task_id, instance.map_index, instance.run_id, *what]
-    return sha256(json.dumps(known_by).encode()).hexdigest()
+    return sha256(json.dumps(known_by, default=repr).encode()).hexdigest()
 
 
 def default_consumer(context: Context) -> str:

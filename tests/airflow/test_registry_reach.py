@@ -58,8 +58,8 @@ def test_stream_that_nobody_has_seen_is_missing_for_good():
         AdvanceStream(task_id="t", stream="s"),
         DropStream(task_id="t", stream="s"),
     ):
-        with pytest.raises(AirflowFailException, match="does not exist"):
+        with pytest.raises(AirflowFailException, match="expected a registry"):
             operator.execute(RUN)
     DropStream(task_id="t", stream="s", if_exists=True).execute(RUN)
-    with pytest.raises(AirflowFailException, match="does not exist"):
+    with pytest.raises(AirflowFailException, match="expected a registry"):
         StreamHasDataSensor(task_id="t", stream="s").poke(RUN)

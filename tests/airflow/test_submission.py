@@ -40,7 +40,9 @@ SECRET = "hunter2hunter2"
 
 
 @pytest.fixture
-def connection(define_connection, tmp_path) -> CdcConnection:
+def connection(define_connection, tmp_path, monkeypatch) -> CdcConnection:
+    # Jars that another test has resolved are named there.
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
     define_connection("spark_default", "spark", "local[2]")
     return CdcConnection.from_extra(
         "cdc_default",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from foreign_files import add_rows, delete_rows
 from oracle import FILES, MakeTable, SourceTable, at
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +26,6 @@ from airflow_provider_cdc.engine import (
     Timestamp,
     Version,
 )
-from airflow_provider_cdc.engine.core.deletion_vectors import framed, z85_encode
 from airflow_provider_cdc.engine.spark.cloning import Cloning
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.engine.storage.scratch import Scratch
@@ -327,49 +327,24 @@ def test_vacuum_of_the_source_can_take_files_that_a_clone_needs(
 
 
 def test_a_clone_is_readable_where_vectors_of_its_source_are_too_large(
-    make_table: MakeTable,
-    clone_of: CloneOf,
-    vacuum: Callable[[SourceTable], None],
-    scratch: Scratch,
+    make_table: MakeTable, clone_of: CloneOf, vacuum: Callable[[SourceTable], None]
 ) -> None:
-    written = make_table("id BIGINT, v INT", properties=AT_ONCE, folder="written")
-    empty = written.stream().offset
-    rows = written.spark.range(500_000).coalesce(1).selectExpr("id", "0 AS v")
-    rows.write.format("delta").mode("append").save(written.location)
-    written.sql("DELETE FROM {t} WHERE id % 3 = 0")
-    # As a writer does that knows no limit.
-    source = SourceTable(written.spark, f"{written.location} inline", written.scratch)
-    shutil.copytree(written.location, source.location)
-    with_inline_vector(source)
+    source, count = make_table("id BIGINT, v INT", properties=AT_ONCE), 500_000
+    empty = source.stream()
+    add = delete_rows(source, add_rows(source, count), range(0, count, 3), inline=True)
+    assert len(add["deletionVector"]["pathOrInlineDv"]) > 65_535
     with pytest.raises(Py4JError, match="UTFDataFormatException"):
-        source.snapshot(source.version).selectExpr("sum(id)").collect()
-    kept = [number for number in range(500_000) if number % 3]
+        source.spark.table(source.name).selectExpr("sum(id)").collect()
+    kept = [number for number in range(count) if number % 3]
 
     clone = clone_of(source)
 
-    assert ids_of(clone.snapshot(0)) == kept
+    vacuum(clone)
+    assert ids_of(clone.spark.table(clone.name)) == kept
+    assert ids_of(source.read(empty).rows) == kept
     stream = clone.stream()
     clone.sql("DELETE FROM {t} WHERE id = 1")
-    vacuum(clone)
     assert [change.values for change in clone.changes(stream)] == [(1, 0)]
-    assert ids_of(clone.snapshot(1)) == kept[1:]
-    assert ids_of(source.read(source.stream().standing(empty)).rows) == kept
-
-
-def with_inline_vector(table: SourceTable) -> None:
-    """Take the only vector of ``table``, which its newest commit names, into the log."""
-    path = Path(table.location) / "_delta_log" / f"{table.version:020d}.json"
-    actions = [json.loads(line) for line in path.read_text().splitlines()]
-    (add,) = [action["add"] for action in actions if "add" in action]
-    (file,) = Path(table.location).glob("deletion_vector_*.bin")
-    vector = add["deletionVector"]
-    text = z85_encode(framed(file.read_bytes(), vector.pop("offset")))
-    assert len(text) > 65_535  # so that Delta cannot hand it to a task
-    vector.update(storageType="i", pathOrInlineDv=text)
-    path.write_text("\n".join(map(json.dumps, actions)))
-    for checksum in path.parent.glob(f"*{table.version:020d}*crc"):
-        checksum.unlink()
-    file.unlink()
 
 
 def ids_of(rows: DataFrame) -> list[int]:

@@ -10,6 +10,7 @@ from .arguments import Kept
 from .errors import InvalidRequest, StreamAccessDenied
 from .model import Stream
 from .names import consumer_name
+from .shown_values import shown
 from .stream_records import UnreadableStream
 
 
@@ -37,12 +38,12 @@ def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept |
     """
     if names is None or isinstance(names, Kept):
         return names
-    if isinstance(names, str):
+    if isinstance(names, str) or not isinstance(names, Collection):
         raise InvalidRequest(
-            f"principals {names!r}",
+            f"principals {shown(names)}",
             "are not a list",
-            cause="expected several names, found one text",
-            fix=f"write [{names!r}]",
+            cause=f"expected several names, found one {'text' if isinstance(names, str) else 'value'}",
+            fix="write a list, such as ['ada', 'bob']",
         )
     return tuple(sorted({consumer_name(name) for name in names}))
 

@@ -44,10 +44,10 @@ class CdcError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, subject: str, problem: str, *, cause: str = "", fix: str = "") -> None:
-        self.subject = subject
-        self.problem = problem
-        self.cause = cause = _without_labels(cause).rstrip(".")
-        self.fix = fix
+        self.subject = subject = _printable(subject)
+        self.problem = problem = _printable(problem)
+        self.cause = cause = _printable(_without_labels(cause).rstrip("."))
+        self.fix = fix = _printable(fix)
         parts = [f"{subject}: {problem}."]
         if cause:
             parts.append(f"Cause: {cause}.")
@@ -233,6 +233,11 @@ def message_lines(message: str) -> tuple[str, ...]:
     """What a message of this package says, in lines: what happened, the cause, the fix."""
     text = " ".join(message.split())
     return tuple(_LINES.split(text))
+
+
+def _printable(text: str) -> str:
+    """``text`` with what UTF-8 cannot encode escaped: it goes into logs and databases."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _without_labels(cause: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from .arguments import check_argument
 from .errors import InvalidRequest
 from .file_paths import name_pattern
 from .model import FileFormat
@@ -90,9 +91,13 @@ class FileOptions:
 
 
 def options_as_text(options: Mapping[str, Any] | None) -> dict[str, str] | None:
-    """The options as Spark writes them; ``None`` where none are given."""
+    """The options as Spark writes them; ``None`` where none are given.
+
+    :raises InvalidRequest: they are no mapping of names
+    """
     if options is None:
         return None
+    check_argument("argument file_options", options, Mapping[str, Any])
     return {
         str(name): str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()

@@ -1,0 +1,176 @@
+"""Whatever an operator, a sensor or a factory gets, a task ends with one of our errors."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from absurd_values import ABSURD
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from streams import NOON, new_stream, register
+
+from airflow_provider_cdc.assets.stream import consumption_asset, stream_asset
+from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
+from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.errors import CdcError
+from airflow_provider_cdc.engine.core.points import Version
+from airflow_provider_cdc.engine.core.stream_records import UnreadableStream
+from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
+from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.operators.changes import ExportChanges
+from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
+from airflow_provider_cdc.operators.monitor import CheckStreams
+from airflow_provider_cdc.operators.stream import (
+    AdvanceStream,
+    ConsumeStream,
+    CreateStream,
+    DropStream,
+)
+from airflow_provider_cdc.operators.stream_administration import (
+    AbortConsumption,
+    AlterStream,
+    RewindStream,
+)
+from airflow_provider_cdc.operators.upserts import (
+    AddColumns,
+    AlterUpsertTable,
+    ApplyUpserts,
+    CreateUpsertTable,
+    DropUpsertTable,
+    ExportTable,
+    RedriveChanges,
+    WriteChanges,
+)
+from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
+
+ENDS = (CdcError, CdcJobFailed, AirflowFailException, AirflowSkipException)
+PEOPLE = {"readers": ["r"], "consumers": None}
+LENGTHS = {"max_data_extension": "P1D", "max_lag": None}
+# What each operator takes when it is used well.
+GOOD = {
+    CreateStream: {
+        "stream": "new",
+        "on_table": "/t",
+        "on_view": None,
+        "on_files": None,
+        "file_format": None,
+        "file_options": None,
+        "file_schema": None,
+        "mode": None,
+        "append_semantics": "inserted",
+        "column_style": "snowflake",
+        "at": None,
+        "before": None,
+        "or_replace": False,
+        "if_not_exists": False,
+        "show_initial_rows": False,
+        "comment": None,
+        "stream_owner": None,
+    }
+    | PEOPLE
+    | LENGTHS,
+    ConsumeStream: {
+        "stream": "s",
+        "sql": "INSERT INTO t SELECT * FROM s",
+        "apply": None,
+        "consumer": "c",
+        "max_commits": None,
+        "max_bytes": None,
+    },
+    AdvanceStream: {"stream": "s"},
+    DropStream: {"stream": "s", "if_exists": False},
+    AbortConsumption: {"stream": "s", "keep": ()},
+    RewindStream: {"stream": "s", "to": Version(0)},
+    AlterStream: {"stream": "s", "comment": "c", "stream_owner": "somebody"} | PEOPLE | LENGTHS,
+    MaintainStreams: {"ahead": "P2D"},
+    RecoverStream: {"stream": "s", "target": "t", "key": "id"},
+    CheckStreams: {"margin": "P2D"},
+    ExportChanges: {"source": "t", "target": "u", "at": Version(1)},
+    CreateUpsertTable: {
+        "table": "t",
+        "schema": "id INT",
+        "primary_key": "id",
+        "max_staleness": None,
+        "tombstone_horizon": "P2D",
+        "cluster_by": None,
+        "partial_changes": False,
+        "if_not_exists": False,
+    },
+    AlterUpsertTable: {"table": "t", "max_staleness": None, "tombstone_horizon": "P2D"},
+    AddColumns: {"table": "t", "schema": "phone STRING"},
+    DropUpsertTable: {"table": "t", "if_exists": False},
+    WriteChanges: {"table": "t", "query": "SELECT 1 AS id, 'DELETE' AS _CHANGE_TYPE"},
+    ApplyUpserts: {"table": "t"},
+    RedriveChanges: {"table": "t", "late": False},
+    ExportTable: {"table": "t", "target": "u"},
+    StreamHasDataSensor: {"stream": "s", "exact": False},
+}
+CASES = [(operator, argument) for operator, given in GOOD.items() for argument in given]
+
+
+class Submitted(Exception):
+    """A job would be submitted: its request can be read by a driver."""
+
+
+@pytest.fixture
+def catalog(define_connection, monkeypatch, tmp_path, variables) -> StreamCatalog:
+    define_connection("cdc_default", "cdc", state=str(tmp_path))
+
+    def submit(hook, task, *, context=None):
+        request_for(hook.settings, task)
+        raise Submitted
+
+    monkeypatch.setattr(CdcHook, "submit", submit)
+    for name in ("s", "good"):
+        register(tmp_path, new_stream(name))
+    return StreamCatalog(str(tmp_path), clock=lambda: NOON, principal="somebody")
+
+
+def context():
+    instance = SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r", try_number=1)
+    return {"ti": instance, "task_instance": instance, "dag": SimpleNamespace(dag_id="d")}
+
+
+@pytest.mark.parametrize(
+    ("operator", "argument"), CASES, ids=[f"{kind.__name__}-{name}" for kind, name in CASES]
+)
+def test_absurd_argument_of_an_operator_ends_in_our_error(catalog, operator, argument):
+    extra = {"notifiers": []} if operator is CheckStreams else {}
+    for number, value in enumerate(ABSURD):
+        given = GOOD[operator] | {argument: value}
+        task = operator(task_id=f"t{number}", **given, **extra)
+        try:
+            task.execute(context())
+        except (*ENDS, Submitted) as error:
+            str(error).encode()
+    found = catalog.show_if_begun()
+    assert not [each for each in found if isinstance(each, UnreadableStream)]
+    catalog.statuses()
+
+
+@pytest.mark.parametrize("value", ABSURD, ids=lambda value: type(value).__name__)
+def test_absurd_length_of_a_factory_is_refused(value):
+    calls = [
+        lambda: stale_stream_monitor([], every=value),
+        lambda: stale_stream_monitor([], margin=value),
+        lambda: stream_maintenance(every=value),
+        lambda: stream_asset("s", poll_interval=value),
+        lambda: stream_asset("s", repeat_after=value),
+        lambda: stream_asset(value),
+        lambda: consumption_asset(value),
+    ]
+    for call in calls:
+        try:
+            call()
+        except CdcError as error:
+            str(error).encode()
+
+
+def test_lengths_of_factories_may_be_text():
+    monitor = stale_stream_monitor([], every="INTERVAL 10 MINUTE", margin="P1D")
+    maintenance = stream_maintenance(every="PT6H")
+    assert isinstance(monitor, DAG)
+    assert monitor.get_task("check_streams").margin == timedelta(days=1)
+    assert maintenance.get_task("maintain_streams").ahead == timedelta(hours=12)
