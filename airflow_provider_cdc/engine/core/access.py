@@ -39,10 +39,11 @@ def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept |
     if names is None or isinstance(names, Kept):
         return names
     if isinstance(names, str) or not isinstance(names, Collection):
+        found = "text" if isinstance(names, str) else "value"
         raise InvalidRequest(
             f"principals {shown(names)}",
             "are not a list",
-            cause=f"expected several names, found one {'text' if isinstance(names, str) else 'value'}",
+            cause=f"expected several names, found one {found}",
             fix="write a list, such as ['ada', 'bob']",
         )
     return tuple(sorted({consumer_name(name) for name in names}))
