@@ -30,7 +30,7 @@ _MOVES = frozenset({Right.CONSUME, Right.OWN})
 def principals(names: Collection[str] | None) -> tuple[str, ...] | None: ...
 @overload
 def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept | None: ...
-def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept | None:
+def principals(names: object) -> tuple[str, ...] | Kept | None:
     """``names`` as a stream keeps them: each once, in order; ``None`` and KEPT stay.
 
     :raises InvalidName: one of them cannot be a principal
