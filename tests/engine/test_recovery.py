@@ -388,7 +388,8 @@ def test_wider_types_are_stored_and_null_where_none_may_be_fails(pair: StreamLab
     pair.sql("UPDATE {of} SET n = NULL")
     with pytest.raises(StatementFailed, match="NOT NULL"):
         compared(pair, source, target)
-    assert pair.rows("to") == held
+    # Values of VARIANT are equal to themselves alone.
+    assert repr(pair.rows("to")) == repr(held)
 
 
 def test_key_that_cannot_be_compared_is_refused(pair: StreamLab) -> None:
