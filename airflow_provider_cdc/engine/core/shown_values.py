@@ -13,5 +13,4 @@ def shown(value: object) -> str:
         text = "a value"
     if len(text) > _SHOWN_CHARACTERS:
         text = f"{text[:_SHOWN_CHARACTERS]}..."
-    text = text.encode(errors="backslashreplace").decode()
     return text if value is None else f"{text} of type {type(value).__name__}"

@@ -98,11 +98,6 @@ class RegistrySnapshot:
         """The names of all live streams, sorted, those included that cannot be read."""
         return sorted((row.name for row in self._rows.values()), key=stream_key)
 
-    @property
-    def stream_ids(self) -> set[str]:
-        """The ids of all live streams, those included that cannot be read."""
-        return set(self._rows)
-
     def streams(self) -> list[Stream]:
         """The live streams that can be read, sorted by name."""
         return [found for found in self._all() if isinstance(found, Stream)]
