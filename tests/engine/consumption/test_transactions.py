@@ -288,7 +288,7 @@ def test_statement_that_is_refused_leaves_the_transaction_as_it_was(lab: StreamL
         "INSERT INTO s SELECT * FROM d": InvalidStatement,
         "DROP TABLE {log}": InvalidStatement,
         LOG + "; " + LOG: InvalidStatement,
-        "FROM s INSERT INTO {log} SELECT *": InvalidStatement,
+        "FROM s INSERT INTO {log} SELECT * INSERT INTO {log} SELECT *": InvalidStatement,
         "CREATE TABLE {log} AS SELECT * FROM s": InvalidStatement,
     }
     with begun(lab) as tx:
@@ -325,7 +325,8 @@ def test_transaction_that_has_ended_does_no_more(lab: StreamLab) -> None:
     with begun(lab) as tx:
         tx.sql(lab.text(LOG))
 
-    for act in (lambda: tx.sql("SELECT 1"), lambda: tx.stream("s"), lambda: tx.write(None, "t")):
+    rows = lab.spark.range(1)
+    for act in (lambda: tx.sql("SELECT 1"), lambda: tx.stream("s"), lambda: tx.write(rows, "t")):
         with pytest.raises(InvalidRequest, match=r"transaction of me: can do no more.*has ended"):
             act()
     assert lab.rows("log") == FIRST
