@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc import engine as cdc
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest, message_lines
 from airflow_provider_cdc.engine.core.points import point_of
+from airflow_provider_cdc.engine.spark.failures import reason
 from airflow_provider_cdc.engine.spark.tables import Tables
 from airflow_provider_cdc.engine.storage.files import Files
 
@@ -75,7 +76,7 @@ def run(
         return Answer(request.request_id, JobError(error.kind, str(error), error.retryable))
     except Exception as error:
         log.exception("The %s job failed", request.kind.value)
-        message = f"{type(error).__name__}: {error}"[:_MESSAGE_CHARACTERS]
+        message = f"{type(error).__name__}: {reason(error)}"[:_MESSAGE_CHARACTERS]
         return Answer(request.request_id, JobError(UNEXPECTED, message, retryable=True))
 
 

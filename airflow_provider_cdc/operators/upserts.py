@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.arguments import KEPT, Kept
 from airflow_provider_cdc.engine.core.choices import member
-from airflow_provider_cdc.engine.core.intervals import interval_of
+from airflow_provider_cdc.engine.core.intervals import interval_if_given, interval_of
 from airflow_provider_cdc.engine.core.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows
 from airflow_provider_cdc.engine.core.upserts.jobs import HELD_CHANGES, LATE_CHANGES
@@ -102,7 +102,7 @@ class CreateUpsertTable(StreamOperator):
                 self.table,
                 self.schema,
                 one_or_several(subject, "primary_key", self.primary_key),
-                _length(self.max_staleness),
+                interval_if_given(self.max_staleness, "max_staleness"),
                 interval_of(self.tombstone_horizon, "tombstone_horizon"),
                 None if clustered is None else one_or_several(subject, "cluster_by", clustered),
                 self.partial_changes,
@@ -147,7 +147,9 @@ class AlterUpsertTable(StreamOperator):
         with task_errors():
             task = jobs.AlterUpsertTable(
                 self.table,
-                None if isinstance(staleness, Kept) else _length(staleness),
+                None
+                if isinstance(staleness, Kept)
+                else interval_if_given(staleness, "max_staleness"),
                 keeps_max_staleness=isinstance(staleness, Kept),
                 tombstone_horizon=(
                     None if isinstance(horizon, Kept) else interval_of(horizon, "tombstone_horizon")
@@ -396,7 +398,3 @@ class ApplyUpserts(ConsumingOperator):
         for stream in outcome.streams:
             measure(self.conn_id, stream.name, found)
         return found
-
-
-def _length(given: timedelta | str | None) -> timedelta | None:
-    return None if given is None else interval_of(given)

@@ -30,8 +30,8 @@ from airflow_provider_cdc.engine.core.intervals import (
     ],
 )
 def test_ten_minutes_are_shown_as_bigquery_shows_them(written: timedelta | str) -> None:
-    assert interval_of(written) == timedelta(minutes=10)
-    assert interval_text(interval_of(written)) == "0-0 0 0:10:0 (10 minutes)"
+    assert interval_of(written, "max_staleness") == timedelta(minutes=10)
+    assert interval_text(interval_of(written, "max_staleness")) == "0-0 0 0:10:0 (10 minutes)"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_ten_minutes_are_shown_as_bigquery_shows_them(written: timedelta | str) 
     ],
 )
 def test_other_lengths_are_shown_by_days_and_by_time(written: str, shown: str) -> None:
-    assert interval_text(interval_of(written)) == shown
+    assert interval_text(interval_of(written, "max_staleness")) == shown
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_other_lengths_are_shown_by_days_and_by_time(written: str, shown: str) -
 )
 def test_what_is_no_length_of_time_is_refused(written: timedelta | str) -> None:
     with pytest.raises(InvalidRequest, match="is no length of time"):
-        interval_of(written)
+        interval_of(written, "max_staleness")
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36_500)))
 def test_a_length_is_kept_to_the_microsecond(length: timedelta) -> None:
-    assert interval_of(interval_iso(length)) == length
+    assert interval_of(interval_iso(length), "max_staleness") == length

@@ -23,7 +23,7 @@ LONGEST = timedelta(days=36_500)
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
 
 
-def interval_of(given: object, name: str = "max_staleness") -> timedelta:
+def interval_of(given: object, name: str) -> timedelta:
     """The length that ``given`` names: ``INTERVAL 10 MINUTE``, ISO 8601 as ``PT10M``, a duration.
 
     :param name: the argument that it is, for messages

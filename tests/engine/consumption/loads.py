@@ -23,3 +23,8 @@ def fail(changes: DataFrame, transaction: Transaction) -> None:
     rows = changes.selectExpr("id", "v", "`METADATA$ACTION` AS action")
     transaction.write(rows, TARGET[0])
     raise LookupError("no rate for this day")
+
+
+def misspell(changes: DataFrame) -> None:
+    """Ask for a column that the changes lack."""
+    changes.select("nope")

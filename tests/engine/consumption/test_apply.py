@@ -46,6 +46,15 @@ def test_function_that_raises_consumes_nothing_and_may_be_retried(lab: StreamLab
     assert is_untouched(lab)
 
 
+def test_function_that_spark_refuses_is_reported_without_plan_or_stack(lab: StreamLab) -> None:
+    message = answer(lab, "loads:misspell", "s").error.message
+
+    assert "UNRESOLVED_COLUMN" in message
+    assert "nope" in message
+    assert "Project" not in message
+    assert "JVM" not in message
+
+
 @pytest.mark.parametrize(
     ("apply", "streams", "message"),
     [

@@ -19,7 +19,7 @@ from ...core.errors import (
     TableExists,
     TableNotFound,
 )
-from ...core.intervals import interval_iso, interval_of
+from ...core.intervals import interval_if_given, interval_iso, interval_of
 from ...core.log_actions import TableState
 from ...core.names import TableName, name_key, quote, table_name
 from ...core.one_or_several import one_or_several
@@ -129,7 +129,7 @@ class UpsertTables:
             table_id="",
             columns=columns,
             primary_key=key,
-            max_staleness=None if max_staleness is None else interval_of(max_staleness),
+            max_staleness=interval_if_given(max_staleness, "max_staleness"),
             tombstone_horizon=interval_of(tombstone_horizon, "tombstone_horizon"),
             has_partial_changes=partial_changes,
         )
