@@ -25,6 +25,6 @@ def fail(changes: DataFrame, transaction: Transaction) -> None:
     raise LookupError("no rate for this day")
 
 
-def misspell(changes: DataFrame) -> None:
+def misspell(changes: DataFrame, _: Transaction) -> None:
     """Ask for a column that the changes lack."""
     changes.select("nope")
