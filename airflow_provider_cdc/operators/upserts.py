@@ -143,17 +143,14 @@ class AlterUpsertTable(StreamOperator):
         :raises AirflowFailException: an interval is none, or there is no such upsert table
         :raises CdcJobFailed: a retry may help: changes are being applied, for instance
         """
-        staleness, horizon = self.max_staleness, self.tombstone_horizon
         with task_errors():
+            staleness = interval_if_given(self.max_staleness, "max_staleness")
+            horizon = interval_if_given(self.tombstone_horizon, "tombstone_horizon")
             task = jobs.AlterUpsertTable(
                 self.table,
-                None
-                if isinstance(staleness, Kept)
-                else interval_if_given(staleness, "max_staleness"),
+                None if isinstance(staleness, Kept) else staleness,
                 keeps_max_staleness=isinstance(staleness, Kept),
-                tombstone_horizon=(
-                    None if isinstance(horizon, Kept) else interval_of(horizon, "tombstone_horizon")
-                ),
+                tombstone_horizon=None if isinstance(horizon, Kept) else horizon,
             )
         self.hook.submit(task, context=context)
 
