@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 # A process of a few seconds runs much code, few times: the JVM's second compiler would cost more
-# than it gives. Without that compiler the JVM reserves too little for compiled code, and stops
-# compiling. A session of many tests needs both: after five minutes a statement takes a third less.
-CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
-FIRST_COMPILER = f"-XX:TieredStopAtLevel=1 {CODE_CACHE}"
+# than it gives. Without that compiler the JVM would reserve too little for compiled code, and stop
+# compiling. Sessions of many tests use both: after three minutes a statement takes a third less.
+FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # For any process. Jobs under Airflow and the demo run with Spark's own settings instead.
 SHARED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -25,7 +24,7 @@ SHARED = {
     "spark.databricks.delta.delta.log.cacheSize": "50",
     # Each small table that is broadcast takes a page: of 64 MB, were it left to Spark.
     "spark.buffer.pageSize": "1m",
-    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {CODE_CACHE}",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
