@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from profiles import THOROUGH
 from pyspark.sql import SparkSession
 from quarantine_lab import BAD, QuarantineLab
 
@@ -82,7 +81,7 @@ def test_bad_changes_corrections_and_redrives_in_any_order_end_as_in_a_plain_mod
     lab: QuarantineLab, seed: int
 ) -> None:
     chance, model, place = random.Random(seed), Model(), 0
-    for _ in range(12 if THOROUGH else 3):
+    for _ in range(6):
         batch = []
         for _ in range(chance.randrange(1, 8)):
             place += 1

@@ -34,7 +34,7 @@ def rows_of(lab: StreamLab, view: str) -> Counter[Any]:
     return Counter(tuple(row) for row in lab.spark.table(view).collect())
 
 
-@examples(2)
+@examples(3)
 @given(text=VIEWS, nested=NESTED, writes=WRITES)
 def test_change_set_of_a_random_view_leads_from_the_old_rows_to_the_new_ones(
     lab: StreamLab, text: str, nested: str, writes: list[str]
