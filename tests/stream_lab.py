@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from plain_tables import read_plain_rows
 from pyspark.sql import SparkSession
 from table_copies import TEMPLATES
 
@@ -109,9 +110,10 @@ class StreamLab:
         ]
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        return sorted(
-            (tuple(row) for row in self.spark.table(self.name(table)).collect()), key=repr
-        )
+        found = read_plain_rows(self.path(table))
+        if found is None:
+            found = [tuple(row) for row in self.spark.table(self.name(table)).collect()]
+        return sorted(found, key=repr)
 
     def committed_at(self, table: str, version: int) -> datetime:
         """When Delta says that a version was committed."""

@@ -536,12 +536,12 @@ class StreamMachine(RuleBasedStateMachine):
                 continue
             found = Counter(
                 Change(delta_row_id(row[0]), row[1], row[2], tuple(row[3:]))
-                for row in self.lab.spark.table(self.lab.name(f"log_{name}")).collect()
+                for row in self.lab.rows(f"log_{name}")
             )
             assert found == stream.consumed
         stream = self.streams[STANDARD]
         if stream.pending is None:
-            held = self.lab.spark.table(self.lab.name("mirror")).collect()
+            held = self.lab.rows("mirror")
             end = self.table.history[stream.offset]
             order = ("k", "p", "v", "s")
             assert Counter((delta_row_id(row[0]), *row[1:]) for row in held) == Counter(
