@@ -9,7 +9,7 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+THOROUGH = {"ci": False, "thorough": True}[os.environ.get("HYPOTHESIS_PROFILE", "ci")]
 MANY = int(os.environ.get("MACHINE_EXAMPLES", "100"))
 
 

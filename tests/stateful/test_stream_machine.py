@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from profiles import THOROUGH, examples
 from pyspark.sql import SparkSession
 from stream_machine import APPENDED, STANDARD, StreamMachine
 from table_writes import Delete, Insert, Merge, Update, Where
@@ -20,17 +20,7 @@ from airflow_provider_cdc.engine import AppendSemantics, ProtocolPoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
 
-CI = settings(
-    max_examples=2,
-    stateful_step_count=20,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-)
-EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "100"))
-THOROUGH = settings(CI, max_examples=EXAMPLES, stateful_step_count=50, phases=list(Phase))
-PROFILE = {"ci": CI, "thorough": THOROUGH}[os.environ.get("HYPOTHESIS_PROFILE", "ci")]
+PROFILE = settings(examples(2), stateful_step_count=50 if THOROUGH else 20)
 
 EVERY, EVEN = Where(1, 0), Where(2, 0)
 BOTH = (STANDARD, APPENDED)
