@@ -66,16 +66,24 @@ TEMPLATES = Templates()
 def copy_as_new(template: Path, place: Path) -> None:
     """Copy the tables in ``template`` to ``place``, each with an id of its own, and with all times
     moved by what makes the newest file one of now.
+
+    Tables with checkpoints keep their metadata, which is in Parquet files too.
     """
     shutil.copytree(template, place)
     files = [file for file in place.rglob("*") if file.is_file()]
     written = {file: file.stat().st_mtime for file in files}
     later = time.time() - max(written.values())
     texts = {file: file.read_text() for file in files if file.suffix in (".json", ".crc")}
-    ids = {found: str(uuid.uuid4()) for text in texts.values() for found in _ID.findall(text)}
+    ids: dict[str, str] = {}
+    kept = {"createdTime"}
+    if not any(".checkpoint." in file.name for file in files):
+        kept = set()
+        ids = {found: str(uuid.uuid4()) for text in texts.values() for found in _ID.findall(text)}
     for file, text in texts.items():
         own = _ANY_ID.sub(lambda found: ids.get(found[0], found[0]), text)
-        file.write_text(_TIME.sub(lambda found: _moved(found, later), own))
+        file.write_text(
+            _TIME.sub(lambda found: found[0] if found[1] in kept else _moved(found, later), own)
+        )
     for file, moment in written.items():
         os.utime(file, (moment + later, moment + later))
 

@@ -28,7 +28,8 @@ def make_table(
 ) -> MakeTable:
     """Makes a tracked Delta table at a path with a space and an umlaut in it.
 
-    ``columns`` is the list of columns in SQL, ``clause`` what follows it (PARTITIONED BY ...).
+    ``columns`` is the list of columns in SQL, ``clause`` what follows it (PARTITIONED BY ...),
+    ``writes`` are statements on ``{t}`` that run after ``values`` are inserted.
     Change sets of a table without vectors look at the row ids first, as those of large ones do.
     """
 
@@ -39,6 +40,7 @@ def make_table(
         clause: str = "",
         properties: str = "",
         folder: str = "täble 1",
+        writes: tuple[str, ...] = (),
     ) -> SourceTable:
         if not vectors:
             monkeypatch.setattr(reader, "MANY_REWRITTEN_ROWS", 0)
@@ -55,8 +57,10 @@ def make_table(
                 # One file, so that a change of one row carries the others over.
                 rows = ", ".join(f"({row})" for row in values)
                 made.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {rows}")
+            made.sql(*writes)
 
-        TEMPLATES.make(spark, Path(table.location), (columns, values, clause, settings), create)
+        what = columns, values, clause, settings, writes
+        TEMPLATES.make(spark, Path(table.location), what, create)
         return table
 
     return make

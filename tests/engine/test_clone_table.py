@@ -110,8 +110,7 @@ def check_steps(table: SourceTable, *statements: str) -> None:
 def test_streams_on_a_clone_are_exact_whatever_is_written(
     make_table: MakeTable, clone_of: CloneOf, vectors: bool, folder: str
 ) -> None:
-    source = make_table(COLUMNS, *ROWS, vectors=vectors, folder=folder)
-    source.sql(*HISTORY)
+    source = make_table(COLUMNS, *ROWS, vectors=vectors, folder=folder, writes=HISTORY)
     before = ids(source)
     clone = clone_of(source, folder=f"clone of {folder}" if " " in folder else "clone")
     assert ids(clone) == before
@@ -158,8 +157,7 @@ def test_streams_on_a_table_and_on_its_clone_give_the_same_row_ids(lab: StreamLa
 def test_streams_on_the_source_of_a_clone_are_exact_beside_it(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
-    source = make_table(COLUMNS, *ROWS)
-    source.sql(*HISTORY)
+    source = make_table(COLUMNS, *ROWS, writes=HISTORY)
     stream = source.stream()
     clone = clone_of(source)
     clone.sql("DELETE FROM {t} WHERE id = 4")
@@ -240,8 +238,7 @@ def test_a_clone_of_a_renamed_column_and_of_times_of_its_own_is_exact(
 
 
 def test_clones_of_clones_keep_row_ids(make_table: MakeTable, clone_of: CloneOf) -> None:
-    source = make_table(COLUMNS, *ROWS)
-    source.sql(*HISTORY)
+    source = make_table(COLUMNS, *ROWS, writes=HISTORY)
     clone = clone_of(source)
     clone.sql("UPDATE {t} SET v = 'x' WHERE id = 5", "DELETE FROM {t} WHERE id = 6")
     before = ids(clone)
@@ -259,8 +256,7 @@ def test_clones_of_clones_keep_row_ids(make_table: MakeTable, clone_of: CloneOf)
 def test_a_clone_restored_to_its_beginning_holds_what_its_source_did(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
-    source = make_table(COLUMNS, *ROWS)
-    source.sql(*HISTORY)
+    source = make_table(COLUMNS, *ROWS, writes=HISTORY)
     clone = clone_of(source)
     first = clone.stream()
     clone.sql(ALL_ROWS, "DELETE FROM {t} WHERE id < 4", ALL_ROWS)
@@ -293,8 +289,7 @@ AT_ONCE = "'delta.deletedFileRetentionDuration' = 'interval 0 hours'"
 def test_vacuum_of_a_clone_takes_nothing_from_its_source(
     make_table: MakeTable, clone_of: CloneOf, vacuum: Callable[[SourceTable], None]
 ) -> None:
-    source = make_table(COLUMNS, *ROWS, properties=AT_ONCE)
-    source.sql(*HISTORY)
+    source = make_table(COLUMNS, *ROWS, properties=AT_ONCE, writes=HISTORY)
     clone = clone_of(source)
     clone.sql(
         ALL_ROWS, "OPTIMIZE {t}", "DELETE FROM {t} WHERE id = 1", "REORG TABLE {t} APPLY (PURGE)"

@@ -19,6 +19,7 @@ from airflow_provider_cdc.engine import (
     StreamAccessDenied,
     StreamStale,
     TableNotFound,
+    Version,
 )
 from airflow_provider_cdc.engine.spark.session_settings import settings
 
@@ -29,19 +30,20 @@ TRACKED = "'delta.enableRowTracking' = 'true'"
 def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
     """A stream whose files were vacuumed, and a copy that lacks what was changed since."""
     lab = StreamLab(spark, tmp_path)
-    settings = f"{TRACKED}, 'delta.checkpointInterval' = '2'"
-    lab.make("src", "id INT, v STRING", properties=settings)
-    lab.sql("INSERT INTO {src} VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')")
-    lab.make("copy", "id INT, v STRING")
-    lab.sql("INSERT INTO {copy} SELECT * FROM {src}")
-    lab.engine.create_stream("s", on_table=lab.path("src"))
-    lab.sql(
-        "UPDATE {src} SET v = 'B' WHERE id = 2",
-        "DELETE FROM {src} WHERE id = 3",
-        "INSERT INTO {src} VALUES (5, NULL)",
-        "DELETE FROM {src} WHERE id = 4",
-        "INSERT INTO {src} VALUES (4, 'd')",  # another row of the same values
+    lab.make(
+        "src",
+        "id INT, v STRING",
+        "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",
+        "UPDATE {t} SET v = 'B' WHERE id = 2",
+        "DELETE FROM {t} WHERE id = 3",
+        "INSERT INTO {t} VALUES (5, NULL)",
+        "DELETE FROM {t} WHERE id = 4",
+        "INSERT INTO {t} VALUES (4, 'd')",  # another row of the same values
+        properties=f"{TRACKED}, 'delta.checkpointInterval' = '2'",
     )
+    rows = "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')"
+    lab.make("copy", "id INT, v STRING", rows)
+    lab.engine.create_stream("s", on_table=lab.path("src"), at=Version(1))
     return lab
 
 
