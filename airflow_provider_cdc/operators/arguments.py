@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, overload
 
+from airflow_provider_cdc.engine.core.arguments import Kept
 from airflow_provider_cdc.engine.core.intervals import interval_of
 from airflow_provider_cdc.engine.core.points import LONGEST_NUMBER, Point, as_mapping, point_of
 
@@ -34,12 +35,18 @@ def number(given: Any) -> Any:
     return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else given
 
 
-def length(given: timedelta | str | None, name: str) -> timedelta | None:
+@overload
+def length(given: timedelta | str | None, name: str) -> timedelta | None: ...
+@overload
+def length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None: ...
+def length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None:
     """A length of time, as a duration or as text such as ``P14D`` or ``INTERVAL 2 HOUR``; ``None``
-    where a template gave nothing.
+    where a template gave nothing, ``KEPT`` where the user gave nothing.
 
-    :raises InvalidRequest: the text is none
+    :raises InvalidRequest: the text names no length of time
     """
+    if isinstance(given, Kept):
+        return given
     is_nothing = given is None or (isinstance(given, str) and given.strip() in _NOTHING)
     return None if is_nothing else interval_of(given, name)
 

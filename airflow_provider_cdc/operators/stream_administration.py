@@ -159,7 +159,7 @@ class AlterStream(StreamOperator):
         :raises CdcJobFailed: a consumption of it is open
         """
         with reached_errors(self.hook):
-            extension = _length(self.max_data_extension, "max_data_extension")
+            extension = length(self.max_data_extension, "max_data_extension")
             altered = self.hook.catalog().alter(
                 self.stream,
                 comment=self.comment,
@@ -167,10 +167,6 @@ class AlterStream(StreamOperator):
                 readers=self.readers,
                 consumers=self.consumers,
                 max_data_extension=KEPT if extension is None else extension,
-                max_lag=_length(self.max_lag, "max_lag"),
+                max_lag=length(self.max_lag, "max_lag"),
             )
         return stream_result(altered)
-
-
-def _length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None:
-    return given if isinstance(given, Kept) else length(given, name)

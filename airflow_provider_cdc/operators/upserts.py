@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.arguments import KEPT, Kept
 from airflow_provider_cdc.engine.core.choices import member
-from airflow_provider_cdc.engine.core.intervals import interval_if_given, interval_of
 from airflow_provider_cdc.engine.core.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows
 from airflow_provider_cdc.engine.core.upserts.jobs import HELD_CHANGES, LATE_CHANGES
@@ -18,7 +17,7 @@ from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
 
-from .arguments import truth
+from .arguments import length, truth
 from .identities import once_for_run
 from .metrics import measure
 from .outcome import upsert_table_result
@@ -98,12 +97,13 @@ class CreateUpsertTable(StreamOperator):
         """
         subject, clustered = f"upsert table {self.table}", self.cluster_by
         with task_errors():
+            horizon = length(self.tombstone_horizon, "tombstone_horizon")
             task = jobs.CreateUpsertTable(
                 self.table,
                 self.schema,
                 one_or_several(subject, "primary_key", self.primary_key),
-                interval_if_given(self.max_staleness, "max_staleness"),
-                interval_of(self.tombstone_horizon, "tombstone_horizon"),
+                length(self.max_staleness, "max_staleness"),
+                TOMBSTONE_HORIZON if horizon is None else horizon,
                 None if clustered is None else one_or_several(subject, "cluster_by", clustered),
                 self.partial_changes,
                 self.if_not_exists,
@@ -144,8 +144,8 @@ class AlterUpsertTable(StreamOperator):
         :raises CdcJobFailed: a retry may help: changes are being applied, for instance
         """
         with task_errors():
-            staleness = interval_if_given(self.max_staleness, "max_staleness")
-            horizon = interval_if_given(self.tombstone_horizon, "tombstone_horizon")
+            staleness = length(self.max_staleness, "max_staleness")
+            horizon = length(self.tombstone_horizon, "tombstone_horizon")
             task = jobs.AlterUpsertTable(
                 self.table,
                 None if isinstance(staleness, Kept) else staleness,

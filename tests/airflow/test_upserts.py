@@ -27,7 +27,11 @@ from airflow_provider_cdc.engine.core.outcomes import (
     StatementResult,
     StreamOutcome,
 )
-from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTable
+from airflow_provider_cdc.engine.core.upserts.definition import (
+    TOMBSTONE_HORIZON,
+    Column,
+    UpsertTable,
+)
 from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
 from airflow_provider_cdc.engine.storage.files import Files
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
@@ -532,8 +536,14 @@ def test_table_is_created_without_a_promise_unless_one_is_given(variables, state
 
 @pytest.mark.parametrize(
     ("given", "length"),
-    [("PT{{ minutes }}M", 10 * MINUTE), (MINUTE, MINUTE), (None, None)],
-    ids=["text", "duration", "none"],
+    [
+        ("PT{{ minutes }}M", 10 * MINUTE),
+        (MINUTE, MINUTE),
+        (None, None),
+        ("{{ missing or None }}", None),
+        ("", None),
+    ],
+    ids=["text", "duration", "none", "none from a template", "empty"],
 )
 def test_staleness_is_altered_as_given(state, given, length):
     alter, hook = operating(AlterUpsertTable, Answer("r"), max_staleness=given)
@@ -553,6 +563,35 @@ def test_horizon_is_altered_and_what_is_not_given_stays(state):
     assert task.tombstone_horizon == timedelta(days=10)
     request = request_for(hook.settings, task)
     assert from_json(to_json(request), Request) == request
+
+
+def test_horizon_that_a_template_leaves_open_stays(state):
+    alter, hook = operating(
+        AlterUpsertTable, Answer("r"), tombstone_horizon="{{ missing or None }}"
+    )
+
+    alter.execute({})
+    (task,) = hook.tasks
+    assert task.tombstone_horizon is None
+
+
+@pytest.mark.parametrize(
+    ("given", "horizon"),
+    [("{{ missing or None }}", TOMBSTONE_HORIZON), ("PT0S", timedelta(0))],
+    ids=["open", "zero"],
+)
+def test_table_is_created_with_a_horizon_from_a_template(state, given, horizon):
+    create, hook = operating(
+        CreateUpsertTable,
+        Answer("r"),
+        schema="id INT",
+        primary_key="id",
+        tombstone_horizon=given,
+    )
+
+    with pytest.raises(CdcJobFailed, match="answered without a table"):
+        create.execute({})
+    assert hook.tasks[0].tombstone_horizon == horizon
 
 
 def test_columns_are_added_and_tables_are_dropped_as_templates_say(state):
