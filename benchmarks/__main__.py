@@ -23,6 +23,7 @@ from . import (
     results,
     session,
     upserts,
+    wide,
     writes,
 )
 from .results import Row, Run
@@ -46,6 +47,7 @@ class Part(StrEnum):
     CONSUMPTION = "consumption"
     WRITES = "writes"
     UPSERTS = "upserts"
+    WIDE = "wide"
     CHANGES = "changes"
 
 
@@ -91,13 +93,17 @@ def main(
                 case Part.UPSERTS:
                     yield "one size", partial(upserts.one_size, spark, workshop, rows, patience)
                     yield "growth", partial(upserts.growth, spark, workshop, rows, patience)
+                case Part.WIDE:
+                    yield from wide.pieces(spark, workshop, patience)
                 case Part.CHANGES:
                     yield flights.NAME, partial(measurement.flights, 365 if is_full else 4)
                     for item in workloads(rows, counts, is_smoke=not is_full):
                         yield item.name, partial(measurement.workload, item)
 
         for which in part or Part:
-            run = _kept(out, which, rows, patience, reader, resume=resume)
+            # How wide its tables are is all that this part varies.
+            size = wide.ROWS if which is Part.WIDE else rows
+            run = _kept(out, which, size, patience, reader, resume=resume)
             measured = {each.name for each in run.pieces}
             for piece, measure in pieces(which):
                 if piece not in measured and (which is not Part.CHANGES or only in piece):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from . import iceberg_process, upserts
+from . import iceberg_process, upserts, wide
 from .checks import LOGS, LOOK, of_maintenance, with_data
 from .fixed_cost import AT_MOST_ONCE, CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
 from .readers import CHANGES, FEED_BY_KEY, FLOOR, SNAPSHOTS, STREAM
@@ -42,6 +42,7 @@ def of(run: Run) -> Iterator[Goal]:
         "consumption": _consumption,
         "checks": _checks,
         "upserts": _upserts,
+        "wide": _wide,
     }
     judge = judges.get(run.part)
     return iter(judge(run) if judge else ())
@@ -170,6 +171,28 @@ def _upserts(run: Run) -> Iterator[Goal]:
         assert found is not None
         text = f"{upserts.FIXED}: ten times the rows beside one"
         yield Goal(text, "at most 1.2", f"{found:.2f}", found <= 1.2)  # noqa: PLR2004
+
+
+def _wide(run: Run) -> Iterator[Goal]:
+    workloads = run.by_workload()
+    for columns in wide.COLUMN_COUNTS:
+        name = wide.workload_name(columns)
+        rows = workloads.get(name, {})
+        found = _ratio(_median(rows, wide.STREAM), _median(rows, wide.SCAN))
+        if found is not None:
+            text = f"{name}: beside the {wide.SCAN}"
+            yield Goal(text, "at most 3", f"{found:.2f}", found <= 3)  # noqa: PLR2004
+    fewer, more = wide.COLUMN_COUNTS[-2:]
+    wanted = more / fewer
+    for way in (wide.STREAM, wide.CONSUME, wide.APPLY):
+        medians = [
+            _median(workloads.get(wide.workload_name(columns), {}), way)
+            for columns in (more, fewer)
+        ]
+        found = _ratio(*medians)
+        if found is not None:
+            text = f"{way}: {more:,} columns beside {fewer:,}"
+            yield Goal(text, f"at most {wanted:g}", f"{found:.2f}", found <= wanted)
 
 
 def _below(text: str, seconds: float, limit: float) -> Goal:

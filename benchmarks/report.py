@@ -17,6 +17,7 @@ TITLES = {
     "checks": "What is asked often",
     "writes": "What writers pay",
     "upserts": "Upserts",
+    "wide": "Wide tables",
 }
 HEAD = """# Benchmarks
 

@@ -115,6 +115,11 @@ def own_columns(layout: Layout) -> tuple[str, str] | None:
     return row_id, row_version
 
 
+def added_columns(layout: Layout) -> tuple[str, ...]:
+    """The columns that every crafted log adds to those of ``layout``."""
+    return (*_PARTITION_COLUMNS, *(own_columns(layout) or ()))
+
+
 def bytes_of(files: Iterable[ListedFile]) -> int:
     """The bytes of all ``files``."""
     return sum(listed.file.size_bytes for listed in files)

@@ -195,10 +195,11 @@ def other_columns(steps: Sequence[Layout]) -> frozenset[str]:
     """
     path = matching_path(steps)
     before = set(map(name_key, path[0].column_names))
+    older = [OlderFields(layout.fields) for layout in reversed(path[:-1])]
     return frozenset(
         name
         for field in path[-1].fields
-        if (name := name_key(field["name"])) in before and _first_name(field, path) != name
+        if (name := name_key(field["name"])) in before and _first_name(field, older) != name
     )
 
 
@@ -213,31 +214,50 @@ def physical_name(field: Mapping[str, Any]) -> str:
     return str(field["metadata"].get(PHYSICAL_NAME, field["name"]))
 
 
+class OlderFields:
+    """The fields of an older schema, in which those of today's are looked for.
+
+    Of thousands of columns each is looked for, so none of them costs a pass over all.
+    """
+
+    def __init__(self, fields: Iterable[Mapping[str, Any]]) -> None:
+        self._by_id: dict[int, Mapping[str, Any]] = {}
+        self._by_name: dict[str, list[Mapping[str, Any]]] = {}
+        for field in fields:
+            field_id = field["metadata"].get(FIELD_ID)
+            if field_id is not None:
+                self._by_id.setdefault(field_id, field)
+            self._by_name.setdefault(name_key(field["name"]), []).append(field)
+
+    def match(self, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The field that is ``wanted`` today: by column id where both have one, else by name, as it
+        is spelt or else without case; ``None`` when it was added since.
+        """
+        name, wanted_id = wanted["name"], wanted["metadata"].get(FIELD_ID)
+        if wanted_id in self._by_id:
+            return self._by_id[wanted_id]
+        alike = [
+            field
+            for field in self._by_name.get(name_key(name), ())
+            if wanted_id is None or field["metadata"].get(FIELD_ID) is None
+        ]
+        exact = (field for field in alike if field["name"] == name)
+        return next(exact, alike[0] if alike else None)
+
+
 def matching_field(
-    wanted: Mapping[str, Any], candidates: tuple[Mapping[str, Any], ...]
+    wanted: Mapping[str, Any], candidates: Iterable[Mapping[str, Any]]
 ) -> Mapping[str, Any] | None:
-    """The field of an older schema that is ``wanted`` today: by column id where both have one,
-    else by name, as it is spelt or else without case; ``None`` when it was added since.
-    """
-    name, wanted_id = wanted["name"], wanted["metadata"].get(FIELD_ID)
-    unnumbered = []
-    for field in candidates:
-        field_id = field["metadata"].get(FIELD_ID)
-        if wanted_id is None or field_id is None:
-            unnumbered.append(field)
-        elif wanted_id == field_id:
-            return field
-    alike = [field for field in unnumbered if name_key(field["name"]) == name_key(name)]
-    exact = (field for field in alike if field["name"] == name)
-    return next(exact, alike[0] if alike else None)
+    """The one of a few ``candidates`` that is ``wanted``; see :meth:`OlderFields.match`."""
+    return OlderFields(candidates).match(wanted)
 
 
-def _first_name(field: Mapping[str, Any], path: Sequence[Layout]) -> str | None:
-    """The name that the last layout's ``field`` had under the first one; ``None`` where it was not
-    there, or its values were of another type.
+def _first_name(field: Mapping[str, Any], path: Iterable[OlderFields]) -> str | None:
+    """The name that ``field`` had in the last schema of ``path``, which leads back from its own;
+    ``None`` where it was not there, or its values were of another type.
     """
-    for layout in reversed(path[:-1]):
-        older = matching_field(field, layout.fields)
+    for fields in path:
+        older = fields.match(field)
         if older is None or not _reads_alike(field, older):
             return None
         field = older

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .table_schema import matching_field
+from .table_schema import OlderFields
 
 _WHOLE = ("byte", "short", "integer", "long")
 # How many digits the largest of them has.
@@ -50,9 +50,9 @@ def lossy_change(
 def _among(
     prefix: str, today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
 ) -> TypeChange | None:
-    older = tuple(then)
+    older = OlderFields(then)
     for field in today:
-        before = matching_field(field, older)
+        before = older.match(field)
         if before is not None:
             found = _between(f"{prefix}{field['name']}", before["type"], field["type"])
             if found is not None:

@@ -14,10 +14,10 @@ from ..core.model import Stream
 from ..core.read_plan import ReadPlan, plan_initial_rows
 from ..storage.source_log import StreamSpan
 from .change_sets.file_rows import FileRows
-from .change_sets.naming import NUMBER_AS_TEXT, named
-from .change_sets.netting import INSERT, all_changes
+from .change_sets.naming import NUMBER_AS_TEXT, each_named, named
+from .change_sets.netting import INSERT
 from .change_sets.reader import ChangeSetReader
-from .change_sets.rows import ROW, ROW_ID
+from .change_sets.rows import ROW, ROW_ID, in_one
 from .change_sets.snapshots import all_rows
 from .views.changes import ViewChanges, ViewReader
 
@@ -122,9 +122,7 @@ class StreamReader:
                 is_repeatable=False,
             )
         if stream.shows_initial_rows:
-            rows = self.all_rows(span)
-            columns = rows.select(f"{ROW}.*").columns
-            inserted = named(all_changes(rows, INSERT), columns, stream.column_style, ROW_ID)
+            inserted = each_named(all_rows(self._spark, table), INSERT, stream.column_style)
             # Over Spark Connect each statement would look their version up anew.
             as_they_lie = not is_remote()
             return StreamChanges(inserted, (plan_initial_rows(),), (), (), as_they_lie=as_they_lie)
@@ -147,7 +145,9 @@ class StreamReader:
         if span.stream.view is not None:
             return self._views.rows_at_offset(span).rows.select(ROW_ID, ROW)
         (table,) = span.tables
-        return all_rows(self._spark, table).selectExpr(f"{NUMBER_AS_TEXT} AS {ROW_ID}", ROW)
+        rows = all_rows(self._spark, table)
+        columns = [name for name in rows.columns if name != ROW_ID]
+        return rows.selectExpr(f"{NUMBER_AS_TEXT} AS {ROW_ID}", f"{in_one(columns)} AS {ROW}")
 
     def plans(self, span: StreamSpan) -> tuple[ReadPlan, ...]:
         """How :meth:`read` would read each base table; looks at the logs alone."""

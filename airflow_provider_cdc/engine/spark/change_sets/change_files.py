@@ -8,7 +8,7 @@ from dataclasses import replace
 from msgspec import structs
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import StructType
 
 from ...core.commit_changes import CommitChanges
 from ...core.crafted_log import (
@@ -25,7 +25,7 @@ from ...core.names import literal
 from ...storage.range_files import RangeFiles
 from .columns import holds_variants
 from .netting import NEW, OLD, changes_of, same_values
-from .rows import ROW, ROW_ID, ROW_VERSION, to_group
+from .rows import ROW, ROW_ID, ROW_VERSION, in_one, to_group
 
 # Far below every position in a file: rows of change files that have no row id get a negative one.
 _NO_ROW_IDS = -(1 << 62)
@@ -53,7 +53,7 @@ def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> li
 
 
 def netted_changes(
-    stream: Stream, rows: DataFrame, listed: Sequence[ListedFile], kind: DataType
+    stream: Stream, rows: DataFrame, listed: Sequence[ListedFile], kind: StructType
 ) -> DataFrame:
     """The net changes of ``rows``, which tell every change of every commit of the range.
 
@@ -62,10 +62,13 @@ def netted_changes(
 
     Reading them fails where a row of a change file has no row id.
 
-    :param rows: with the columns ``CHANGE_FILE_COLUMNS``, row id and row
+    :param rows: with the columns of ``kind`` and those of ``CHANGE_FILE_COLUMNS``
     :param listed: the files that hold them
     :param kind: the type of a row
     """
+    rows = rows.selectExpr(
+        *CHANGE_FILE_COLUMNS, ROW_ID, ROW_VERSION, f"{in_one(kind.names)} AS {ROW}"
+    )
     is_told = (
         f"CASE {SIDE_COLUMN} WHEN '{Side.CHANGES.value}' THEN {CHANGE_TYPE_COLUMN} <> 'insert'"
         f" WHEN '{Side.INSERTED.value}' THEN {ROW_ID} >= {BASE_ROW_ID_COLUMN} ELSE true END"

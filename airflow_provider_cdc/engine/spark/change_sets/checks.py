@@ -22,6 +22,7 @@ from ...core.view_settings import NAMES_AS_PATTERNS
 from ...storage.range_files import RangeFiles
 from ..session_settings import SWITCH_OFF, is_on
 from .naming import check_names
+from .rows import OWN_COLUMNS
 
 
 def check_session(stream: Stream, spark: SparkSession) -> None:
@@ -44,8 +45,8 @@ def check_columns(stream: Stream, layout: Layout) -> None:
 
     :raises InvalidRequest: naming the column
     """
-    own = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, DEFAULT_VERSION_COLUMN)
-    check_names(stream, layout.column_names, own)
+    crafted = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, DEFAULT_VERSION_COLUMN)
+    check_names(stream, layout.column_names, (*crafted, *OWN_COLUMNS))
 
 
 def check_types(stream: Stream, steps: Sequence[Layout]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column
@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from ...core.table_schema import LENGTH, matching_field
+from ...core.table_schema import LENGTH, OlderFields
 
 
 def spark_fields(fields: Sequence[Mapping[str, Any]]) -> list[StructField]:
@@ -96,21 +96,25 @@ def parts_of(kind: DataType) -> Iterator[DataType]:
 
 
 def as_read_today(
-    row: Column, today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
+    read: Callable[[str], Column],
+    today: Sequence[Mapping[str, Any]],
+    then: Sequence[Mapping[str, Any]],
 ) -> list[Column]:
-    """The columns of today's schema, taken from a struct that was read under an older one.
+    """The columns of today's schema, taken from what was read under an older one.
 
     A column is found by its column-mapping id, else by its name; one that was added since is NULL.
 
-    :param row: the struct
+    :param read: gives the column of a name that it had then
     :param today: the fields of the newer schema, in their JSON form
     :param then: those of the older schema
     """
-    older = tuple(then)
-    return [_field_today(field, matching_field(field, older), row.getField) for field in today]
+    older = OlderFields(then)
+    return [_field_today(field, older.match(field), read) for field in today]
 
 
-def _field_today(field: Mapping[str, Any], older: Mapping[str, Any] | None, read: Any) -> Column:
+def _field_today(
+    field: Mapping[str, Any], older: Mapping[str, Any] | None, read: Callable[[str], Column]
+) -> Column:
     kind = spark_fields([field])[0].dataType
     value = F.lit(None)
     if older is not None:
@@ -124,7 +128,7 @@ def _type_today(value: Column, today: Any, then: Any) -> Column:
     if today == then or isinstance(today, str) or isinstance(then, str):
         return value
     if today["type"] == then["type"] == "struct":
-        fields = as_read_today(value, today["fields"], then["fields"])
+        fields = as_read_today(value.getField, today["fields"], then["fields"])
         return F.when(value.isNotNull(), F.struct(*fields))
     if today["type"] == then["type"] == "array":
         return F.transform(

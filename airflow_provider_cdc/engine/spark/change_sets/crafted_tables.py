@@ -13,6 +13,7 @@ from ...core.crafted_log import (
     CHANGE_TYPE_COLUMN,
     DEFAULT_VERSION_COLUMN,
     ListedFile,
+    added_columns,
     crafted_log,
     layers,
     own_columns,
@@ -22,7 +23,7 @@ from ...core.names import quote
 from ...core.table_schema import Layout
 from ...storage.files import encoded_uri
 from ...storage.scratch import Scratch, new_table_id
-from .rows import NO_ROW_ID, ROW, ROW_ID, ROW_VERSION, union
+from .rows import NO_ROW_ID, ROW_ID, ROW_VERSION, union
 
 
 class CraftedTables:
@@ -43,8 +44,8 @@ class CraftedTables:
         listed: Sequence[ListedFile],
         extra: Sequence[str],
     ) -> DataFrame:
-        """The rows of the ``listed`` files: the ``extra`` columns of the crafted log, row id, row
-        commit version, and the columns of ``layout`` in one struct.
+        """The rows of the ``listed`` files: the columns of ``layout``, the ``extra`` ones of the
+        crafted log, row id and row commit version.
         """
         parts = []
         for layer in layers(listed) or [[]]:
@@ -72,8 +73,5 @@ class CraftedTables:
             new_id = F.col(BASE_ROW_ID_COLUMN) + known.getField("row_index")
             row_id = F.coalesce(quote(own[0]), new_id, F.lit(NO_ROW_ID))
             row_version = F.coalesce(quote(own[1]), DEFAULT_VERSION_COLUMN)
-        row = f"struct({', '.join(map(quote, layout.column_names))}) AS {ROW}"
-        added = [F.col(name) for name in extra]
-        return table.select(
-            *added, row_id.alias(ROW_ID), row_version.alias(ROW_VERSION), F.expr(row)
-        )
+        rows = table.select("*", row_id.alias(ROW_ID), row_version.alias(ROW_VERSION))
+        return rows.drop(*(name for name in added_columns(layout) if name not in extra))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import StructType
 
 from ...core.crafted_log import ListedFile, bytes_of
-from .netting import DELETE, INSERT, NEW, OLD, all_changes, changes_of, same_values
-from .rows import ROW, ROW_ID, ROW_VERSION, Sides, to_group
+from .netting import NEW, OLD, changes_of, same_values
+from .rows import BUCKET, CANDIDATES, ROW_ID, ROW_VERSION, Sides, in_one, to_group
 
 # What one side's rows of so many bytes of files take fits into the memory of a few tasks, for sure.
 HASHED_BYTES = 64 << 20
 _BUCKET_BITS = 6
 IDS_IN_A_MASK = 1 << _BUCKET_BITS
-_BUCKET, _CANDIDATES = "bucket", "candidates"
 _BUCKET_OF = f"shiftright({ROW_ID}, {_BUCKET_BITS})"
 _BIT = f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))"
 
@@ -33,39 +33,42 @@ def without_carried_over(sides: Sides, offset_version: int) -> Sides:
     old, new = sides.old, sides.new
     if old is None or new is None:
         return sides
-    bucket = f"{_BUCKET_OF} AS {_BUCKET}"
+    bucket = f"{_BUCKET_OF} AS {BUCKET}"
     written = f"CASE WHEN {ROW_VERSION} > {offset_version} THEN {_BIT} ELSE 0L END"
     ids = old.selectExpr(bucket, f"{_BIT} AS {OLD}", f"0L AS {NEW}", "0L AS written").union(
         new.selectExpr(bucket, f"0L AS {OLD}", f"{_BIT} AS {NEW}", f"{written} AS written")
     )
-    candidates = F.expr(f"bit_or({OLD}) ^ bit_or({NEW}) | bit_or(written) AS {_CANDIDATES}")
-    wanted = F.broadcast(ids.groupBy(_BUCKET).agg(candidates).where(f"{_CANDIDATES} <> 0"))
+    candidates = F.expr(f"bit_or({OLD}) ^ bit_or({NEW}) | bit_or(written) AS {CANDIDATES}")
+    wanted = F.broadcast(ids.groupBy(BUCKET).agg(candidates).where(f"{CANDIDATES} <> 0"))
 
     # Spark takes a semi join into each part of a union, so that no other row is put together.
-    is_wanted = F.expr(f"{_BUCKET_OF} = {_BUCKET} AND {_CANDIDATES} & {_BIT} <> 0")
+    is_wanted = F.expr(f"{_BUCKET_OF} = {BUCKET} AND {CANDIDATES} & {_BIT} <> 0")
 
     def left(side: DataFrame) -> DataFrame:
         return side.join(wanted, is_wanted, "left_semi")
 
-    return Sides(left(old), left(new))
+    return replace(sides, old=left(old), new=left(new))
 
 
-def netted_sides(sides: Sides, listed: Sequence[ListedFile], kind: DataType) -> DataFrame:
+def netted(sides: Sides, listed: Sequence[ListedFile], kind: StructType) -> DataFrame:
     """The net changes from the rows of both sides, which the files ``listed`` hold.
 
+    :param sides: two of them
     :param kind: the type of a row
     """
-    if sides.new is None:
-        assert sides.old is not None
-        return all_changes(sides.old, DELETE)
-    if sides.old is None:
-        return all_changes(sides.new, INSERT)
+    assert sides.old is not None
+    assert sides.new is not None
 
     def named(side: DataFrame, name: str) -> DataFrame:
-        rows = to_group(side, listed)
-        return rows.selectExpr(ROW_ID, f"{ROW} AS {name}", f"{ROW_VERSION} AS {name}_version")
+        return to_group(side, listed).selectExpr(
+            ROW_ID, f"{in_one(kind.names)} AS {name}", f"{ROW_VERSION} AS {name}_version"
+        )
 
     old, new = named(sides.old, OLD), named(sides.new, NEW)
+    if sides.is_remade:
+        # Spark forgets the length of a CHAR where two types are one but for what it notes of
+        # their fields.
+        old = old.withColumn(OLD, F.col(OLD).cast(new.schema[NEW].dataType))
     if bytes_of(listed) <= HASHED_BYTES:
         new = new.hint("shuffle_hash")
     # A row that was only carried over keeps its commit version; RESTORE brings old versions back,

@@ -38,8 +38,8 @@ class ListedRows:
         *,
         can_be_pruned: bool = False,
     ) -> DataFrame:
-        """The rows of the ``listed`` files: the ``extra`` columns of the crafted log, row id, row
-        commit version, and the columns of ``layout`` in one struct.
+        """The rows of the ``listed`` files: the columns of ``layout``, the ``extra`` ones of the
+        crafted log, row id and row commit version.
 
         :param can_be_pruned: a filter on the rows may reach the files, as nothing is netted
         """

@@ -10,28 +10,52 @@ from ...core.errors import InvalidRequest
 from ...core.model import METADATA_COLUMNS, ROW_ID_MARK, ColumnStyle, MetadataColumns, Stream
 from ...core.names import first_alike, name_key, quote
 from .netting import ACTION, IS_UPDATE
-from .rows import ROW, ROW_ID
+from .rows import ROW, ROW_ID, ROW_VERSION
 
 # How Delta's row ids are written.
 NUMBER_AS_TEXT = f"lower(hex({ROW_ID} | {ROW_ID_MARK}L))"
 
 
 def named(
-    changes: DataFrame, columns: Sequence[str], style: ColumnStyle, row_id: str = NUMBER_AS_TEXT
+    changes: DataFrame,
+    columns: Sequence[str] | None,
+    style: ColumnStyle,
+    row_id: str = NUMBER_AS_TEXT,
 ) -> DataFrame:
     """``changes`` with the columns of the row, then action, is-update and row id.
 
-    :param columns: the names of the row's columns
+    :param columns: the names of the row's columns; ``None``: those that its fields have, which
+        costs less where there are many
     :param row_id: the expression of the row id
     """
     names = METADATA_COLUMNS[style]
-    quoted = [quote(name) for name in columns]
+    shown = [f"{ROW}.*"]
+    if columns is not None:
+        shown = [f"{ROW}.{name} AS {name}" for name in map(quote, columns)]
     return changes.selectExpr(
-        *[f"{ROW}.{name} AS {name}" for name in quoted],
+        *shown,
         f"{ACTION} AS {quote(names.action)}",
         f"{IS_UPDATE} AS {quote(names.is_update)}",
         f"{row_id} AS {quote(names.row_id)}",
     )
+
+
+def each_named(
+    rows: DataFrame, action: str, style: ColumnStyle, row_id: str = NUMBER_AS_TEXT
+) -> DataFrame:
+    """Each of ``rows`` as one change that is no update, named as by :func:`named`.
+
+    :param rows: the columns of a table, with their row id, and their row commit version if they
+        have it
+    """
+    names = METADATA_COLUMNS[style]
+    changes = rows.selectExpr(
+        "*",
+        f"'{action}' AS {quote(names.action)}",
+        f"false AS {quote(names.is_update)}",
+        f"{row_id} AS {quote(names.row_id)}",
+    )
+    return changes.drop(ROW_ID, ROW_VERSION)
 
 
 def number_of(names: MetadataColumns) -> str:
@@ -55,13 +79,32 @@ def check_names(stream: Stream, columns: Sequence[str], also: Sequence[str] = ()
             fix="rename one of them",
         )
     names = METADATA_COLUMNS[stream.column_style]
-    reserved = {names.action, names.is_update, names.row_id, *also}
-    taken = {name_key(name) for name in reserved}
+    check_free(
+        stream,
+        columns,
+        (names.action, names.is_update, names.row_id),
+        fix="rename that column, or create the stream with the other column style",
+    )
+    check_free(stream, columns, also)
+
+
+def check_free(
+    stream: Stream,
+    columns: Sequence[str],
+    reserved: Sequence[str],
+    fix: str = "rename that column",
+) -> None:
+    """Refuse a source of which one of the ``columns`` has a ``reserved`` name.
+
+    :param fix: what the user can do about it
+    :raises InvalidRequest: naming the column
+    """
+    taken = set(map(name_key, reserved))
     for column in columns:
         if name_key(column) in taken:
             raise InvalidRequest(
                 f"stream {stream.name}",
                 f"cannot add its columns to those of {stream.table_on}",
                 cause=f"the source has a column {column} of its own",
-                fix="rename that column, or create the stream with the other column style",
+                fix=fix,
             )

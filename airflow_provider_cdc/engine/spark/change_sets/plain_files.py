@@ -9,7 +9,6 @@ from posixpath import normpath
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ...core.crafted_log import (
@@ -29,15 +28,13 @@ from ...storage.range_files import RangeFiles
 from ...storage.scratch import Scratch
 from .columns import spark_fields
 from .file_lists import FileLists
-from .rows import NO_ROW_ID, ROW, ROW_ID, ROW_VERSION, union
+from .rows import NO_ROW_ID, PLACE, ROW_ID, ROW_VERSION, union
 
 # What the log tells of a file, and its type in SQL.
 _Told = tuple[Callable[[ListedFile], Any], str]
-_PLACE, _OWN = "place", "own"
-_AT = f"{_PLACE}.row_index"
+_AT = f"{PLACE}.row_index"
 # The list gives each file its number as its time.
-_NUMBER = f"CAST(unix_millis({_PLACE}.file_modification_time) AS INT)"
-_OWN_ID, _OWN_VERSION = f"{_OWN}.id", f"{_OWN}.version"
+_NUMBER = f"CAST(unix_millis({PLACE}.file_modification_time) AS INT)"
 _WORD_SHIFT = BITS_IN_A_WORD.bit_length() - 1
 _BASE_ROW_ID: _Told = (lambda item: item.file.base_row_id, "BIGINT")
 _DEFAULT_VERSION: _Told = (lambda item: item.file.default_row_commit_version, "BIGINT")
@@ -96,23 +93,9 @@ class PlainFiles:
             added.append(StructField(CHANGE_TYPE_COLUMN, StringType()))
         sizes = [(item.file.path, self._source.size_of(item.file)) for item in files]
         rows = self._lists.open(sizes, StructType([*spark_fields(data), *added]))
-        return None if rows is None else _placed(rows, own, data, extra)
-
-
-def _placed(
-    rows: DataFrame,
-    own: tuple[str, str],
-    data: Sequence[Mapping[str, Any]],
-    extra: Sequence[str],
-) -> DataFrame:
-    told = [f"{quote(own[0])} AS id", f"{quote(own[1])} AS version"]
-    told.extend(quote(name) for name in extra if name == CHANGE_TYPE_COLUMN)
-    # Few columns, since each asks the driver's JVM some questions.
-    return rows.select(
-        rows.metadataColumn("_metadata").alias(_PLACE),
-        F.expr(f"struct({', '.join(told)}) AS {_OWN}"),
-        F.expr(f"struct({', '.join(quote(field['name']) for field in data)}) AS {ROW}"),
-    )
+        if rows is None:
+            return None
+        return rows.select("*", rows.metadataColumn("_metadata").alias(PLACE))
 
 
 def _told(
@@ -144,22 +127,26 @@ def _told(
     def column(field: Mapping[str, Any]) -> str:
         name = field["name"]
         if name not in layout.partition_columns:
-            return f"{ROW}.{quote(name)}"
+            return quote(name)
         # An empty value stands for NULL (Delta protocol, "Partition Value Serialization").
         value = of_file(lambda item: item.file.partition_values.get(name) or None, "STRING")
         kind = spark_fields([field])[0].dataType.simpleString()
         return f"CAST({value} AS {kind}) AS {quote(name)}"
 
-    added = [
-        of_file(*_FILE_COLUMNS[name]) if name in _FILE_COLUMNS else f"{_OWN}.{name}"
-        for name in extra
-    ]
-    return scan.selectExpr(
-        *[f"{value} AS {name}" for name, value in zip(extra, added, strict=True)],
-        f"coalesce({_OWN_ID}, {of_file(*_BASE_ROW_ID)} + {_AT}, {NO_ROW_ID}L) AS {ROW_ID}",
-        f"coalesce({_OWN_VERSION}, {of_file(*_DEFAULT_VERSION)}) AS {ROW_VERSION}",
-        f"struct({', '.join(column(field) for field in layout.fields)}) AS {ROW}",
+    own = own_columns(layout)
+    assert own is not None
+    # Each expression costs as much as a question to the driver's JVM.
+    columns = [column(field) for field in layout.fields] if layout.partition_columns else ["*"]
+    told = [f"{of_file(*_FILE_COLUMNS[name])} AS {name}" for name in extra if name in _FILE_COLUMNS]
+    if layout.partition_columns:
+        told.extend(quote(name) for name in extra if name not in _FILE_COLUMNS)
+    rows = scan.selectExpr(
+        *columns,
+        *told,
+        f"coalesce({quote(own[0])}, {of_file(*_BASE_ROW_ID)} + {_AT}, {NO_ROW_ID}L) AS {ROW_ID}",
+        f"coalesce({quote(own[1])}, {of_file(*_DEFAULT_VERSION)}) AS {ROW_VERSION}",
     )
+    return rows if layout.partition_columns else rows.drop(PLACE, *own)
 
 
 def _array(values: Sequence[Any], kind: str) -> str:

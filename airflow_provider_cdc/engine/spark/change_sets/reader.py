@@ -41,11 +41,11 @@ from ..session_settings import may_broadcast
 from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
 from .checks import check_columns, check_files, check_row_ids, check_session, check_types
 from .columns import spark_fields
-from .file_difference import IDS_IN_A_MASK, netted_sides, without_carried_over
+from .file_difference import IDS_IN_A_MASK, netted, without_carried_over
 from .listed_rows import ListedRows
-from .naming import named
-from .netting import INSERT, all_changes
-from .rows import ROW, ROW_ID, Sides, as_of_today, union
+from .naming import each_named, named
+from .netting import DELETE, INSERT
+from .rows import ROW_ID, Sides, as_of_today, union
 
 # Below it, looking at the row ids first costs more than it saves.
 MANY_REWRITTEN_ROWS = 500_000
@@ -132,14 +132,13 @@ class ChangeSetReader:
         source = self._source(span)
         reading = self._reading(span, source)
         tables = self._listed_rows(source)
-        changes = None
+        rows = None
         if reading.plan.strategy is Strategy.FILE_DIFFERENCE:
-            changes = self._by_files(span, reading, source, tables)
+            rows = self._by_files(span, reading, source, tables)
         elif reading.plan.strategy is Strategy.CHANGE_FILES:
-            changes = self._by_change_files(span, reading, source, tables)
-        if changes is None:
+            rows = self._by_change_files(span, reading, source, tables)
+        if rows is None:
             return self._nothing(span, reading.plan)
-        rows = named(changes, _layout(span.end.metadata).column_names, span.stream.column_style)
         return ChangeSet(rows, reading.plan, tables.roots)
 
     def _by_files(
@@ -150,10 +149,15 @@ class ChangeSetReader:
         listed = source.listed(net)
         if not listed:
             return None
+        style = span.stream.column_style
         sides = self._sides(span, listed, tables)
+        if sides.new is None and sides.old is not None:
+            return each_named(sides.old, DELETE, style)
+        if sides.old is None and sides.new is not None:
+            return each_named(sides.new, INSERT, style)
         if _looks_at_ids_first(net, span.end) and may_broadcast(self._spark):
             sides = without_carried_over(sides, span.start.version)
-        return netted_sides(sides, listed, _row_type(_layout(span.end.metadata)))
+        return named(netted(sides, listed, _row_type(_layout(span.end.metadata))), None, style)
 
     def _by_change_files(
         self, span: SourceRange, reading: Reading, source: RangeFiles, tables: ListedRows
@@ -162,7 +166,8 @@ class ChangeSetReader:
         check_row_ids(span.stream, [item.file for item in listed])
         today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
         rows = tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS)
-        return netted_changes(span.stream, rows, listed, _row_type(today))
+        changes = netted_changes(span.stream, rows, listed, _row_type(today))
+        return named(changes, None, span.stream.column_style)
 
     def _survivors(self, span: SourceRange) -> ChangeSet:
         """Every row that was born since the offset and still lives, as it is now."""
@@ -177,7 +182,7 @@ class ChangeSetReader:
         rules = json.loads(span.end.protocol)
         rows = tables.open(today, rules, listed, (), can_be_pruned=True)
         born = rows.where(F.col(ROW_ID) > span.start.row_id_high_water_mark)
-        rows = named(all_changes(born, INSERT), today.column_names, span.stream.column_style)
+        rows = each_named(born, INSERT, span.stream.column_style)
         return ChangeSet(rows, reading.plan, tables.roots)
 
     def _inserts(self, span: SourceRange) -> ChangeSet:
@@ -203,8 +208,7 @@ class ChangeSetReader:
             if not group.is_first:
                 rows = rows.where(F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN))
             parts.append(as_of_today(rows.drop(BASE_ROW_ID_COLUMN), steps))
-        inserted = all_changes(union(parts), INSERT)
-        rows = named(inserted, history.layouts[-1].column_names, span.stream.column_style)
+        rows = each_named(union(parts), INSERT, span.stream.column_style)
         return ChangeSet(rows, plan, tables.roots, inserted_row_count(span.commits))
 
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
@@ -242,11 +246,7 @@ class ChangeSetReader:
 
         old = opened(Side.OLD, path, rules)
         new = opened(Side.NEW, (today,), span.end.protocol)
-        if old is not None and new is not None and path[0].fields != today.fields:
-            # Spark forgets the length of a CHAR where two types are one but for what it notes of
-            # their fields.
-            old = old.withColumn(ROW, F.col(ROW).cast(new.schema[ROW].dataType))
-        return Sides(old, new)
+        return Sides(old, new, path[0].fields != today.fields)
 
 
 def _looks_at_ids_first(net: NetFiles, end: Offset) -> bool:

@@ -17,12 +17,14 @@ from ...storage.source_log import SourceRange
 from ..failures import first_line
 from ..session_settings import SWITCH_OFF, any_version, is_on
 from .columns import spark_fields
-from .rows import ROW, ROW_ID
+from .naming import check_free
+from .rows import ROW_ID
 
 
 def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
-    """The rows of a table at the end of ``span``: Delta's row id, and the columns in one struct.
+    """The rows of a table at the end of ``span``, with Delta's row id.
 
+    :raises InvalidRequest: a column has the name that the row id gets
     :raises StreamStale: that version is gone
     :raises StreamUnusable: the session would leave out rows of files that are gone
     """
@@ -35,10 +37,11 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
                 cause=f"with {setting}, rows of files that cannot be read would not be told",
                 fix=SWITCH_OFF,
             )
+    layout = Layout.of(json.loads(span.end.metadata))
+    check_free(span.stream, layout.column_names, (ROW_ID,))
     if precedes_all(span.end):
-        fields = spark_fields(Layout.of(json.loads(span.end.metadata)).fields)
-        none = spark.createDataFrame([], StructType(fields))
-        return none.select(F.lit(None).cast("long").alias(ROW_ID), F.struct("*").alias(ROW))
+        none = spark.createDataFrame([], StructType(spark_fields(layout.fields)))
+        return none.select("*", F.lit(None).cast("long").alias(ROW_ID))
     reader = spark.read.format("delta").option("versionAsOf", span.end.version)
     with any_version(spark):
         try:
@@ -54,4 +57,4 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
                 fix="create the stream again, with show_initial_rows where it had them",
             ) from None
         identity = rows.metadataColumn("_metadata").getField("row_id").alias(ROW_ID)
-        return rows.select(identity, F.struct("*").alias(ROW))
+        return rows.select("*", identity)

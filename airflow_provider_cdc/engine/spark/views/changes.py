@@ -297,7 +297,7 @@ def _netted(signed: DataFrame, mode: StreamMode, schema: StructType) -> DataFram
 def _all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
     """All rows of a table at the end of ``span``, none of which has moved."""
     rows = all_rows(spark, span)
-    return rows.select(f"{ROW}.*", F.col(ROW_ID).alias(_ID), F.lit(0).alias(_TAG))
+    return rows.withColumnRenamed(ROW_ID, _ID).withColumn(_TAG, F.lit(0))
 
 
 def _own(changes: DataFrame) -> MetadataColumns:

@@ -1,0 +1,167 @@
+"""Tables of many columns: reading, consuming and applying few changed rows, beside plain Spark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_cdc.engine import Engine
+
+from .results import Row
+from .tables import ROW_TRACKING, VECTORS, Workshop, create_table
+from .timing import Patience, timed, timed_in_turns
+
+COLUMN_COUNTS = (100, 800, 2_000)
+FEW_COLUMNS = (100,)
+ROWS = 2_000
+STEP = 20
+SCAN = "plain scan of all rows"
+STREAM = "stream"
+INSERT = "INSERT of as many rows, by hand"
+CONSUME = "consume with an INSERT"
+MERGE = "MERGE of as many rows, by hand"
+APPLY = "apply_upserts"
+
+_KEY = "id"
+# The type of every fourth column, and a value of the row ``id`` in column ``n``.
+_KINDS = (
+    ("INT", "CAST(id + {n} AS INT)"),
+    ("STRING", "CAST(id % {n} AS STRING)"),
+    ("DOUBLE", "id / {n}"),
+    ("DATE", "date_add(DATE '2020-01-01', CAST(id % {n} AS INT))"),
+)
+_CHANGED = f"{_KEY} % {STEP} = 1"
+
+
+def workload_name(columns: int) -> str:
+    """What a page calls the workload of a table with so many columns."""
+    return f"{columns:,} columns, {ROWS // STEP} changed rows of {ROWS:,}"
+
+
+def measure(
+    spark: SparkSession, workshop: Workshop, columns: int, patience: Patience
+) -> Iterator[Row]:
+    """Every way on a table of so many columns."""
+    table = _Table(spark, workshop.new_folder(), columns)
+    name = workload_name(columns)
+    works = (table.scan, table.read_stream)
+    timings = timed_in_turns(spark, works, patience)
+    table.check()
+    yield from (Row(name, way, each) for way, each in zip((SCAN, STREAM), timings, strict=True))
+    nothing: Callable[[], object] = lambda: None  # noqa: E731
+    for way, work, prepare in (
+        (INSERT, table.insert, nothing),
+        (CONSUME, table.consume, table.update),
+        (MERGE, table.merge, nothing),
+        (APPLY, table.apply, table.write_changes),
+    ):
+        yield Row(name, way, timed(spark, work, patience, prepare=prepare))
+    shutil.rmtree(table.root)
+
+
+class _Table:
+    """A table, a stream on it, a target of the same columns, and an upsert table of them."""
+
+    def __init__(self, spark: SparkSession, root: Path, columns: int) -> None:
+        self._spark = spark
+        self.root = root
+        kinds = [_KINDS[number % len(_KINDS)] for number in range(columns - 1)]
+        self._names = [f"c{number}" for number in range(1, columns)]
+        typed = zip(self._names, kinds, strict=True)
+        declared = ", ".join(["id BIGINT", *(f"{name} {kind}" for name, (kind, _) in typed)])
+        self._values = [
+            f"{value.format(n=number)} AS c{number}" for number, (_, value) in enumerate(kinds, 1)
+        ]
+        # Statistics of thousands of columns would be most of what writing costs.
+        settings = {ROW_TRACKING: True, VECTORS: True}
+        self._source, self._target, self._upserts, self._by_hand = (
+            str(root / name) for name in ("source", "target", "upserts", "by_hand")
+        )
+        for location in (self._source, self._target, self._by_hand):
+            create_table(spark, Path(location), declared, settings)
+        for location in (self._source, self._by_hand):
+            _append(self._rows("true"), location)
+        self._engine = Engine(spark, str(root / "state"))
+        self._engine.create_upsert_table(self._upserts, declared, _KEY)
+        self._number = 0
+        self.write_changes("true")
+        self.apply()
+        self._engine.create_stream("s", on_table=self._source)
+        self.update()
+
+    def _rows(self, where: str) -> DataFrame:
+        rows = self._spark.range(ROWS).coalesce(1).where(where)
+        return rows.selectExpr(_KEY, *self._values)
+
+    def scan(self) -> None:
+        self._spark.read.format("delta").load(self._source).toArrow()
+
+    def read_stream(self) -> None:
+        self._engine.read_stream("s").toArrow()
+
+    def check(self) -> None:
+        """Compare the changes with the rows that were changed."""
+        found = self._engine.read_stream("s").where("METADATA$ACTION = 'INSERT'")
+        now = self._spark.read.format("delta").load(self._source).where(_CHANGED)
+        kept = found.drop("METADATA$ACTION", "METADATA$ISUPDATE", "METADATA$ROW_ID")
+        names = [_KEY, *self._names]
+        texts = [
+            sorted(map(str, rows.select(*names).toArrow().to_pylist())) for rows in (kept, now)
+        ]
+        if texts[0] != texts[1] or len(texts[0]) != ROWS // STEP:
+            raise AssertionError(f"{len(texts[0])} changes are not the {len(texts[1])} expected")
+
+    def update(self) -> None:
+        """Change rows behind the stream."""
+        self._spark.sql(f"UPDATE delta.`{self._source}` SET c1 = c1 + 1 WHERE {_CHANGED}")
+
+    def insert(self) -> None:
+        self._spark.sql(
+            f"INSERT INTO delta.`{self._target}` SELECT * FROM delta.`{self._source}`"
+            f" WHERE {_CHANGED}"
+        )
+
+    def consume(self) -> None:
+        columns = ", ".join([_KEY, *self._names])
+        statement = (
+            f"INSERT INTO delta.`{self._target}` SELECT {columns} FROM s"
+            " WHERE METADATA$ACTION = 'INSERT'"
+        )
+        outcome = self._engine.consume([statement], consumer="benchmark")
+        if outcome.statements[0].metrics.get("numOutputRows") != ROWS // STEP:
+            raise AssertionError(f"another number of rows than {ROWS // STEP}: {outcome}")
+
+    def merge(self) -> None:
+        changes = f"SELECT * FROM delta.`{self._source}` WHERE {_CHANGED}"
+        self._spark.sql(
+            f"MERGE INTO delta.`{self._by_hand}` AS t USING ({changes}) AS c ON t.id = c.id"
+            " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+
+    def write_changes(self, where: str = _CHANGED) -> None:
+        """Make a newer change of each row of ``where`` wait."""
+        self._number += 1
+        changes = self._rows(where).selectExpr(
+            "*", "'UPSERT' AS _CHANGE_TYPE", f"'{self._number}' AS _CHANGE_SEQUENCE_NUMBER"
+        )
+        self._engine.write_changes(self._upserts, changes)
+
+    def apply(self) -> None:
+        if self._engine.apply_upserts(self._upserts) is None:
+            raise AssertionError("no change waited")
+
+
+def _append(rows: DataFrame, location: str) -> None:
+    rows.write.format("delta").mode("append").save(location)
+
+
+def pieces(
+    spark: SparkSession, workshop: Workshop, patience: Patience
+) -> Iterator[tuple[str, Callable[[], Iterator[Row]]]]:
+    """What is measured in one go: all ways on the table of one width."""
+    for columns in COLUMN_COUNTS if patience.is_thorough else FEW_COLUMNS:
+        yield workload_name(columns), partial(measure, spark, workshop, columns, patience)
