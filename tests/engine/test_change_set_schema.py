@@ -336,6 +336,8 @@ def test_change_set_of_char_columns_pads_them_as_the_table_does(make_table: Make
         ("METADATA$ACTION", ColumnStyle.SNOWFLAKE),
         ("metadata$row_id", ColumnStyle.SNOWFLAKE),
         ("change$is_update", ColumnStyle.DATABEND),
+        ("_CDC_ROW_ID", ColumnStyle.SNOWFLAKE),
+        ("_cdc_candidates", ColumnStyle.DATABEND),
     ],
 )
 def test_change_set_of_a_source_with_a_reserved_column_is_refused(
