@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from . import iceberg_process, upserts, wide
 from .checks import LOGS, LOOK, of_maintenance, with_data
@@ -175,8 +176,8 @@ def _upserts(run: Run) -> Iterator[Goal]:
 
 def _wide(run: Run) -> Iterator[Goal]:
     workloads = run.by_workload()
-    for columns in wide.COLUMN_COUNTS:
-        name = wide.workload_name(columns)
+    for columns, has_vectors in product(wide.COLUMN_COUNTS, (True, False)):
+        name = wide.workload_name(columns, has_vectors=has_vectors)
         rows = workloads.get(name, {})
         found = _ratio(_median(rows, wide.STREAM), _median(rows, wide.SCAN))
         if found is not None:

@@ -40,21 +40,19 @@ _KINDS = (
 _CHANGED = f"{_KEY} % {STEP} = 1"
 
 
-def workload_name(columns: int) -> str:
+def workload_name(columns: int, *, has_vectors: bool = True) -> str:
     """What a page calls the workload of a table with so many columns."""
-    return f"{columns:,} columns, {ROWS // STEP} changed rows of {ROWS:,}"
+    vectors = "" if has_vectors else ", no vectors"
+    return f"{columns:,} columns, {ROWS // STEP} changed rows of {ROWS:,}{vectors}"
 
 
 def measure(
     spark: SparkSession, workshop: Workshop, columns: int, patience: Patience
 ) -> Iterator[Row]:
-    """Every way on a table of so many columns."""
-    table = _Table(spark, workshop.new_folder(), columns)
-    name = workload_name(columns)
-    works = {SCAN_ALL: table.scan_all, SCAN: table.scan, STREAM: table.read_stream}
-    timings = timed_in_turns(spark, tuple(works.values()), patience)
-    table.check()
-    yield from (Row(name, way, each) for way, each in zip(works, timings, strict=True))
+    """Every way on a table of so many columns with vectors."""
+    table = _Table(spark, workshop.new_folder(), columns, has_vectors=True)
+    yield from _reads(spark, table, patience, workload_name(columns))
+    table.make_targets()
     nothing: Callable[[], object] = lambda: None  # noqa: E731
     for way, work, prepare in (
         (INSERT, table.insert, nothing),
@@ -62,38 +60,61 @@ def measure(
         (MERGE, table.merge, nothing),
         (APPLY, table.apply, table.write_changes),
     ):
-        yield Row(name, way, timed(spark, work, patience, prepare=prepare))
+        timing = timed(spark, work, patience, prepare=prepare)
+        yield Row(workload_name(columns), way, timing)
     shutil.rmtree(table.root)
+
+
+def measure_without_vectors(
+    spark: SparkSession, workshop: Workshop, columns: int, patience: Patience
+) -> Iterator[Row]:
+    """Reads of a table whose update wrote each row anew: both files of all rows are read."""
+    table = _Table(spark, workshop.new_folder(), columns, has_vectors=False)
+    yield from _reads(spark, table, patience, workload_name(columns, has_vectors=False))
+    shutil.rmtree(table.root)
+
+
+def _reads(spark: SparkSession, table: _Table, patience: Patience, name: str) -> Iterator[Row]:
+    works = {SCAN_ALL: table.scan_all, SCAN: table.scan, STREAM: table.read_stream}
+    timings = timed_in_turns(spark, tuple(works.values()), patience)
+    table.check()
+    return (Row(name, way, each) for way, each in zip(works, timings, strict=True))
 
 
 class _Table:
     """A table, a stream on it, a target of the same columns, and an upsert table of them."""
 
-    def __init__(self, spark: SparkSession, root: Path, columns: int) -> None:
+    def __init__(self, spark: SparkSession, root: Path, columns: int, *, has_vectors: bool) -> None:
         self._spark = spark
         self.root = root
         kinds = [_KINDS[number % len(_KINDS)] for number in range(columns - 1)]
         self._names = [f"c{number}" for number in range(1, columns)]
         typed = zip(self._names, kinds, strict=True)
-        declared = ", ".join(["id BIGINT", *(f"{name} {kind}" for name, (kind, _) in typed)])
+        self._declared = ", ".join(["id BIGINT", *(f"{name} {kind}" for name, (kind, _) in typed)])
         self._values = [
             f"{value.format(n=number)} AS c{number}" for number, (_, value) in enumerate(kinds, 1)
         ]
-        settings = {ROW_TRACKING: True, VECTORS: True}
+        self._settings = {ROW_TRACKING: True, VECTORS: has_vectors}
         self._source, self._target, self._upserts, self._by_hand = (
             str(root / name) for name in ("source", "target", "upserts", "by_hand")
         )
-        for location in (self._source, self._target, self._by_hand):
-            create_table(spark, Path(location), declared, settings)
-        for location in (self._source, self._by_hand):
-            _append(self._rows("true"), location)
+        self._make(self._source, self._rows("true"))
         self._engine = Engine(spark, str(root / "state"))
-        self._engine.create_upsert_table(self._upserts, declared, _KEY)
+        self._engine.create_stream("s", on_table=self._source)
         self._number = 0
+        self.update()
+
+    def make_targets(self) -> None:
+        """Make the tables that are written to, two of them with the rows of the source."""
+        self._make(self._target, self._rows("false"))
+        self._make(self._by_hand, self._rows("true"))
+        self._engine.create_upsert_table(self._upserts, self._declared, _KEY)
         self.write_changes("true")
         self.apply()
-        self._engine.create_stream("s", on_table=self._source)
-        self.update()
+
+    def _make(self, location: str, rows: DataFrame) -> None:
+        create_table(self._spark, Path(location), self._declared, self._settings)
+        rows.write.format("delta").mode("append").save(location)
 
     def _rows(self, where: str) -> DataFrame:
         rows = self._spark.range(ROWS).coalesce(1).where(where)
@@ -160,13 +181,11 @@ class _Table:
             raise AssertionError("no change waited")
 
 
-def _append(rows: DataFrame, location: str) -> None:
-    rows.write.format("delta").mode("append").save(location)
-
-
 def pieces(
     spark: SparkSession, workshop: Workshop, patience: Patience
 ) -> Iterator[tuple[str, Callable[[], Iterator[Row]]]]:
-    """What is measured in one go: all ways on the table of one width."""
+    """What is measured in one go: all ways on one table."""
     for columns in COLUMN_COUNTS if patience.is_thorough else FEW_COLUMNS:
         yield workload_name(columns), partial(measure, spark, workshop, columns, patience)
+        name = workload_name(columns, has_vectors=False)
+        yield name, partial(measure_without_vectors, spark, workshop, columns, patience)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from ...core.errors import InvalidRange, InvalidRequest
-from ...core.names import name_key
+from ...core.names import name_key, quote
 from ...core.view_relations import (
     Branch,
     Leaf,
@@ -43,18 +44,23 @@ class Rows:
 
         :param places: where those columns stand in ``frame``; ``None``: all shown ones, in order
         """
-        names = [f"__cdc_{index}" for index in range(len(self.frame.columns))]
-        frame = self.frame.toDF(*names)
-        columns = [
-            # What Spark knows of a CHAR(n) is there: it pads what it compares such a column with.
-            F.col(names[place]).cast(field.dataType).alias(field.name, metadata=field.metadata)
+        found = self.frame.schema.fields
+        names = [f"__cdc_{index}" for index in range(len(found))]
+        shown = [
+            _renamed(names[place], found[place], field)
             for place, field in zip(places or self._shown(), schema.fields, strict=True)
         ]
-        columns += [
-            F.col(names[place]).alias(name)
-            for place, name in enumerate(self.frame.columns)
-            if name in self.hidden
+        hidden = [
+            f"{names[place]} AS {quote(field.name)}"
+            for place, field in enumerate(found)
+            if field.name in self.hidden
         ]
+        frame = self.frame.toDF(*names)
+        texts = [column for column in (*shown, *hidden) if isinstance(column, str)]
+        if len(texts) == len(shown) + len(hidden):
+            # One call into the JVM, not several for each column.
+            return Rows(frame.selectExpr(*texts), self.hidden)
+        columns = [F.expr(item) if isinstance(item, str) else item for item in (*shown, *hidden)]
         return Rows(frame.select(*columns), self.hidden)
 
     def places(self, names: Sequence[str]) -> list[int]:
@@ -65,16 +71,16 @@ class Rows:
 
         :raises LookupError: there is no such column
         """
-        found: list[int] = []
+        columns = self.frame.columns
+        left: dict[str, deque[int]] = {}
+        for place in self._shown():
+            left.setdefault(name_key(columns[place]), deque()).append(place)
+        found = []
         for name in names:
-            places = [
-                place
-                for place in self._shown()
-                if place not in found and name_key(self.frame.columns[place]) == name_key(name)
-            ]
+            places = left.get(name_key(name))
             if not places:
                 raise LookupError(f"there is no column {name}")
-            found.append(places[0])
+            found.append(places.popleft())
         return found
 
     def _shown(self) -> list[int]:
@@ -181,6 +187,14 @@ class Evaluation:
             text = text.replace(f"{_RELATION}{index}`", f"{{r{index}}}`")
             frames[f"r{index}"] = part.frame
         return self._spark.sql(text, **frames)
+
+
+def _renamed(name: str, found: StructField, wanted: StructField) -> Column | str:
+    """The column ``name`` as ``wanted``, as a text where that says all of it."""
+    if found.dataType == wanted.dataType and not wanted.metadata:
+        return f"{name} AS {quote(wanted.name)}"
+    # What Spark knows of a CHAR(n) is there: it pads what it compares such a column with.
+    return F.col(name).cast(wanted.dataType).alias(wanted.name, metadata=wanted.metadata)
 
 
 def _unreadable(view: tuple[str, ...], error: Exception) -> InvalidRange:
