@@ -614,7 +614,7 @@ def test_columns_are_added_and_tables_are_dropped_as_templates_say(state):
         (AlterUpsertTable, {"max_staleness": "soon"}),
         (AlterUpsertTable, {"tombstone_horizon": "soon"}),
         (CreateUpsertTable, {"schema": "id INT", "primary_key": "id", "max_staleness": "P1M"}),
-        (CreateUpsertTable, {"schema": "id INT", "primary_key": "id", "tombstone_horizon": ""}),
+        (CreateUpsertTable, {"schema": "id INT", "primary_key": "id", "tombstone_horizon": "day"}),
     ],
 )
 def test_length_that_is_none_fails_before_a_job(state, kind, arguments):
