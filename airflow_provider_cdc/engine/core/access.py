@@ -1,4 +1,4 @@
-"""Who may do what with a stream."""
+"""What each principal may do with a stream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def principals(names: Collection[str] | None) -> tuple[str, ...] | None: ...
 @overload
 def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept | None: ...
 def principals(names: object) -> tuple[str, ...] | Kept | None:
-    """``names`` as a stream keeps them: each once, in order; ``None`` and KEPT stay.
+    """``names`` as a stream keeps them: each once, in order. ``None`` and KEPT stay.
 
     :raises InvalidName: one of them cannot be a principal
     :raises InvalidRequest: a text is given where several names are expected
@@ -54,20 +54,21 @@ def check_access(
 ) -> None:
     """Refuse what ``principal`` may not do with ``stream``.
 
-    The owner may do everything. Readers may look at it; consumers may look at it and move its
-    offset. Where no readers are named everybody is one; where no consumers are named the readers
-    are. Only where neither are named may others than the owner change or drop it. (Seed 000: a role
-    needs a privilege on the stream itself, and on what it reads; the latter is the store's and the
-    catalog's to say.)
+    The owner may do everything. Readers may read the stream. Consumers may read it and move its
+    offset. If no readers are named, every principal is a reader. If no consumers are named, the
+    readers are the consumers. Principals other than the owner may change or drop the stream only if
+    neither are named. Snowflake: a role needs a privilege on the stream itself, and on what it
+    reads. Here the store and the catalog control the latter.
 
-    Methods of upsert tables alone move or change the streams of these: what waits there would be
-    lost, or applied twice. To abort an open consumption moves nothing, and may be the way out.
+    Only methods of upsert tables move or change the streams of upsert tables. Otherwise waiting
+    changes would be lost, or applied twice. Every principal with the right may abort an open
+    consumption: that moves no offset, and can unblock the table.
 
-    Where the record of the stream cannot be read, what it says of owner, readers and consumers
-    holds as far as it can be read.
+    If the record of the stream cannot be read, its owner, readers and consumers apply as far as
+    they can be read.
 
     :param for_upserts: a method of upsert tables asks
-    :raises StreamAccessDenied: naming the principal and the right
+    :raises StreamAccessDenied: the principal does not have the right; the message names both
     :raises InvalidRequest: the stream is that of an upsert table
     """
     if not _may(stream, principal, right):
@@ -88,7 +89,9 @@ def check_access(
 
 
 def _asked(stream: Stream | UnreadableStream, principal: str, right: Right) -> str:
-    """What the owner of ``stream`` may be asked for; nobody can be named to change it."""
+    """What to ask the owner of ``stream`` for. A stream has no list of principals who may change
+    it.
+    """
     by = "with AlterStream or engine.alter_stream"
     if right is Right.OWN:
         return f"ask {stream.owner} to do it, or to make {principal} its owner {by}"

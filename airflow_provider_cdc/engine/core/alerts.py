@@ -1,5 +1,6 @@
-"""What operators are told of streams that lag or go stale, and of upsert tables whose quarantine
-fills: when a state changes, and only then.
+"""The alerts about streams that lag or go stale, and about upsert tables whose quarantine fills.
+
+An alert is sent when a state changes, and only then.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from .figures import counted, length_text
 
 
 class Promise(StrEnum):
-    """What a stream can break: not to go stale, and not to lag beyond its own ``max_lag``; that of
-    an upsert table also to apply all that it takes, and to keep nothing in quarantine.
+    """What a stream can break: not to go stale, and not to lag beyond its own ``max_lag``.
+
+    The stream of an upsert table also promises that the table applies all that it takes, and keeps
+    nothing in quarantine.
     """
 
     STALENESS = "staleness"
@@ -24,7 +27,7 @@ class Promise(StrEnum):
 
 
 class Standing(StrEnum):
-    """How a promise stands: kept, about to be broken, broken."""
+    """The state of a promise: kept, about to be broken, broken."""
 
     KEPT = "kept"
     NEAR = "near"
@@ -32,7 +35,7 @@ class Standing(StrEnum):
 
 
 class AlertKind(StrEnum):
-    """What is told: a promise is about to be broken, is broken, or is kept again."""
+    """What an alert reports: a promise is about to be broken, is broken, or is kept again."""
 
     WARNING = "warning"
     MISS = "miss"
@@ -41,7 +44,7 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How one promise of a stream stands, and why."""
+    """The state of one promise of a stream, and why."""
 
     promise: Promise
     standing: Standing
@@ -50,9 +53,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One notification. ``upsert_table`` is the table whose changes the stream is on, if it is on
-    such. ``lag_seconds`` is the age of the oldest change that is not consumed (0: there is none);
-    the counts are ``None`` where the stream cannot be read.
+    """One notification.
+
+    ``upsert_table`` is the table whose changes the stream is on, if there is one. ``lag_seconds``
+    is the age of the oldest change that is not consumed (0: no such change). The counts are
+    ``None`` if the stream cannot be read.
     """
 
     kind: AlertKind
@@ -71,7 +76,7 @@ class Alert:
 
     @property
     def sentence(self) -> str:
-        """What is told, of which stream or upsert table, and why."""
+        """What the alert reports, about which stream or upsert table, and why."""
         subject = f"stream {self.stream} on {self.source}"
         if self.upsert_table is not None:
             subject = f"upsert table {self.upsert_table}"
@@ -79,7 +84,7 @@ class Alert:
 
     @property
     def details(self) -> str:
-        """How much waits, when it goes stale, and who consumed last."""
+        """How much waits, when the stream goes stale, and who consumed last."""
         waits = "nothing waits"
         if self.lag_commits is None or self.lag_bytes is None:
             waits = "what waits cannot be told"
@@ -95,9 +100,10 @@ class Alert:
 
 
 def kind_of(before: Standing, now: Standing) -> AlertKind | None:
-    """What to tell of a promise that stood ``before`` when it was told of last; ``None``: nothing.
+    """The alert about a promise whose state was ``before`` at the last alert and is ``now``.
+    ``None``: no alert.
 
-    A broken one that is only near to it now is told as a warning.
+    A broken promise that is only near to it now gives a warning.
     """
     if before is now:
         return None

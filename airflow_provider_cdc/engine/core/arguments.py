@@ -1,7 +1,7 @@
 """Arguments of public methods, checked against their annotations before anything else happens.
 
-The annotation is the one list of what a method takes: whatever a caller passes besides is an
-``InvalidRequest`` that names the argument, and not an error from deep inside.
+The annotation is the only list of what a method takes. Any other value is an ``InvalidRequest``
+that names the argument, and not an error from deep inside.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Kept(Enum):
-    """Stands for what a call leaves as it is, where ``None`` has a meaning of its own."""
+    """The value that leaves something as it is, in calls where ``None`` has a meaning
+    of its own.
+    """
 
     KEPT = "kept"
 
 
 KEPT = Kept.KEPT
 
-# Whoever takes a point says what is wrong with it, and how to write one.
+# Not checked here: the code that takes a point reports what is wrong and how to write one.
 _POINTS = (Version, Timestamp, OffsetOf)
 _LISTS = (Collection, Sequence)
 _WORDS: Mapping[Any, str] = {
@@ -47,7 +49,7 @@ _WORDS: Mapping[Any, str] = {
 def validated(kind: Checked) -> Checked:
     """``kind`` with public methods that refuse arguments which their annotations do not allow.
 
-    :raises InvalidRequest: from each of these methods, before it does anything
+    :raises InvalidRequest: each of these methods raises it, before it does anything
     """
     for name, member in list(vars(kind).items()):
         if isinstance(member, types.FunctionType) and not name.startswith("_"):
@@ -56,10 +58,10 @@ def validated(kind: Checked) -> Checked:
 
 
 def validated_call(method: Method, *, without: Collection[str] = ()) -> Method:
-    """``method``, which refuses arguments that its annotations do not allow.
+    """``method`` as a function that refuses arguments which its annotations do not allow.
 
-    :param without: the arguments that it checks itself
-    :raises InvalidRequest: from the returned function, before it does anything
+    :param without: the arguments that ``method`` checks itself
+    :raises InvalidRequest: the returned function raises it, before it does anything
     """
     signature = inspect.signature(method)
     owner, _, name = method.__qualname__.rpartition(".")
@@ -79,10 +81,11 @@ def validated_call(method: Method, *, without: Collection[str] = ()) -> Method:
 def check_argument(subject: str, value: object, hint: Any) -> None:
     """Refuse a ``value`` that the annotation ``hint`` does not allow.
 
-    A text is no list of texts, True and False are no numbers, and a text has to be Unicode.
+    A text is not a list of texts, True and False are not numbers, and a text has to be Unicode.
 
     :param subject: the argument, for the message
-    :raises InvalidRequest: naming what is expected and what was found
+    :raises InvalidRequest: ``value`` is not allowed; the message names what is expected and what
+        was found
     """
     if not _allows(hint, value):
         raise InvalidRequest(
@@ -140,7 +143,7 @@ def _allows_list(kinds: tuple[Any, ...], value: object) -> bool:
 
 
 def _fault_of_text(value: object) -> str | None:
-    """What of a text, or of the texts in a list or a mapping, UTF-8 cannot encode."""
+    """What UTF-8 cannot encode in a text, or in the texts of a list or a mapping."""
     match value:
         case str():
             try:

@@ -11,12 +11,12 @@ from .log_actions import Commit
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """Bounds of one consumption, for each stream that it takes; ``None``: no bound.
+    """Bounds of one consumption, for each stream that it takes. ``None``: no bound.
 
-    As with Databend's MAX_BATCH_SIZE, a batch ends between two commits and never inside one, so
-    that it is the same however often it is read. The first commit is taken whatever its size.
+    Databend, MAX_BATCH_SIZE: a batch ends between two commits and never inside one. So it is the
+    same however often it is read. The first commit is taken even if it is larger than the bound.
 
-    :param max_commits: the most commits of the source, those without data included
+    :param max_commits: the most commits of the source, including those without data
     :param max_bytes: the most bytes of files that these commits added and removed
     """
 
@@ -24,7 +24,7 @@ class BatchLimit:
     max_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bounds that nothing could ever be taken within."""
+        """Refuse bounds within which nothing can be taken."""
         for name in ("max_commits", "max_bytes"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
@@ -36,7 +36,7 @@ class BatchLimit:
                 )
 
     def taken(self, commits: Iterable[Commit]) -> Iterator[Commit]:
-        """The first of ``commits`` that fit; no commit is asked for behind the last one."""
+        """The first of ``commits`` that fit. No commit after the last one is asked for."""
         size_bytes = 0
         for count, commit in enumerate(commits, 1):
             size_bytes += _size_bytes(commit)

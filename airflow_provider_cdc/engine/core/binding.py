@@ -1,4 +1,4 @@
-"""Putting the views of a consumption in the place of the streams that a SQL text names."""
+"""Replaces the streams that a SQL text names by the views of a consumption."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .stream_references import StreamReference
 
 
 class StreamText(Protocol):
-    """A SQL ``text``, where it names streams, and where metadata columns without backticks stand
-    in it.
+    """A SQL ``text``, with the places where it names streams and where metadata columns have no
+    backticks.
     """
 
     @property

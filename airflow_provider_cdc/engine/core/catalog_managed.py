@@ -1,4 +1,4 @@
-"""Tables that a catalog commits to: their log at the path is not all there is."""
+"""Tables that a catalog commits to. The log at their path does not hold all commits."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from .errors import InvalidRequest, StreamUnusable
 from .model import Offset, Stream
 
-# The last one is an older form of the same.
+# The last feature is an older form of the others.
 _FEATURES = frozenset({"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"})
 
 
 def check_not_catalog_managed(subject: str, problem: str, protocol: Mapping[str, Any]) -> None:
-    """Refuse a table whose newest commits are known to its catalog alone.
+    """Refuse a table whose newest commits only its catalog knows.
 
-    :param subject: what was to be done with it, for messages
-    :param problem: what cannot be
+    :param subject: what the caller does with it, for messages
+    :param problem: what is not possible
     :param protocol: the table's ``protocol`` action
-    :raises InvalidRequest: it is one
+    :raises InvalidRequest: the table is managed by a catalog
     """
     check_features(subject, problem, protocol.get("writerFeatures") or ())
 
 
 def check_features(subject: str, problem: str, features: Iterable[str]) -> None:
-    """The same of a table with these features."""
+    """Refuse a table with such ``features``, like :func:`check_not_catalog_managed`."""
     cause = _managed(features)
     if cause:
         raise InvalidRequest(
@@ -39,7 +39,7 @@ def check_features(subject: str, problem: str, features: Iterable[str]) -> None:
 def check_log_is_whole(stream: Stream, end: Offset) -> None:
     """Refuse a range whose source has become such a table since the stream was created.
 
-    :raises StreamUnusable: naming the feature
+    :raises StreamUnusable: the source is managed by a catalog; the message names the feature
     """
     cause = _managed(json.loads(end.protocol).get("writerFeatures") or ())
     if cause:
@@ -52,6 +52,6 @@ def check_log_is_whole(stream: Stream, end: Offset) -> None:
 
 
 def _managed(features: Iterable[str]) -> str:
-    """What is wrong with a table that has ``features``; nothing where no catalog manages it."""
+    """What is wrong with a table that has ``features``. Empty if no catalog manages it."""
     found = ", ".join(sorted(_FEATURES.intersection(features)))
     return f"its catalog alone knows its newest commits: {found}" if found else ""

@@ -1,4 +1,4 @@
-"""Actions as the Parquet files of checkpoints hold them, in the form that commits have them in."""
+"""Actions from the Parquet files of checkpoints, in the form that they have in commits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _AS_COLUMNS = "stats_parsed"
 
 
 def plain_action(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An action without what it does not say, its maps as objects and its statistics as text."""
+    """An action without its empty fields, with its maps as objects and its statistics as text."""
     action = {name: value for name, value in row.items() if value is not None}
-    # Parquet gives maps as lists of pairs; the configuration of a domain is a text.
+    # Parquet returns maps as lists of pairs. The configuration of a domain is a text.
     action |= {name: dict(action[name]) for name in _MAPS if isinstance(action.get(name), list)}
     if "format" in action:
         action["format"] = {**action["format"], "options": dict(action["format"]["options"] or ())}
@@ -30,7 +30,9 @@ def plain_action(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stats_text(columns: Mapping[str, Any]) -> str:
-    """Bounds that have no exact text are left out: they only spare the reading of files."""
+    """The statistics as text, without bounds that have no exact text. Bounds only save reading
+    files.
+    """
     return json.dumps(_exact(columns), separators=(",", ":"))
 
 

@@ -1,4 +1,4 @@
-"""What a user chooses by a word, checked where it comes in."""
+"""Choices that a user makes by a word, checked where they come in."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Information(StrEnum):
-    """Which changes a query asks for (seed 000, CHANGES)."""
+    """Which changes a query asks for (Snowflake: the CHANGES clause)."""
 
     DEFAULT = "default"
     APPEND_ONLY = "append_only"
 
     @property
     def mode(self) -> StreamMode:
-        """The mode of a stream that returns these."""
+        """The mode of a stream that returns these changes."""
         return StreamMode.STANDARD if self is Information.DEFAULT else StreamMode.APPEND_ONLY
 
 
 def strategy_of(name: str | None) -> Strategy | None:
-    """The strategy of that name, of those that read differences; ``None``: the cheapest.
+    """The strategy called ``name``, if it reads differences. ``None``: the cheapest.
 
-    :raises InvalidRequest: there is none of that name
+    :raises InvalidRequest: no such strategy has this name
     """
     if name is None:
         return None
@@ -42,9 +42,9 @@ def strategy_of(name: str | None) -> Strategy | None:
 
 
 def mode_of(subject: str, mode: str | None, on_files: str | None) -> StreamMode:
-    """The mode of that name; ``None``: the one that records most of what the source tells.
+    """The mode called ``mode``. ``None``: the mode that records the most changes of the source.
 
-    :raises InvalidRequest: there is none of that name
+    :raises InvalidRequest: no mode has this name
     """
     if mode is None:
         return StreamMode.STANDARD if on_files is None else StreamMode.INSERT_ONLY
@@ -52,7 +52,10 @@ def mode_of(subject: str, mode: str | None, on_files: str | None) -> StreamMode:
 
 
 def member(subject: str, argument: str, kind: type[Choice], value: str) -> Choice:
-    """``value`` as a member of ``kind``; raises ``InvalidRequest`` naming those that there are."""
+    """``value`` as a member of ``kind``.
+
+    :raises InvalidRequest: ``value`` is not a member; the message lists the members
+    """
     try:
         return kind(value)
     except ValueError as error:

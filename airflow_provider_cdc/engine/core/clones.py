@@ -1,12 +1,14 @@
 """Clones of tables that keep the ids of their rows.
 
-A clone is a log of its own over the files of its source. Delta's SHALLOW CLONE numbers the rows
-anew; here each file keeps its base row id, and the column in which carried rows bring their ids.
+A clone has a log of its own over the files of its source. Delta's SHALLOW CLONE assigns new row
+ids. Here each file keeps its base row id, and the clone keeps the column in which carried rows
+store their ids.
 
-Row commit versions mean versions of one log, and the clone's begins at 0: what the files say of the
-source's versions would pass for versions of the clone, and an update there for a row that was only
-carried over. So all rows of a clone count as written by its version 0: each file says so, and the
-column in which carried rows bring their versions gets a new name, which no file of the source has.
+Row commit versions are versions of one log, and the clone's log begins at version 0. Versions of
+the source would be read as versions of the clone. Then a row that the clone updates can look like a
+row that was only carried over. So all rows of a clone count as written by its version 0. Each file
+records that, and the column in which carried rows store their versions gets a new name, which no
+file of the source has.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from .table_snapshot import Action, TableSnapshot
 from .tracking import ENABLED, is_tracked
 
 _OWN_TIMES = "delta.enableInCommitTimestamps"
-# They name versions and times of the source's log.
+# These properties name versions and times of the source's log.
 _OF_THE_SOURCE = frozenset(
     {"delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp"}
 )
@@ -47,7 +49,7 @@ def check_clonable(subject: str, source: TableSnapshot) -> None:
 
     :param subject: the source, for messages
     :raises ChangeTrackingDisabled: its rows have no ids
-    :raises InvalidRequest: its log alone does not tell what is in it
+    :raises InvalidRequest: a catalog manages the source, so its log does not show all of it
     """
     untracked = sum(file.get("baseRowId") is None for file in source.files)
     if not is_tracked(source.metadata) or untracked:
@@ -62,12 +64,13 @@ def check_clonable(subject: str, source: TableSnapshot) -> None:
 
 
 def check_apart(subject: str, source: str, target: str) -> None:
-    """Refuse a clone inside of its source or around it: VACUUM of the outer one would delete files
-    of the other.
+    """Refuse a clone inside its source or around it.
+
+    VACUUM of the outer table would delete files of the other.
 
     :param source: the root of the source, a percent-encoded URI
     :param target: the root of the clone, likewise
-    :raises InvalidRequest: one lies within the other
+    :raises InvalidRequest: one is inside the other
     """
     roots = f"{source.rstrip('/')}/", f"{target.rstrip('/')}/"
     if roots[0].startswith(roots[1]) or roots[1].startswith(roots[0]):
@@ -84,11 +87,11 @@ def cloned_log(
 ) -> bytes:
     """The content of a clone's first commit, its version 0.
 
-    :param source: with absolute paths in its files
-    :param name: what the history of the clone calls the source
+    :param source: the source, with absolute paths in its files
+    :param name: the name of the source in the history of the clone
     :param table_id: an id for the clone that no table has
     :param moment: the time of the commit, with a time zone
-    :param vectors: takes inline vectors of the source that are too large for Delta to read
+    :param vectors: takes inline deletion vectors of the source that are too large for Delta to read
     """
     milliseconds = int(moment.timestamp() * 1000)
     actions: list[dict[str, Action]] = [

@@ -1,7 +1,7 @@
-"""Where each commit of a range wrote down what it changed: in change files, or in its data files.
+"""Where each commit of a range records its changes: in change files, or in its data files.
 
-Protocol, "Change data files": a commit with change files holds all its updates and deletes there;
-of any other commit the changes are what its added and removed files and vectors tell.
+Protocol, "Change data files": a commit with change files holds all its updates and deletes there.
+The changes of any other commit follow from its added and removed files and deletion vectors.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from .net_files import NetFiles, fold, inserted_files
 
 @dataclass(frozen=True, slots=True)
 class CommitChanges:
-    """The files that tell what one commit changed.
+    """The files that record the changes of one commit.
 
-    ``change_files`` hold rows with the kind of their change. ``inserted`` are data files whose own
-    rows were inserted: change files do not know the row ids of these. ``data_files`` is the file
+    ``change_files`` hold rows with their kind of change. ``inserted`` are data files whose own rows
+    were inserted: change files do not hold the row ids of inserted rows. ``data_files`` is the file
     difference of a commit without change files.
     """
 
@@ -40,12 +40,12 @@ class CommitChanges:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """All of these files; one whose vector changed stands there with both vectors."""
+        """All of these files. A file whose deletion vector changed is listed with both vectors."""
         return (*self.change_files, *self.inserted, *self.data_files.files)
 
 
 def commit_changes(commits: Iterable[Commit]) -> list[CommitChanges]:
-    """What each of ``commits`` that changed data wrote down, oldest first."""
+    """What each of ``commits`` that changed data recorded, oldest first."""
     nothing = NetFiles((), (), (), False)
     found = []
     for commit in commits:

@@ -1,4 +1,4 @@
-"""The lines of the log about a consumption: what it reads and why so, each statement, the end."""
+"""The log lines of a consumption: what it reads and why, each statement, and the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .model import Consumption, PlannedStatement, Stream, StreamRange, TableRang
 from .outcomes import Outcome, StatementOutcome, StatementResult
 from .read_plan import ReadPlan, Strategy
 
-# What Delta counts in a commit, by what became of the rows.
+# Delta's metrics of a commit, by what happened to the rows.
 _OF_MERGE = {
     "inserted": "numTargetRowsInserted",
     "updated": "numTargetRowsUpdated",
@@ -20,7 +20,7 @@ _OF_OTHERS = {"updated": "numUpdatedRows", "deleted": "numDeletedRows", "inserte
 
 
 def reading_lines(stream: Stream, taken: StreamRange, plans: Sequence[ReadPlan]) -> tuple[str, ...]:
-    """What a consumption reads of ``stream`` and how, a line for each of its tables.
+    """What a consumption reads of ``stream`` and how, in one line for each of its tables.
 
     :param taken: the range of each table, in the order of ``plans``
     """
@@ -32,14 +32,14 @@ def reading_lines(stream: Stream, taken: StreamRange, plans: Sequence[ReadPlan])
 
 
 def changes_line(stream: Stream, rows: Mapping[str, int], seconds: float) -> str:
-    """How many rows of ``stream`` changed, by kind, and how long it took to find out."""
+    """How many rows of ``stream`` changed, by kind, and how many seconds the count took."""
     return f"{_shown(stream)}: {rows_text(rows)}, counted in {seconds:.1f} s"
 
 
 def statement_line(
     consumption: Consumption, planned: PlannedStatement, found: StatementOutcome, seconds: float
 ) -> str:
-    """What a statement did to its target, how long it took, and the share that is done by now."""
+    """What a statement did to its target, how many seconds it took, and the share that is done."""
     line = f"statement {consumption.place_of(planned)} on {found.target}:"
     if found.result is StatementResult.ALREADY_APPLIED:
         line += f" an earlier attempt applied it, version {found.target_version}"
@@ -52,7 +52,7 @@ def statement_line(
 
 
 def closing_line(outcome: Outcome) -> str:
-    """What was consumed by how many statements, and how long all of it took."""
+    """What was consumed, by how many statements, and how long that took."""
     by = f"by {counted(len(outcome.statements), 'statement')} in {outcome.seconds:.1f} s"
     if not outcome.streams:
         return f"{outcome.consumer}: another attempt applied everything, {by}"

@@ -1,13 +1,13 @@
 """A Delta log of our own that lists exactly the files and rows that a change set has to read.
 
-Spark reads it like any table, so deletion vectors, column mapping, partition values and widened
-types stay Delta's own work. Columns that the source does not have are added as partition columns:
-which side of the range a file belongs to, the commit whose change it tells, and the first row id
-and the commit version that its own rows were given. Change files bring one more of their own.
+Spark reads it like any table, so Delta itself handles deletion vectors, column mapping, partition
+values and widened types. The log adds partition columns that the source does not have: the side of
+the range that a file belongs to, the commit whose change it records, and the first row id and the
+commit version of its own rows. Change files bring one more column of their own.
 
-What data files keep of carried rows is read as two ordinary columns: Delta would make a struct of
-all that it knows of a file for each row that asks for both of them. Where columns are found by
-field ids, only Delta can find these two.
+Data files keep the row ids and commit versions of carried rows in two columns, which are read as
+ordinary columns. If a query asks Delta for both, Delta builds a struct of all its file metadata for
+each row. If columns are found by field ids, only Delta can find these two.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ _PARTITION_COLUMNS = {
     DEFAULT_VERSION_COLUMN: "long",
 }
 _UNUSED = "_cdc_unused"
-# Features that say how a table is written or kept, not how its files are read.
+# Features about how a table is written or kept, not about how its files are read.
 _NOT_FOR_READING = frozenset(
     {"v2Checkpoint", "vacuumProtocolCheck", "catalogManaged", "catalogOwned-preview"}
 )
 
 
 class Side(StrEnum):
-    """What the rows of a file stand for: what was before or is after, the range or one commit.
+    """What the rows of a file represent.
 
-    In inserted files only their own rows count, those that were not carried over; in change files
-    each row says itself what it is.
+    ``OLD`` and ``NEW``: the state before and after the range, or before and after one commit.
+    ``INSERTED``: only the file's own rows count, not those that were carried over. ``CHANGES``:
+    each row holds its kind of change.
     """
 
     OLD = "old"
@@ -60,11 +61,11 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """One file of a crafted log; its path and that of its vector are absolute already.
+    """One file of a crafted log. Its path and that of its deletion vector are absolute.
 
-    ``version`` is the commit whose change it tells, where that matters. ``kept`` are the positions
-    of the only rows to read, where not all are: then the file has no vector, and ``left_out`` are
-    all its other rows.
+    ``version`` is the commit whose change the file records, if that matters. ``kept`` holds the
+    positions of the rows to read, if not all are read. Then the file has no deletion vector, and
+    ``left_out`` holds all its other rows.
     """
 
     side: Side
@@ -91,10 +92,10 @@ def crafted_log(
     """The content of the only commit of a crafted log.
 
     :param layout: how the files are read
-    :param protocol: the source's protocol action, of which the reader features are kept
+    :param protocol: the source's protocol action; the log keeps its reader features
     :param table_id: an id for the crafted table
-    :param vectors: takes the vectors that are too large for the log
-    :param has_change_files: some of the files are change files, whose rows say what they are
+    :param vectors: takes the deletion vectors that are too large for the log
+    :param has_change_files: some files are change files, whose rows hold their kind of change
     """
     actions: list[dict[str, Any]] = [
         {"protocol": _protocol(layout, protocol, files)},
@@ -105,8 +106,8 @@ def crafted_log(
 
 
 def own_columns(layout: Layout) -> tuple[str, str] | None:
-    """The columns in which data files keep the row ids and the commit versions of carried rows;
-    ``None`` where only Delta can find them.
+    """The columns of data files that keep the row ids and the commit versions of carried rows.
+    ``None`` if only Delta can find them.
     """
     row_id = layout.configuration.get(ROW_ID_SETTING)
     row_version = layout.configuration.get(ROW_VERSION_SETTING)
@@ -126,14 +127,14 @@ def bytes_of(files: Iterable[ListedFile]) -> int:
 
 
 def in_log(listed: ListedFile) -> tuple[str, DeletionVector | None, Bitmap | None]:
-    """What a log holds only once: a file with its vector."""
+    """The key of a file in a log: a log holds each file with its deletion vector only once."""
     return listed.file.path, listed.file.deletion_vector, listed.left_out
 
 
 def layers(
     files: Sequence[ListedFile], key_of: Callable[[ListedFile], Hashable] = in_log
 ) -> list[list[ListedFile]]:
-    """``files`` in as few lists as can be, in each of which no two have the same key."""
+    """Split ``files`` into as few lists as possible, so that no list has two files with one key."""
     found: list[list[ListedFile]] = []
     seen: Counter[Hashable] = Counter()
     for listed in files:
@@ -150,7 +151,8 @@ def _protocol(
 ) -> dict[str, Any]:
     features = set(source.get("readerFeatures") or ()) - _NOT_FOR_READING - {"deletionVectors"}
     if any(listed.has_vector for listed in files):
-        # For each query Delta lists all files of a table that may have vectors, to look for them.
+        # Set only if needed: for each query Delta lists all files of a table that may have deletion
+        # vectors.
         features.add("deletionVectors")
     if layout.is_mapped:
         features.add("columnMapping")
@@ -167,7 +169,7 @@ def _metadata(layout: Layout, table_id: str, has_change_files: bool) -> dict[str
     added = _PARTITION_COLUMNS | dict.fromkeys(own or (), "long")
     if has_change_files:
         added |= {CHANGE_TYPE_COLUMN: "string"}
-    # Without row tracking Delta does not tell the position of a row.
+    # Without row tracking Delta does not return the position of a row.
     settings = {"delta.enableRowTracking": "true"}
     for setting in (ROW_ID_SETTING, ROW_VERSION_SETTING):
         settings[setting] = f"{_UNUSED}.{setting}" if own else layout.configuration[setting]

@@ -1,4 +1,4 @@
-"""What stands in front of the AS of a CREATE TABLE ... AS, by its tokens."""
+"""The part of a CREATE TABLE ... AS before the AS, by its tokens."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from .stream_references import top_level, word
 
 @dataclass(frozen=True, slots=True)
 class CreateHead:
-    """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name``: the ``parts`` of the name, the index of
-    its first token, and that of the token after it.
+    """``CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name``.
+
+    ``parts`` are the parts of the name. ``name_at`` is the index of its first token, and
+    ``name_end`` that of the token after it.
     """
 
     or_replace: bool
@@ -23,7 +25,9 @@ class CreateHead:
 
 
 def create_head(tokens: Sequence[Token]) -> CreateHead | None:
-    """The head of a CREATE TABLE that begins with ``tokens``; ``None`` where it reads otherwise."""
+    """The head of a CREATE TABLE that begins with ``tokens``. ``None`` if they are
+    something else.
+    """
     words = [word(token) for token in tokens]
     position = 1
     or_replace = words[position : position + 2] == ["OR", "REPLACE"]

@@ -1,9 +1,9 @@
-"""The first line of a CSV file: which of its columns is which of the stream's.
+"""The first line of a CSV file, which maps the file's columns to the stream's columns.
 
-Spark takes the columns of a file by their places, whatever its header says. A later file may have
-them in another order, so a stream takes them by their names, as Parquet and JSON files have them: a
-column more is not read, one less is NULL. A header that has both a name less and a name more is
-none, or is misspelt: the file is refused.
+Spark takes the columns of a file by position and ignores the names in its header. A later file may
+have them in another order. So a stream takes them by name, as in Parquet and JSON files: an extra
+column is not read, and a missing column is NULL. If names are both missing and extra, the line is
+not a header, or is misspelt, and the file is refused.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from .file_options import is_multi_line, option
 from .names import name_key
 
-# What Java's String.trim takes away.
+# The characters that Java's String.trim removes.
 _BLANKS = "".join(map(chr, range(33)))
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderStyle:
-    """How a header is found in a text: by the options of Spark's reader."""
+    """How to find a header in a text, by the options of Spark's reader."""
 
     is_multi_line: bool
     line_separators: tuple[str, ...]
@@ -30,7 +30,7 @@ class HeaderStyle:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> HeaderStyle:
-        """The style that the reader's ``options`` say."""
+        """The style that the reader's ``options`` define."""
 
         def given(*names: str) -> str | None:
             return next((found for name in names if (found := option(options, name))), None)
@@ -47,10 +47,10 @@ class HeaderStyle:
 
 
 def header_of(text: str, style: HeaderStyle, *, is_whole: bool) -> str | None:
-    """The header at the beginning of a file; ``None`` where ``text`` does not hold all of it.
+    """The header at the beginning of a file. ``None`` if ``text`` does not hold all of it.
 
-    :param text: how the file begins
-    :param is_whole: there is no more of it; the header of a file without one is empty
+    :param text: the beginning of the file
+    :param is_whole: ``text`` is the whole file; if it has no header, the result is empty
     """
     rest = text
     while rest:
@@ -74,8 +74,9 @@ def header_of(text: str, style: HeaderStyle, *, is_whole: bool) -> str | None:
 
 
 def column_names(found: Sequence[str | None]) -> tuple[str, ...]:
-    """The names of the columns of a header, as Spark infers them: one that is empty or there twice
-    gets its place to its name.
+    """The column names of a header, as Spark infers them.
+
+    A name that is empty or appears twice gets its position added.
     """
     lowered = [name_key(name or "") for name in found]
     names = []
@@ -90,10 +91,10 @@ def column_names(found: Sequence[str | None]) -> tuple[str, ...]:
 
 
 def header_fault(header: Sequence[str], columns: Collection[str], besides: Collection[str]) -> str:
-    """What is wrong with a ``header``; nothing where it says which column is which.
+    """What is wrong with a ``header``. Empty if it shows which column is which.
 
     :param columns: the names of the columns that are read from files
-    :param besides: further names that it may have
+    :param besides: other names that it may have
     """
     there = {name_key(name) for name in header}
     known = {name_key(name) for name in (*columns, *besides)}
@@ -108,7 +109,9 @@ def header_fault(header: Sequence[str], columns: Collection[str], besides: Colle
 
 
 def _line(text: str, style: HeaderStyle) -> tuple[str, str]:
-    """The first line of ``text``, and what ends it; nothing where it may go on."""
+    """The first line of ``text``, and its line ending. The ending is empty if the line
+    may go on.
+    """
     ends = [(place, end) for end in style.line_separators if (place := text.find(end)) >= 0]
     if not ends:
         return text, ""
@@ -117,6 +120,6 @@ def _line(text: str, style: HeaderStyle) -> tuple[str, str]:
 
 
 def _is_passed_over(line: str, style: HeaderStyle) -> bool:
-    """Whether Spark looks for the header after ``line``."""
+    """Whether Spark skips ``line`` and searches for the header after it."""
     begin = line if style.is_multi_line else line.strip(_BLANKS)
     return not begin or (style.comment is not None and begin.startswith(style.comment))

@@ -1,8 +1,8 @@
 """Deletion vectors: reading their bytes, and making new ones, inline or in files.
 
 The format is that of the Delta protocol, sections "Deletion Vectors" and "Deletion Vector File
-Storage Format". A vector is a 64-bit roaring bitmap of row positions, preceded by a magic number;
-inline ones are written in Z85.
+Storage Format". A deletion vector is a 64-bit roaring bitmap of row positions after a magic number.
+Inline ones are written in Z85.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .log_actions import DeletionVector
 MAGIC = 1681511377
 _UUID_CHARACTERS = 20
 _VECTOR_FILE = re.compile(r"deletion_vector_[0-9a-fA-F-]+\.bin")
-# Delta gives the text of an inline vector to executors by Java's writeUTF, which takes 65,535
-# bytes. Half of that leaves room for a text that is encoded once more, and keeps tasks small: each
-# task carries the vectors of its files.
+# Delta passes the text of an inline deletion vector to executors by Java's writeUTF, which takes
+# 65,535 bytes. Half of that leaves room for a text that is encoded once more. It also keeps tasks
+# small: each task carries the deletion vectors of its files.
 MOST_INLINE_CHARACTERS = 32_767
 _FILE_VERSION = b"\1"
-# An offset is a signed integer of 32 bits; a file far below that is quick to write and to read.
+# An offset is a signed integer of 32 bits. A file far below that is quick to write and to read.
 _MOST_FILE_BYTES = 64 << 20
 
-# Z85 and Python's base 85 differ in nothing but the alphabet.
+# Z85 and Python's base 85 differ only in the alphabet.
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _TO_Z85 = bytes.maketrans(_B85, _Z85)
@@ -40,7 +40,7 @@ _FROM_Z85 = bytes.maketrans(_Z85, _B85)
 def positions(content: bytes) -> BitMap64:
     """The deleted positions in the serialised bitmap ``content``.
 
-    :raises ValueError: it does not start with the magic number of a portable bitmap
+    :raises ValueError: ``content`` does not start with the magic number of a portable bitmap
     """
     (magic,) = struct.unpack_from("<I", content)
     if magic != MAGIC:
@@ -49,8 +49,8 @@ def positions(content: bytes) -> BitMap64:
 
 
 def framed(content: bytes, offset: int) -> bytes:
-    """The serialised bitmap that stands at ``offset`` of a deletion-vector file: its length as a
-    big-endian integer, then the bitmap.
+    """The serialised bitmap at ``offset`` of a deletion-vector file. Its length comes before it, as
+    a big-endian integer.
     """
     (length,) = struct.unpack_from(">i", content, offset)
     start = offset + 4
@@ -58,39 +58,41 @@ def framed(content: bytes, offset: int) -> bytes:
 
 
 def inline_bytes(vector: DeletionVector) -> bytes:
-    """The serialised bitmap of an inline ``vector``."""
+    """The serialised bitmap of an inline deletion vector."""
     return z85_decode(vector.path_or_inline)[: vector.size_bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Bitmap:
-    """The rows that a vector deletes, serialised, before it is decided where the vector lies."""
+    """The rows that a deletion vector deletes, serialised. The place of the vector is not yet
+    chosen.
+    """
 
     content: bytes
     cardinality: int
 
     @classmethod
     def of(cls, deleted: BitMap64) -> Bitmap | None:
-        """The bitmap that deletes exactly ``deleted``; ``None`` when that is nothing."""
+        """The bitmap that deletes exactly ``deleted``. ``None`` if that is nothing."""
         if not deleted:
             return None
         return cls(struct.pack("<I", MAGIC) + deleted.serialize(), len(deleted))
 
     @property
     def is_inline(self) -> bool:
-        """Whether it is small enough for an inline vector."""
+        """Whether it is small enough for an inline deletion vector."""
         return z85_length(self.content) <= MOST_INLINE_CHARACTERS
 
     def inline(self) -> DeletionVector:
-        """An inline vector of it."""
+        """The inline deletion vector of this bitmap."""
         return DeletionVector("i", z85_encode(self.content), len(self.content), self.cardinality)
 
 
 class VectorFiles:
-    """Gives each vector of a new log its place: inline, or in a file in the root of the table.
+    """Gives each deletion vector of a new log its place: inline, or in a file in the table's root.
 
-    :param root: the percent-encoded URI of the table's root, which vectors in files then name; by
-        default they name a file wherever the table lies
+    :param root: the percent-encoded URI of the table's root, by which vectors then name their
+        files; by default they name files relative to the table
     """
 
     def __init__(self, root: str | None = None) -> None:
@@ -98,18 +100,19 @@ class VectorFiles:
         self._files: list[tuple[uuid.UUID, bytearray]] = []
 
     def contents(self) -> Iterator[tuple[str, bytes]]:
-        """The name in the root, and the content, of each file that must be there before the log."""
+        """The name in the root, and the content, of each file that must exist before the log."""
         for name, content in self._files:
             yield vector_file_name(name), bytes(content)
 
     def vector(self, bitmap: Bitmap) -> DeletionVector:
-        """The vector of ``bitmap``."""
+        """The deletion vector of ``bitmap``."""
         return bitmap.inline() if bitmap.is_inline else self._in_file(bitmap)
 
     def readable(self, vector: DeletionVector) -> DeletionVector:
-        """``vector`` itself, or one with the same rows where Delta cannot read it for its length.
+        """``vector``, or one in a file with the same rows if ``vector`` is too long for Delta to
+        read.
 
-        Not every writer keeps its inline vectors small.
+        Not every writer keeps its inline deletion vectors small.
         """
         is_inline = vector.storage_type == "i"
         if not is_inline or len(vector.path_or_inline) <= MOST_INLINE_CHARACTERS:
@@ -140,7 +143,7 @@ def all_but(kept: BitMap64, record_count: int) -> BitMap64:
 
 
 def relative_path(vector: DeletionVector) -> str:
-    """The path, relative to the table, of the file behind a ``u`` vector."""
+    """The path, relative to the table, of the file of a ``u`` vector."""
     prefix = vector.path_or_inline[:-_UUID_CHARACTERS]
     name = uuid.UUID(bytes=z85_decode(vector.path_or_inline[-_UUID_CHARACTERS:]))
     file = vector_file_name(name)
@@ -148,17 +151,17 @@ def relative_path(vector: DeletionVector) -> str:
 
 
 def vector_file_name(name: uuid.UUID) -> str:
-    """What the protocol calls the file of vectors with the id ``name``."""
+    """The protocol's name of the file of deletion vectors with the id ``name``."""
     return f"deletion_vector_{name}.bin"
 
 
 def is_vector_file(name: str) -> bool:
-    """Whether a file of the ``name`` holds vectors."""
+    """Whether a file of that ``name`` holds deletion vectors."""
     return _VECTOR_FILE.fullmatch(name) is not None
 
 
 def z85_encode(content: bytes) -> str:
-    """Z85 text of ``content``, which is padded with zeros to a multiple of four bytes."""
+    """The Z85 text of ``content``, which is padded with zeros to a multiple of four bytes."""
     padded = content + b"\0" * (-len(content) % 4)
     return base64.b85encode(padded).translate(_TO_Z85).decode("ascii")
 
@@ -169,5 +172,5 @@ def z85_length(content: bytes) -> int:
 
 
 def z85_decode(text: str) -> bytes:
-    """The bytes behind Z85 ``text``."""
+    """The bytes that a Z85 ``text`` encodes."""
     return base64.b85decode(text.encode("ascii").translate(_FROM_Z85))

@@ -1,6 +1,6 @@
-"""Where in the user's own text an error of Spark lies, which read another one.
+"""The place in the user's own text of an error that Spark found in another text.
 
-What Spark reads has the names of views in the place of streams, and words of the engine's own.
+The text that Spark reads has the names of views in place of streams, and words of the engine's own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ _WORD = re.compile(r"\w+|\S")
 
 def in_own_text(message: str, read: str, written: str) -> str:
     """``message`` with the line and the position that it names in ``read`` as they are in
-    ``written``; lines count from 1 and positions from 0, as Spark's do. Where what stands there is
-    not the user's, the position is that of the word in front of it.
+    ``written``.
+
+    Lines count from 1 and positions from 0, as in Spark. If the word at that place is not the
+    user's, the position is that of the word before it.
     """
     match = _POSITION.search(message)
     if match is None:
@@ -26,7 +28,7 @@ def in_own_text(message: str, read: str, written: str) -> str:
 
 
 def _same_word(offset: int, read: str, written: str) -> int:
-    """The offset in ``written`` of the word that stands at ``offset`` in ``read``."""
+    """The offset in ``written`` of the word at ``offset`` in ``read``."""
     theirs, own = list(_WORD.finditer(read)), list(_WORD.finditer(written))
     wanted = max(sum(word.start() <= offset for word in theirs) - 1, 0)
     matcher = SequenceMatcher(

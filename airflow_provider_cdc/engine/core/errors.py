@@ -1,7 +1,7 @@
 """The errors of the engine: one root, grouped by what the caller does about them.
 
-Every message reads ``<subject>: <problem>. Cause: <cause>. Fix: <fix>.`` and is raised before
-anything was written, unless the class says otherwise.
+Every message reads ``<subject>: <problem>. Cause: <cause>. Fix: <fix>.``. An error is raised before
+anything is written, unless its class states otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BRING_BACK = (
     " a stream that is only created again starts from now, and its targets never get what it"
     " had not consumed"
 )
-"""What to do about a stream that has lost what it had not consumed."""
+"""What to do about a stream that lost changes before it consumed them."""
 
 _LINES = re.compile(r" (?=(?:Cause|Fix): )")
 
@@ -23,7 +23,7 @@ _LINES = re.compile(r" (?=(?:Cause|Fix): )")
 def ended_by_hand(*keep: str) -> str:
     """How an operator of Airflow, or a call, ends an open consumption.
 
-    :param keep: the targets where what was applied stays
+    :param keep: the targets that keep what was applied
     """
     kept = f"keep=[{', '.join(map(repr, keep))}]" if keep else ""
     call = ", ".join(filter(None, ("stream", kept)))
@@ -33,10 +33,10 @@ def ended_by_hand(*keep: str) -> str:
 class CdcError(Exception):
     """Root of every error that the engine raises on purpose.
 
-    :param subject: the stream, table or statement that it is about
+    :param subject: the stream, table or statement that the error is about
     :param problem: what happened
-    :param cause: what was expected and what was found; of a message of this package, what happened
-        and why are taken, so that each message has one cause and one fix
+    :param cause: what was expected and what was found. A whole message of this package is reduced
+        to its problem and its cause, so that each message has one cause and one fix.
     :param fix: what to do next
     """
 
@@ -56,7 +56,7 @@ class CdcError(Exception):
         super().__init__(" ".join(parts))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled whole: an exception is otherwise made anew of its message alone."""
+        """Pickle all fields. By default, an exception is rebuilt from its message alone."""
         return _remade, (type(self), self.subject, self.problem, self.cause, self.fix)
 
 
@@ -67,26 +67,28 @@ class InvalidRequest(CdcError):
 
 
 class UnsupportedEnvironment(InvalidRequest):
-    """Spark, Delta, Java or the session is none that the engine can work with."""
+    """The engine cannot work with this Spark, Delta, Java or session."""
 
     kind = "unsupported_environment"
 
 
 class InvalidName(InvalidRequest):
-    """A name of a stream, table or consumer that cannot be one."""
+    """A text that cannot be the name of a stream, table or consumer."""
 
     kind = "invalid_name"
 
 
 class InvalidStatement(InvalidRequest):
-    """A statement that cannot consume: malformed, not DML, or its target cannot take part."""
+    """A statement that cannot consume: it is malformed or not DML, or its target cannot
+    take part.
+    """
 
     kind = "invalid_statement"
 
 
 class UnsupportedView(InvalidRequest):
-    """A view whose query a stream cannot follow: it does more than project, filter, join and
-    UNION ALL, or what it does cannot be told for sure.
+    """A view whose query a stream cannot follow: the query does more than project, filter, join and
+    UNION ALL, or it is not certain what it does.
     """
 
     kind = "unsupported_view"
@@ -99,13 +101,13 @@ class InvalidRange(InvalidRequest):
 
 
 class TableNotFound(InvalidRequest):
-    """There is no table under that name or path."""
+    """No table has that name or path."""
 
     kind = "table_not_found"
 
 
 class TableExists(InvalidRequest):
-    """There is something already where a table was to be created."""
+    """Something exists already where a table should be created."""
 
     kind = "table_exists"
 
@@ -117,13 +119,15 @@ class NotADeltaTable(InvalidRequest):
 
 
 class StreamNotFound(InvalidRequest):
-    """There is no stream of that name in the registry."""
+    """The registry has no stream of that name."""
 
     kind = "stream_not_found"
 
 
 class RegistryNotFound(StreamNotFound):
-    """... and there is no registry either, where the state folder is not mounted for instance."""
+    """The stream is not found because there is no registry. For instance, the state folder is not
+    mounted.
+    """
 
 
 class StreamExists(InvalidRequest):
@@ -133,21 +137,21 @@ class StreamExists(InvalidRequest):
 
 
 class StreamAccessDenied(CdcError):
-    """The stream names who may do that, and this principal is none of them."""
+    """The stream names the principals who may do that, and this principal is not one of them."""
 
     kind = "stream_access_denied"
 
 
 class StreamUnusable(CdcError):
-    """The stream can no longer give an exact change set: recreate it, or repair its source."""
+    """The stream can no longer give an exact change set. Recreate it, or repair its source."""
 
     kind = "stream_unusable"
 
 
 class StreamStale(StreamUnusable):
-    """The offset lies outside what the source still keeps, or the source is another table now.
+    """The offset is outside what the source still keeps, or the source is another table now.
 
-    Seed 000: a stream goes stale when its offset leaves the retention of its source; recreating
+    Snowflake: a stream goes stale when its offset leaves the retention of its source. Recreating
     the source makes its streams stale.
     """
 
@@ -155,7 +159,7 @@ class StreamStale(StreamUnusable):
 
 
 class StreamUnreadable(StreamUnusable):
-    """The record of the stream in the registry cannot be read; other streams are not affected."""
+    """The record of the stream in the registry cannot be read. Other streams are not affected."""
 
     kind = "stream_unreadable"
 
@@ -169,7 +173,7 @@ class ChangeTrackingDisabled(StreamUnusable):
 class FilesChanged(StreamUnusable):
     """A file was overwritten or removed between the listing and the end of reading it.
 
-    The next consumption lists the folder again, and takes the file as the new one that it is.
+    The next consumption lists the folder again, and takes the file as a new one.
     """
 
     kind = "files_changed"
@@ -177,10 +181,10 @@ class FilesChanged(StreamUnusable):
 
 
 class FileUnreadable(StreamUnusable):
-    """A file of a folder is broken, or is not what its stream reads; nothing of it was consumed.
+    """A file of a folder is broken, or is not what its stream reads. Nothing of it was consumed.
 
-    The stream goes on when the file is put right, is away, or has a hidden name. A writer may do
-    that at any time, and a store may have failed for a moment, so that a retry may help.
+    The stream continues when the file is corrected, removed or hidden by its name. A writer may do
+    that at any time, and a store may have failed only for a moment. So a retry may help.
     """
 
     kind = "file_unreadable"
@@ -188,9 +192,9 @@ class FileUnreadable(StreamUnusable):
 
 
 class StreamConflict(CdcError):
-    """Somebody else moved the stream first; nothing of this attempt remains.
+    """Another process moved the stream first. Nothing of this attempt remains.
 
-    Seed 001: of several transactions that consume one stream, the first to commit succeeds.
+    Databend: of several transactions that consume one stream, the first to commit succeeds.
     """
 
     kind = "stream_conflict"
@@ -198,13 +202,13 @@ class StreamConflict(CdcError):
 
 
 class StreamMoved(StreamConflict):
-    """A stream or a target was moved since a statement was made from it; nothing was begun."""
+    """A stream or a target moved after a statement was made from it. Nothing was begun."""
 
 
 class StatementFailed(CdcError):
-    """A statement of a consumption failed; the consumption was aborted and the offset stays.
+    """A statement of a consumption failed. The consumption was aborted and the offset stays.
 
-    Seed 001: after a failed transaction the stream is unchanged and can be consumed again.
+    Databend: after a failed transaction the stream is unchanged and can be consumed again.
     """
 
     kind = "statement_failed"
@@ -214,7 +218,7 @@ class StatementFailed(CdcError):
 class ConsumptionOpen(CdcError):
     """A consumption is partly applied and cannot be undone, because a target has moved on.
 
-    It stays open: its own consumer may retry to finish it, or ``AbortConsumption`` or
+    It stays open. Its own consumer may retry to finish it, or ``AbortConsumption`` or
     ``engine.abort`` ends it.
     """
 
@@ -223,25 +227,27 @@ class ConsumptionOpen(CdcError):
 
 
 class OutcomeUnknown(CdcError):
-    """Whether a write landed could not be established; calling again is safe and finds out."""
+    """It is not known whether a write succeeded. Calling again is safe and finds out."""
 
     kind = "outcome_unknown"
     retryable = True
 
 
 def message_lines(message: str) -> tuple[str, ...]:
-    """What a message of this package says, in lines: what happened, the cause, the fix."""
+    """The lines of a message of this package: what happened, the cause, the fix."""
     text = " ".join(message.split())
     return tuple(_LINES.split(text))
 
 
 def _printable(text: str) -> str:
-    """``text`` with what UTF-8 cannot encode escaped: it goes into logs and databases."""
+    """``text`` with escapes for what UTF-8 cannot encode, because it goes into logs and
+    databases.
+    """
     return text.encode(errors="backslashreplace").decode()
 
 
 def _without_labels(cause: str) -> str:
-    """``cause``, as a part of a sentence where it is a whole message of this package."""
+    """``cause`` as a part of a sentence, without the labels of a whole message of this package."""
     what, label, _ = cause.partition(". Fix: ")
     if not label and ". Cause: " not in cause:
         return cause

@@ -9,7 +9,7 @@ import pendulum
 from rich.filesize import decimal
 
 ROW_KINDS = ("inserted", "updated", "deleted")
-"""What may become of a row."""
+"""What can happen to a row."""
 
 
 def extent_text(size_bytes: int, file_count: int) -> str:
@@ -25,7 +25,9 @@ def length_text(length: timedelta) -> str:
 
 
 def rows_text(rows: Mapping[str, int]) -> str:
-    """Rows by what became of them, the kinds that there are: ``12 rows inserted, 3 updated``."""
+    """Counts of rows by what happened to them: ``12 rows inserted, 3 updated``. Zeros
+    are left out.
+    """
     found = [(rows[kind], kind) for kind in ROW_KINDS if rows.get(kind)]
     if not found:
         return "no row changed"
@@ -36,5 +38,5 @@ def rows_text(rows: Mapping[str, int]) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``count`` of what the singular ``noun`` names: ``1 file``, ``1,200 files``."""
+    """``count`` and the singular ``noun`` of what is counted: ``1 file``, ``1,200 files``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

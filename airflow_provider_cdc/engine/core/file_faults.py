@@ -1,4 +1,4 @@
-"""What is wrong with a file of a folder, and what to do so that its stream goes on."""
+"""What is wrong with a file of a folder, and how its stream can go on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _STATE = re.compile(r"\.? *SQLSTATE: \w+")
 
 
 def unreadable(stream: Stream, path: str, cause: str, *, also: str = "") -> FileUnreadable:
-    """The error of a file that cannot be read as ``stream`` says.
+    """The error of a file that cannot be read as ``stream`` expects.
 
-    :param path: of the file, or of a folder that gives values to its files, below the stream's
+    :param path: the path, below the stream's folder, of a file, or of a folder that gives values to
+        its files
     :param cause: what was expected and what was found
     :param also: what helps besides
     """
@@ -34,10 +35,9 @@ def unreadable(stream: Stream, path: str, cause: str, *, also: str = "") -> File
 
 
 def unreadable_file(stream: Stream, messages: str) -> FileUnreadable | None:
-    """The error that the ``messages`` of a failed reading lead to; ``None`` where they name no file
-    of the folder.
+    """The error for the ``messages`` of a failed read. ``None`` if they name no file of the folder.
 
-    :param messages: that of Spark, and those of its causes, each in lines of its own
+    :param messages: the message of Spark and those of its causes, each in lines of its own
     """
     lines = messages.splitlines()
     places = [place for place, line in enumerate(lines) if _READING.search(line)]
@@ -47,7 +47,8 @@ def unreadable_file(stream: Stream, messages: str) -> FileUnreadable | None:
     folder, path = f"{path_key(stream.source.name)}/", path_key(unquote(uri))
     if not path.startswith(folder):
         return None
-    # The file has just been seen: if it is missed, Spark may not open it.
+    # The file was listed just now. If Spark reports it as missing, Spark may have no right to open
+    # it. So that detail is left out.
     causes = ["" if _MISSING in messages else detail, *lines[places[-1] + 1 :]]
     parts = [_STATE.sub("", line).strip(" .") for line in causes]
     cause = "; ".join(filter(None, parts))[:_LONGEST_CAUSE] or "Spark says no more of it"

@@ -1,4 +1,4 @@
-"""Options of Spark's readers of files, as a stream keeps them."""
+"""Options of Spark's file readers, as a stream keeps them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from .errors import InvalidRequest
 from .file_paths import name_pattern
 from .model import FileFormat
 
-# For every reader of ours, whatever the session says: what is left out would count as consumed.
+# Every reader of this package sets these options, in any session. Files that are left out would
+# count as consumed.
 WHOLE_FILES = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 _LONGEST_LINE = "mapreduce.input.linerecordreader.line.maxlength"
 _LONGEST = {_LONGEST_LINE: str(2**31 - 1)}
-# What readers of a format leave out besides where a session or a query lets them: long lines, files
-# with another suffix, and malformed rows whose faulty column nobody asks for.
+# Without these options a reader also leaves out long lines, files with another suffix, and
+# malformed rows if the query does not read their faulty column.
 _WHOLE_ROWS = {
     FileFormat.AVRO: {"ignoreExtension": "true"},
     FileFormat.CSV: {"columnPruning": "false"} | _LONGEST,
@@ -29,7 +30,7 @@ _NO_PARTITIONS = "recursiveFileLookup"
 _HEADER, _BY_POSITION, _ONE_COLUMN = "header", "enforceSchema", "singleVariantColumn"
 _MODE, _MODES = "mode", ("PERMISSIVE", "FAILFAST")
 CORRUPT_RECORD = "columnNameOfCorruptRecord"
-"""The option that names the column of a malformed row's text."""
+"""The option that names the column for the text of a malformed row."""
 
 _OF_ALL = (_GLOB, _NO_PARTITIONS)
 _OF_TEXT = (
@@ -37,7 +38,7 @@ _OF_TEXT = (
     *("dateFormat", "timestampFormat", "timestampNTZFormat", "timeFormat", "timeZone", "locale"),
     *("enableDateTimeParsingFallback", "compression", _ONE_COLUMN),
 )
-# What Spark 4.2 reads of each format by. It passes over a name that it does not know.
+# The options that Spark 4.2 reads for each format. Spark ignores names that it does not know.
 _KNOWN = {
     FileFormat.AVRO: (
         *("mode", "avroSchema", "avroSchemaUrl", "compression", "datetimeRebaseMode"),
@@ -67,7 +68,7 @@ _GLOB_INSTEAD = f"leave it out; {_GLOB} says which names count"
 _OF_STREAMING = "is one of Spark's own streams, and would do nothing here"
 _BOUND_INSTEAD = "leave it out; max_commits and max_bytes bound what one consumption takes"
 _LEAVING_OUT = ("ignoremissingfiles", "ignorecorruptfiles", "modifiedafter", "modifiedbefore")
-# By the name in lower case: what is wrong with it, and what to do instead.
+# By the name in lower case: what is wrong with the option, and what to do instead.
 _REFUSED = {
     **dict.fromkeys(("path", "paths", "basepath"), (_OTHER_FILES, _GLOB_INSTEAD)),
     **dict.fromkeys(_LEAVING_OUT, (_LEAVES_OUT, _GLOB_INSTEAD)),
@@ -84,16 +85,16 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """The options that go to the reader, and the glob of file names, which the listing minds."""
+    """The options for the reader, and the glob of file names for the listing."""
 
     reader: Mapping[str, str]
     name_glob: str | None
 
 
 def options_as_text(options: Mapping[str, Any] | None) -> dict[str, str] | None:
-    """The options as Spark writes them; ``None`` where none are given.
+    """The options as Spark writes them. ``None`` if no options are given.
 
-    :raises InvalidRequest: they are no mapping of names
+    :raises InvalidRequest: they are not a mapping of names
     """
     if options is None:
         return None
@@ -107,11 +108,11 @@ def options_as_text(options: Mapping[str, Any] | None) -> dict[str, str] | None:
 def file_options(
     subject: str, file_format: FileFormat, options: Mapping[str, Any] | None
 ) -> FileOptions:
-    """What the user's ``options`` of ``file_format`` say; their names ignore case.
+    """The user's ``options`` of ``file_format``. Their names ignore case.
 
-    A name with a dot is a setting of Hadoop, and is not looked up.
+    A name with a dot is a setting of Hadoop, and is not checked.
 
-    :raises InvalidRequest: one of them cannot be an option of a stream, or is no option at all
+    :raises InvalidRequest: an option cannot be an option of a stream, or does not exist
     """
     reader = options_as_text(options) or {}
     for name in sorted(reader):
@@ -134,7 +135,7 @@ def file_options(
 
 
 def option(options: Mapping[str, str], name: str) -> str | None:
-    """The value of one of ``options``, whose names ignore case; ``None`` where it is not given."""
+    """The value of one of ``options``, whose names ignore case. ``None`` if it is not given."""
     return next((value for key, value in options.items() if key.lower() == name.lower()), None)
 
 
@@ -144,29 +145,29 @@ def takes_columns_from_folders(options: Mapping[str, str]) -> bool:
 
 
 def has_headers(file_format: FileFormat, options: Mapping[str, str]) -> bool:
-    """Whether files begin with a line of names that says which of their columns is which.
+    """Whether files begin with a line of names by which the stream finds its columns.
 
-    An ``enforceSchema`` that is given says what Spark makes of the line: nothing, or an error where
-    it is not as the stream's columns are.
+    False if ``enforceSchema`` is given. Then Spark ignores the line, or fails if the line differs
+    from the stream's columns.
     """
     is_csv = file_format is FileFormat.CSV and _is_on(options, _HEADER)
     return is_csv and all(option(options, name) is None for name in (_BY_POSITION, _ONE_COLUMN))
 
 
 def is_multi_line(options: Mapping[str, str]) -> bool:
-    """Whether a value may have several lines, or a JSON file is one value."""
+    """Whether a value may span several lines, or a JSON file is one value."""
     return _is_on(options, "multiLine")
 
 
 def whole_rows(file_format: FileFormat) -> Mapping[str, str]:
-    """The options by which a reader of ``file_format`` leaves no row out that it can read,
-    whatever the session says and whatever is asked of the rows.
+    """The options that make a reader of ``file_format`` return every row that it can read, in any
+    session and for any query on the rows.
     """
     return _WHOLE_ROWS.get(file_format, {})
 
 
 def _fault(file_format: FileFormat, name: str, value: str) -> tuple[str, str]:
-    """What is wrong with an option, and what to do; nothing where it is right."""
+    """What is wrong with an option, and what to do. Two empty texts if nothing is wrong."""
     key = name.lower()
     if key in _REFUSED:
         return _REFUSED[key]

@@ -1,4 +1,4 @@
-"""What the paths of files say: which of them count, and the columns in the names of folders."""
+"""What the paths of files show: which files count, and the columns in the names of folders."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ _BEING_COPIED = "._COPYING_"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _LOCAL = re.compile(r"/(?!/)|file:")
 _ROOT = re.compile(r"/+")
-# What java.net.URI leaves as it is: of ASCII these, of other characters all but these categories.
+# The characters that java.net.URI does not encode: these of ASCII, and all others except these
+# categories.
 _PLAIN = re.compile(r"[A-Za-z0-9_\-!.~'()*,;:$&+=@/]*")
 _NEVER_PLAIN = ("Cc", "Zs", "Zl", "Zp")
 _GLOB_TOKEN = re.compile(r"\\(?P<literal>.)|\[(?P<not>[!^]?)(?P<range>\]?[^]]*)\]|.", re.DOTALL)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder of that name does not count, by Spark's rules: writers put there
-    what is not finished.
+    """Whether a file or folder of that name does not count, by Spark's rules.
+
+    Writers use such names for what is not finished.
     """
     if name.startswith("_") and "=" not in name:
         return True
@@ -45,14 +47,14 @@ def partition_values(path: str) -> dict[str, str | None]:
 
 
 def path_key(uri: str) -> str:
-    """``uri`` in one form: a local one as a path."""
+    """``uri`` in one form: a local URI becomes a path."""
     return re.sub("^file:/+", "/", uri)
 
 
 def name_pattern(glob: str) -> re.Pattern[str]:
     """A Hadoop glob of file names (``*``, ``?``, ``[a-z]``, ``{a,b}``) as a regular expression.
 
-    :raises InvalidRequest: it is none
+    :raises InvalidRequest: ``glob`` is not a valid pattern
     """
     parts = [_translated(match) for match in _GLOB_TOKEN.finditer(glob)]
     depth = 0
@@ -72,9 +74,9 @@ def name_pattern(glob: str) -> re.Pattern[str]:
 
 
 def folder_uri(text: str) -> str:
-    """The folder that ``text`` names, without what says nothing.
+    """The folder that ``text`` names, without redundant parts.
 
-    :raises InvalidRequest: it is no absolute path and no URI of a folder
+    :raises InvalidRequest: ``text`` is neither an absolute path nor the URI of a folder
     """
     found = text.strip()
     if _LOCAL.match(found):
@@ -95,18 +97,20 @@ def folder_uri(text: str) -> str:
 
 
 def uri_as_spark_tells(path: str) -> str:
-    """The URI in the column ``_metadata.file_path`` of the rows of a file: it is encoded as Java
-    does, which keeps letters of all scripts.
+    """The URI in the column ``_metadata.file_path`` of the rows of a file.
 
-    :param path: an absolute path or a URI, as Spark was given it
+    Spark encodes it as Java does, which keeps letters of all scripts.
+
+    :param path: an absolute path or a URI, as it is given to Spark
     """
     encoded = path if _PLAIN.fullmatch(path) else "".join(map(_encoded, path))
     return f"file:{encoded}" if path.startswith("/") else encoded
 
 
 def location_key(uri: str, aliases: Mapping[str, str]) -> str:
-    """What all spellings of one location have in common: a path or a URI, with another name of the
-    store's scheme, with a slash at the end.
+    """One key for all spellings of a location.
+
+    Spellings differ in path or URI, in the name of the store's scheme, and in a slash at the end.
 
     :param aliases: the schemes that are other names of one store
     """
@@ -119,9 +123,9 @@ def location_key(uri: str, aliases: Mapping[str, str]) -> str:
 
 
 def folder_key(uri: str, name_glob: str | None, aliases: Mapping[str, str]) -> str:
-    """What all spellings of one folder and one glob have in common.
+    """One key for all spellings of one folder and one glob.
 
-    :param uri: as :func:`folder_uri` gives it
+    :param uri: the result of :func:`folder_uri`
     :param aliases: the schemes that are other names of one store
     """
     return f"{location_key(uri, aliases)}\n{name_glob or ''}"

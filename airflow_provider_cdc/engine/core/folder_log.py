@@ -1,11 +1,11 @@
-"""The log of a folder of files: which files it held, as each refresh of the log found it.
+"""The log of a folder of files: the files that each refresh of the log found in it.
 
-A folder has no history of its own, so what was found in it is written down as the commits of a
-Delta log. What streams know of tables then holds for folders too: versions, offsets, ranges, bounds
-and points in time. Version 0 is the empty folder.
+A folder has no history of its own, so each refresh records what it finds as a commit of a Delta
+log. Versions, offsets, ranges, bounds and points in time then work for folders as they do for
+tables. Version 0 is the empty folder.
 
-Seed 000, insert-only streams: a removed file records nothing; one that was overwritten or appended
-to is a new file.
+Snowflake, insert-only streams: a removed file records nothing. An overwritten file, or a file with
+appended data, is a new file.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from urllib.parse import quote, unquote
 from .log_actions import ROW_TRACKING_DOMAIN, Commit, DataFile
 
 ROW_IDS_PER_FILE = 1 << 32
-"""Each file has so many row ids of its own: the row at position p has the file's first id + p.
-Change sets write row ids below 2**60, so that a folder may have 2**28 files in its life."""
+"""Each file has this many row ids: the row at position p has the file's first id + p. Change sets
+write row ids below 2**60, so a folder can have 2**28 files in its life.
+"""
 
-# A commit with the metadata of the table now and then: whoever asks for it reads few commits.
+# Every so many commits, one repeats the metadata of the table, so that a reader finds it in few
+# commits.
 _METADATA_EVERY = 10
 _FEATURES = ["domainMetadata", "inCommitTimestamp", "rowTracking"]
 _PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}
 _MODIFIED, _ETAG = "modified_ns", "etag"
 _FIELDS = {_MODIFIED: "long", _ETAG: "string"}
-# Nothing is ever cleaned up: what a stream has not read stays listed however long it waits.
+# Nothing is ever cleaned up: unread files stay listed, however long a stream waits.
 _KEPT = "interval 36500 days"
 _CONFIGURATION = {
     "delta.enableRowTracking": "true",
@@ -41,7 +43,7 @@ _CONFIGURATION = {
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """How logs that were written by an older version of this package tell of the same file."""
+    """How an older version of this package recorded the same file."""
 
     modified_ns: int
     etag: str | None
@@ -49,11 +51,11 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """A file as a listing of its folder shows it; one that differs in anything is another file.
+    """A file in a listing of its folder. If any field differs, it is another file.
 
     ``path`` is relative to the folder. ``modified_ns`` counts nanoseconds from 1970 on, as exactly
-    as the store tells; ``etag`` is what the store says of the content, if it says anything. Where
-    both were taken from something else once, ``former`` says what they would be.
+    as the store reports them. ``etag`` is the store's tag of the content, if it has one. If an
+    older version of this package took both from elsewhere, ``former`` holds what it would record.
     """
 
     path: str
@@ -63,7 +65,7 @@ class FolderFile:
     former: Former | None = field(default=None, compare=False)
 
     def is_listed_as(self, logged: FolderFile | None) -> bool:
-        """Whether it is the file that a log lists as ``logged``."""
+        """Whether this is the file that a log lists as ``logged``."""
         if self == logged or logged is None or self.former is None:
             return self == logged
         before = (self.path, self.size_bytes, self.former)
@@ -78,13 +80,13 @@ class FolderFile:
 
     @property
     def modified_at(self) -> datetime:
-        """The millisecond in which it was written last."""
+        """The time of the last write, to the millisecond."""
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self.modified_ns // 10**6)
 
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
-    """What the log says at one version: the files by path, and what the next commit builds on.
+    """The state of the log at one version: the files by path, and what the next commit builds on.
 
     ``timestamp_ms`` is the version's own time in milliseconds from 1970 on.
     """
@@ -97,7 +99,7 @@ class FolderState:
 
 
 def first_commit(table_id: str, folder: str, moment: datetime) -> bytes:
-    """Version 0 of the log of ``folder``, which lists nothing."""
+    """Version 0 of the log of ``folder``, which lists no file."""
     metadata = {
         "id": table_id,
         "name": folder,
@@ -114,9 +116,9 @@ def first_commit(table_id: str, folder: str, moment: datetime) -> bytes:
 def refresh_commit(
     state: FolderState, found: Mapping[str, FolderFile], moment: datetime
 ) -> bytes | None:
-    """The commit after ``state`` that lists what was ``found``; ``None`` where nothing differs.
+    """The commit after ``state`` that lists the ``found`` files. ``None`` if nothing differs.
 
-    The files are numbered from the one that was modified first.
+    New files are numbered in the order in which they were modified.
     """
     new = [file for path, file in found.items() if not file.is_listed_as(state.files.get(path))]
     gone = [file for path, file in state.files.items() if path not in found]
@@ -141,7 +143,7 @@ def refresh_commit(
 
 
 def fold(state: FolderState | None, commits: Iterable[Commit]) -> FolderState:
-    """What the log says after ``commits``, which follow ``state`` or begin with version 0."""
+    """The state of the log after ``commits``, which follow ``state`` or begin with version 0."""
     found = FolderState(-1, 0, {}, -1, {}) if state is None else state
     files = dict(found.files)
     for commit in commits:
@@ -204,7 +206,7 @@ def _high_water_mark(row_id: int) -> dict[str, Any]:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """Exactly: a number of seconds as a float would be off by one now and then."""
+    """The exact milliseconds from 1970 on. Seconds as a float are sometimes off by one."""
     since = moment - datetime.fromtimestamp(0, UTC)
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 

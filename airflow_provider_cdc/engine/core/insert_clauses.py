@@ -1,4 +1,4 @@
-"""``FROM source INSERT INTO target SELECT ...``: an INSERT that names first what it reads."""
+"""``FROM source INSERT INTO target SELECT ...``: an INSERT that names its source first."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .stream_references import top_level, word
 
 
 def insert_clauses(tokens: Sequence[Token], verb: str) -> list[int]:
-    """The indices of the tokens at which INSERT clauses begin after a FROM; none in a query.
+    """The indices of the tokens at which INSERT clauses begin after a FROM. Empty for a query.
 
     Spark runs each clause as a write of its own, so only a statement with one clause is one write.
 
-    :param verb: the word that says what the statement does
+    :param verb: the word that names what the statement does
     """
     if verb != "FROM":
         return []
@@ -26,10 +26,11 @@ def insert_clauses(tokens: Sequence[Token], verb: str) -> list[int]:
 
 
 def insert_first(tokens: Sequence[Token], clause: int) -> list[Token]:
-    """``tokens`` in the order that the parser knows: INSERT, then FROM, then SELECT. Each keeps its
-    position in the text.
+    """``tokens`` in the order that the parser knows: INSERT, then FROM, then SELECT.
 
-    :param clause: the only one of :func:`insert_clauses`
+    Each token keeps its position in the text.
+
+    :param clause: the only result of :func:`insert_clauses`
     """
     words = [(index, word(token)) for index, token in top_level(tokens)]
     source = next(index for index, found in words if found == "FROM")

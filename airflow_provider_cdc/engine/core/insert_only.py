@@ -1,8 +1,8 @@
-"""What an insert-only stream reads: the files that came since its offset and still are there.
+"""What an insert-only stream reads: the files that were added since its offset and are still there.
 
-Seed 000: if file 1 is removed and file 2 added between two offsets, the stream returns the rows of
-file 2 alone. What was overwritten or removed can be read no more, so that of each file only the
-newest version counts, in the commit that listed it.
+Snowflake: if file 1 is removed and file 2 is added between two offsets, the stream returns only the
+rows of file 2. Overwritten or removed content can no longer be read. So only the newest version of
+each file counts, in the commit that listed it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def unread_files(commits: Sequence[Commit]) -> UnreadFiles:
 
 
 def without_superseded(commits: Sequence[Commit], later: Iterable[Commit]) -> tuple[Commit, ...]:
-    """``commits`` without the files that ``later`` ones found overwritten or gone: their content as
-    of ``commits`` is lost, and what took its place belongs to the later ones.
+    """``commits`` without the files that ``later`` commits overwrote or removed.
+
+    Their content as of ``commits`` is lost. Their newer content belongs to the later commits.
     """
     lost = {file.path for commit in later for file in (*commit.adds, *commit.removes)}
     if not lost:

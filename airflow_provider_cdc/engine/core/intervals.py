@@ -1,4 +1,4 @@
-"""Lengths of time as users write and read them: one rule for every argument that is one."""
+"""Lengths of time as users write and read them. One rule applies to every argument."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from .figures import length_text
 from .shown_values import shown
 
 LONGEST = timedelta(days=36_500)
-"""The longest length of time: a moment and such a length add up to another moment."""
+"""The longest length of time. A moment plus this length is still a moment."""
 
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
 
 
 def interval_of(given: object, name: str) -> timedelta:
-    """The length that ``given`` names: ``INTERVAL 10 MINUTE``, ISO 8601 as ``PT10M``, a duration.
+    """The length that ``given`` names: ``INTERVAL 10 MINUTE``, ISO 8601 as in ``PT10M``, or a
+    duration.
 
-    :param name: the argument that it is, for messages
-    :raises InvalidRequest: it is none of these, is negative, is longer than :data:`LONGEST`, or
-        counts in months or years
+    :param name: the name of the argument, for messages
+    :raises InvalidRequest: ``given`` is not one of these, is negative, is longer than
+        :data:`LONGEST`, or counts in months or years
     """
     length = _parsed(given) if isinstance(given, str) else _plain(given)
     if length is None or not timedelta(0) <= length <= LONGEST:
@@ -44,9 +45,9 @@ def interval_of(given: object, name: str) -> timedelta:
 
 
 def period_of(given: object, name: str) -> timedelta:
-    """As :func:`interval_of`, of something that is done again and again.
+    """Like :func:`interval_of`, for something that is repeated.
 
-    :raises InvalidRequest: it is no length of time, or is zero
+    :raises InvalidRequest: ``given`` is not a length of time, or is zero
     """
     length = interval_of(given, name)
     if not length:
@@ -66,9 +67,9 @@ def interval_if_given(given: None, name: str) -> None: ...
 @overload
 def interval_if_given(given: Kept, name: str) -> Kept: ...
 def interval_if_given(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None:
-    """As :func:`interval_of`; ``None`` and KEPT stay as they are.
+    """Like :func:`interval_of`. ``None`` and KEPT stay as they are.
 
-    :raises InvalidRequest: it is no length of time
+    :raises InvalidRequest: ``given`` is not a length of time
     """
     return given if given is None or isinstance(given, Kept) else interval_of(given, name)
 
@@ -82,7 +83,7 @@ def interval_text(length: timedelta) -> str:
 
 
 def interval_iso(length: timedelta) -> str:
-    """``length`` in ISO 8601, exactly, as a property keeps it."""
+    """The exact ``length`` in ISO 8601, as a property stores it."""
     fraction = f".{length.microseconds:06d}" if length.microseconds else ""
     return f"P{length.days}DT{length.seconds}{fraction}S"
 
@@ -112,5 +113,5 @@ def _plain(given: object) -> timedelta | None:
         return None if given.months or given.years else given.as_timedelta()
     if not isinstance(given, timedelta):
         return None
-    # Not a subclass, which JSON does not know.
+    # A plain timedelta, because JSON does not know its subclasses.
     return timedelta(days=given.days, seconds=given.seconds, microseconds=given.microseconds)

@@ -1,4 +1,4 @@
-"""The layouts that a table had in a range, and how each came from another."""
+"""The layouts that a table had in a range, and which layout each was made from."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ _RESTORE = "RESTORE"
 class LayoutHistory:
     """The ``layouts`` that were in force one after the other, the one at the offset first.
 
-    ``origins`` tells of each the place of the layout whose columns and column ids it took over:
-    that is the one before it, or the one that a RESTORE brought back. The first has itself.
+    ``origins`` holds, for each layout, the index of the layout whose columns and column ids it took
+    over. That is the layout before it, or the one that a RESTORE brought back. The first has its
+    own index.
     """
 
     layouts: tuple[Layout, ...]
     origins: tuple[int, ...]
 
     def steps(self, place: int = 0) -> tuple[Layout, ...]:
-        """The layouts that lead from the one at ``place`` to the last one, each of which came from
-        the next or is where the next came from. What a RESTORE took back is left out.
+        """The layouts that lead from the one at ``place`` to the last one.
+
+        Of two neighbours, one was made from the other. What a RESTORE took back is left out.
         """
         back, forth = list(self._line(place)), list(self._line(len(self.layouts) - 1))
         shared = max(set(back) & set(forth))
@@ -37,7 +39,7 @@ class LayoutHistory:
         return tuple(self.layouts[each] for each in (*down, *reversed(list(up))))
 
     def _line(self, place: int) -> Iterator[int]:
-        """``place``, and the place of each layout that it goes back to, down to the first."""
+        """``place``, and the index of each layout that it goes back to, down to the first."""
         while place:
             yield place
             place = self.origins[place]
@@ -62,8 +64,8 @@ def layout_history(start: Offset, commits: Sequence[Commit]) -> LayoutHistory:
 
 
 def keeps_fields(start: Offset, commits: Sequence[Commit]) -> bool:
-    """Whether the fields were those of ``start`` after each of ``commits``, whatever else they
-    changed of the table.
+    """Whether the fields after each of ``commits`` are those of ``start``. Other parts
+    may change.
     """
     metadata = [commit.metadata for commit in commits if commit.metadata is not None]
     if not metadata:
@@ -75,15 +77,15 @@ def keeps_fields(start: Offset, commits: Sequence[Commit]) -> bool:
 def _restored(
     commit: Commit, layout: Layout, layouts: Sequence[Layout], since: Sequence[int]
 ) -> int:
-    """The place of the layout that a RESTORE brought back: the first one where it went back to
-    before the range.
+    """The index of the layout that a RESTORE brought back. If it went back to before the range,
+    that is the first layout.
 
     :param since: the version from which on each of ``layouts`` was in force
     """
     version = commit.operation_parameters.get("version")
     if version is not None:
         return max(bisect_right(since, int(version)) - 1, 0)
-    # By a moment, which only Delta's own clock rules make a version of.
+    # A RESTORE to a timestamp. Only Delta's own rules for clocks map a timestamp to a version.
     alike = (
         place
         for place, known in enumerate(layouts)

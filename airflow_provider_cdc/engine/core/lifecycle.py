@@ -1,8 +1,8 @@
 """The life of a stream as a table: which transition leads from which phase to which.
 
-The registry refuses whatever is not in the table, so a process that comes too late cannot move a
-stream backwards. Seed 000: an offset moves only with a transaction; seed 001: the first to commit
-wins.
+The registry refuses a transition that is not in the table, so a late process cannot move a stream
+backwards. Snowflake: an offset moves only with a transaction. Databend: the first transaction to
+commit wins.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Transition(StrEnum):
     UNDROPPED = "undropped"
 
 
-# After these a stream is in the registry that was not there before.
+# These transitions add a stream to the registry.
 BIRTHS = frozenset({Transition.CREATED, Transition.UNDROPPED})
 TRANSITIONS = MappingProxyType(
     {
         (Phase.IDLE, Transition.BEGUN): Phase.APPLYING,
         (Phase.APPLYING, Transition.RESUMED): Phase.APPLYING,
-        # A transaction records each statement before it is applied, and each stream that joins.
+        # A transaction records each statement before it applies it, and each stream that joins.
         (Phase.APPLYING, Transition.EXTENDED): Phase.APPLYING,
         (Phase.APPLYING, Transition.COMMITTED): Phase.IDLE,
         (Phase.APPLYING, Transition.RESOLVING): Phase.RESOLVING,
@@ -49,14 +49,14 @@ TRANSITIONS = MappingProxyType(
         (Phase.RESOLVING, Transition.REOPENED): Phase.APPLYING,
         (Phase.RESOLVING, Transition.COMMITTED): Phase.IDLE,
         (Phase.RESOLVING, Transition.ABORTED): Phase.IDLE,
-        # What an operator aborts may be applied everywhere: from here on nobody commits it.
+        # What an operator aborts may be applied everywhere. From here on no process commits it.
         (Phase.APPLYING, Transition.ABORTING): Phase.ABORTING,
         (Phase.RESOLVING, Transition.ABORTING): Phase.ABORTING,
         (Phase.ABORTING, Transition.ABORTING): Phase.ABORTING,
         (Phase.ABORTING, Transition.REOPENED): Phase.APPLYING,
         (Phase.ABORTING, Transition.ABORTED): Phase.IDLE,
         (Phase.IDLE, Transition.ADVANCED): Phase.IDLE,
-        # It was found to be empty: its offset moves over commits without a change.
+        # The stream was found to be empty: its offset moves over commits without a change.
         (Phase.IDLE, Transition.SKIPPED): Phase.IDLE,
         (Phase.IDLE, Transition.REWOUND): Phase.IDLE,
         (Phase.IDLE, Transition.ALTERED): Phase.IDLE,
@@ -70,7 +70,7 @@ TRANSITIONS = MappingProxyType(
 def next_phase(stream: Stream, transition: Transition) -> Phase:
     """The phase that ``transition`` leads ``stream`` to.
 
-    :raises StreamConflict: the stream's phase does not allow it, because somebody else moved it
+    :raises StreamConflict: the stream's phase does not allow it, because another process moved it
     """
     try:
         return TRANSITIONS[stream.phase, transition]

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
-# The settings that name the columns of data files in which carried rows keep what they had.
+# The settings that name the columns of data files in which carried rows keep their row id and
+# commit version.
 ROW_ID_SETTING = "delta.rowTracking.materializedRowIdColumnName"
 ROW_VERSION_SETTING = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _PRESERVED = "delta.rowTracking.preserved"
@@ -25,12 +26,12 @@ _VECTOR_IN_LOG = {
 }
 
 
-# Of these two there are as many as a range has files. Made by the decoder itself, and nothing that
-# Python's collector of cycles has to look at again and again, they take half of the time.
+# A range has one object of these two classes for each file. The decoder makes them itself and
+# Python's cycle collector skips them, which halves the time.
 class DeletionVector(
     msgspec.Struct, frozen=True, gc=False, rename=_VECTOR_IN_LOG, omit_defaults=True
 ):
-    """Which rows of a data file are deleted, or where that is written down.
+    """The deleted rows of a data file, or where they are stored.
 
     ``storage_type`` is ``u`` (a file named by a UUID below the table), ``p`` (a file named by its
     absolute path) or ``i`` (inline). ``offset`` is the byte position inside the file.
@@ -44,16 +45,16 @@ class DeletionVector(
 
     @classmethod
     def of(cls, action: Mapping[str, Any] | None) -> DeletionVector | None:
-        """The vector of an ``add`` or ``remove`` action's ``deletionVector`` field."""
+        """The deletion vector in the ``deletionVector`` field of an ``add`` or ``remove``."""
         return None if action is None else msgspec.convert(action, cls)
 
     def as_action(self) -> dict[str, Any]:
-        """The vector as the JSON field of an action."""
+        """The deletion vector as the JSON field of an action."""
         return dict(msgspec.to_builtins(self))
 
 
 class DataFile(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A logical data file: a Parquet file and the vector that says which of its rows are deleted.
+    """A logical data file: a Parquet file, and the deletion vector that lists its deleted rows.
 
     ``path`` is as the log has it: percent-encoded, relative to the table or absolute.
     """
@@ -74,7 +75,7 @@ class DataFile(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def record_count(self) -> int | None:
-        """How many rows the Parquet file holds, deleted ones included; ``None``: not known."""
+        """How many rows the Parquet file holds, including deleted ones. ``None`` if unknown."""
         if not self.stats:
             return None
         count = json.loads(self.stats).get("numRecords")
@@ -85,11 +86,11 @@ class DataFile(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class Commit:
     """One commit of a Delta table.
 
-    ``change_files`` are those of the change data feed: where there are any, they hold every row
-    that the commit updated or deleted, before and after. ``preserves_row_ids`` is what its writer
-    says of rows that it carried into other files; ``None``: nothing, which means no.
-    ``sets_domains`` tells of domain metadata other than that of row tracking, such as what a table
-    is clustered by.
+    ``change_files`` are the files of the change data feed. If there are any, they hold every row
+    that the commit updated or deleted, before and after. ``preserves_row_ids`` records whether the
+    writer kept the ids of rows that it carried into other files; ``None`` means that it did not.
+    ``sets_domains``: the commit sets domain metadata other than that of row tracking, such as the
+    clustering columns of a table.
     """
 
     version: int
@@ -111,8 +112,8 @@ class Commit:
 
     @property
     def changes_data(self) -> bool:
-        """Whether some file action of this commit says that it changes data."""
-        # Asked of each commit several times: a generator takes twice as long.
+        """Whether any file action of this commit is marked as a data change."""
+        # This runs several times for each commit. A generator takes twice as long.
         for files in (self.adds, self.removes):
             for file in files:
                 if file.data_change:
@@ -128,7 +129,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What is in force at one version of a table, but for its files."""
+    """What is in force at one version of a table, except its files."""
 
     version: int
     timestamp: datetime
@@ -139,7 +140,7 @@ class TableState:
 
     @property
     def table_id(self) -> str:
-        """The id that tells a recreated table from the original."""
+        """The id that distinguishes a recreated table from the original."""
         return str(self.metadata["id"])
 
     @property
@@ -149,7 +150,7 @@ class TableState:
 
 
 class _Line(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A line of a commit; what is not named here is passed over, which costs the least."""
+    """A line of a commit. The decoder skips fields that are not named here, which is cheapest."""
 
     add: DataFile | None = None
     remove: DataFile | None = None
@@ -168,12 +169,12 @@ _LINES = msgspec.json.Decoder(_Line)
 def parse_lines(content: bytes) -> list[dict[str, Any]]:
     """The JSON objects of ``content``, one in each line that is not empty.
 
-    :raises ValueError: a line is none
+    :raises ValueError: a line is not a JSON object
     """
     try:
         return _OBJECTS.decode_lines(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # Python takes what is not quite JSON: NaN, and half a pair of surrogates.
+        # Python also reads what is not quite JSON: NaN, and half a pair of surrogates.
         lines = [json.loads(line) for line in content.splitlines() if line.strip()]
         return msgspec.convert(lines, list[dict[str, Any]])
 
@@ -190,7 +191,7 @@ def _parsed(content: bytes) -> list[_Line]:
 
 
 def _as_told(action: Mapping[str, Any]) -> dict[str, Any]:
-    """The action of a file, where some writers say null of what they do not know."""
+    """The action of a file without the nulls that some writers use for unknown values."""
     return {
         name: value
         for name, value in action.items()
@@ -199,14 +200,14 @@ def _as_told(action: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fingerprint_of(content: bytes) -> str:
-    """What tells the commit whose file holds ``content`` from any other."""
+    """The hash that distinguishes the commit whose file holds ``content`` from any other."""
     return hashlib.sha256(content).hexdigest()
 
 
 def parse_commit(version: int, content: bytes) -> Commit:
     """The commit whose file holds ``content``.
 
-    :raises ValueError: a line is not JSON, or no action as the protocol has it
+    :raises ValueError: a line is not JSON, or is not an action of the protocol
     """
     adds: list[DataFile] = []
     removes: list[DataFile] = []
@@ -254,9 +255,10 @@ def parse_commit(version: int, content: bytes) -> Commit:
 
 
 def high_water_mark_of(action: Mapping[str, Any], otherwise: int | None) -> int | None:
-    """The row-id high-water mark that a ``domainMetadata`` action sets, if it is that domain's.
+    """The row-id high-water mark that a ``domainMetadata`` action sets.
 
-    -1 where the domain is removed, as with the feature: whatever comes later is numbered from 0 on.
+    ``otherwise`` if the action is about another domain. -1 if the action removes the domain, as
+    dropping the feature does: later rows are numbered from 0.
     """
     if action["domain"] != ROW_TRACKING_DOMAIN:
         return otherwise

@@ -1,6 +1,6 @@
-"""The nouns of the engine: stream, offset, consumption, outcome.
+"""The data model of the engine: stream, offset, consumption, outcome.
 
-All of them are frozen and travel as JSON (see :func:`to_json` and :func:`from_json`).
+All classes are frozen and are stored as JSON (see :func:`to_json` and :func:`from_json`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .summaries import moment_text, place_text, versions_text
 
 
 class StreamMode(StrEnum):
-    """Which changes a stream records (seed 000, stream types; seed 001, modes).
+    """Which changes a stream records (Snowflake: types of streams; Databend: modes).
 
-    ``INSERT_ONLY`` is the mode of streams on folders of files, and of no other.
+    Streams on folders of files have the mode ``INSERT_ONLY``. No other stream has it.
     """
 
     STANDARD = "standard"
@@ -34,11 +34,11 @@ class StreamMode(StrEnum):
 
 
 class AppendSemantics(StrEnum):
-    """What an append-only stream returns of a row that changed after it was inserted.
+    """Which rows an append-only stream returns if rows changed after their insert.
 
-    ``INSERTED`` (seed 000): every row inserted since the offset with the values it was inserted
-    with, even if it was updated or deleted later. ``SURVIVING`` (seed 001): the rows born since the
-    offset that still live, with their latest values.
+    ``INSERTED`` (Snowflake): every row inserted since the offset with its inserted values, even if
+    it was updated or deleted later. ``SURVIVING`` (Databend): the rows inserted since the offset
+    that still exist, with their latest values.
     """
 
     INSERTED = "inserted"
@@ -67,17 +67,17 @@ METADATA_COLUMNS = {
     ),
     ColumnStyle.DATABEND: MetadataColumns("change$action", "change$is_update", "change$row_id"),
 }
-# Sets the first of sixteen hexadecimal digits: padding text would take five times as long.
+# Gives every row id sixteen hexadecimal digits. Padding the text takes five times as long.
 ROW_ID_MARK = 1 << 60
 
 
 def row_id_text(number: int) -> str:
-    """Delta's row id ``number`` as the change set of a table shows it."""
+    """Delta's row id ``number`` as text, as the change set of a table shows it."""
     return f"{number | ROW_ID_MARK:x}"
 
 
 class Phase(StrEnum):
-    """Where a stream stands in its life; see ``lifecycle.py`` for the transitions."""
+    """The phase of a stream's life. ``lifecycle.py`` holds the transitions."""
 
     IDLE = "idle"
     APPLYING = "applying"
@@ -90,9 +90,9 @@ class Phase(StrEnum):
 class Source:
     """The Delta table that a stream reads.
 
-    ``location`` is the root of the table as Spark names it (a URI or an absolute path);
-    ``name`` is what the user called it and serves messages only; ``table_id`` is the id in the
-    table's ``metaData`` action, by which a recreated table is told from the original.
+    ``location`` is the root of the table as Spark names it (a URI or an absolute path). ``name`` is
+    the user's name for it and is used in messages only. ``table_id`` is the id in the table's
+    ``metaData`` action. It distinguishes a recreated table from the original.
     """
 
     name: str
@@ -102,13 +102,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """A position in a source's log, with what is needed to read the old side from it.
+    """A position in a source's log, with what a read of the old side needs.
 
-    ``version`` is the last version that was consumed: changes after it are new. ``fingerprint`` is
-    a hash of that version's commit file, by which a log that was replaced is found out.
-    ``metadata`` and ``protocol`` are the JSON of the Delta actions in force at ``version``;
-    ``row_id_high_water_mark`` is the highest row id given out by then (-1: none).
-    ``timestamp`` is the commit's own time. Version -1 lies in front of version 0: no rows yet.
+    ``version`` is the last consumed version: changes after it are new. ``fingerprint`` is a hash of
+    that version's commit file. It shows whether the log was replaced. ``metadata`` and ``protocol``
+    are the JSON of the Delta actions in force at ``version``. ``row_id_high_water_mark`` is the
+    highest row id assigned up to ``version`` (-1: none). ``timestamp`` is the commit's own time.
+    Version -1 is before version 0: no rows yet.
     """
 
     version: int
@@ -123,13 +123,13 @@ class Offset:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The table properties in force there."""
+        """The table properties in force at the offset."""
         return json.loads(self.metadata).get("configuration") or {}
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A table that a stream reads, and where the stream stands in it."""
+    """A table that a stream reads, and the stream's offset in it."""
 
     source: Source
     offset: Offset
@@ -139,9 +139,9 @@ class Base:
 class View:
     """The view that a stream is on.
 
-    ``name`` is its qualified name as SQL. ``fingerprint`` is a hash of its definition and of those
-    of the views in it, by which one that is defined otherwise is told from the original. ``leaves``
-    say for each table reference in it, in their order, which of the stream's bases it is.
+    ``name`` is its qualified name as SQL. ``fingerprint`` is a hash of its definition and of the
+    definitions of the views in it. It distinguishes a redefined view from the original. ``leaves``
+    holds, for each table reference of the view in order, the index of the base that it reads.
     """
 
     name: str
@@ -150,7 +150,7 @@ class View:
 
 
 class FileFormat(StrEnum):
-    """The formats of files that a stream can read, by Spark's names."""
+    """The file formats that a stream can read, by their names in Spark."""
 
     AVRO = "avro"
     CSV = "csv"
@@ -163,9 +163,9 @@ class FileFormat(StrEnum):
 class Folder:
     """The folder of files that a stream reads, with the folders below it.
 
-    ``uri`` is as Spark opens it; ``options`` are those of Spark's reader of ``file_format``;
-    ``schema`` is the JSON of the columns, those of ``key=value`` folders included. Only files whose
-    names match the Hadoop glob ``name_glob`` count.
+    ``uri`` is in the form that Spark opens. ``options`` are the options of Spark's reader of
+    ``file_format``. ``schema`` is the JSON of the columns, including those of ``key=value``
+    folders. Only files whose names match the Hadoop glob ``name_glob`` count.
     """
 
     uri: str
@@ -180,7 +180,10 @@ class Folder:
 
 
 class StatementKind(StrEnum):
-    """The statements that may take part in a consumption (seed 000: DML and CTAS consume)."""
+    """The statements that can take part in a consumption.
+
+    Snowflake: DML and CREATE TABLE ... AS consume a stream.
+    """
 
     INSERT = "insert"
     MERGE = "merge"
@@ -191,13 +194,14 @@ class StatementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStatement:
-    """One statement of a consumption, as it was recorded when the consumption began.
+    """One statement of a consumption, as recorded when the consumption began.
 
-    ``fingerprint`` is the SHA-256 of the statement's text; ``target`` is the target as the
-    statement names it, ``location`` the root of its Delta table, ``before_version`` the target's
-    latest version when the consumption began. ``created`` says that the consumption itself
-    created the target, empty, just before; ``replaces_leftover``, that an earlier one did, which it
-    replaces while it is empty. ``rewritten_as`` is the MERGE that runs for what Delta refuses.
+    ``fingerprint`` is the SHA-256 of the statement's text. ``target`` is the target as the
+    statement names it, and ``location`` is the root of its Delta table. ``before_version`` is the
+    target's latest version when the consumption began. ``created``: the consumption itself created
+    the target, empty, just before. ``replaces_leftover``: an earlier consumption created the
+    target, and this one replaces it while it is empty. ``rewritten_as`` is the MERGE that runs
+    instead of a statement that Delta refuses.
     """
 
     index: int
@@ -213,12 +217,12 @@ class PlannedStatement:
 
 @dataclass(frozen=True, slots=True)
 class TableRange:
-    """What a consumption takes of one table: everything after ``after_version`` up to and
+    """What a consumption takes of one table: all commits after ``after_version`` up to and
     including ``through.version``.
 
-    Of a folder it leaves out the files that were found overwritten or gone later than that, by
-    version ``seen_through`` of its listing. ``source`` is the table that the stream reads from then
-    on, where it stood on another one before.
+    In a folder, the range leaves out files that were overwritten or removed later, up to version
+    ``seen_through`` of the listing. ``source`` is the table that the stream reads from then on, if
+    it read another table before.
     """
 
     after_version: int
@@ -229,9 +233,7 @@ class TableRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamRange:
-    """What a consumption takes of one stream: a range of each of its base tables, in their
-    order.
-    """
+    """What a consumption takes of one stream: a range of each of its base tables, in order."""
 
     stream_id: str
     name: str
@@ -240,12 +242,12 @@ class StreamRange:
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """A consumption that was begun and is neither committed nor aborted.
+    """An open consumption: it has begun and is neither committed nor aborted.
 
-    ``attempts`` counts the drivers that worked on it; ``epoch`` counts how often it was reopened
-    after a fence, and is part of the application ids that its statements write under. One that
-    ``is_open_ended`` grows while its transaction runs: nobody else can tell whether it is complete,
-    so it is never resumed and never rolled forward.
+    ``attempts`` counts the drivers that worked on it. ``epoch`` counts how often it was reopened
+    after a fence, and is part of the application ids of its statements. A consumption that
+    ``is_open_ended`` grows while its transaction runs. Only its own driver knows whether it is
+    complete, so it is never resumed and never rolled forward.
     """
 
     consumption_id: str
@@ -274,7 +276,7 @@ class Consumption:
         return ", ".join(item.name for item in self.streams)
 
     def place_of(self, statement: PlannedStatement) -> str:
-        """The place of a statement, counted from 1: ``2 of 2``, or ``2`` where more may come."""
+        """The place of a statement, counted from 1: ``2 of 2``, or ``2`` if more can follow."""
         number = statement.index + 1
         return str(number) if self.is_open_ended else f"{number} of {len(self.statements)}"
 
@@ -283,16 +285,17 @@ class Consumption:
 class Stream:
     """The whole state of a stream: one row of the registry.
 
-    ``bases`` are the tables that it reads: one, or those of ``view``; or the listing of the
-    ``folder`` whose files it reads. ``shows_initial_rows`` says
-    that the rows at the offset were not consumed yet. ``readers`` and ``consumers`` are those who
-    may read and consume it besides its owner (None: see ``access.py``). ``max_data_extension`` says
-    how long its sources may be made to keep what it has not consumed, ``max_lag`` how old a change
-    may grow before somebody is told. ``upsert_table`` names the upsert table whose changes
-    wait in it (None: it is any other stream). ``sequence`` numbers the
-    transitions of this stream from 1. ``last_consumption_id``, ``last_consumer``,
-    ``last_consumed_at`` and ``last_outcome`` tell of the last committed consumption; the outcome is
-    missing where somebody else than its driver committed it.
+    ``bases`` are the tables that it reads: one table, the tables of ``view``, or the listing of
+    ``folder``. ``shows_initial_rows``: the rows at the offset are not consumed yet. ``readers`` and
+    ``consumers`` are the principals who may read and consume it besides its owner (``None``: see
+    ``access.py``). ``max_data_extension`` is how long its sources may be made to keep what it has
+    not consumed. ``max_lag`` is how old a change may become before an alert is sent.
+    ``upsert_table`` names the upsert table whose changes wait in the stream (``None``: it is any
+    other stream). ``sequence`` numbers the transitions of the stream from 1.
+
+    ``last_consumption_id``, ``last_consumer``, ``last_consumed_at`` and ``last_outcome`` describe
+    the last committed consumption. The outcome is missing if another process than its driver
+    committed it.
     """
 
     stream_id: str
@@ -330,17 +333,17 @@ class Stream:
 
     @property
     def source(self) -> Source:
-        """The table that it reads; of a view, the first one."""
+        """The table that it reads. For a view: the first table."""
         return self.bases[0].source
 
     @property
     def offset(self) -> Offset:
-        """Where it stands in that table."""
+        """The offset in that table."""
         return self.bases[0].offset
 
     @property
     def table_on(self) -> str:
-        """What it is on, as the user named it."""
+        """What the stream is on, by the user's name."""
         return self.source.name if self.view is None else self.view.name
 
     def standing(self, *offsets: Offset) -> Stream:
@@ -349,7 +352,7 @@ class Stream:
         return replace(self, bases=tuple(Base(base.source, offset) for base, offset in moved))
 
     def by_base(self) -> tuple[Stream, ...]:
-        """The same stream on each of its base tables alone."""
+        """The same stream once for each of its base tables, each with that table alone."""
         return tuple(replace(self, bases=(base,)) for base in self.bases)
 
 
@@ -372,7 +375,7 @@ def new_stream(
     max_lag: timedelta | None = None,
     upsert_table: str | None = None,
 ) -> Stream:
-    """A stream with an id of its own that no registry holds yet."""
+    """A stream with a new id, which is in no registry yet."""
     return Stream(
         stream_id=uuid.uuid4().hex,
         name=name,
@@ -400,12 +403,15 @@ Value = TypeVar("Value")
 
 
 def to_json(value: object) -> str:
-    """The JSON of a frozen dataclass of this package."""
+    """Encode a frozen dataclass of this package as JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def from_json(text: str | bytes, kind: type[Value]) -> Value:
-    """The dataclass that :func:`to_json` made ``text`` of; raises ``msgspec.ValidationError``."""
+    """Decode the dataclass from the ``text`` that :func:`to_json` made.
+
+    :raises msgspec.ValidationError: ``text`` does not describe a ``kind``
+    """
     return _decoder(kind).decode(text)
 
 
@@ -416,8 +422,8 @@ _building = Lock()
 def _decoder(kind: type[Value]) -> msgspec.json.Decoder[Value]:
     """The decoder of ``kind``, made once.
 
-    One thread makes it and the others wait: msgspec shows what it knows of a class to every thread
-    before it is complete, and a thread that decodes with a part of it crashes the interpreter.
+    One thread makes it and the others wait. msgspec shows other threads what it knows about a class
+    before that is complete, and a thread that decodes with a part of it crashes the interpreter.
     """
     found = _decoders.get(kind)
     if found is None:

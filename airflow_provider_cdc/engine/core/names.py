@@ -1,4 +1,4 @@
-"""The names a user gives: of streams, consumers and tables, checked where they come in.
+"""The names that a user gives to streams, consumers and tables, checked where they come in.
 
 A name is quoted wherever it enters SQL, never pasted.
 """
@@ -34,8 +34,10 @@ def literal(text: str) -> str:
 
 
 def text_value(text: str) -> str:
-    """``text`` as an expression of Spark SQL that says the same in every session: they differ in
-    what a backslash says, which a quote needs, and in whether ``${name}`` is a setting's value.
+    """``text`` as an expression of Spark SQL that has the same value in every session.
+
+    Sessions differ in how they read a backslash, which a quote needs, and in whether ``${name}`` is
+    replaced by a setting's value.
     """
     if any(sign in text for sign in "'\\$"):
         return f"CAST(X'{text.encode().hex()}' AS STRING)"
@@ -45,10 +47,11 @@ def text_value(text: str) -> str:
 def stream_name(text: object) -> str:
     """``text`` as the name of a stream: one identifier of at most 255 characters.
 
-    An identifier is made of unicode letters, digits and underscores and starts with no digit
-    (the Unicode standard's definition, so that marks inside words of any script are letters too).
+    An identifier consists of Unicode letters, digits and underscores, and does not start with a
+    digit. The definition is the Unicode standard's, so marks inside words of any script count as
+    letters.
 
-    :raises InvalidName: it is none
+    :raises InvalidName: ``text`` is not such a name
     """
     if isinstance(text, str) and text.isidentifier() and len(text) <= STREAM_NAME_MAX_CHARACTERS:
         return text
@@ -62,30 +65,29 @@ def stream_name(text: object) -> str:
 
 
 def name_key(name: str) -> str:
-    """What two spellings of one name have in common to Spark and Delta: of a column, a table, a
-    view, a function, an option.
+    """The form that two spellings of one name share in Spark and Delta: the name of a column, a
+    table, a view, a function or an option.
 
-    Both compare names in lower case (Java's ``toLowerCase(Locale.ROOT)``), so ``maß`` and ``MAß``
+    Both compare names in lower case (Java's ``toLowerCase(Locale.ROOT)``). So ``maß`` and ``MAß``
     are one name, ``maß`` and ``mass`` are two, and so are ``İ`` and ``i``.
     """
     return name.lower()
 
 
 def loose_key(name: str) -> str:
-    """What two names have in common that Spark takes for one in some places, though
-    :func:`name_key` tells them apart: fields of a struct, the columns that an UPDATE or a MERGE
-    sets, common table expressions.
+    """The form that two names share if Spark takes them for one name in some places.
 
-    There Spark compares character by character (Java's ``equalsIgnoreCase``), in lower and in upper
-    case: a long s is an s, a final sigma is a sigma, and a dotted capital I, a dotless small one
-    and an i are one letter.
+    :func:`name_key` distinguishes such names. The places are fields of a struct, the columns that
+    an UPDATE or a MERGE sets, and common table expressions. There Spark compares character by
+    character (Java's ``equalsIgnoreCase``), in lower and in upper case. A long s is an s, a final
+    sigma is a sigma, and a dotted capital I, a dotless small one and an i are one letter.
     """
     return "".join(map(_either_case, name))
 
 
 def first_alike(names: Iterable[str]) -> tuple[str, str] | None:
-    """The first two of ``names`` that Spark takes for one in some places; ``None``: there are
-    none.
+    """The first two of ``names`` that Spark takes for one in some places. ``None``: there is no
+    such pair.
     """
     found: dict[str, str] = {}
     for name in names:
@@ -96,7 +98,7 @@ def first_alike(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def stream_key(name: str) -> str:
-    """What two spellings of one stream name have in common: that of any name in Spark SQL."""
+    """The form that two spellings of one stream name share: that of any name in Spark SQL."""
     return name_key(name)
 
 
@@ -122,8 +124,10 @@ def consumer_name(text: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """What a user calls a table: the 1 to 3 ``parts`` of a catalog name, or the ``path`` of a
-    Delta table (then there are no parts).
+    """The user's name of a table: the 1 to 3 ``parts`` of a catalog name, or the ``path`` of a
+    Delta table.
+
+    A name with a path has no parts.
     """
 
     parts: tuple[str, ...] = ()
@@ -136,7 +140,7 @@ class TableName:
 
     @property
     def sql(self) -> str:
-        """The name for a SQL text, every part quoted."""
+        """The name for a SQL text, with every part quoted."""
         if self.path is not None:
             return f"delta.{quote(self.path)}"
         return ".".join(quote(part) for part in self.parts)
@@ -145,12 +149,12 @@ class TableName:
 def table_name(text: object) -> TableName:
     """The table that ``text`` names.
 
-    ``text`` is an absolute path (``/data/t``, ``s3://bucket/t``, ``file:/data/t``), the same as
-    ``delta.`/data/t```, or a catalog name of 1 to 3 parts with dots between them, each of which
-    may stand between backticks. An unquoted part may hold anything but dots and backticks. A
-    relative path is not a path.
+    ``text`` is an absolute path (``/data/t``, ``s3://bucket/t``, ``file:/data/t``), the same path
+    as ``delta.`/data/t```, or a catalog name of 1 to 3 parts with dots between them. A part may be
+    in backticks. An unquoted part may hold anything but dots and backticks. A relative path is not
+    a path.
 
-    :raises InvalidName: it is none of these
+    :raises InvalidName: ``text`` is not one of these
     """
     if not isinstance(text, str):
         raise _invalid_table(text, "found no text")
@@ -161,9 +165,10 @@ def table_name(text: object) -> TableName:
 
 
 def qualified_name(parts: tuple[str, ...]) -> TableName:
-    """The table that the ``parts`` of an identifier name, as they read without their quotes.
+    """The table that the ``parts`` of an identifier name. The parts have no quotes.
 
-    :raises InvalidName: there are none or more than 3, one is empty or holds a control character
+    :raises InvalidName: there are no parts or more than 3, or one is empty or holds a control
+        character
     """
     if tuple(map(name_key, parts[:-1])) == ("delta",) and _PATH.fullmatch(parts[-1]):
         return _path_name(parts[-1])
@@ -187,7 +192,7 @@ def _path_name(path: str) -> TableName:
 def split_name(text: str) -> tuple[str, ...]:
     """The parts of a name with dots between them, without their backticks.
 
-    :raises InvalidName: it is not written like that
+    :raises InvalidName: ``text`` is not written like that
     """
     parts = []
     position = 0
@@ -220,7 +225,7 @@ def _invalid_table(text: object, found: str) -> InvalidName:
 
 def _either_case(character: str) -> str:
     upper = character.upper()
-    # Java maps one character to one, where Python may know a longer text, such as SS of ß.
+    # Java maps one character to one. Python may return a longer text, such as SS for ß.
     return (upper if len(upper) == 1 else character).lower()[0]
 
 

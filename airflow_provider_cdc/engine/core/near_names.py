@@ -1,4 +1,4 @@
-"""Which stream a user may have meant, where a name is that of none."""
+"""Which stream a user may have meant by a name that no stream has."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _NEAR = 3
 
 
 def near_names(name: str, names: Iterable[str]) -> list[str]:
-    """The names that ``name`` may be a misspelling of, the nearest first."""
+    """The names that may be meant by ``name`` if it is misspelled, the nearest first."""
     by_key = {stream_key(each): each for each in names}
     return [by_key[key] for key in get_close_matches(stream_key(name), by_key, n=_NEAR)]
 
 
 def advice_on(name: str, names: Collection[str], shown: Callable[[str], str] = str) -> str:
-    """What to do where no stream has ``name``.
+    """What to do if no stream has ``name``.
 
-    :param names: those that there are, or their keys
-    :param shown: the name as it was registered
+    :param names: the names of all streams, or their keys
+    :param shown: returns the name as it was registered
     """
     if near := near_names(name, names):
         return f"did you mean {' or '.join(map(shown, near))}"
@@ -35,7 +35,7 @@ def advice_on(name: str, names: Collection[str], shown: Callable[[str], str] = s
 
 
 def stream_meant(tables: Iterable[str], names: Collection[str]) -> str | None:
-    """Which stream one of ``tables`` may be a misspelling of; ``None``: of none."""
+    """The advice if one of ``tables`` may be a misspelled stream. ``None``: no such table."""
     for table in tables:
         if near := near_names(table, names):
             if stream_key(near[0]) == stream_key(table):
@@ -45,10 +45,10 @@ def stream_meant(tables: Iterable[str], names: Collection[str]) -> str | None:
 
 
 def advice_on_tables(tables: Iterable[str], names: Collection[str]) -> str:
-    """What to do where statements read no stream.
+    """What to do if statements read no stream.
 
     :param tables: what they read, by the last part of each name
-    :param names: the streams that there are
+    :param names: the streams that exist
     """
     if meant := stream_meant(tables, names):
         return meant

@@ -1,7 +1,7 @@
-"""Folding the commits of a range into the net difference of the table's files.
+"""Folds the commits of a range into the net difference of the table's files.
 
-Whatever happened in between, only the files that differ between the two ends have to be read, so
-the cost of a change set follows the bytes touched and not the number of commits.
+Only the files that differ between the two ends of the range have to be read. So the cost of a
+change set depends on the bytes touched and not on the number of commits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MERGE = "MERGE"
 
 @dataclass(frozen=True, slots=True)
 class ChangedVector:
-    """A file that stands on both ends with different deletion vectors."""
+    """A file that is there at both ends, with different deletion vectors."""
 
     old: DataFile
     new: DataFile
@@ -29,10 +29,10 @@ class ChangedVector:
 class NetFiles:
     """The files that differ between the two ends of a range.
 
-    ``removed`` stood there at the start only, ``added`` stand there at the end only.
-    ``changes_data`` is false when no commit of the range says that it changed data, as after a
-    range of OPTIMIZE alone: then the two ends hold the same rows. ``brings_back`` is true when rows
-    may have returned as they once were, row ids and row commit versions with them (RESTORE).
+    ``removed`` files were there only at the start, ``added`` files only at the end.
+    ``changes_data`` is false if no commit of the range is marked as a data change, as after a range
+    of OPTIMIZE alone. Then both ends hold the same rows. ``brings_back`` is true if rows may have
+    returned to an older state, with their row ids and row commit versions (RESTORE).
     """
 
     removed: tuple[DataFile, ...]
@@ -54,14 +54,14 @@ class NetFiles:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """All of these files; one whose vector changed stands there with both vectors."""
+        """All of these files. A file whose deletion vector changed is listed with both vectors."""
         pairs = [file for pair in self.revectored for file in (pair.old, pair.new)]
         return (*self.removed, *self.added, *pairs)
 
     @property
     def rewritten_rows(self) -> int:
-        """How many rows were carried over at the most, or changed: those of the larger side, where
-        files were both removed and added. A file that does not say how many it has counts as none.
+        """How many rows were carried over or changed at most: the rows of the larger side, if files
+        were both removed and added. A file without a row count counts as zero rows.
         """
         sides = (self.removed, self.added)
         rows = (sum(file.record_count or 0 for file in side) for side in sides)
@@ -95,9 +95,9 @@ def fold(commits: Iterable[Commit]) -> NetFiles:
 def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
     """The files that the commits wrote with rows of their own, each with its commit's version.
 
-    Only these can hold rows that were inserted (seed 000, append-only streams). A file that a
-    RESTORE brought back, that only got a deletion vector, or that UPDATE, DELETE or OPTIMIZE wrote,
-    is none.
+    Snowflake: an append-only stream returns inserted rows only. Only these files can hold inserted
+    rows. Files are left out if a RESTORE brought them back, if they only got a deletion vector, or
+    if UPDATE, DELETE or OPTIMIZE wrote them.
     """
     return [
         (commit.version, file)
@@ -109,8 +109,10 @@ def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
 
 
 def inserts_rows(commit: Commit) -> bool:
-    """Whether ``commit`` may have written rows that were not there: UPDATE and DELETE only carry
-    rows over, as does a MERGE that names what it does with rows that match none, and does nothing.
+    """Whether ``commit`` may have written rows that were not there before.
+
+    UPDATE and DELETE only carry rows over. So does a MERGE whose commit records an empty list of
+    clauses for rows that match no row.
     """
     if commit.operation == _MERGE:
         clauses = commit.operation_parameters.get("notMatchedPredicates")
@@ -119,8 +121,10 @@ def inserts_rows(commit: Commit) -> bool:
 
 
 def newborn_files(commits: Iterable[Commit]) -> set[str]:
-    """The paths of the files that may hold rows which were inserted by ``commits``: those that one
-    of them wrote, but for what UPDATE, DELETE and OPTIMIZE made of files that hold none.
+    """The paths of the files that may hold rows inserted by ``commits``.
+
+    These are the files that the commits wrote, except those that UPDATE, DELETE and OPTIMIZE made
+    of files without such rows.
     """
     found: set[str] = set()
     for commit in commits:
@@ -131,22 +135,26 @@ def newborn_files(commits: Iterable[Commit]) -> set[str]:
 
 
 def stood_there(file: DataFile, version: int) -> bool:
-    """Whether an added ``file`` was there already: COMPUTE STATISTICS removes none."""
+    """Whether an added ``file`` was there already. COMPUTE STATISTICS adds files again without
+    removing them.
+    """
     first_version = file.default_row_commit_version
     return not file.data_change and first_version is not None and first_version < version
 
 
 def _holds_vectors(file: DataFile) -> bool:
-    """Whether a removed ``file`` has no rows, but deletion vectors (protocol, "Deletion Vector
-    Descriptor Schema", on their names). A drop of that feature lists them as if they were data, so
-    that a writer which knows no vectors keeps them as long as the files that they belong to.
+    """Whether a removed ``file`` holds deletion vectors and no rows (protocol, "Deletion Vector
+    Descriptor Schema", on their names).
+
+    Dropping the feature lists these files like data files. So a writer that does not know deletion
+    vectors keeps them as long as the files that they belong to.
     """
     is_untracked = file.base_row_id is None and file.deletion_vector is None
     return not file.data_change and is_untracked and is_vector_file(file.path.rsplit("/", 1)[-1])
 
 
 def brings_back(commit: Commit) -> bool:
-    """Whether files that were removed may be back with ``commit``."""
+    """Whether ``commit`` may bring back files that were removed."""
     removed = {file.path for file in commit.removes}
     return commit.operation == "RESTORE" or any(
         file.data_change

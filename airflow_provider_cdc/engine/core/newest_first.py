@@ -1,7 +1,7 @@
-"""Telling from the newest commits of a range that it holds data.
+"""Finds out from the newest commits of a range that it holds data.
 
-A look at a long range need not read all of it: one commit whose change no later one has touched is
-enough for a yes. What is not as plain as that is left to whoever reads the whole range.
+A check of a long range need not read all of it: one commit with a change that no later commit
+touched is enough for a yes. Unclear cases need a read of the whole range.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .tracking import hides_rows, keeps_tracking, loses_row_ids
 
 
 class Finding(Enum):
-    """What a commit adds to a look: ``UNCLEAR`` means that only the whole range tells."""
+    """What a commit shows. ``UNCLEAR`` means that only the whole range can show it."""
 
     DATA = auto()
     NOTHING_YET = auto()
@@ -25,7 +25,7 @@ class Finding(Enum):
 class NewestFirst:
     """Takes the commits of a range from the newest one backwards.
 
-    :param stream: whose offset the range begins at
+    :param stream: the stream at whose offset the range begins
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -38,7 +38,7 @@ class NewestFirst:
         self._touched: set[str] = set()
 
     def take(self, commit: Commit) -> Finding:
-        """What is known after ``commit``, the one before those that were taken."""
+        """What is known after ``commit``, which comes right before the commits taken so far."""
         if (
             (commit.metadata is not None and not keeps_tracking(self._stream, commit.metadata))
             or commit.protocol is not None

@@ -1,4 +1,4 @@
-"""Arguments that are one text or several: statements, names of columns, of tables, of streams."""
+"""Arguments that are one text or several: statements, or names of columns, tables or streams."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .errors import InvalidRequest
 
 
 def one_or_several(subject: str, argument: str, given: object) -> tuple[str, ...]:
-    """``given`` as a tuple; a text is one element, and is not taken for its letters.
+    """``given`` as a tuple. A text is one element, and is not split into its letters.
 
     :param subject: what a message is about
     :param argument: the name of the argument
-    :raises InvalidRequest: it is neither a text nor some texts
+    :raises InvalidRequest: ``given`` is neither a text nor several texts
     """
     if isinstance(given, str):
         return (given,)

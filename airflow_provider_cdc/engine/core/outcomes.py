@@ -1,4 +1,4 @@
-"""What became of a consumption, and of each of its streams and statements."""
+"""The outcome of a consumption, and of each of its streams and statements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .summaries import counts_text, names_text, place_text
 
 
 class StatementResult(StrEnum):
-    """How a statement came to be applied in this attempt."""
+    """How a statement was applied, as this attempt found it."""
 
     APPLIED = "applied"
     ALREADY_APPLIED = "already_applied"
@@ -18,9 +18,11 @@ class StatementResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatementOutcome:
-    """What became of one statement: the version of the target that holds it, and its metrics
-    (Delta's own operation metrics of that commit, empty where Delta wrote none). ``rewritten_as``
-    is the MERGE that ran instead of a DELETE or an UPDATE which Delta refuses.
+    """The outcome of one statement.
+
+    ``target_version`` is the version of the target that holds it. ``metrics`` are Delta's own
+    operation metrics of that commit, empty if Delta wrote none. ``rewritten_as`` is the MERGE that
+    ran instead of a DELETE or an UPDATE that Delta refuses.
     """
 
     index: int
@@ -39,7 +41,8 @@ class StatementOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TableOutcome:
-    """What a consumption took of one table, and by which strategy it was read;
+    """What a consumption took of one table, and the strategy by which it was read.
+
     ``through_timestamp`` is the commit time of ``through_version``.
     """
 
@@ -52,10 +55,12 @@ class TableOutcome:
 
 @dataclass(frozen=True, slots=True)
 class StreamOutcome:
-    """What a consumption took of one stream. ``rows`` counts rows by what became of them
-    (``inserted``, ``updated``, ``deleted``); an update counts once, though it is two change rows.
-    ``tables`` tells it of each base table; the versions, the time and the strategy are those of the
-    first. Outcomes of older releases have no time.
+    """What a consumption took of one stream.
+
+    ``rows`` counts rows by what happened to them (``inserted``, ``updated``, ``deleted``). An
+    update counts once, although it is two change rows. ``tables`` holds an outcome for each base
+    table. The versions, the time and the strategy are those of the first table. Outcomes of older
+    releases have no time.
     """
 
     stream_id: str

@@ -1,8 +1,8 @@
-"""Which files Spark can read as plain Parquet, with no Delta log around them.
+"""Which files Spark can read as plain Parquet, without a Delta log.
 
-Opening a crafted log costs Delta some five small Spark jobs, however little it lists. The files of
-a simple table need nothing of Delta to be read right: their rows are those at certain positions,
-and what the log says of each file is looked up by its number in a list.
+Opening a crafted log costs Delta about five small Spark jobs, however few files it lists. The files
+of a simple table need no Delta to be read correctly. The rows to read are given by their positions,
+and what the log records of each file is found by its number in a list.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .crafted_log import ListedFile, bytes_of, own_columns
 from .names import name_key
 from .table_schema import Layout
 
-# What the log says of each of them travels inside the plan.
+# The plan carries what the log records of each file.
 MOST_FILES = 10_000
-# Of more of them a filter may leave many out, for which it needs what a Delta log says of each.
+# With more files, a filter may leave many out. A filter needs what a Delta log records of each.
 MOST_PRUNED_FILES = 128
-# Above it, looking up what the log says for each row costs more than a crafted log.
+# Above this size, the lookup in the log's records for each row costs more than a crafted log.
 MOST_BYTES = 1 << 30
-# Positions travel inside the plan, as words of bits.
+# The plan carries positions as words of bits.
 BITS_IN_A_WORD = 64
 MOST_WORDS = 1 << 18
 
-# Features that leave the meaning of a data file's columns as Parquet has it.
+# Features that do not change the meaning of columns in Parquet files.
 _PLAIN_FEATURES = frozenset(
     {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "catalogManaged"}
 )
@@ -37,7 +37,7 @@ _PLAIN_TYPES = re.compile(
     r"|decimal\(\d+,\d+\)"
 )
 _PARTITION_TYPES = re.compile(r"boolean|byte|short|integer|long|string|date|decimal\(\d+,\d+\)")
-# Nothing that could be spelled in two ways; no hidden file, which Spark would leave out.
+# Paths with only one spelling. Hidden files do not match, because Spark leaves them out.
 _PLAIN_PATH = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9_\-./=@:]*/[A-Za-z0-9][A-Za-z0-9_\-.=]*"
 )
@@ -50,7 +50,7 @@ def reads_as_plain(
     *,
     can_be_pruned: bool = False,
 ) -> bool:
-    """Whether the ``listed`` files can be read as plain Parquet, and it pays.
+    """Whether the ``listed`` files can be read as plain Parquet, and whether that is cheaper.
 
     :param layout: how the files are read
     :param protocol: the source's protocol action
@@ -78,7 +78,9 @@ def reads_as_plain(
 
 
 def words(positions: BitMap64) -> list[int]:
-    """``positions`` as the set bits of signed words, as few of them as hold the last one."""
+    """``positions`` as the set bits of signed words, no more of them than the last
+    position needs.
+    """
     if not positions:
         return []
     count = positions.max() // BITS_IN_A_WORD + 1
@@ -98,7 +100,7 @@ def _is_plain_file(item: ListedFile) -> bool:
 
 
 def _most_words(item: ListedFile) -> int:
-    """How many words the positions may need that are kept of a file, or left out."""
+    """How many words the positions of kept or left-out rows of a file may need."""
     if item.kept is not None:
         last = item.kept.max()
     elif item.file.deletion_vector is None:

@@ -1,4 +1,4 @@
-"""Points in the history of a source: a version, a time, or where another stream stands."""
+"""Points in the history of a source: a version, a time, or the offset of another stream."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ _FORMS = 'Version(3), Timestamp("2026-01-01T00:00:00Z") or OffsetOf("other_strea
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of a Delta table; ``InvalidRange`` when it is negative."""
+    """A version of a Delta table.
+
+    :raises InvalidRange: ``number`` is negative or not a whole number
+    """
 
     number: int
 
     def __post_init__(self) -> None:
-        """Refuse what no version can be."""
+        """Refuse a number that cannot be a version."""
         if type(self.number) is not int or self.number < 0:
             raise InvalidRange(
                 f"version {self.number!r}",
@@ -36,15 +39,17 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A moment, as an ISO 8601 text or a ``datetime``, either with its offset from UTC.
+    """A moment, as an ISO 8601 text or a ``datetime``, with its offset from UTC.
 
-    ``InvalidRange`` when it is none, or names no offset: what 9 o'clock is depends on who reads it.
+    Without an offset, the moment of 9 o'clock depends on the reader.
+
+    :raises InvalidRange: ``text`` is not a moment, or has no offset
     """
 
     text: str | datetime
 
     def __post_init__(self) -> None:
-        """Refuse what is no moment."""
+        """Refuse a text that is not a moment."""
         _ = self.moment
 
     @property
@@ -75,14 +80,15 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class OffsetOf:
-    """Where another stream of the same source stands; ``InvalidName`` when none can have that
-    name.
+    """The offset of another stream of the same source.
+
+    :raises InvalidName: no stream can have that name
     """
 
     stream: str
 
     def __post_init__(self) -> None:
-        """Refuse what no stream is called."""
+        """Refuse a text that cannot be the name of a stream."""
         try:
             stream_name(str(self.stream))
         except InvalidName as error:
@@ -92,7 +98,7 @@ class OffsetOf:
 
 Point = Version | Timestamp | OffsetOf
 LONGEST_NUMBER = 18
-"""The most digits that a number has which is given as text."""
+"""The most digits of a number that is given as text."""
 _KINDS: Mapping[str, type[Point]] = {
     "version": Version,
     "timestamp": Timestamp,
@@ -102,7 +108,9 @@ _KINDS: Mapping[str, type[Point]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A point, and whether what happened exactly then comes before the bound (``AT``) or after it
+    """A point as a bound.
+
+    ``is_inclusive``: what happened exactly then comes before the bound (``AT``), else after it
     (``BEFORE``).
     """
 
@@ -116,10 +124,10 @@ class Bound:
 
 
 def bound_of(subject: str, at: Point | None, before: Point | None) -> Bound | None:
-    """The bound that a caller gave as ``at`` or as ``before``; ``None``: neither.
+    """The bound that a caller gave as ``at`` or as ``before``. ``None``: neither.
 
     :param subject: what is bounded, for the message
-    :raises InvalidRequest: both are given, or one is no point
+    :raises InvalidRequest: both are given, or one is not a point
     """
     given = [(point, is_at) for point, is_at in ((at, True), (before, False)) if point is not None]
     if len(given) > 1 or not all(isinstance(point, Point) for point, _ in given):
@@ -134,12 +142,13 @@ def bound_of(subject: str, at: Point | None, before: Point | None) -> Bound | No
 
 
 def check_order(subject: str, start: Bound, end: Bound) -> None:
-    """Refuse an end that is named before the beginning, whether or not commits lie between.
+    """Refuse an end that is before the beginning, even if no commits are between them.
 
-    Seed 002: a query whose end lies before its start is the caller's error. Found by the points
-    themselves: two moments without a commit between them are one version of the table.
+    Spanner: a change stream query whose end is before its start is the caller's error. The points
+    themselves are compared, because two moments without a commit between them are one version of
+    the table.
 
-    :raises InvalidRange: it is
+    :raises InvalidRange: the end is before the beginning
     """
     match start.point, end.point:
         case Version(first), Version(last):
@@ -163,7 +172,7 @@ def ends_before_it_begins(subject: str, cause: str) -> InvalidRange:
 
 
 def as_mapping(point: Point) -> dict[str, int | str]:
-    """``point`` as JSON has it: its kind and its value."""
+    """``point`` in its JSON form: its kind and its value."""
     match point:
         case Version(number):
             return {"version": number}
@@ -174,9 +183,9 @@ def as_mapping(point: Point) -> dict[str, int | str]:
 
 
 def point_of(given: Any) -> Point | None:
-    """The point that ``given`` is, or says as :func:`as_mapping` does; numbers may be text.
+    """The point that ``given`` is, or names as :func:`as_mapping` does. Numbers may be text.
 
-    :raises InvalidRequest: it says none, or more than one
+    :raises InvalidRequest: ``given`` names no point, or more than one
     """
     if given is None or isinstance(given, Point):
         return given
@@ -195,7 +204,9 @@ def point_of(given: Any) -> Point | None:
 
 
 def _fix(kind: str, given: object, otherwise: str) -> str:
-    """What to do about a value that is no such point; ``otherwise`` where no template is meant."""
+    """What to do about a value that is not such a point. ``otherwise`` if the value is not a
+    template.
+    """
     if isinstance(given, int | datetime) or (isinstance(given, str) and "{{" not in given):
         return otherwise
     return f"give an operator {{{kind!r}: ...}} in place of the point: that is templated"

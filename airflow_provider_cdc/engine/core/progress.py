@@ -1,4 +1,4 @@
-"""The named points of the consumption protocol, told to whoever listens."""
+"""The named points of the consumption protocol, reported to a listener."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from enum import StrEnum
 
 
 class ProtocolPoint(StrEnum):
-    """Where a driver can stand; whatever ends it at one of these, nothing is lost or doubled."""
+    """The points at which a driver can be. If the driver crashes at one, nothing is lost or applied
+    twice.
+    """
 
     BEFORE_BEGIN = "before_begin"
     AFTER_BEGIN = "after_begin"
@@ -26,8 +28,9 @@ class ProtocolPoint(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step of a consumption: the point reached, of which consumption and statement.
-    ``statement_index`` counts from 0; the text counts from 1.
+    """One step of a consumption: the point that was reached, by its consumption and statement.
+
+    ``statement_index`` counts from 0. The text counts from 1.
     """
 
     point: ProtocolPoint

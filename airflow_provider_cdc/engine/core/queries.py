@@ -1,4 +1,4 @@
-"""Queries that read streams: they look at what a consumption sees, and consume nothing."""
+"""Queries that read streams. They read what a consumption would read, and consume nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from .stream_references import (
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query; ``streams`` are those that it reads, all fields as of a ``Statement``."""
+    """A query. ``streams`` are the streams that it reads. Its fields mean what those of a
+    ``Statement`` mean.
+    """
 
     text: str
     streams: tuple[str, ...]
@@ -35,12 +37,12 @@ class Query:
 
 
 def analyse_query(sql: str, stream_names: Collection[str]) -> Query | None:
-    """What the query ``sql`` reads, where ``stream_names`` are the registered streams; ``None``
-    where it is no query.
+    """What the query ``sql`` reads. ``None`` if it is not a query.
 
-    Seed 000: a query alone moves no offset, not even in a transaction.
+    Snowflake: a query alone moves no offset, not even in a transaction.
 
-    :raises InvalidStatement: it holds several statements, or none; it cannot be parsed
+    :param stream_names: the registered streams
+    :raises InvalidStatement: ``sql`` holds several statements or none, or cannot be parsed
     """
     text, tokens = one_statement(sql)
     verb = verb_of(tokens)
@@ -57,10 +59,11 @@ def analyse_query(sql: str, stream_names: Collection[str]) -> Query | None:
 
 
 def only_query(sql: str) -> str:
-    """``sql`` without a semicolon, where it is a query. Spark runs any other statement as soon as
-    it is asked what that one gives.
+    """``sql`` without a semicolon, if it is a query.
 
-    :raises InvalidStatement: it is another statement, or not one
+    Spark runs any other statement as soon as its result is asked for.
+
+    :raises InvalidStatement: ``sql`` is another statement, or holds several statements or none
     """
     text, tokens = one_statement(sql)
     verb = verb_of(tokens)

@@ -1,4 +1,4 @@
-"""Which way to read a change set, decided from the log alone."""
+"""How to read a change set, decided from the log alone."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from .transactions import without_undone
 
 
 class Strategy(StrEnum):
-    """The ways to read a change set, as plans and outcomes tell them.
-    ``file_difference`` reads the files in which the two ends of the range differ, ``change_files``
-    what each commit wrote into the change data feed, ``inserted_files`` the files that were added,
-    ``initial_rows`` all rows at the offset, ``comparison`` those of source and target, to bring a
-    target back.
+    """The ways to read a change set, as plans and outcomes name them.
+
+    ``file_difference`` reads the files in which the two ends of the range differ. ``change_files``
+    reads what each commit wrote into the change data feed. ``inserted_files`` reads the files that
+    were added. ``initial_rows`` reads all rows at the offset. ``comparison`` reads all rows of
+    source and target, to recover a target.
     """
 
     NOTHING = "nothing"
@@ -34,17 +35,19 @@ class Strategy(StrEnum):
     COMPARISON = "comparison"
 
 
-# Opening a file takes as long as reading that many bytes of a large one (decision 0024).
+# Opening a file takes as long as reading this many bytes of a large one (decision 0024).
 OPENING_BYTES = 256 * 1024
-# Those that lead to the same net difference.
+# The strategies that lead to the same net difference.
 READING_DIFFERENCES = (Strategy.FILE_DIFFERENCE, Strategy.CHANGE_FILES)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """How the change set of a range is read: ``file_count`` files of ``size_bytes`` in all, for
-    ``commit_count`` commits, and why. That of a view sums up the plans of its ``tables``, and has
-    the strategy of the one that reads the most bytes.
+    """How the change set of a range is read, and why.
+
+    The plan reads ``file_count`` files of ``size_bytes`` in all, for ``commit_count`` commits. The
+    plan of a view sums up the plans of its ``tables``, and has the strategy of the one that reads
+    the most bytes.
     """
 
     strategy: Strategy
@@ -63,13 +66,15 @@ class ReadPlan:
 
     @property
     def cost_bytes(self) -> int:
-        """What plans are compared by: the bytes, and as many as the time to open the files is."""
+        """The cost by which plans are compared: the bytes to read, plus a number of bytes for the
+        opening of each file.
+        """
         return self.size_bytes + self.file_count * OPENING_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """How the part of one table of a view is read, the table named as SQL."""
+    """How the part of one table of a view is read. ``table`` is the table as SQL."""
 
     table: str
     plan: ReadPlan
@@ -102,8 +107,9 @@ def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
 
 
 def inserted_row_count(commits: Sequence[Commit]) -> int | None:
-    """How many rows ``commits`` inserted, where statistics tell, and no commit carried rows over
-    into files of its own.
+    """How many rows ``commits`` inserted.
+
+    ``None`` if statistics do not show it, or a commit carried rows over into files of its own.
     """
     standing = without_undone(commits)
     if any(commit.adds and commit.removes and inserts_rows(commit) for commit in standing):
@@ -115,12 +121,12 @@ def inserted_row_count(commits: Sequence[Commit]) -> int | None:
 
 
 def plan_survivors(commits: Sequence[Commit], layout: Layout | None = None) -> Reading:
-    """How to read the rows that were born since the offset and still live.
+    """How to read the rows that were inserted since the offset and still exist.
 
-    Their row ids lie above the high-water mark of the offset, and they lie in files that were added
-    since: neither what was removed nor what stood there already has to be read.
+    Their row ids are above the high-water mark of the offset, and they are in files that were added
+    since. So neither removed files nor files that were already there have to be read.
 
-    :param layout: as of :func:`net_difference`
+    :param layout: as for :func:`net_difference`
     """
     net = net_difference(commits, layout)
     newborn = newborn_files(commits)
@@ -140,12 +146,13 @@ def plan_difference(
     *,
     has_change_files: bool = True,
 ) -> Reading:
-    """The way that reads the fewest bytes to the net difference that ``commits`` made, each file
-    counted as its bytes and those of its opening.
+    """The way that reads the fewest bytes to get the net difference that ``commits`` made.
+
+    Each file counts as its bytes and those of its opening.
 
     :param history: the layouts that were in force one after the other, the one at the offset first
-    :param forced: take this strategy wherever it is possible
-    :param has_change_files: the change files that the commits name are still there
+    :param forced: use this strategy wherever it is possible
+    :param has_change_files: the change files that the commits name still exist
     """
     net = net_difference(commits, history[0])
     if net.is_empty:
@@ -177,7 +184,7 @@ def _extent(plan: ReadPlan) -> str:
 
 
 def plan_view(tables: Sequence[TablePlan]) -> ReadPlan:
-    """How the changes are read of a view whose ``tables`` are read by these plans."""
+    """How to read the changes of a view whose ``tables`` are read by these plans."""
     plans = [each.plan for each in tables]
     largest = max(tables, key=lambda each: each.plan.size_bytes)
     return ReadPlan(
@@ -191,7 +198,9 @@ def plan_view(tables: Sequence[TablePlan]) -> ReadPlan:
 
 
 def plan_initial_rows() -> ReadPlan:
-    """How to read the rows at the offset; which files hold them is left to Delta, uncounted."""
+    """How to read the rows at the offset. Delta finds the files that hold them, and they are not
+    counted.
+    """
     return ReadPlan(Strategy.INITIAL_ROWS, 0, 0, 0, "the initial rows were not consumed yet")
 
 

@@ -1,4 +1,4 @@
-"""What the engine needs of Spark, Delta and Java, and how it is refused where that is not there."""
+"""What the engine needs of Spark, Delta and Java, and the errors if it is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DELTA_SETTINGS = {
     EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
     CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""The settings by which a session has Delta."""
+"""The settings that add Delta to a session."""
 
 LOCAL_SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "2",
@@ -28,7 +28,7 @@ LOCAL_SETTINGS = {
 }
 """Settings of a session in one process, where many small tasks cost more than they save."""
 
-# What the setting says where nobody has set it.
+# The values of the setting while it is not set.
 _NO_CATALOG = ("", "builtin")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
@@ -37,7 +37,8 @@ def check_version(product: str, found: str | None, needed: tuple[int, ...], fix:
     """Refuse a version that is older than the engine needs.
 
     :param found: such as ``3.5.3``; ``None``: the product is missing
-    :raises UnsupportedEnvironment: by the name of the product, with both versions
+    :raises UnsupportedEnvironment: the version is too old, or missing; the message names the
+        product and both versions
     """
     numbers = _NUMBERS.search(found or "")
     version = tuple(map(int, numbers[0].split("."))) if numbers else ()
@@ -54,8 +55,8 @@ def check_version(product: str, found: str | None, needed: tuple[int, ...], fix:
 def check_settings(settings: Mapping[str, str]) -> None:
     """Refuse a session that was made without Delta.
 
-    :param settings: what the session says of ``DELTA_SETTINGS``
-    :raises UnsupportedEnvironment: naming what to set
+    :param settings: the session's values of ``DELTA_SETTINGS``
+    :raises UnsupportedEnvironment: Delta is missing; the message names the settings
     """
     has_extension = "delta" in settings.get(EXTENSIONS, "").lower()
     has_catalog = settings.get(CATALOG, "") not in _NO_CATALOG

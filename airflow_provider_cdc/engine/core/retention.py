@@ -1,10 +1,10 @@
 """How long a table keeps what its streams need, and the table properties that extend it.
 
-Seed 000: while a stream is not consumed, the retention of its source is extended to the offset, up
-to a limit, and goes back when the stream is consumed. Delta keeps files that were removed and
-commits for periods of their own, each a table property; the shorter one counts. What the owner of
-the table had set stands in properties beside them, and so does each extension, so that one commit
-changes all of them together and any number of state folders can extend one table.
+Snowflake: while a stream is not consumed, the retention of its source is extended to the offset, up
+to a limit. It goes back when the stream is consumed. Delta keeps removed files and commits for
+periods of their own, each a table property. The shorter one counts. What the owner of the table had
+set is kept in properties beside them, and so is each extension. So one commit changes all of them
+together, and any number of state folders can extend one table.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class SourceRetention:
     """What maintenance found and did at one table that streams read.
 
     ``streams`` are those that need ``extension``; ``None``: the table keeps enough by itself.
-    ``own`` is the retention without it, ``bytes_kept`` the bytes of the removed files that these
-    streams can still read only because of it. ``has_changed`` says that properties of the table
-    were changed; ``problem`` why they could not be, or could not be looked at.
+    ``own`` is the retention without the extension. ``bytes_kept`` are the bytes of the removed
+    files that these streams can still read only because of it. ``has_changed``: properties of the
+    table were changed. ``problem`` is why they could not be changed or read.
     """
 
     location: str
@@ -64,7 +64,7 @@ class SourceRetention:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What maintenance did: ``skipped`` names the empty streams whose offsets moved."""
+    """What maintenance did. ``skipped`` names the empty streams whose offsets moved."""
 
     skipped: tuple[str, ...]
     sources: tuple[SourceRetention, ...]
@@ -80,22 +80,24 @@ class Maintenance:
 
     @property
     def bytes_kept(self) -> int:
-        """What all extensions together cost, in bytes that are kept for them."""
+        """What all extensions together cost: the bytes that are kept for them."""
         return sum(source.bytes_kept for source in self.sources)
 
 
 def retention(properties: Properties) -> timedelta:
-    """How long a table with these properties keeps both files and commits, as it is now."""
+    """How long a table with these properties now keeps both files and commits."""
     return min(_length(name, properties.get(name)) for name in _DEFAULTS)
 
 
 def own_retention(properties: Properties) -> timedelta:
-    """How long it would without any extension: what its owner has set, or Delta's defaults."""
+    """How long it would keep them without any extension: what its owner has set, or Delta's
+    defaults.
+    """
     return min(_length(name, text) for name, text in _own_settings(properties).items())
 
 
 def log_retention(properties: Properties) -> timedelta:
-    """How long a table with these properties keeps commits, as it is now."""
+    """How long a table with these properties now keeps commits."""
     return _length(LOG, properties.get(LOG))
 
 
@@ -105,19 +107,19 @@ def own_log_retention(properties: Properties) -> timedelta:
 
 
 def extension_of(properties: Properties, holder: str) -> timedelta | None:
-    """The extension that ``holder`` has made; ``None`` where it has made none."""
+    """The extension that ``holder`` has made. ``None`` if it has not made one."""
     return _extensions(properties).get(holder)
 
 
 def extended(
     properties: Properties, holder: str, length: timedelta | None
 ) -> dict[str, str | None]:
-    """What to change of a table's properties so that ``holder`` extends its retention to
-    ``length``, or no longer extends it; ``None`` stands for a property to unset.
+    """The changes of a table's properties by which ``holder`` extends its retention to ``length``,
+    or no longer extends it. ``None`` means to unset the property.
 
-    Idempotent: nothing is to change where it is so already. Owners go on setting Delta's two
-    properties as they like: a value that is not the engine's is the owner's, and comes into force
-    when no extension is longer.
+    Idempotent: nothing changes if the properties are right already. Owners can still set Delta's
+    two properties as they like. A value that is not the engine's is the owner's, and comes into
+    force when no extension is longer.
 
     :param holder: who extends, a word of letters and digits
     """
@@ -133,8 +135,8 @@ def extended(
         wanted[_own_name(name)] = (text or _UNSET) if held else None
     changes = {name: text for name, text in wanted.items() if properties.get(name) != text}
     if any(changes.get(name) is not None for name in own):
-        # Delta checks one against the other in the statement alone, and takes one that is not
-        # there for its default.
+        # Delta checks the two properties against each other within one statement, and takes a
+        # missing one as its default.
         changes |= {name: wanted[name] for name in own if wanted[name] is not None}
     return changes
 
@@ -159,18 +161,18 @@ def needed_extension(
     limit: timedelta,
     ahead: timedelta,
 ) -> timedelta | None:
-    """How far the retention of a source has to be extended for a stream; ``None``: not at all.
+    """How far the retention of a source has to be extended for a stream. ``None``: not at all.
 
-    It is extended to ``limit`` in one step: each step is a commit that makes concurrent writers of
-    the table fail and begin again. So a source whose own retention would not outlast the time until
-    this is asked again stays extended, whatever the stream has consumed: the next change may come
-    at once.
+    It is extended to ``limit`` in one step, because each step is a commit that makes concurrent
+    writers of the table fail and begin again. If the source's own retention does not last until the
+    next check, the source stays extended, even if the stream has consumed all: the next change may
+    come at once.
 
-    :param oldest: when the oldest commit was made that the stream has not consumed; ``None``: it
-        has consumed all
+    :param oldest: the time of the oldest commit that the stream has not consumed; ``None``: it has
+        consumed all
     :param own: the retention without extensions
     :param limit: the longest extension that the stream may have
-    :param ahead: how much later this is asked again, at the latest
+    :param ahead: the longest time until the next check
     """
     if limit <= own or (oldest or now) + own > now + ahead:
         return None
@@ -178,7 +180,9 @@ def needed_extension(
 
 
 def _own_settings(properties: Properties) -> dict[str, str | None]:
-    """What the owner of the table has set for each of Delta's properties; ``None``: nothing."""
+    """The value that the owner of the table has set for each of Delta's properties; ``None``: no
+    value.
+    """
     held = _extensions(properties).values()
     ours = {_text(length) for length in held}
     found: dict[str, str | None] = {}
@@ -213,13 +217,14 @@ def _length(name: str, text: str | None) -> timedelta:
 
 
 def _text(length: timedelta) -> str:
-    """The interval in whole seconds, at least as long, as Delta reads it."""
+    """The interval as Delta reads it, in whole seconds, rounded up."""
     return f"interval {-(-length // timedelta(seconds=1))} seconds"
 
 
 def duration(text: str) -> timedelta:
-    """Delta's interval text, such as ``interval 7 days 12 hours``, and no more than the longest
-    length of time: a moment and what is kept from then on add up to another moment.
+    """The length of Delta's interval text, such as ``interval 7 days 12 hours``.
+
+    It is at most the longest length of time, so that a moment plus the result is still a moment.
     """
     units = ("microseconds", "milliseconds", "seconds", "minutes", "hours", "days", "weeks")
     parts = dict.fromkeys(units, 0)

@@ -1,10 +1,10 @@
-"""Leaving out files that OPTIMIZE alone made of others: both hold the same rows.
+"""Leaves out files that only OPTIMIZE made of other files: both hold the same rows.
 
-A commit that says it changed no data wrote, partition by partition, the rows of the files that it
-removed into those that it added. Where the removed ones stood at the offset as they were, the range
-is read as if the added ones had stood there in their place: neither has to be read but for what is
-touched later, and of that the original is not. Where that cannot be, they are left out if nobody
-touched the added ones since.
+A commit that is marked as no data change writes the rows of the files that it removes into the
+files that it adds, partition by partition. If the removed files are still as they were at the
+offset, the range is read as if the rewrite ran before the offset. Then the originals are not read,
+and the added files are read only if a later commit touches them. If that is not possible, both are
+left out as long as no later commit touches the added files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Partition = tuple[tuple[str, str | None], ...]
 
 @dataclass
 class _Rewrite:
-    """Files of the offset, and the files that hold the same rows now."""
+    """Files that were there at the offset, and the files that hold the same rows now."""
 
     originals: set[str] = field(default_factory=set)
     live: set[str] = field(default_factory=set)
@@ -31,8 +31,8 @@ class _Rewrite:
 def net_difference(commits: Sequence[Commit], layout: Layout | None = None) -> NetFiles:
     """The files that hold what differs between the two ends of ``commits``.
 
-    :param layout: what was in force at the offset; unless it is given, whatever ``commits`` change
-        of the table's metadata is taken for another one
+    :param layout: the layout in force at the offset; without it, any change of the table's metadata
+        counts as a new layout
     """
     if not any(commit.changes_data for commit in commits):
         return NetFiles((), (), (), changes_data=False)
@@ -43,11 +43,11 @@ def net_difference(commits: Sequence[Commit], layout: Layout | None = None) -> N
 def as_if_rewritten_before(
     commits: Sequence[Commit], layout: Layout | None = None
 ) -> Sequence[Commit]:
-    """``commits`` as they would be had each rewrite of files that stood at the offset, as they were
-    then, been there before: its rows, their ids and their versions are those of the originals.
+    """Treat OPTIMIZE rewrites of untouched files as if they ran before the offset.
 
-    Not so behind a change of the table's protocol or ``layout``, because rows of the offset are
-    read by what was in force there; nor where a RESTORE, or a commit like it, may bring the
+    The rows, their row ids and their commit versions are those of the originals. This does not
+    apply after a change of the table's protocol or ``layout``, because rows of the offset are read
+    by what was in force there. Nor does it apply if a RESTORE, or a commit like it, may bring the
     originals back.
     """
     if any(map(brings_back, commits)) or not any(map(_rewrites_alone, commits)):
@@ -71,19 +71,23 @@ def as_if_rewritten_before(
 
 
 def _rewrites_alone(commit: Commit) -> bool:
-    """Whether ``commit`` replaced files and says that it changed no data."""
+    """Whether ``commit`` replaced files and is marked as no data change."""
     return bool(commit.removes) and not commit.changes_data
 
 
 def _keeps(commit: Commit, layout: Layout | None) -> bool:
-    """Whether files are read by ``layout`` behind ``commit``, if they were before it."""
+    """Whether files that are read by ``layout`` before ``commit`` are read by it after ``commit``
+    too.
+    """
     if commit.metadata is None:
         return True
     return layout is not None and Layout.of(commit.metadata).reads_as(layout)
 
 
 def _done_before(commit: Commit, touched: set[str]) -> set[str]:
-    """The files of both sides of a rewrite, in partitions where it met untouched ones alone."""
+    """The removed and the added files of a rewrite, in partitions where all of them are
+    untouched.
+    """
     found: set[str] = set()
     for removes, adds in _pairs(commit) or ():
         gone, made = {file.path for file in removes}, {file.path for file in adds}
@@ -93,8 +97,8 @@ def _done_before(commit: Commit, touched: set[str]) -> set[str]:
 
 
 def without_rewrites(net: NetFiles, commits: Iterable[Commit]) -> NetFiles:
-    """``net``, which is the difference that ``commits`` made, without files that only hold rows
-    which lay in other files at the offset.
+    """``net``, the difference that ``commits`` made, without files that only hold rows which were
+    in other files at the offset.
     """
     rewrites = _Rewrites()
     for commit in commits:
@@ -116,7 +120,7 @@ class _Rewrites:
         self._by_live: dict[str, _Rewrite] = {}
 
     def spoil(self, paths: Iterable[str]) -> None:
-        """Whatever is touched otherwise, and what it was made of, has to be read."""
+        """Mark ``paths``, and the files that they were made of, as files that have to be read."""
         for path in paths:
             self._touched.add(path)
             rewrite = self._by_live.get(path)
@@ -126,7 +130,7 @@ class _Rewrites:
                 self._touched |= rewrite.originals | rewrite.live
 
     def follow(self, commit: Commit) -> None:
-        """Join what ``commit`` rewrote to what that was made of."""
+        """Join the rewrite of ``commit`` with the earlier rewrites that made its files."""
         pairs = _pairs(commit)
         if pairs is None:
             self.spoil(file.path for file in (*commit.removes, *commit.adds))
@@ -159,13 +163,13 @@ class _Rewrites:
 
 
 def _made(commit: Commit) -> list[DataFile]:
-    """The files that ``commit`` added and did not only list again."""
+    """The files that ``commit`` added, without those that it only listed again."""
     return [file for file in commit.adds if not stood_there(file, commit.version)]
 
 
 def _pairs(commit: Commit) -> list[tuple[list[DataFile], list[DataFile]]] | None:
-    """What a rewrite removed and what it made of that, partition by partition; ``None`` where that
-    is not known: one value of a partition may be spelt in two ways.
+    """What a rewrite removed and what it made of that, partition by partition. ``None`` if that is
+    not known: one value of a partition may be spelt in two ways.
     """
     removes, adds = _by_partition(commit.removes), _by_partition(_made(commit))
     if removes.keys() != adds.keys():

@@ -9,7 +9,7 @@ def shown(value: object) -> str:
     """``value`` and its type, shortened, for a message."""
     try:
         text = repr(value)
-    except Exception:  # the repr of a stranger's object may do anything
+    except Exception:  # the repr of a user's object may raise anything
         text = "a value"
     if len(text) > _SHOWN_CHARACTERS:
         text = f"{text[:_SHOWN_CHARACTERS]}..."

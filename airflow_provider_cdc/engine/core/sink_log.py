@@ -1,8 +1,7 @@
-"""Lists of files in the form in which Spark's own file sinks say what a folder holds.
+"""File lists in the format of Spark's own file sinks.
 
-Spark reads a folder with such a list without listing anything: the files are those of the list,
-wherever they are, with the sizes and the times that it gives. It takes no job and no request for
-each file.
+Spark reads a folder with such a list without listing anything. The list names the files, wherever
+they are, with their sizes and times. Spark needs no job and no request for each file.
 """
 
 from __future__ import annotations
@@ -11,17 +10,19 @@ import json
 from collections.abc import Iterable
 
 FOLDER = "_spark_metadata"
-# Under the name of a compacted batch it is read whatever interval of compaction a session has set.
+# The name of a compacted batch: Spark reads it under any compaction interval of the session.
 NAME = "0.compact"
 _VERSION = "v1"
 _BLOCK_BYTES = 128 << 20
 
 
 def sink_log(files: Iterable[tuple[str, int]]) -> bytes:
-    """The content of a list of ``files``: the percent-encoded URI of each and its bytes.
+    """The content of a file list.
 
-    The number of a file in the list, from 0 on, stands in it as the milliseconds of its time: a
-    row can tell where it is from by ``_metadata.file_modification_time``.
+    The list holds the number of each file, from 0, as the milliseconds of its time. So
+    ``_metadata.file_modification_time`` shows which file a row is from.
+
+    :param files: the percent-encoded URI of each file, and its bytes
     """
     lines = (
         json.dumps(

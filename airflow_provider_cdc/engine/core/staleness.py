@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from .retention import own_log_retention, own_retention
 
 MAX_DATA_EXTENSION = timedelta(days=14)
-"""How far the retention of a source is extended for a stream that does not say (seed 000)."""
+"""How far the retention of a source is extended for a stream by default (Snowflake: 14 days)."""
 
 
 def stale_after(
@@ -16,13 +16,13 @@ def stale_after(
 ) -> datetime:
     """When a stream is predicted to go stale.
 
-    Seed 000: the larger of the source's retention and of the extension that the stream may have.
-    They count from the oldest commit on that the stream has not consumed. It needs the commits
-    after its offset, each kept for a while from its own time on, and the files that these removed,
-    kept from their removal on. What stands at the offset and was not removed is kept anyway, and
-    the offset itself holds what is needed of its commit.
+    Snowflake: a stream has the longer of the source's retention and its own extension. The time
+    counts from the oldest commit that the stream has not consumed. A stream needs the commits after
+    its offset, each kept for a time after it was made, and the files that these commits removed,
+    kept for a time after their removal. Files at the offset that were not removed are kept anyway,
+    and the offset itself holds what is needed of its own commit.
 
-    :param since: when that commit was made; now, where all was consumed
+    :param since: the time of that commit, or now if all is consumed
     :param properties: the table properties of the source
     """
     return since + max(own_retention(properties), max_data_extension)
@@ -33,7 +33,8 @@ def rows_gone_after(
 ) -> datetime:
     """When all rows of an older version are predicted to be out of reach.
 
-    Delta finds them by the log up to that version, whose commit is kept from its own time on.
+    Delta finds them through the log up to that version. The commit of the version is kept for a
+    time after it was made.
 
     :param committed_at: when the version was committed
     :param properties: the table properties of the source

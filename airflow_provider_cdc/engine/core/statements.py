@@ -1,8 +1,8 @@
-"""The SQL statements of one consumption: what each is, what it writes and which streams it reads.
+"""The SQL statements of one consumption: what each does, what it writes and which streams it reads.
 
-SQL is parsed to understand it only. What Spark runs is the user's own text, in which nothing but
-the names of streams and unquoted metadata columns is replaced; a DELETE or an UPDATE that Delta
-refuses becomes a MERGE made of its parts.
+SQL is parsed only to understand it. Spark runs the user's own text, in which only the names of
+streams and unquoted metadata columns are replaced. If Delta refuses a DELETE or an UPDATE, a MERGE
+made of its parts runs instead.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ _ACCEPTED = "INSERT, MERGE, UPDATE, DELETE and CREATE TABLE ... AS"
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """The two halves of a CREATE TABLE ... AS: the ``definition`` before the AS and the ``query``
-    after it, as the user wrote them; the table's name starts at ``name_start`` and the query at
-    ``query_start`` in the statement. ``data_source`` is what follows USING, if there is one.
+    """The two halves of a CREATE TABLE ... AS, as the user wrote them.
+
+    ``definition`` is the part before the AS, and ``query`` the part after it. In the statement, the
+    table's name starts at ``name_start`` and the query at ``query_start``. ``data_source`` is what
+    follows USING, if there is one.
     """
 
     or_replace: bool
@@ -61,15 +63,15 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that may take part in a consumption.
+    """A statement that can take part in a consumption.
 
-    ``text`` is the user's, trimmed, without a semicolon at its end; ``fingerprint`` is its SHA-256
-    in hexadecimal digits. ``streams`` are the names, as registered, of those that it reads, in the
+    ``text`` is the user's, trimmed, without a semicolon at its end. ``fingerprint`` is its SHA-256
+    in hexadecimal digits. ``streams`` are the registered names of the streams that it reads, in the
     order in which they first appear. ``create`` is set for a CREATE TABLE ... AS.
     ``metadata_columns`` are the starts and ends (exclusive) of those without backticks.
-    ``rewritten_as`` is set where ``text`` is not the user's but a MERGE that does the same; the
-    fingerprint is that of the user's text all the same. ``other_tables`` are the last parts of the
-    names of what it reads beside streams.
+    ``rewritten_as`` is set if ``text`` is not the user's but a MERGE that does the same. The
+    fingerprint is still that of the user's text. ``other_tables`` are the last parts of the names
+    of what it reads besides streams.
     """
 
     kind: StatementKind
@@ -85,13 +87,14 @@ class Statement:
 
 
 def analyse(sql: str, stream_names: Collection[str]) -> Statement:
-    """What the statement ``sql`` is, where ``stream_names`` are the registered streams.
+    """The statement ``sql``, analysed.
 
     Accepted are INSERT, also after its FROM, MERGE, UPDATE, DELETE and CREATE [OR REPLACE] TABLE
     ... AS (Snowflake: DML and CTAS move an offset, a query alone does not).
 
-    :raises InvalidStatement: it is another statement, several, or none; it cannot be parsed; its
-        target is a stream; it reads a stream where Delta cannot
+    :param stream_names: the registered streams
+    :raises InvalidStatement: ``sql`` is another statement, holds several or none, cannot be parsed,
+        writes to a stream, or reads a stream where Delta cannot
     :raises InvalidName: its target has more than 3 parts
     """
     text, tokens = one_statement(sql)
@@ -116,11 +119,13 @@ def bind(statement: Statement, views: Mapping[str, str]) -> str:
 
 
 def creation_text(statement: Statement, views: Mapping[str, str]) -> str:
-    """The SQL text that creates the table of a CREATE TABLE ... AS without any row, where there is
-    none: whatever the statement says, what stands there by then is left alone.
+    """The SQL text that creates the table of a CREATE TABLE ... AS without rows, if it does not
+    exist.
+
+    It never replaces an existing table, even if the statement does.
 
     :param views: the name of a temporary view for each of ``statement.streams``
-    :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
+    :raises InvalidStatement: ``statement`` is not a CREATE TABLE ... AS
     """
     definition, query = _halves(statement, views)
     # Both halves may end in a comment, so each ends its line.
@@ -128,20 +133,20 @@ def creation_text(statement: Statement, views: Mapping[str, str]) -> str:
 
 
 def replacement_text(statement: Statement, views: Mapping[str, str]) -> str:
-    """The SQL text that replaces the table of a CREATE TABLE ... AS which is there, in one commit.
+    """The SQL text that replaces the existing table of a CREATE TABLE ... AS in one commit.
 
     :param views: the name of a temporary view for each of ``statement.streams``
-    :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
+    :raises InvalidStatement: ``statement`` is not a CREATE TABLE ... AS
     """
     definition, query = _halves(statement, views)
     return f"CREATE OR REPLACE TABLE {definition}\nAS\n{query}"
 
 
 def insertion_text(statement: Statement, views: Mapping[str, str]) -> str:
-    """The SQL text that fills the table which :func:`creation_text` created.
+    """The SQL text that fills the table that :func:`creation_text` created.
 
     :param views: the name of a temporary view for each of ``statement.streams``
-    :raises InvalidStatement: ``statement`` is no CREATE TABLE ... AS
+    :raises InvalidStatement: ``statement`` is not a CREATE TABLE ... AS
     """
     _, query = _halves(statement, views)
     return f"INSERT INTO {statement.target.sql}\n{query}"
@@ -161,9 +166,9 @@ def text_to_run(statement: Statement, views: Mapping[str, str], *, created: bool
 def plan_streams(
     statements: Sequence[Statement], stream_names: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """The streams that a consumption of ``statements`` reads altogether, in order of appearance.
+    """All streams that a consumption of ``statements`` reads, in order of appearance.
 
-    A statement that reads none is allowed beside one that does.
+    A statement that reads no stream is allowed if another one reads a stream.
 
     :param stream_names: the registered streams, for a message
     :raises InvalidStatement: there is no statement, or none of them reads a stream
@@ -183,9 +188,9 @@ def plan_streams(
 
 
 def one_statement(sql: str) -> tuple[str, list[Token]]:
-    """The one statement that ``sql`` holds, trimmed and without a semicolon, and its tokens.
+    """The one statement in ``sql``, trimmed and without a semicolon, and its tokens.
 
-    :raises InvalidStatement: it holds none or several, or is not SQL
+    :raises InvalidStatement: ``sql`` holds no statement or several, or is not SQL
     """
     if not isinstance(sql, str):
         raise InvalidStatement(
@@ -218,7 +223,7 @@ def one_statement(sql: str) -> tuple[str, list[Token]]:
 
 
 def verb_of(tokens: Sequence[Token]) -> str:
-    """The word that says what a statement does: its first, or the first after its CTEs."""
+    """The word that names what a statement does: its first, or the first after its CTEs."""
     first = word(tokens[0])
     if first != "WITH":
         return first
@@ -258,7 +263,7 @@ def _dml(
     verb: str,
     parsed: Sequence[Token],
 ) -> Statement:
-    """What a ``verb`` is; ``parsed`` are ``tokens`` in the order that the parser knows."""
+    """The analysed ``verb``. ``parsed`` are ``tokens`` in the order that the parser knows."""
     kind, expected = _DML[verb]
     _refuse_directory(text, tokens)
     tree = parse(text, parsed)
@@ -380,7 +385,7 @@ def _refuse_directory(text: str, tokens: Sequence[Token]) -> None:
 
 
 def _halves(statement: Statement, views: Mapping[str, str]) -> tuple[str, str]:
-    """What stands before and after the AS of a CREATE TABLE ... AS, from the table's name on."""
+    """The parts before and after the AS of a CREATE TABLE ... AS, from the table's name on."""
     create = statement.create
     if create is None:
         raise InvalidStatement(subject(statement.text), "is not CREATE TABLE ... AS")

@@ -1,8 +1,8 @@
 """The text of a stream's state in the registry, and what is known of one that cannot be read.
 
-Nothing is written that is not read back equal first. What another program, a damaged file or a
-newer version of this package has written is read as an :class:`UnreadableStream`: that stream alone
-is unusable, until it is dropped, replaced or put right.
+A text is written only if it is read back equal first. What another program, a damaged file or a
+newer version of this package wrote is read as an :class:`UnreadableStream`. Only that stream is
+unusable, until it is dropped, replaced or repaired.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class _Stored:
 class UnreadableStream:
     """A stream whose state cannot be read.
 
-    ``parts`` are the fields that can be read all the same, ``faults`` say of the others why not.
-    ``is_newer``: a newer version of this package wrote it.
+    ``parts`` are the fields that can still be read. ``faults`` holds, for each of the others, why
+    it cannot be read. ``is_newer``: a newer version of this package wrote it.
     """
 
     stream_id: str
@@ -59,17 +59,17 @@ class UnreadableStream:
 
     @property
     def owner(self) -> str | None:
-        """The principal that it belongs to; ``None``: that cannot be read."""
+        """The principal that owns it. ``None``: the owner cannot be read."""
         return self.parts.get("owner")
 
     @property
     def readers(self) -> tuple[str, ...] | None:
-        """The principals who may read it; ``None``: everybody, or that cannot be read."""
+        """The principals who may read it. ``None``: every principal, or the list cannot be read."""
         return self.parts.get("readers")
 
     @property
     def consumers(self) -> tuple[str, ...] | None:
-        """The principals who may consume it; ``None``: its readers, or that cannot be read."""
+        """The principals who may consume it. ``None``: its readers, or the list cannot be read."""
         return self.parts.get("consumers")
 
     @property
@@ -79,12 +79,12 @@ class UnreadableStream:
 
     @property
     def bases(self) -> tuple[Base, ...] | None:
-        """The tables that it reads; ``None``: that cannot be read."""
+        """The tables that it reads. ``None``: they cannot be read."""
         return self.parts.get("bases")
 
     @property
     def error(self) -> StreamUnreadable:
-        """What whoever names the stream gets."""
+        """The error that every use of the stream raises."""
         if self.is_newer:
             fix = "upgrade airflow-provider-cdc here to the version that wrote it"
         elif self._is_alterable:
@@ -100,7 +100,7 @@ class UnreadableStream:
         """The stream with ``given`` in place of the fields that cannot be read.
 
         :param given: fields of :class:`Stream`
-        :raises StreamUnreadable: some field still cannot be read
+        :raises StreamUnreadable: a field still cannot be read
         """
         if not self._is_alterable or not set(self.faults) <= set(given):
             raise self.error
@@ -114,7 +114,7 @@ class UnreadableStream:
 def stream_text(stream: Stream | UnreadableStream) -> str:
     """The text of ``stream`` for the registry, which :func:`read_stream` reads back equal.
 
-    :raises InvalidRequest: the stream holds what cannot be read back
+    :raises InvalidRequest: the stream holds a value that cannot be read back
     """
     if isinstance(stream, UnreadableStream):
         return DROPPED_UNREAD
@@ -123,7 +123,7 @@ def stream_text(stream: Stream | UnreadableStream) -> str:
 
 
 def readable_json(subject: str, value: object) -> str:
-    """The JSON of a frozen dataclass, proved to be read back equal.
+    """The JSON of a frozen dataclass that is proved to be read back equal.
 
     :param subject: what is stored, for the message
     :raises InvalidRequest: ``value`` holds something of a wrong type
@@ -141,9 +141,10 @@ def readable_json(subject: str, value: object) -> str:
 def read_stream(
     text: str, *, stream_id: str, name: str, sequence: int
 ) -> Stream | UnreadableStream:
-    """The stream that :func:`stream_text` made ``text`` of, or what is known of it.
+    """The stream from the ``text`` that :func:`stream_text` made, or what is known of it.
 
-    :param stream_id: as the row of the registry says; so are ``name`` and ``sequence``
+    :param stream_id: the id in the row of the registry; ``name`` and ``sequence`` are from there
+        too
     """
     is_newer, state = False, text
     try:
@@ -166,7 +167,7 @@ def read_stream(
 
 
 def unusable(stream: Stream, reason: str) -> UnreadableStream:
-    """What is known of a ``stream`` whose record can be read and makes no sense, for ``reason``."""
+    """What is known of a ``stream`` whose record can be read but makes no sense, for ``reason``."""
     parts = {each.name: getattr(stream, each.name) for each in fields(Stream)}
     return UnreadableStream(stream.stream_id, stream.name, stream.sequence, reason, parts)
 

@@ -1,7 +1,7 @@
 """Where the text of a SQL statement reads streams, by character positions in that text.
 
-The text is taken apart into tokens once. What Spark's grammar and the parser disagree on is put
-right in the tokens, so every position found later is one in the user's own text.
+The text is split into tokens once. Where the parser disagrees with Spark's grammar, the tokens are
+corrected. So every position found later is a position in the user's own text.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ _REFUSED_BY_DELTA: dict[tuple[type[exp.Expr], str], str] = {
 class StreamReference:
     """One place where a statement reads ``stream`` (its registered name).
 
-    Its name stands at ``start`` up to, not including, ``end``. ``alias`` is to be given at
-    ``alias_at``, so that qualified columns keep working; None: it has an alias or can have none.
+    The name is in the text from ``start`` up to, not including, ``end``. ``alias`` has to be
+    inserted at ``alias_at``, so that qualified columns keep working. ``None``: the table has an
+    alias already, or cannot have one.
     """
 
     stream: str
@@ -72,14 +73,14 @@ def subject(text: str) -> str:
 
 
 def word(token: Token) -> str:
-    """The keyword or unquoted identifier that ``token`` is, in capitals; else nothing."""
+    """The keyword or unquoted identifier of ``token``, in capitals. Empty for any other token."""
     if token.token_type in (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER):
         return ""
     return token.text.upper()
 
 
 def top_level(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """The tokens outside of any bracket, each with its index; closing brackets among them."""
+    """The tokens outside of any bracket, and the outermost brackets, each with its index."""
     depth = 0
     for index, token in enumerate(tokens):
         if token.token_type in _CLOSING:
@@ -91,10 +92,10 @@ def top_level(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 
 
 def tokenise(text: str) -> list[Token]:
-    """The tokens of ``text``, comments left out.
+    """The tokens of ``text`` without comments.
 
-    :raises InvalidStatement: a quote or a comment is not closed, or a comment is one that Spark
-        would end elsewhere
+    :raises InvalidStatement: a quote or a comment is not closed, or Spark would end a comment
+        elsewhere
     """
     try:
         tokens: list[Token] = _DIALECT.tokenize(text)
@@ -118,7 +119,7 @@ def tokenise(text: str) -> list[Token]:
 
 
 def unquoted_metadata_columns(tokens: Sequence[Token]) -> list[tuple[int, int]]:
-    """Where a metadata column of a change set stands without the backticks that Spark asks for:
+    """The metadata columns of change sets that lack the backticks which Spark requires: their
     starts and ends (exclusive) in the text.
     """
     return [
@@ -131,7 +132,7 @@ def unquoted_metadata_columns(tokens: Sequence[Token]) -> list[tuple[int, int]]:
 def parse(text: str, tokens: Sequence[Token]) -> exp.Expr:
     """The syntax tree of ``tokens``, which are all or some of those of ``text``.
 
-    :raises InvalidStatement: they are no SQL statement
+    :raises InvalidStatement: they are not one SQL statement
     """
     try:
         trees = _DIALECT.parser().parse(_adapted(tokens), text)
@@ -165,11 +166,12 @@ def stream_references(
     target: exp.Expr | None,
     streams: Mapping[str, str],
 ) -> tuple[StreamReference, ...]:
-    """Where ``tree``, made of ``tokens`` of ``text``, reads a stream, in the order of the text.
+    """The places where ``tree``, made of ``tokens`` of ``text``, reads a stream, in text order.
 
-    ``streams`` maps the key of a stream's name to the name; ``target`` is the node that is written
-    and not read. A table of one part is a stream unless a CTE in scope has its name.
+    A table name of one part is a stream unless a CTE in scope has the same name.
 
+    :param target: the node that is written and not read
+    :param streams: the name of each stream by its key
     :raises InvalidStatement: a stream is read where Delta or Spark cannot read one
     """
     _refuse_dynamic_names(text, tokens, streams)
@@ -197,8 +199,9 @@ def stream_references(
 def other_tables(
     tree: exp.Expr, target: exp.Expr | None, streams: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The last parts of the names of what ``tree`` reads and that is no stream, each once; the
-    arguments are those of :func:`stream_references`.
+    """What ``tree`` reads besides streams: the last part of each name, once.
+
+    The arguments are those of :func:`stream_references`.
     """
     found: dict[str, None] = {}
     for table in tree.find_all(exp.Table):
@@ -220,8 +223,9 @@ def _reference(
 
 
 def _end_of_sample(tokens: Sequence[Token], index: int) -> int:
-    """The index of the last token of the TABLESAMPLE (...) [REPEATABLE (...)] after ``index``:
-    in Spark the alias follows the sample.
+    """The index of the last token of the TABLESAMPLE (...) [REPEATABLE (...)] after ``index``.
+
+    In Spark the alias follows the sample.
     """
     last = index
     while last + 1 < len(tokens) and word(tokens[last + 1]) in ("TABLESAMPLE", "REPEATABLE"):
@@ -235,7 +239,7 @@ def _end_of_sample(tokens: Sequence[Token], index: int) -> int:
 
 
 def _adapted(tokens: Sequence[Token]) -> list[Token]:
-    """``tokens`` with what the parser does not know said in words that it knows."""
+    """``tokens`` with words that the parser knows in place of those that it does not know."""
     adapted: list[Token] = []
     index = 0
     while index < len(tokens):
@@ -266,7 +270,7 @@ def _replacement(token: Token, kind: TokenType, text: str, end: int | None = Non
 
 
 def _metadata_column(tokens: Sequence[Token], index: int) -> Sequence[Token]:
-    """The tokens from ``index`` on that are ``name$column``, written in one; empty if they are
+    """The tokens from ``index`` on that form ``name$column`` without spaces. Empty if they are
     something else.
     """
     column = tokens[index : index + 3]
@@ -332,7 +336,7 @@ def _refuse_unreadable(text: str, table: exp.Table, stream: str) -> None:
 
 
 def _refuse_dynamic_names(text: str, tokens: Sequence[Token], streams: Mapping[str, str]) -> None:
-    """Refuse what names a table in a way that the syntax tree does not show."""
+    """Refuse table names that the syntax tree does not show."""
     for index in range(len(tokens) - 2):
         first, opening, argument = tokens[index : index + 3]
         if opening.token_type != TokenType.L_PAREN:

@@ -1,10 +1,11 @@
-"""DELETE and UPDATE whose condition holds a sub-query, as the MERGE that does the same.
+"""A DELETE or UPDATE with a sub-query in its condition, as a MERGE that does the same.
 
-Delta refuses a sub-query in the condition of a DELETE or an UPDATE, although it is what users of
-other systems write. Where the condition is ``x IN (SELECT ...)``, alone or AND other conditions
-without a sub-query, a MERGE with the distinct rows of the sub-query changes the same rows: NULL is
-equal to nothing in both, and no row of the target matches two of them. (Where the types differ,
-two keys may become equal to one value; Delta then refuses the UPDATE, and nothing is changed.)
+Delta refuses a sub-query in the condition of a DELETE or an UPDATE, although users of other systems
+write it. The rewrite is possible if the condition is ``x IN (SELECT ...)``, alone or joined by AND
+with conditions that have no sub-query. Then a MERGE with the distinct rows of the sub-query changes
+the same rows: in both, NULL equals nothing, and no row of the target matches two of these rows. (If
+the types differ, two keys can become equal to one value. Delta then refuses the UPDATE, and nothing
+is changed.)
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ _KEYS, _KEY = "__cdc_keys", "__cdc_key_"
 
 @dataclass(frozen=True, slots=True)
 class _Membership:
-    """``values`` IN (``query``): the texts of both."""
+    """The texts of both sides of ``values`` IN (``query``)."""
 
     values: tuple[str, ...]
     query: str
 
 
 def as_merge(text: str, tokens: Sequence[Token], tree: exp.Expr) -> str | None:
-    """The MERGE that does what ``text`` does; ``None`` where it is no DELETE or UPDATE with such a
+    """The MERGE that does what ``text`` does. ``None`` if it is not a DELETE or UPDATE with such a
     condition.
 
-    :param tokens: those of ``text``
+    :param tokens: the tokens of ``text``
     :param tree: the syntax tree of ``text``
     """
     condition = tree.args.get("where")
@@ -75,7 +76,7 @@ def _flat(condition: exp.Expr) -> list[exp.Expr]:
 
 
 def _conjuncts(tokens: Sequence[Token]) -> list[list[Token]] | None:
-    """The conditions that AND joins on the top level; ``None`` where OR joins some."""
+    """The conditions that AND joins on the top level. ``None`` if OR joins some."""
     ends: list[int] = []
     cases = betweens = 0
     for index, token in top_level(tokens):
@@ -95,18 +96,20 @@ def _conjuncts(tokens: Sequence[Token]) -> list[list[Token]] | None:
 
 
 def _split(tokens: Sequence[Token], places: Sequence[int]) -> list[list[Token]]:
-    """What stands before, between and after the tokens at ``places``."""
+    """The tokens before, between and after those at ``places``."""
     starts = [0, *(place + 1 for place in places)]
     ends = [*places, len(tokens)]
     return [list(tokens[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def _membership(text: str, tokens: Sequence[Token], tree: exp.Expr) -> _Membership | None:
-    """What ``tokens`` say of which rows, where ``tree`` is an IN with a sub-query."""
+    """The values and the sub-query of ``tokens``. ``None`` if ``tree`` is not an IN that can be
+    rewritten.
+    """
     if not isinstance(tree, exp.In) or tree.args.get("query") is None:
         return None
     places = [index for index, token in top_level(tokens) if word(token) == "IN"]
-    # Spark takes one predicate in an expression; sqlglot would take several.
+    # Spark allows one predicate in an expression. sqlglot allows several.
     is_predicate = isinstance(tree.this, (exp.Predicate, exp.Not))
     if len(places) != 1 or is_predicate or tree.this.find(exp.Query):
         return None
@@ -126,7 +129,7 @@ def _membership(text: str, tokens: Sequence[Token], tree: exp.Expr) -> _Membersh
 
 
 def _place(tokens: Sequence[Token], wanted: str) -> int | None:
-    """Where the word ``wanted`` first stands outside of any bracket."""
+    """The index of the first word ``wanted`` outside of any bracket."""
     return next((index for index, token in top_level(tokens) if word(token) == wanted), None)
 
 

@@ -1,4 +1,4 @@
-"""Parts of the line by which a notebook shows what the engine returns; the attributes say more."""
+"""Parts of the line that a notebook shows for a value of the engine. Its attributes hold more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_NAMES = 5
 
 
 def place_text(name: str) -> str:
-    """What a table is called, without the quotes that its SQL needs: its path, or its name."""
+    """The name or the path of a table, without the quotes that its SQL needs."""
     try:
         found = table_name(name)
     except InvalidName:
@@ -33,12 +33,12 @@ def versions_text(versions: Iterable[int]) -> str:
 
 
 def names_text(names: Iterable[str], noun: str) -> str:
-    """The first of many names, and how many there are of what ``noun`` names."""
+    """The first of many names, and how many there are. ``noun`` names what is counted."""
     found = list(names)
     shown = ", ".join(found[:_MOST_NAMES])
     return shown if len(found) <= _MOST_NAMES else f"{shown}, ... ({counted(len(found), noun)})"
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """What there is of each kind: ``12 inserted, 3 updated``; ``no rows``: nothing of any."""
+    """The count of each kind: ``12 inserted, 3 updated``, or ``no rows`` if all counts are zero."""
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "no rows"

@@ -15,12 +15,12 @@ FIELD_ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 MAPPING_MODE = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
-# Of CHAR and VARCHAR, which are strings otherwise.
+# The type of CHAR and VARCHAR columns, which are strings otherwise.
 LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 _COLLATIONS = "__COLLATIONS"
 
-# What a reader needs of a field's metadata; defaults, identity and comments concern writers.
-# Spark pads the values of CHAR columns when it reads them.
+# What a reader needs of a field's metadata. Defaults, identity and comments concern writers. Spark
+# pads the values of CHAR columns when it reads them.
 _READER_METADATA = (
     FIELD_ID,
     PHYSICAL_NAME,
@@ -29,17 +29,17 @@ _READER_METADATA = (
     LENGTH,
 )
 _NESTED_IDS = "delta.columnMapping.nested.ids"
-# The types that an array or a map holds.
+# The keys of the types inside an array or a map.
 _ELEMENTS = ("elementType", "keyType", "valueType")
 _PADDED = re.compile(r"\bchar\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What of a ``metaData`` action decides how data files are read.
+    """The parts of a ``metaData`` action that decide how data files are read.
 
-    ``fields`` are the top-level fields in their JSON form, all nullable and with the metadata
-    that readers need.
+    ``fields`` are the top-level fields in their JSON form, all nullable and with the metadata that
+    readers need.
     """
 
     fields: tuple[Mapping[str, Any], ...]
@@ -72,7 +72,9 @@ class Layout:
         return tuple(field["name"] for field in self.fields)
 
     def reads_as(self, other: Layout) -> bool:
-        """Whether files of either layout are read alike under both, whatever else differs."""
+        """Whether files of either layout are read in the same way under both. Other parts may
+        differ.
+        """
         return (self.fields, self.partition_columns, self.mapping_mode) == (
             other.fields,
             other.partition_columns,
@@ -82,8 +84,8 @@ class Layout:
     def reads_files_of(self, older: Layout) -> bool:
         """Whether this layout gives right values of a file that was written under ``older``.
 
-        True when columns were only added, renamed or dropped: then their physical names and their
-        types are what they were. Both must stand on one :func:`matching_path` of two.
+        True if columns were only added, renamed or dropped. Then their physical names and their
+        types are the same. The two layouts must be neighbours on a :func:`matching_path`.
         """
         if (self.mapping_mode, self.partition_columns) != (
             older.mapping_mode,
@@ -91,7 +93,8 @@ class Layout:
         ):
             return False
         types = {physical_name(field): field["type"] for field in older.fields}
-        # Parquet would take a column for one whose name differs in case, whatever its type.
+        # Parquet would match a column to one whose name differs only in case, even if the types
+        # differ.
         names = set(map(name_key, types))
         today = {physical_name(field): field["type"] for field in self.fields}
         return all(
@@ -101,23 +104,23 @@ class Layout:
 
 
 def matching_path(steps: Sequence[Layout]) -> tuple[Layout, ...]:
-    """Those of ``steps``, each of which was made of the one next to it, from one to the next of
-    which columns can be matched.
+    """The layouts of ``steps`` between which columns can be matched, from one to the next.
 
-    These are its two ends. Where column mapping came or went in between, or an overwrite of the
-    schema gave columns another type, ids were given out anew, and only the names right before and
-    right after that tell which column is which.
+    Of two neighbours in ``steps``, one was made from the other. The path has the first and the last
+    step. Between them, column mapping may be switched on or off, or an overwrite of the schema may
+    give columns another type. Then new ids are assigned, and only the names right before and right
+    after show which column is which. So the path has these layouts too.
     """
     switches = (_switch(before, after) for before, after in pairwise(steps))
     return (steps[0], *chain.from_iterable(switches), steps[-1])
 
 
 def gives_ids_anew(before: Layout, after: Layout) -> bool:
-    """Whether a column has kept its name and got another id: ``after`` was made of ``before``, or
-    the other way round, by an overwrite of the schema.
+    """Whether a column kept its name and got another id.
 
-    One id with two physical names is two ids: as long as columns are made of one another, a name
-    stays with its id, and a clone brings those of another table.
+    That happens if an overwrite of the schema made ``after`` from ``before``, or the other way
+    round. An id with two physical names counts as two ids: a column keeps its physical name with
+    its id, but a clone brings the ids of another table.
     """
     if not (before.is_mapped and after.is_mapped):
         return False
@@ -130,7 +133,9 @@ def gives_ids_anew(before: Layout, after: Layout) -> bool:
 
 
 def _switch(before: Layout, after: Layout) -> tuple[Layout, ...]:
-    """What has to be passed from ``before`` to ``after`` to match their columns, if anything."""
+    """The layouts to pass between ``before`` and ``after`` to match their columns. Empty if not
+    needed.
+    """
     if before.is_mapped != after.is_mapped:
         return before, after
     if not gives_ids_anew(before, after):
@@ -145,8 +150,8 @@ def _switch(before: Layout, after: Layout) -> tuple[Layout, ...]:
 
 
 def _ids(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> dict[str, tuple[int, str]]:
-    """The ids of ``fields`` and all fields in them, each with the physical name that it stands for,
-    by their paths of names.
+    """The ids of ``fields`` and of all fields in them, each with its physical name, by their paths
+    of names.
     """
     found: dict[str, tuple[int, str]] = {}
     for field in fields:
@@ -170,7 +175,7 @@ def _ids_in(kind: Any, prefix: str) -> dict[str, tuple[int, str]]:
 
 
 def _only_ids(field: Mapping[str, Any], kept: Collection[int]) -> dict[str, Any]:
-    """``field`` without its id and those of the fields in it that are not ``kept``."""
+    """``field`` with only the ids that are ``kept``, its own and those of the fields in it."""
     metadata = {
         name: value
         for name, value in field["metadata"].items()
@@ -188,10 +193,12 @@ def _only_ids_in(kind: Any, kept: Collection[int]) -> Any:
 
 
 def other_columns(steps: Sequence[Layout]) -> frozenset[str]:
-    """The names, without case, of columns on both ends of ``steps`` that are other columns at its
-    end, or have another type: what is computed from them may differ though no row does.
+    """The names, without case, of columns on both ends of ``steps`` that are other columns at the
+    end, or have another type there.
 
-    :param steps: layouts, each of which was made of the one next to it
+    A value that is computed from them may differ even if no row does.
+
+    :param steps: layouts; of two neighbours, one was made from the other
     """
     path = matching_path(steps)
     before = set(map(name_key, path[0].column_names))
@@ -205,7 +212,7 @@ def other_columns(steps: Sequence[Layout]) -> frozenset[str]:
 
 def mapping_mode(configuration: Mapping[str, Any]) -> str:
     """How a table with these properties finds its columns: ``none``, ``name`` or ``id``."""
-    # It stands there as it was typed; Delta reads it in any case.
+    # The property keeps the spelling that was typed. Delta ignores its case.
     return str(configuration.get(MAPPING_MODE, "none")).lower()
 
 
@@ -215,9 +222,9 @@ def physical_name(field: Mapping[str, Any]) -> str:
 
 
 class OlderFields:
-    """The fields of an older schema, in which those of today's are looked for.
+    """The fields of an older schema, in which the fields of today's schema are found.
 
-    Of thousands of columns each is looked for, so none of them costs a pass over all.
+    A table may have thousands of columns, so no lookup goes through all of them.
     """
 
     def __init__(self, fields: Iterable[Mapping[str, Any]]) -> None:
@@ -230,8 +237,10 @@ class OlderFields:
             self._by_name.setdefault(name_key(field["name"]), []).append(field)
 
     def match(self, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The field that is ``wanted`` today: by column id where both have one, else by name, as it
-        is spelt or else without case; ``None`` when it was added since.
+        """The older field that is ``wanted`` today. ``None`` if it was added since.
+
+        Fields match by column id if both have one. Otherwise they match by name, first as it is
+        spelled and then without case.
         """
         name, wanted_id = wanted["name"], wanted["metadata"].get(FIELD_ID)
         if wanted_id in self._by_id:
@@ -248,13 +257,13 @@ class OlderFields:
 def matching_field(
     wanted: Mapping[str, Any], candidates: Iterable[Mapping[str, Any]]
 ) -> Mapping[str, Any] | None:
-    """The one of a few ``candidates`` that is ``wanted``; see :meth:`OlderFields.match`."""
+    """The one of a few ``candidates`` that is ``wanted`` today; see :meth:`OlderFields.match`."""
     return OlderFields(candidates).match(wanted)
 
 
 def _first_name(field: Mapping[str, Any], path: Iterable[OlderFields]) -> str | None:
-    """The name that ``field`` had in the last schema of ``path``, which leads back from its own;
-    ``None`` where it was not there, or its values were of another type.
+    """The name that ``field`` had in the last schema of ``path``, which leads back from its own
+    schema. ``None`` if it was not there, or its values had another type.
     """
     for fields in path:
         older = fields.match(field)
@@ -265,7 +274,9 @@ def _first_name(field: Mapping[str, Any], path: Iterable[OlderFields]) -> str | 
 
 
 def _reads_alike(today: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
-    """Whether two fields, whatever they are called, hold the same values and compare them alike."""
+    """Whether two fields hold the same values and compare them in the same way. Names
+    may differ.
+    """
     metadata, older = today["metadata"], then["metadata"]
     return (
         metadata.get(_COLLATIONS) == older.get(_COLLATIONS)
@@ -275,7 +286,7 @@ def _reads_alike(today: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
 
 
 def _padding(metadata: Mapping[str, Any]) -> str | None:
-    """How long values of CHAR are made; of VARCHAR only writers keep the length."""
+    """The length that CHAR values are padded to. For VARCHAR, only writers use the length."""
     length = str(metadata.get(LENGTH, ""))
     return length if _PADDED.search(length) else None
 

@@ -1,4 +1,4 @@
-"""What a log leaves in force at one version, files included (protocol, "Action Reconciliation")."""
+"""The state of a table at one version, with its files (protocol, "Action Reconciliation")."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Action = Mapping[str, Any]
 class TableSnapshot:
     """A whole table at ``version``.
 
-    All of it are actions as the log has them: ``domains`` those of domain metadata, ``files`` the
-    ``add`` of each file that is there, in no order.
+    All fields hold actions as the log has them: ``domains`` the domain metadata, ``files`` the
+    ``add`` of each file in the table, in no order.
     """
 
     version: int
@@ -32,7 +32,7 @@ class TableSnapshot:
 
 
 class Replay:
-    """Takes the actions of a checkpoint, if there is one, then those of each commit after it."""
+    """Replays the actions of a checkpoint, if there is one, then those of each commit after it."""
 
     def __init__(self) -> None:
         self._protocol: Action = {}
@@ -41,14 +41,14 @@ class Replay:
         self._files: dict[Hashable, Action] = {}
 
     def take(self, actions: Iterable[Mapping[str, Action | None]]) -> None:
-        """Take ``actions``, each under its name; older ones first."""
+        """Apply ``actions``, each under its name, older ones first."""
         for row in actions:
             for name, action in row.items():
                 if action is not None:
                     self._take(name, action)
 
     def snapshot(self, version: int) -> TableSnapshot:
-        """The table after all that was taken, whose newest commit is ``version``."""
+        """The table after all applied actions, whose newest commit is ``version``."""
         return TableSnapshot(
             version,
             self._protocol,
@@ -73,7 +73,10 @@ class Replay:
 
 
 def _logical_file(action: Action) -> Hashable:
-    """A data file is another one with each of its vectors (protocol, "Deletion Vectors")."""
+    """The key of a data file and its deletion vector.
+
+    A data file with another deletion vector is another logical file (protocol, "Deletion Vectors").
+    """
     vector = DeletionVector.of(action.get("deletionVector"))
     unique = None if vector is None else (vector.storage_type, vector.path_or_inline, vector.offset)
     return action["path"], unique

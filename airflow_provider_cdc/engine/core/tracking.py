@@ -17,24 +17,25 @@ _MATERIALIZED_COLUMNS = (
     ROW_VERSION_SETTING,
 )
 _REASSIGNING_OPERATIONS = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
-# Those that carry rows into other files, as does whatever changes no data. What others write are
-# new rows, whatever they replace.
+# Operations that carry rows into other files. Commits that change no data do so too. All rows that
+# other operations write are new, even if they replace rows.
 _CARRYING_OPERATIONS = frozenset(
     {"UPDATE", "DELETE", "MERGE", "OPTIMIZE", "REORG", "REMOVE COLUMN MAPPING"}
 )
 _WRITE, _CLONE = "WRITE", "CLONE"
-# What an overwrite of part of a table is told by; other rows of its files are carried over.
+# The parameters that show an overwrite of part of a table. It carries over the other rows of its
+# files.
 _REPLACED = ("predicate", "replaceOnCond", "replaceUsingCols")
 
 
 def is_tracked(metadata: Mapping[str, Any]) -> bool:
-    """Whether a ``metaData`` action has row tracking switched on."""
+    """Whether row tracking is switched on in a ``metaData`` action."""
     configuration = metadata.get("configuration") or {}
     return str(configuration.get(ENABLED, "false")).lower() == "true"
 
 
 def offset_of(state: TableState) -> Offset:
-    """The offset that stands right behind ``state``'s version."""
+    """The offset right after ``state``'s version."""
     return Offset(
         version=state.version,
         fingerprint=state.fingerprint,
@@ -49,22 +50,22 @@ def offset_of(state: TableState) -> Offset:
 
 
 def offset_before(first: TableState) -> Offset:
-    """The offset in front of ``first``, the state at version 0: no row, and no row id yet."""
+    """The offset before ``first``, the state at version 0: no row, and no row id yet."""
     return replace(offset_of(first), version=-1, fingerprint="", row_id_high_water_mark=-1)
 
 
 def precedes_all(offset: Offset) -> bool:
-    """Whether ``offset`` lies in front of version 0, where the table had no rows."""
+    """Whether ``offset`` is before version 0, where the table had no rows."""
     return offset.version < 0
 
 
 def place_of(offset: Offset) -> str:
-    """Where ``offset`` lies, for messages."""
+    """The place of ``offset``, for messages."""
     return "before version 0" if precedes_all(offset) else f"at version {offset.version}"
 
 
 def offset_after(offset: Offset, commits: Sequence[Commit]) -> Offset:
-    """The offset that ``commits``, which follow ``offset``, lead to."""
+    """The offset after ``commits``, which follow ``offset``."""
     if not commits:
         return offset
     metadata: Mapping[str, Any] = json.loads(offset.metadata)
@@ -86,8 +87,8 @@ def offset_after(offset: Offset, commits: Sequence[Commit]) -> Offset:
 def check_source(stream: Stream, through: Offset) -> None:
     """Refuse a range whose end is another table than the one the stream was created on.
 
-    Seed 000: recreating a table makes its streams stale, and a new table under the old name is
-    not linked to them.
+    Snowflake: recreating a table makes its streams stale, and a new table under the old name is not
+    linked to them.
 
     :raises StreamStale: the table was replaced
     """
@@ -102,8 +103,8 @@ def check_source(stream: Stream, through: Offset) -> None:
 
 
 def keeps_tracking(stream: Stream, metadata: Mapping[str, Any]) -> bool:
-    """Whether under ``metadata`` the source is the table that it was at the offset of ``stream``,
-    and keeps its row ids as it did there.
+    """Whether ``metadata`` is of the table that the source was at the offset of ``stream``, and
+    keeps its row ids as it did there.
     """
     at_offset = json.loads(stream.offset.metadata)
     return (
@@ -116,14 +117,14 @@ def keeps_tracking(stream: Stream, metadata: Mapping[str, Any]) -> bool:
 def loses_row_ids(commit: Commit) -> bool:
     """Whether rows that ``commit`` carried into other files may have got new row ids there.
 
-    An UPDATE, say, or an overwrite by a condition, that was planned before row tracking was
-    switched on and committed after it, or an overwrite with the option ``dataChange`` false. A
-    writer that kept the ids says so (protocol, "Writer Requirements for Row Tracking").
+    Examples are an UPDATE, or an overwrite by a condition, that was planned before row tracking was
+    switched on and committed after it, and an overwrite with the option ``dataChange`` false. A
+    writer that kept the ids records that (protocol, "Writer Requirements for Row Tracking").
     """
     carries_rows = (
         commit.operation in _CARRYING_OPERATIONS
         or not commit.changes_data
-        # Of an overwrite Delta says that it kept none, and else nothing.
+        # For an overwrite Delta records that it did not keep row ids, or nothing.
         or (commit.preserves_row_ids is False and _replaces_a_part(commit))
     )
     if not carries_rows or commit.preserves_row_ids:
@@ -139,19 +140,21 @@ def _replaces_a_part(commit: Commit) -> bool:
 
 
 def hides_rows(commit: Commit) -> bool:
-    """Whether ``commit`` added rows of its own, or took some away, and said that it changed no
-    data, as an append, or an overwrite by no rows, with the option ``dataChange`` false does.
+    """Whether ``commit`` added rows of its own, or removed some, and is marked as no data change.
+
+    An append, or an overwrite by no rows, does so with the option ``dataChange`` false.
     """
     if commit.changes_data:
         return False
     if commit.removes:
-        # Files of vectors are removed so too, where the feature goes; they have no row ids.
+        # Dropping the feature removes files of deletion vectors in the same way. They have no row
+        # ids.
         return not commit.adds and any(file.base_row_id is not None for file in commit.removes)
     return any(file.default_row_commit_version == commit.version for file in commit.adds)
 
 
 def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
-    """Refuse a range in which row ids were not kept, or were given out anew.
+    """Refuse a range in which row ids were not kept, or were assigned again.
 
     :raises ChangeTrackingDisabled: row tracking is off at the end of the range
     :raises StreamStale: it was off in between, or its ids were assigned again
@@ -160,7 +163,7 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     gap: str | None = None
     tracked = True
     for commit in commits:
-        # A batch whose files another writer has removed meanwhile assigns none.
+        # A batch assigns no ids if another writer has removed its files meanwhile.
         if commit.operation in _REASSIGNING_OPERATIONS and commit.adds:
             gap = f"row ids were assigned again by version {commit.version}"
         elif gap is None and hides_rows(commit):
@@ -169,7 +172,7 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
                 " it changed no data"
             )
         elif gap is None and commit.operation == _CLONE and commit.version > 0:
-            # It keeps the table's id, and brings rows and column ids of another one.
+            # A clone keeps the table's id, and brings rows and column ids of another table.
             gap = f"the table was replaced by a clone in version {commit.version}"
         elif gap is None and loses_row_ids(commit):
             gap = f"version {commit.version}, {commit.operation}, did not keep the row ids"

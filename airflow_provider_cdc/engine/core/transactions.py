@@ -1,9 +1,9 @@
-"""What the log of a target tells about the statements of a consumption.
+"""What the log of a target shows about the statements of a consumption.
 
-Each statement writes under an application id of its own with :data:`APPLY_VERSION`; a fence writes
-an empty commit under the same id with the higher :data:`FENCE_VERSION`. Delta lets at most one
-commit of an id and version land, and skips a lower version silently, so the log alone says what
-became of a statement.
+Each statement writes under its own application id with :data:`APPLY_VERSION`. A fence writes an
+empty commit under the same id with the higher :data:`FENCE_VERSION`. Delta accepts at most one
+commit of an id and version, and skips a lower version silently. So the log alone shows the outcome
+of a statement.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ FENCE_VERSION = 2
 _OWN = "cdc/"
 _UNDO = "cdc undo "
 _CREATION = "cdc create "
-# Their writers say themselves whether they change data.
+# The writers of these operations choose whether the commit is marked as a data change.
 _WRITES = frozenset({"WRITE", "STREAMING UPDATE"})
 
 
 @dataclass(frozen=True, slots=True)
 class StatementState:
-    """What became of one statement. ``applied_version`` is the target's version that holds it
-    (``None``: not applied, or undone since); ``fenced`` says that it can no longer be applied
-    under the current epoch. ``taken_at`` is the version by which somebody else wrote first to a
-    target that it was to replace as long as it is empty.
+    """The outcome of one statement.
+
+    ``applied_version`` is the target's version that holds it (``None``: not applied, or undone
+    since). ``fenced``: it can no longer be applied under the current epoch. ``taken_at`` is the
+    version by which another writer wrote first to a target that the statement replaces only while
+    it is empty.
     """
 
     index: int
@@ -46,24 +48,26 @@ def application_id(consumption: Consumption, index: int) -> str:
 
 
 def undo_mark(consumption: Consumption) -> str:
-    """The user metadata of the RESTORE commits that undo a consumption, or that take such an undo
-    back because it met a foreign commit.
+    """The user metadata of the RESTORE commits that undo a consumption, or that take back such an
+    undo because it met a foreign commit.
     """
     return f"{_UNDO}{consumption.consumption_id}"
 
 
 def is_own_restore(consumption: Consumption, commit: Commit) -> bool:
-    """Whether ``commit`` is a RESTORE by which ``consumption`` was undone, or one taken back."""
+    """Whether ``commit`` is a RESTORE that undoes ``consumption``, or that takes such
+    an undo back.
+    """
     return commit.user_metadata == undo_mark(consumption)
 
 
 def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
-    """Consecutive ``commits`` without the files of those that a consumption wrote and undid again.
+    """Consecutive ``commits`` without the files of those that a consumption wrote and then undid.
 
-    Seed 000: a stream returns what committed transactions changed. What was undone before it was
-    read was never committed, though each statement is a commit of the table. An undo that was
-    taken back, because it met a foreign commit, undid nothing; a foreign commit that an undo met
-    counts even before it is taken back.
+    Snowflake: a stream returns what committed transactions changed. What was undone before it was
+    read was never committed, although each statement is a commit of the table. An undo that met a
+    foreign commit is taken back, and so undoes nothing. The foreign commit counts even before the
+    undo is taken back.
     """
     undone = _undone(commits)
     return tuple(
@@ -72,12 +76,13 @@ def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
 
 
 def settled_batch(taken: Sequence[Commit], rest: Iterable[Commit]) -> tuple[Commit, ...]:
-    """A batch of :func:`settled` commits: ``taken``, and as much of the ``rest`` behind them as it
-    takes that what is undone by the batch's end is what is undone by the end of all.
+    """A batch of :func:`settled` commits: ``taken``, and as many of the ``rest`` as the batch
+    needs.
 
+    The batch ends where no later commit undoes one of its commits, or takes one of its undos back.
     A batch that ended between a statement and its undo would return what was never committed.
 
-    :param rest: what follows; it is asked for only where a consumption wrote into ``taken``
+    :param rest: the commits that follow; they are read only if a consumption wrote into ``taken``
     """
     if not any(_is_undo(commit) or APPLY_VERSION in _own_versions(commit) for commit in taken):
         return tuple(taken)
@@ -94,11 +99,11 @@ def settled_batch(taken: Sequence[Commit], rest: Iterable[Commit]) -> tuple[Comm
 
 
 def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
-    """The first of consecutive ``commits``, up to what an undo took away that has yet to be taken
-    back, because it met a foreign commit.
+    """The first of consecutive ``commits``, up to those that an unfinished undo took away.
 
-    What it took away stands again then, and the consumption may be finished: whoever read inserts
-    up to the undo and beyond would never return them.
+    An undo is unfinished if it met a foreign commit and has yet to be taken back. Then the commits
+    that it took away count again, and the consumption may be finished. A reader that went past the
+    undo would never return their inserts.
     """
     standing, undos = _replayed(commits, _is_undo)
     by_version = {commit.version: commit for commit in commits}
@@ -113,7 +118,7 @@ def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
             min(gone)
             for undo, gone in undos
             if any(is_of_others(version, undo) for version in gone - standing)
-            # Later commits forbid to take it back.
+            # If other writers committed later, the undo is not taken back.
             and not any(is_of_others(version, undo) for version in by_version if version > undo)
         ),
         default=None,
@@ -122,8 +127,10 @@ def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
 
 
 def _undone(commits: Sequence[Commit]) -> set[int]:
-    """The versions that a consumption wrote and undid again, as far as ``commits`` tell. What a
-    user restored since is not undone, and what a user restored away was not undone by that.
+    """The versions that a consumption wrote and then undid, as far as ``commits`` show.
+
+    A version is not undone if a user restored it since. Nor is it undone if a user's RESTORE took
+    it away.
     """
     found: set[int] = set()
     by_undos, by_all = _Standing(), _Standing()
@@ -132,7 +139,8 @@ def _undone(commits: Sequence[Commit]) -> set[int]:
     for commit in commits:
         restored = _restored_version(commit)
         if restored is None and commit.operation == "RESTORE":
-            # To a moment, which only Delta's own clock rules make a version of.
+            # A RESTORE to a timestamp. Only Delta can map a timestamp to a version, by its own
+            # rules.
             restored = _newest_in(commit, (by_version[version] for version in found))
         if restored is not None and _is_undo(commit):
             own = writer_of[commit.version]
@@ -155,12 +163,14 @@ def creation_mark(consumer: str) -> str:
 
 
 def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
-    """Whether a table with these ``commits``, all it ever had, is one that a consumption created
-    and that ``consumer`` may take for its own CREATE TABLE AS.
+    """Whether a consumption created a table, and ``consumer`` may take it for its own CREATE TABLE
+    AS.
 
-    It is empty, because nothing was applied to it or that was undone. What another consumer
-    created can be taken only when the log shows that its consumption was ended by somebody else:
-    else that consumer may be about to begin.
+    The table is empty, because nothing was applied to it or all of that was undone. A table that
+    another consumer created can be taken only if the log shows that another process ended its
+    consumption. Otherwise that consumer may be about to begin.
+
+    :param commits: all commits that the table ever had
     """
     later = iter(commits)
     created = next(later)
@@ -182,18 +192,20 @@ def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
 
 
 def filled_by(commits: Iterable[Commit]) -> str | None:
-    """The id of the consumption that filled a table which consumptions alone write to, one after
-    the other; ``None`` where it is empty, because nothing was applied to it or that was undone.
+    """The id of the consumption that filled a table which only consumptions write to, one after the
+    other. ``None`` if it is empty, because nothing was applied to it or all of that was undone.
 
-    :param commits: all that the table ever had
+    :param commits: all commits that the table ever had
     """
     filler = _filler(list(commits))
     return None if filler is None else _consumption_id(filler)
 
 
 def _filler(commits: Sequence[Commit]) -> Commit | None:
-    """The last of ``commits`` that was applied by a consumption, and neither undone, unless that
-    was taken back, nor created anew since.
+    """The last of ``commits`` that a consumption applied and that still counts.
+
+    A commit does not count if it was undone, unless the undo was taken back, or if the table was
+    created again since.
     """
     standing, _ = _replayed(commits, _is_undo)
     found = None
@@ -206,14 +218,16 @@ def _filler(commits: Sequence[Commit]) -> Commit | None:
 
 
 def _own_versions(commit: Commit) -> list[int]:
-    """What a consumption, of whatever stream, wrote ``commit`` with, if one did."""
+    """The version of each application id in ``commit`` that belongs to a consumption of any stream.
+    Empty if no consumption wrote it.
+    """
     return [version for app_id, version in commit.transactions.items() if app_id.startswith(_OWN)]
 
 
 def statement_state(
     consumption: Consumption, index: int, commits: Sequence[Commit]
 ) -> StatementState:
-    """What ``commits``, all of the target's since the consumption began, say of a statement."""
+    """The state of a statement, by all ``commits`` of its target since the consumption began."""
     prefix = _prefix(consumption, index)
     current = application_id(consumption, index)
     standing, _ = _replayed(commits, partial(is_own_restore, consumption))
@@ -243,17 +257,18 @@ def foreign_commit(
 ) -> Commit | None:
     """The first commit from ``first_version`` on that is neither this consumption's nor neutral.
 
-    Neutral are commits that change no data and no metadata of any kind, such as OPTIMIZE.
+    Neutral commits change no data and no metadata of any kind, such as OPTIMIZE.
     """
     later = (commit for commit in commits if commit.version >= first_version)
     return next((commit for commit in later if _is_foreign(consumption, commit)), None)
 
 
 def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int, Commit] | None:
-    """The version of an undo of ``consumption`` and a foreign commit that it wiped out for good.
+    """The version of an undo of ``consumption``, and a foreign commit that it removed for good.
 
-    RESTORE does not see a commit that lands just before it. ``None``: every foreign commit stands,
-    because no undo met one, or each that did was taken back. Of several such undos it is the first.
+    RESTORE does not see a commit that is written just before it. ``None``: no foreign commit is
+    lost, because no undo met one, or each that did was taken back. If there are several such undos,
+    it is the first.
     """
     standing, undos = _replayed(commits, partial(is_own_restore, consumption))
     wiped_at = {version: undo for undo, versions in undos for version in versions}
@@ -268,8 +283,8 @@ def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int,
 def _replayed(
     commits: Sequence[Commit], is_undo: Callable[[Commit], bool]
 ) -> tuple[frozenset[int], list[tuple[int, frozenset[int]]]]:
-    """The versions of ``commits`` that stand behind the last of them, and the version of each undo
-    with those that it took away, in order.
+    """The versions of ``commits`` that still count after the last of them, and each undo in order:
+    its version and the versions that it took away.
     """
     standing = _Standing()
     undos = []
@@ -283,8 +298,9 @@ def _replayed(
 
 
 class _Standing:
-    """Which commits stand behind each of those that were followed: sets of them would grow with
-    the square of the commits.
+    """Which commits still count after each of those that were followed.
+
+    It keeps links, because sets of commits would grow with the square of the commits.
     """
 
     def __init__(self) -> None:
@@ -292,12 +308,14 @@ class _Standing:
         self.newest: int | None = None
 
     def follow(self, commit: Commit, restored: int | None = None) -> None:
-        """Take the next commit; ``restored`` is the version that it goes back to."""
+        """Take the next commit. ``restored`` is the version that it goes back to."""
         self._below[commit.version] = self.newest if restored is None else restored
         self.newest = commit.version
 
     def up_to(self, version: int | None) -> frozenset[int]:
-        """``version`` and all that stand below it, as far as they are known."""
+        """``version`` and all versions before it that still count there, as far as they
+        are known.
+        """
         found = set()
         while version is not None and version in self._below:
             found.add(version)
@@ -306,7 +324,7 @@ class _Standing:
 
 
 def _consumption_id(commit: Commit) -> str | None:
-    """The id of the consumption that wrote ``commit``, applying or undoing."""
+    """The id of the consumption that wrote ``commit``, to apply or to undo."""
     if _is_undo(commit):
         return (commit.user_metadata or "").removeprefix(_UNDO)
     own = (app_id for app_id in commit.transactions if app_id.startswith(_OWN))
@@ -314,15 +332,15 @@ def _consumption_id(commit: Commit) -> str | None:
 
 
 def _restored_version(commit: Commit) -> int | None:
-    """The version of the table that a RESTORE made anew; ``None`` where ``commit`` is none, or
-    does not say which.
+    """The version of the table that a RESTORE brought back. ``None`` if ``commit`` is not a
+    RESTORE, or does not record the version.
     """
     version = str(commit.operation_parameters.get("version"))
     return int(version) if commit.operation == "RESTORE" and version.isdecimal() else None
 
 
 def _newest_in(restore: Commit, undone: Iterable[Commit]) -> int | None:
-    """The newest version of ``undone`` commits with a file that ``restore`` brought back, in the
+    """The newest version of ``undone`` commits with a file that ``restore`` brought back in the
     state that they left it in.
     """
     back = _states(restore)
@@ -344,7 +362,7 @@ def _is_foreign(consumption: Consumption, commit: Commit) -> bool:
 
 def _changes_something(commit: Commit) -> bool:
     sets = commit.metadata or commit.protocol or commit.sets_domains
-    # An append, or an overwrite by nothing, may say that it changes no data.
+    # An append, or an overwrite by no rows, can be marked as no data change.
     hides_rows = commit.operation in _WRITES and bool(commit.adds) != bool(commit.removes)
     return bool(commit.changes_data or sets or hides_rows)
 
@@ -353,7 +371,7 @@ def _is_own(consumption: Consumption, commit: Commit) -> bool:
     if commit.user_metadata in (undo_mark(consumption), creation_mark(consumption.consumer)):
         return True
     own = f"{_OWN}{consumption.consumption_id}/"
-    # Who knows an earlier epoch was passed over: what came under a later one is not his to undo.
+    # A driver with an earlier epoch was superseded: it may not undo what came under a later epoch.
     return any(
         app_id.startswith(own) and int(app_id.rpartition("/")[2]) <= consumption.epoch
         for app_id in commit.transactions

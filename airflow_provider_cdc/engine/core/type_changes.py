@@ -1,4 +1,4 @@
-"""Whether the type that a column has today holds every value that it had under an older one."""
+"""Whether the type that a column has today holds every value of its older type."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from .table_schema import OlderFields
 
 _WHOLE = ("byte", "short", "integer", "long")
-# How many digits the largest of them has.
+# How many digits the largest value of each type has.
 _DIGITS = dict(zip(_WHOLE, (3, 5, 10, 19), strict=True))
-# Where a cast says the same in every session: a moment is another text, and the midnight of a date
-# another moment, in each time zone.
+# Casts with the same result in every session. The text of a timestamp, and the moment at which a
+# date begins, depend on the session's time zone.
 _WIDER = {
     **{kind: _WHOLE[place + 1 :] for place, kind in enumerate(_WHOLE)},
     "date": ("timestamp_ntz",),
@@ -22,13 +22,13 @@ _WIDER = {
 _FLOATING = {"byte": ("float", "double"), "short": ("float", "double"), "integer": ("double",)}
 _AS_TEXT = frozenset({*_WHOLE, "float", "double", "boolean", "date", "timestamp_ntz"})
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
-# With more digits behind the point, small numbers are texts with an exponent in some sessions.
+# With more digits after the point, some sessions write small numbers with an exponent.
 _MOST_PLAIN_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class TypeChange:
-    """The type of ``column``, a path of names, ``before`` and ``now``."""
+    """A change of the type of ``column``, a path of names, from ``before`` to ``now``."""
 
     column: str
     before: str
@@ -38,11 +38,11 @@ class TypeChange:
 def lossy_change(
     today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
 ) -> TypeChange | None:
-    """The first column of ``today`` whose type may lose, or not take at all, what it held under
-    ``then``; ``None``: there is none.
+    """The first column of ``today`` whose type may lose or refuse values that it held under
+    ``then``. ``None``: there is no such column.
 
     :param today: the fields of a schema, in their JSON form
-    :param then: those of an older one
+    :param then: the fields of an older schema
     """
     return _among("", today, then)
 
@@ -91,14 +91,14 @@ def _holds(before: str, now: Any) -> bool:
 
 
 def _is_plain(kind: str) -> bool:
-    """Whether values of ``kind`` are decimals that each session writes alike."""
+    """Whether values of ``kind`` are decimals that every session writes in the same way."""
     found = _DECIMAL.fullmatch(kind)
     return found is not None and 0 <= int(found[2]) <= _MOST_PLAIN_DIGITS
 
 
 def _decimal(kind: str) -> tuple[int | None, int]:
-    """The digits before the point, and behind it, that values of ``kind`` may have; ``None`` where
-    it is no exact number.
+    """How many digits values of ``kind`` may have before and after the point. ``None`` for the
+    first number if ``kind`` is not an exact number.
     """
     found = _DECIMAL.fullmatch(kind)
     if found is None:

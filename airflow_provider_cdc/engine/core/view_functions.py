@@ -1,5 +1,6 @@
-"""The functions of Spark 4.2 that the query of a view may not call: all that are no plain function
-of one row's values.
+"""The functions of Spark 4.2 that the query of a view may not call.
+
+These are all that are not plain functions of one row's values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The query of a view as relations over tables alone, the views in it taken apart."""
+"""The query of a view as relations over tables alone, with the queries of the views in it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ MAX_NESTED_VIEWS = 100
 def expand(
     view: ViewDefinition, resolve: Callable[[tuple[str, ...]], ViewDefinition | None]
 ) -> Renamed:
-    """The query of ``view`` over tables alone, nested views taken apart.
+    """The query of ``view`` over tables alone. Nested views are replaced by their queries.
 
-    A name of fewer parts than catalog, schema and table is completed from the namespace of the
-    view that it stands in. The root of what is returned is ``view`` itself.
+    A name of fewer parts than catalog, schema and table is completed from the namespace of the view
+    that contains it. The root of the result is ``view`` itself.
 
-    :param resolve: the view that a qualified name stands for; None: a table, or nothing. It is not
-        asked about names of CTEs nor about paths.
+    :param resolve: returns the view that a qualified name means; ``None``: it is a table, or
+        nothing. It is not called for names of CTEs or for paths.
     :raises UnsupportedView: a query holds something that a stream cannot follow or that is not
-        understood; a view is nested in itself or too deeply; there are more than
+        understood, a view is nested in itself or too deeply, or there are more than
         :data:`MAX_LEAVES` table references or more than :data:`MAX_VARIANTS` variants
     """
     renamed = _Expansion(resolve).view(view, ())
@@ -45,7 +45,7 @@ def expand(
 
 
 class _Expansion:
-    """Numbers the leaves and puts nested views in place of their names."""
+    """Numbers the leaves and replaces the names of nested views by their queries."""
 
     def __init__(self, resolve: Callable[[tuple[str, ...]], ViewDefinition | None]) -> None:
         self._resolve = resolve

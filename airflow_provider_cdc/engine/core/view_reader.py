@@ -1,7 +1,7 @@
-"""Reading the query of one view, token by token, as relations over the names in it.
+"""Reads the query of one view, token by token, as relations over the names in it.
 
-The reader follows Spark's grammar for what is allowed and nothing else, so it knows where
-everything stands. The parser then reads the text for itself, and both must have seen the same.
+The reader follows Spark's grammar for the allowed clauses alone, so it knows the place of
+everything. The parser then reads the text by itself, and both must agree.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ _COLUMN_NAMES = ("column names after an alias", None, "", "name the columns in t
 
 
 def read_view(view: ViewDefinition, read_by: ViewDefinition | None) -> Relation:
-    """The query of ``view`` as it stands: its leaves may be views, and all have the number 0.
+    """The query of ``view`` as it is written. Its leaves may be views, and all have the number 0.
 
-    :param read_by: the view that reads it, for messages; None: it is not nested
-    :raises UnsupportedView: it holds something that a stream cannot follow or is not understood
+    :param read_by: the view that reads it, for messages; ``None``: it is not nested
+    :raises UnsupportedView: the query holds something that a stream cannot follow, or that is not
+        understood
     :raises RecursionError: its sub-queries are nested too deeply
     """
     return _Reader(view_text(view, read_by)).read()
 
 
 def folded(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """What spellings of one name have in common: names ignore case, as in Spark SQL."""
+    """The form that all spellings of a name share. Names ignore case, as in Spark SQL."""
     return tuple(map(name_key, parts))
 
 
@@ -49,8 +50,8 @@ def folded(parts: tuple[str, ...]) -> tuple[str, ...]:
 class _Scope:
     """What has been read of one SELECT, whose text starts at ``start``.
 
-    ``names`` are, for each item, the parts of its qualified name if columns may be qualified by
-    it. ``spans`` are the first and the last (exclusive) tokens of each expression.
+    ``names`` holds, for each item, the parts of its qualified name if columns may be qualified by
+    it. ``spans`` holds the first and the last (exclusive) token of each expression.
     """
 
     start: int
@@ -62,7 +63,7 @@ class _Scope:
 
 
 class _Reader(TokenReader):
-    """Reads the one query of a text, front to back; leaves have no number yet."""
+    """Reads the one query of a text from front to back. Leaves have no number yet."""
 
     def __init__(self, source: ViewText) -> None:
         super().__init__(source)
@@ -167,7 +168,7 @@ class _Reader(TokenReader):
         )
 
     def _expression(self, scope: _Scope, *, stars: bool = False, one: bool = False) -> None:
-        """Read over an expression, or several with commas between them if not ``one``."""
+        """Read over an expression, or over several with commas between them unless ``one``."""
         first = self._at
         depth = 0
         while self._at < len(self._source.tokens):
@@ -186,7 +187,7 @@ class _Reader(TokenReader):
     # --- relations
 
     def _relation(self, scope: _Scope) -> None:
-        """Read a relation and what is joined to it."""
+        """Read a relation and the relations that are joined to it."""
         self._primary(scope)
         while True:
             is_natural = self._take("NATURAL")
@@ -220,8 +221,8 @@ class _Reader(TokenReader):
                 raise self._refusal("an alias of a join", alias, fix="give each table its own")
 
     def _table(self) -> tuple[Relation, str, tuple[str, ...]]:
-        """Read the name of a table: what it stands for, its last part, and its qualified name
-        unless it is a CTE's.
+        """Read the name of a table: the relation that it names, its last part, and its qualified
+        name, which is empty for a CTE.
         """
         first = self._at
         found = self._word()
@@ -293,7 +294,7 @@ class _Reader(TokenReader):
             self._name()
         self._close()
 
-    # --- what the select list and the conditions say of the relations
+    # --- relations in the select list and in the conditions
 
     def _starred(self, scope: _Scope) -> tuple[FromItem, ...]:
         items = list(scope.items)
@@ -310,7 +311,7 @@ class _Reader(TokenReader):
         return tuple(items)
 
     def _aliases(self, scope: _Scope) -> frozenset[str]:
-        """The names that the select list gives and that later expressions in it begin with."""
+        """The names that the select list defines and that later expressions in it begin with."""
         source = self._source
         given: set[str] = set()
         used: set[str] = set()

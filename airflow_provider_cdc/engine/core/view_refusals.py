@@ -16,7 +16,7 @@ from .view_functions import REFUSED_FUNCTIONS, WITHOUT_PARENTHESES, words
 from .view_relations import BINARY, ViewDefinition
 from .view_settings import CASE_SENSITIVE, NAMES_AS_PATTERNS
 
-# The words that can follow a complete expression or relation, and so can be no alias without AS.
+# The words that can follow a complete expression or relation, and so cannot be an alias without AS.
 CLAUSES = {
     **{name: f"{name} BY" for name in ("GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE")},
     **{name: f"a {name} JOIN" for name in ("LEFT", "RIGHT", "FULL", "SEMI")},
@@ -72,7 +72,7 @@ _MOMENT = re.compile(
     r"\s*(now|today|tomorrow|yesterday)\s*(z|[a-z]{3}|(utc|gmt|ut)?[+-]\S+|\w+/\S+)?\s*",
     re.IGNORECASE,
 )
-# As a timestamp it is on the day of the query.
+# As a timestamp, such a text is on the day of the query.
 _TIME_OF_DAY = re.compile(
     r"\s*(T\d{1,2}(:\d{1,2}.*)?|\d{1,2}:\d{1,2}(:\d{1,2}(\.\d*)?\s*\S*)?)\s*", re.IGNORECASE
 )
@@ -88,7 +88,7 @@ _REFUSED_NODES = (
     *(exp.AggFunc, exp.Window, exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.UDTF),
     *(exp.Query, exp.Rand, exp.Randn, exp.Uuid),
 )
-# Of these nodes everything that is set must be among what is named here.
+# These nodes may have only the arguments that are named here.
 _ALLOWED_ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Select: frozenset({"expressions", "hint", "from_", "joins", "where", "with_"}),
     exp.Union: frozenset({"this", "expression", "with_"}),
@@ -106,15 +106,17 @@ _ALLOWED_ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ViewText:
-    """The text of ``view`` in tokens; ``read_by`` is the view that reads it, if one does."""
+    """The text of ``view`` in tokens. ``read_by`` is the view that reads it, if there is one."""
 
     view: ViewDefinition
     read_by: ViewDefinition | None
     tokens: Sequence[Token]
 
     def word(self, index: int) -> str:
-        """The keyword or unquoted identifier at ``index`` in capitals; also punctuation. Nothing
-        for anything else and outside of the text; of ``GROUP BY``, which is one token, the first.
+        """The keyword, unquoted identifier or punctuation at ``index``, in capitals.
+
+        Empty for anything else and outside of the text. ``GROUP BY`` is one token, and the result
+        is its first word.
         """
         return next(iter(word(self.tokens[index]).split()), "") if self._has(index) else ""
 
@@ -123,19 +125,21 @@ class ViewText:
         return self.tokens[index].token_type if self._has(index) else None
 
     def is_name(self, index: int) -> bool:
-        """Whether an identifier stands at ``index``, quoted or not, or a keyword."""
+        """Whether the token at ``index`` is an identifier, quoted or not, or a keyword."""
         return self.kind(index) == TokenType.IDENTIFIER or bool(
             _WORD.fullmatch(self.word(index)) and self.kind(index) not in _LITERALS
         )
 
     def is_star(self, index: int) -> bool:
-        """Whether the token at ``index`` is a star for columns, and not one that multiplies."""
+        """Whether the token at ``index`` is a star for columns and not a multiplication."""
         return self.kind(index) == TokenType.STAR and (
             self.word(index - 1) == "." or self.expects_operand(index)
         )
 
     def expects_operand(self, index: int) -> bool:
-        """Whether an expression goes on or starts at ``index``, where no clause can begin."""
+        """Whether an expression goes on or starts at ``index``, so that no clause can
+        begin there.
+        """
         before = self.word(index - 1)
         if self.kind(index - 1) in (None, TokenType.HINT) or before in _BEFORE_OPERANDS:
             return True
@@ -144,7 +148,7 @@ class ViewText:
         return not self.is_name(index - 1) and not self.is_star(index - 1)
 
     def clause(self, index: int) -> str | None:
-        """The word of :data:`CLAUSES` that stands at ``index`` as such, and is no name."""
+        """The word of :data:`CLAUSES` at ``index``, if it is a clause there and not a name."""
         found = self.word(index)
         if found not in CLAUSES or "." in (self.word(index - 1), self.word(index + 1)):
             return None
@@ -161,7 +165,7 @@ class ViewText:
         return found
 
     def refusal(self, index: int, what: str, why: str = "", fix: str = "") -> UnsupportedView:
-        """The error that names ``what`` and where it stands: at the token ``index``."""
+        """The error that names ``what`` and its place: the token ``index``."""
         text = self.view.text
         start = self.tokens[index].start if self._has(index) else len(text)
         line = text.count("\n", 0, start) + 1
@@ -190,7 +194,7 @@ class ViewText:
 def view_text(view: ViewDefinition, read_by: ViewDefinition | None) -> ViewText:
     """The text of ``view`` in tokens.
 
-    :raises UnsupportedView: it is not SQL, or was made under settings that read it otherwise
+    :raises UnsupportedView: the text is not SQL, or was made under settings that change its meaning
     """
     bare = ViewText(view, read_by, ())
     _check_settings(bare)
@@ -201,11 +205,13 @@ def view_text(view: ViewDefinition, read_by: ViewDefinition | None) -> ViewText:
 
 
 def check_expressions(source: ViewText, first: int, last: int, *, stars: bool) -> frozenset[str]:
-    """The names, in lower case, of the functions called in the tokens from ``first`` up to, not
-    including, ``last``: a select list where ``stars`` may stand, or a condition.
+    """The names, in lower case, of the functions that a select list or a condition calls.
 
-    :raises UnsupportedView: there is a sub-query, or something else than deterministic functions
-        of the values of one row
+    It consists of the tokens from ``first`` up to, not including, ``last``.
+
+    :param stars: it is a select list, in which stars are allowed
+    :raises UnsupportedView: it has a sub-query, or something else than deterministic functions of
+        the values of one row
     """
     called = set()
     depth = 0
@@ -223,24 +229,26 @@ def check_expressions(source: ViewText, first: int, last: int, *, stars: bool) -
 def refusal_of_call(
     views: Iterable[ViewDefinition], function: str, why: str, fix: str
 ) -> UnsupportedView:
-    """The error that says where one of ``views`` calls ``function``, a name in lower case."""
+    """The error that names the place where one of ``views`` calls ``function``, a name in lower
+    case.
+    """
     texts = [view_text(view, None) for view in views]
     what = f"a call of the user-defined function {function}"
     for text in texts:
         for index in range(len(text.tokens)):
             if name_key(text.word(index)) == function and text.word(index + 1) == "(":
                 return text.refusal(index, what, why, fix)
-    # Its name is quoted there.
+    # No token matches, because the name is quoted in the text.
     return texts[0].refusal(0, what, why, fix)
 
 
 def check_second_reading(source: ViewText, tables: Iterable[Sequence[str]], selects: int) -> None:
-    """Have the parser read the view too, and refuse what it sees otherwise.
+    """Have the parser read the view too, and refuse the view if the two readings differ.
 
-    :param tables: the parts of each table reference that was found, those of CTEs among them
-    :param selects: how many SELECTs were found, ``TABLE name`` counted as one
-    :raises UnsupportedView: it cannot be parsed, holds a node that is not known to be allowed, or
-        has other tables or more SELECTs
+    :param tables: the parts of each table reference that was found, including those of CTEs
+    :param selects: how many SELECTs were found; ``TABLE name`` counts as one
+    :raises UnsupportedView: the view cannot be parsed, holds a node that is not known to be
+        allowed, or has other tables or more SELECTs
     """
     try:
         tree = parse(source.view.text, source.tokens)
@@ -274,7 +282,7 @@ def _check_settings(source: ViewText) -> None:
 
 
 def _may_move(text: str, before: str) -> bool:
-    """Whether ``text`` may mean another moment in each query; ``before``: the word before it."""
+    """Whether ``text`` may mean another moment in each query. ``before`` is the word before it."""
     is_time = before != "TIME" and _TIME_OF_DAY.fullmatch(text) is not None
     return is_time or _MOMENT.fullmatch(text) is not None
 
@@ -330,7 +338,7 @@ def _check_star(source: ViewText, index: int, first: int, *, allowed: bool) -> N
 
 
 def _function(source: ViewText, index: int) -> str:
-    """The function that is called at ``index``; nothing if none is."""
+    """The function that is called at ``index``. Empty if there is no call."""
     name = source.tokens[index].text.lower()
     before, after = source.word(index - 1), source.word(index + 1)
     if after != "(":
@@ -374,7 +382,7 @@ def _is_allowed(node: exp.Expr) -> bool:
 
 
 def _place(source: ViewText, node: exp.Expr) -> int:
-    """The index of the first token of ``node`` that is known to belong to it, else the first."""
+    """The index of the first token that is known to belong to ``node``, or 0."""
     starts = {each.meta.get("start", -1) for each in node.walk()}
     return next((i for i, token in enumerate(source.tokens) if token.start in starts), 0)
 

@@ -1,4 +1,4 @@
-"""The query of a view as a tree of relations, and the text of each SELECT over substituted tables.
+"""The query of a view as a tree of relations, and the text of each SELECT over replaced tables.
 
 Nothing here reads SQL: :func:`~.view_queries.expand` makes the trees.
 """
@@ -20,11 +20,11 @@ BINARY = "UTF8_BINARY"
 class ViewDefinition:
     """A view as the catalog keeps it.
 
-    ``parts`` is its qualified name, ``text`` its query, ``namespace`` the catalog and the schema
-    that shorter names in ``text`` are relative to, such as ``("spark_catalog", "default")``, and
-    ``columns`` the names of its output columns, none where they are always those of the query.
-    ``settings`` are the session settings that Spark reads ``text`` under, by name; ``collation`` is
-    that of texts in it.
+    ``parts`` is its qualified name, and ``text`` its query. ``namespace`` is the catalog and the
+    schema that shorter names in ``text`` are relative to, such as ``("spark_catalog", "default")``.
+    ``columns`` are the names of its output columns. They are empty if they are always those of the
+    query. ``settings`` are the session settings that Spark reads ``text`` under, by name.
+    ``collation`` is the collation of texts in it.
     """
 
     parts: tuple[str, ...]
@@ -44,9 +44,9 @@ class ViewDefinition:
 class Leaf:
     """A reference to a table.
 
-    ``number`` is its place among all references of the whole expanded query, from 0, depth-first
-    in the order of the text; one table read twice is two leaves. ``parts`` is the qualified name,
-    or ``("delta", "/a/path")``.
+    ``number`` is its place among all references of the whole expanded query, from 0, depth-first in
+    the order of the text. A table that is read twice is two leaves. ``parts`` is the qualified
+    name, or ``("delta", "/a/path")``.
     """
 
     number: int
@@ -57,10 +57,10 @@ class Leaf:
 class FromItem:
     """One relation in the FROM of a SELECT.
 
-    What stands in the SELECT's text from ``start`` up to, not including, ``end`` is the table's
-    name or a sub-query with its parentheses, and is to be replaced by the name of a relation.
-    ``alias`` is to be given after it; None: the text has one. ``label`` qualifies the columns of
-    the item within the SELECT. ``in_star``: a star of the select list brings all columns of it.
+    The SELECT's text from ``start`` up to, not including, ``end`` is the table's name or a
+    sub-query with its parentheses. The name of a relation replaces it. ``alias`` is inserted after
+    it; ``None``: the text has an alias. ``label`` qualifies the columns of the item within the
+    SELECT. ``in_star``: a star of the select list returns all columns of the item.
     """
 
     start: int
@@ -73,13 +73,13 @@ class FromItem:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """One SELECT (or ``TABLE name``) by itself: ``text`` has no CTEs and no parentheses around it.
+    """One SELECT (or ``TABLE name``) by itself. ``text`` has no CTEs and no parentheses around it.
 
-    All positions are in ``text``. ``items`` stand in the order of the text. The select list ends
-    at ``hidden_at``. ``dropped`` are the starts and ends of qualifiers such as the ``s.`` of
-    ``s.orders.id``, which a relation that took the place of ``s.orders`` does not answer to.
-    ``functions`` are the names, in lower case, of the functions that it calls itself, ``aliases``
-    those, without case, that its select list gives and uses. ``is_natural``: it has a NATURAL JOIN.
+    All positions are in ``text``. ``items`` are in the order of the text. The select list ends at
+    ``hidden_at``. ``dropped`` are the starts and ends of qualifiers such as the ``s.`` of
+    ``s.orders.id``. They do not work for a relation that replaces ``s.orders``. ``functions`` are
+    the names, in lower case, of the functions that the SELECT itself calls. ``aliases`` are the
+    names, without case, that its select list gives and uses. ``is_natural``: it has a NATURAL JOIN.
     """
 
     text: str
@@ -95,7 +95,7 @@ class Select:
 class UnionAll:
     """Two or more branches whose columns are matched by position and named after the first.
 
-    ``a UNION ALL b UNION ALL c`` is one node of three branches; a branch in parentheses may be a
+    ``a UNION ALL b UNION ALL c`` is one node of three branches. A branch in parentheses may be a
     union itself. Types widen from left to right, branch by branch (see :func:`union_text`).
     """
 
@@ -104,10 +104,10 @@ class UnionAll:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch ``index`` of the union ``of``, chosen; ``relation`` is that branch without unions.
+    """The chosen branch ``index`` of the union ``of``. ``relation`` is that branch without unions.
 
-    Its columns are to be renamed, by position, to those of ``of.branches[0]`` and cast to the types
-    of the union's.
+    Its columns are renamed, by position, to those of ``of.branches[0]`` and cast to the types of
+    the union's.
     """
 
     relation: Relation
@@ -117,7 +117,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """A view: its query, the columns of which are to be named ``columns``.
+    """A view: its query, whose columns are renamed to ``columns``.
 
     ``parts`` is the qualified name of the view.
     """
@@ -133,7 +133,7 @@ Relation = Leaf | Select | UnionAll | Branch | Renamed
 def leaves(relation: Relation) -> tuple[Leaf, ...]:
     """The table references of ``relation`` in the order of their numbers.
 
-    Of a variant, those of the chosen branches alone.
+    For a variant, only those of the chosen branches.
     """
     return tuple(node for node in _nodes(relation) if isinstance(node, Leaf))
 
@@ -141,8 +141,8 @@ def leaves(relation: Relation) -> tuple[Leaf, ...]:
 def functions(relation: Relation) -> frozenset[str]:
     """The names, in lower case, of all functions called anywhere in ``relation``.
 
-    Some are no functions but words of the grammar that are followed by a parenthesis (``cast``).
-    None of them is qualified, an aggregate, a generator or known to be non-deterministic.
+    Some are not functions but words of the grammar before a parenthesis (``cast``). None of them is
+    qualified, an aggregate, a generator or known to be non-deterministic.
     """
     selects = (node for node in _nodes(relation) if isinstance(node, Select))
     return frozenset(itertools.chain.from_iterable(node.functions for node in selects))
@@ -156,13 +156,13 @@ def changed_meaning(
     *,
     numbers: Collection[int] = (),
 ) -> str | None:
-    """What in ``relation`` may mean something else since a table that it reads has other columns;
-    ``None``: it means what it meant, or Spark itself refuses it.
+    """What in ``relation`` may mean something else after a table that it reads got other columns.
+    ``None``: it means the same, or Spark itself refuses it.
 
     :param before: the names of the table's columns as they were, in order
-    :param now: the same as they are
-    :param others: the names, without case, of columns that are there as before, but are others
-    :param numbers: the references to the table, of which a name behind a dot may be a column
+    :param now: the names of the columns as they are
+    :param others: the names, without case, of columns that exist as before but are other columns
+    :param numbers: the references to the table; a name after one of them and a dot may be a column
     """
     then, today = ([name_key(name) for name in names] for names in (before, now))
     changed = frozenset(then) ^ frozenset(today)
@@ -187,7 +187,7 @@ def changed_meaning(
 
 
 def _shows_all(relation: Relation, numbers: Collection[int]) -> bool:
-    """Whether ``relation`` has the columns that a table has, by one of its references."""
+    """Whether ``relation`` has all columns of a table, through one of its references."""
     match relation:
         case Leaf(number=number):
             return number in numbers
@@ -202,7 +202,7 @@ def _shows_all(relation: Relation, numbers: Collection[int]) -> bool:
 
 
 def _qualifies(text: str, label: str, column: str) -> bool:
-    """Whether ``label`` stands before ``column``, in any spelling, with a dot in between."""
+    """Whether ``text`` has ``label`` before ``column``, in any spelling, with a dot in between."""
     first, second = (
         f"`?{re.escape(name_key(name).replace('`', '``'))}`?" for name in (label, column)
     )
@@ -210,8 +210,10 @@ def _qualifies(text: str, label: str, column: str) -> bool:
 
 
 def _may_read(select: Select, column: str) -> bool:
-    """Whether a SELECT may read a ``column`` of that name, without case, of any table: false only
-    where its text has neither the name, as a word, nor what stands for all columns of a table.
+    """Whether a SELECT may read a ``column`` of that name, without case, of any table.
+
+    False only if its text has neither the name, as a word, nor anything that returns all columns of
+    a table.
     """
     has_all = any(item.in_star and isinstance(item.relation, Leaf) for item in select.items)
     name = re.escape(column.replace("`", "``"))
@@ -235,8 +237,8 @@ def count_of_variants(relation: Relation) -> int:
 def variants(relation: Relation) -> tuple[Relation, ...]:
     """The trees without unions that together give the rows of ``relation``.
 
-    One tree for each combination of branches, in the order of the text, the last union varying
-    fastest. A union becomes the :class:`Branch` that was chosen. Leaves keep their numbers.
+    There is one tree for each combination of branches, in the order of the text. The last union
+    varies fastest. A union becomes the chosen :class:`Branch`. Leaves keep their numbers.
     """
     match relation:
         case Select(items=items):
@@ -257,12 +259,12 @@ def variants(relation: Relation) -> tuple[Relation, ...]:
 def select_text(
     select: Select, names: Sequence[str], hidden: Sequence[Sequence[str]] | None = None
 ) -> str:
-    """The text of ``select`` to run, over relations that took the place of its items.
+    """The text of ``select`` to run, over relations that replace its items.
 
-    :param names: for each item, the name of one part of the relation that has its columns
-    :param hidden: for each item, the names of its hidden columns, which no other column has; they
-        come through a star where there is one, else they are added to the select list. None: no
-        item has any, and the select list is the user's.
+    :param names: for each item, the one-part name of the relation that has its columns
+    :param hidden: for each item, the names of its hidden columns, which no other column has. They
+        come through a star if there is one. Otherwise they are added to the select list. ``None``:
+        no item has hidden columns, and the select list is the user's.
     """
     added = "".join(
         f", {quote(item.label)}.{quote(column)}"
@@ -284,16 +286,16 @@ def select_text(
 
 
 def union_text(names: Sequence[str]) -> str:
-    """The text of a union of relations, from which Spark tells the names and types of its columns.
+    """The text of a union of relations, by which Spark finds the names and types of its columns.
 
-    :param names: for each branch of the :class:`UnionAll`, the name of one part of the relation
-        that has its columns
+    :param names: for each branch of the :class:`UnionAll`, the one-part name of the relation that
+        has its columns
     """
     return "\nUNION ALL\n".join(f"SELECT * FROM {quote(name)}" for name in names)
 
 
 def _nodes(relation: Relation) -> Iterator[Relation]:
-    """``relation`` and all under it, depth first, branches that were not chosen left out."""
+    """``relation`` and all below it, depth first, without branches that were not chosen."""
     yield relation
     match relation:
         case Select(items=items):

@@ -1,7 +1,7 @@
-"""The session settings that decide what the text of a view means.
+"""The session settings that decide the meaning of a view's text.
 
-Spark keeps with a view the settings that it was made under, and reads its text under these in every
-session. What it keeps nothing of has its default then, whatever the session says.
+Spark stores with a view the settings that it was made under, and reads its text under these in
+every session. A setting that is not stored has its default, even if the session sets it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ TIME_ZONE = "spark.sql.session.timeZone"
 CASE_SENSITIVE = "spark.sql.caseSensitive"
 NAMES_AS_PATTERNS = "spark.sql.parser.quotedRegexColumnNames"
 
-# With the defaults of Spark 4.2. The time zone has none: it is kept with every view.
+# The defaults of Spark 4.2. The time zone has no default here: Spark stores it with every view.
 _DEFAULTS = {
     CASE_SENSITIVE: "false",
     NAMES_AS_PATTERNS: "false",
@@ -32,7 +32,10 @@ _FAMILIES = ("spark.sql.ansi.", "spark.sql.function.", "spark.sql.legacy.", "spa
 
 
 def view_settings(kept: Mapping[str, str]) -> dict[str, str]:
-    """What the text of a view is to be read under, of ``kept``, which Spark keeps with the view."""
+    """The settings under which the text of a view is read.
+
+    :param kept: the settings that Spark keeps with the view
+    """
     decisive = {
         name: value
         for name, value in kept.items()

@@ -1,4 +1,4 @@
-"""Going through the text of a view, token by token."""
+"""Reads the text of a view, token by token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAVE_OUT = "leave it out of the view, and do it to what the stream returns"
 
 
 class TokenReader:
-    """Stands at a token of a text, takes what it expects there, and refuses what it does not."""
+    """Keeps a place in a text. It takes the tokens that it expects there, and refuses others."""
 
     def __init__(self, source: ViewText) -> None:
         self._source = source
@@ -24,7 +24,7 @@ class TokenReader:
         self._at = 0
 
     def _end(self, index: int) -> int:
-        """Where the token before ``index`` ends, exclusive."""
+        """The end of the token before ``index``, exclusive."""
         return self._source.tokens[index - 1].end + 1
 
     def _word(self, offset: int = 0) -> str:
@@ -46,7 +46,7 @@ class TokenReader:
         return self._source.tokens[self._at - 1].text
 
     def _opens_query(self, index: int) -> bool:
-        """Whether the parenthesis that opens at ``index`` holds a query, and no relation."""
+        """Whether the parenthesis that opens at ``index`` holds a query and not a relation."""
         source = self._source
         if source.word(index + 1) != "(":
             return source.word(index + 1) in QUERY_WORDS and source.word(index + 2) != "."
@@ -69,7 +69,7 @@ class TokenReader:
 
 
 def _closings(source: ViewText) -> Mapping[int, int]:
-    """Where each parenthesis that opens at a token is closed."""
+    """For each opening parenthesis, the index of the one that closes it."""
     closings = {}
     opened = []
     for index in range(len(source.tokens)):

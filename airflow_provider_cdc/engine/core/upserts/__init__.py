@@ -1,1 +1,1 @@
-"""Upsert tables (seed 004): what they are, and the SQL that applies changes to them."""
+"""Upsert tables (BigQuery CDC): what they are, and the SQL that applies changes to them."""

@@ -1,7 +1,8 @@
-"""The changes of an upsert table as they wait: their columns, their order, and what a bad one is.
+"""The waiting changes of an upsert table: their columns, their order, and what makes one bad.
 
-A change beats another by its sequence number, and among equal ones by being ingested later. The
-number is compared section by section; padded, it is compared as text (:func:`padded_sequence`).
+The change with the greater sequence number wins. Among equal numbers, the change that was ingested
+later wins. Numbers compare section by section. If they are padded, they compare as text
+(:func:`padded_sequence`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ BATCH = "_cdc_batch"
 ORDER = "_cdc_order"
 INGESTED_AT = "_cdc_ingested_at"
 SINCE = "_cdc_since"
-"""Where its write stands among all writes; kept of a change that was in quarantine in between."""
+"""The place of the write of a change among all writes. A change keeps it when it goes through
+quarantine.
+"""
 REASON = "_cdc_reason"
-"""What is wrong with a change; NULL: nothing."""
+"""What is wrong with a change. NULL: nothing."""
 IS_REDRIVEN = "_cdc_is_redriven"
 
 MOST_WRITES = 32
@@ -30,9 +33,9 @@ _FEW_BYTES = 10 * 2**20
 _FEW_BYTES_IN_MEMORY = 64 * 2**20
 _BYTES_OF_A_VALUE = 8
 _ROW_ID = "`METADATA$ROW_ID`"
-# The least of them; by their text Spark would sort all rows for it.
+# The least row id. If Spark compared them as text, it would sort all rows.
 _BEGIN = f"lower(hex(min(CAST(conv({_ROW_ID}, 16, 10) AS BIGINT))))"
-# Without a backslash, which sessions read in two ways.
+# No backslash, which sessions read in two ways.
 _SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}"
 
 
@@ -48,10 +51,10 @@ class Reason(StrEnum):
 
 
 def padded_sequence() -> str:
-    """The sequence number as text that sorts as the numbers do; empty where there is none.
+    """The sequence number as text that sorts as the numbers do. Empty if there is no number.
 
-    Seed 004: sections are unsigned numbers in hexadecimal digits, the first that differs decides. A
-    section that is missing sorts before any.
+    BigQuery CDC: sections are unsigned hexadecimal numbers, and the first section that differs
+    decides. A missing section sorts before any other.
     """
     number = quote(CHANGE_SEQUENCE_NUMBER)
     sections = f"transform(split(upper({number}), '/'), section -> lpad(section, 16, '0'))"
@@ -59,10 +62,11 @@ def padded_sequence() -> str:
 
 
 def reason(table: UpsertTable) -> str:
-    """What is wrong with a change by itself, as SQL; NULL where it may be applied."""
+    """What is wrong with a change by itself, as SQL. NULL if it may be applied."""
     no_key = " OR ".join(f"{quote(name)} IS NULL" for name in table.primary_key)
     number = f"regexp_extract({CHANGE_SEQUENCE_NUMBER}, {literal(_SEQUENCE_PATTERN)}, 0)"
-    # Of what is no number at all an empty text is found, which may be what was given.
+    # The pattern returns an empty text if the given text is not a number. The given text may be
+    # empty too.
     is_number = f"{number} <> '' AND {number} = {CHANGE_SEQUENCE_NUMBER}"
     wrong = [
         (f"NOT coalesce({CHANGE_TYPE} IN ('UPSERT', 'DELETE'), false)", Reason.TYPE),
@@ -79,8 +83,10 @@ def reason(table: UpsertTable) -> str:
 
 
 def write_begins(commits: Iterable[Commit]) -> tuple[str, ...] | None:
-    """The least row id of each write among the ``commits`` of changes, as the stream on them shows
-    it, in their order; ``None`` where the log does not tell, or the writes are many.
+    """The least row id of each write among the ``commits`` of changes, in their order.
+
+    The ids have the form that the stream on the changes shows. ``None`` if the log does not show
+    them, or there are many writes.
     """
     begins: dict[int, int] = {}
     for version, file in inserted_files(commits):
@@ -97,15 +103,15 @@ def in_order(
     *,
     begins: Sequence[str] | None = None,
 ) -> str:
-    """The query of waiting changes, each with where its write stands among all writes.
+    """The query of waiting changes, each with the place of its write among all writes.
 
-    Ingested later is what was committed later, and within one write what came later in it. Delta's
-    row ids grow from commit to commit, so the smallest of a write tells it from the others.
+    A change was ingested later if its commit is later, or if it comes later within one write.
+    Delta's row ids grow from commit to commit, so the least row id of a write identifies the write.
 
-    :param stream: the stream on the changes, or what stands for it, as SQL
-    :param rows: those of its rows that are wanted, as a relation; by default all
-    :param begins: what :func:`write_begins` gave of all that waits; by default that is looked for
-        among the changes
+    :param stream: the stream on the changes, or a relation in its place, as SQL
+    :param rows: the wanted rows of it, as a relation; by default all
+    :param begins: the result of :func:`write_begins` for all waiting changes; by default the query
+        finds it in the changes
     """
     names = [column.name for column in table.columns]
     names += [CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, CHANGE_UNCHANGED, SEQUENCE, BATCH, ORDER]
@@ -128,8 +134,10 @@ def in_order(
 
 
 def newest_in_order(table: UpsertTable, stream: str) -> str:
-    """As :func:`in_order`, but of a change that waits at its place twice the newest copy alone: it
-    was redriven, and then the consumption was undone that had put it into quarantine.
+    """Like :func:`in_order`, but a change that waits twice at its place appears once, as its newest
+    copy.
+
+    Such a change was redriven, and then the consumption was undone that had put it into quarantine.
     """
     newest = (
         f"(SELECT first.* FROM {stream} AS first LEFT ANTI JOIN ({redriven(stream)}) AS copy"
@@ -145,19 +153,21 @@ def redriven(stream: str) -> str:
 
 
 def position(prefix: str = "") -> str:
-    """Where a change stands among all that were ingested, as SQL that can be compared."""
+    """The place of a change among all ingested changes, as SQL that can be compared."""
     return f"struct({prefix}{SINCE}, {prefix}{ORDER})"
 
 
 def same_key(table: UpsertTable, left: str, right: str) -> str:
-    """The condition that rows of two relations have one key; NULL is no key."""
+    """The condition that rows of two relations have the same key. NULL is not a key."""
     pairs = (f"{left}.{name} = {right}.{name}" for name in map(quote, table.primary_key))
     return " AND ".join(pairs)
 
 
 def are_few(table: UpsertTable, files: Sequence[DataFile]) -> bool:
-    """Whether the changes in ``files`` can be sent to each task: as Spark decides of tables, and
-    where they are no more in memory, whatever a file makes of values that repeat.
+    """Whether the changes in ``files`` can be sent to each task.
+
+    Their files must be small by Spark's rule for tables. Their values must also be small in memory,
+    because files store repeated values in less space.
     """
     if sum(file.size_bytes for file in files) > _FEW_BYTES:
         return False
@@ -168,12 +178,14 @@ def are_few(table: UpsertTable, files: Sequence[DataFile]) -> bool:
 
 
 def broadcast(name: str, *, when: bool = True) -> str:
-    """The hint that a relation of a SELECT is small. Spark takes a join of two for one as large as
-    their product, and would sort the whole base to join that.
+    """The hint that a relation of a SELECT is small.
+
+    Spark estimates the size of a join as the product of its two sides. Without the hint it would
+    sort the whole base to join it.
     """
     return f"/*+ BROADCAST({name}) */ " if when else ""
 
 
 def listed(names: Sequence[str], prefix: str = "") -> str:
-    """Columns as SQL lists them."""
+    """The columns as a list in SQL."""
     return ", ".join(f"{prefix}{quote(name)}" for name in names)

@@ -1,4 +1,4 @@
-"""What an upsert table is: its columns, its key, and how stale it may be."""
+"""The definition of an upsert table: its columns, its key, and how stale it may be."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from ..summaries import names_text, place_text
 CHANGE_TYPE = "_CHANGE_TYPE"
 CHANGE_SEQUENCE_NUMBER = "_CHANGE_SEQUENCE_NUMBER"
 CHANGE_UNCHANGED = "_CHANGE_UNCHANGED"
-"""The names of the columns that an UPSERT leaves as they are."""
+"""The column of a change that names the columns which an UPSERT leaves as they are."""
 STATE = "_cdc"
 """The column of a base table that holds, for each key, the sequence number of the last change, the
-time of its deletion and the numbers of older columns; reserved, as every name that begins so."""
+time of its deletion and the sequence numbers of older columns. All names that begin with it are
+reserved.
+"""
 
 TOMBSTONE_HORIZON = timedelta(days=2)
-"""How long a delete is remembered for changes that come late (seed 004)."""
+"""How long a delete is remembered for changes that come late (BigQuery CDC: two days)."""
 
 MAX_KEY_COLUMNS = 16
 MAX_COLUMNS = 2_000
@@ -48,10 +50,10 @@ _WITH_STATISTICS = (
     "date",
     "timestamp",
 )
-# Neither MERGE nor the run-time merge could tell whether such values differ.
+# Neither MERGE nor the run-time merge can compare such values.
 _INCOMPARABLE = re.compile(r"\b(map|variant|collate)\b", re.IGNORECASE)
-# Spark pads such a value where it reads a table and nowhere else, and Delta counts its length where
-# it is applied, when its writer is gone.
+# Spark pads such a value only when it reads a table. Delta checks its length only when it is
+# applied, after its writer has finished.
 _WITH_LENGTH = re.compile(r"\b(?:var)?char\s*\(", re.IGNORECASE)
 _QUOTED = re.compile(r"`(?:[^`]|``)*`")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
@@ -61,7 +63,9 @@ _NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
 
 
 class OnBadRows(StrEnum):
-    """What becomes of a row that cannot be a change: all fail, or it alone goes to quarantine."""
+    """What happens to a row that cannot be a change: the whole write fails, or the row alone goes
+    to quarantine.
+    """
 
     FAIL = "fail"
     QUARANTINE = "quarantine"
@@ -77,10 +81,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class UpsertTable:
-    """An upsert table. ``base`` is the Delta table that changes are applied to, ``changes`` the
-    folder of the Delta table beside it that they wait in; ``stream`` stands on the latter.
-    ``max_staleness`` is how far a read may lie behind what was written; ``None``: not at all. With
-    ``has_partial_changes`` a change may leave columns as they are.
+    """An upsert table.
+
+    ``base`` is the Delta table that changes are applied to. ``changes`` is the folder of the Delta
+    table in which they wait, and ``stream`` is the stream on that table. ``max_staleness`` is how
+    far a read may be behind what was written; ``None``: not at all. With ``has_partial_changes`` a
+    change may leave columns as they are.
     """
 
     name: str
@@ -95,7 +101,7 @@ class UpsertTable:
 
     @property
     def changes(self) -> str:
-        """The root of the table that changes wait in, inside the base's folder, hidden."""
+        """The root of the table in which changes wait: a hidden folder inside the base's folder."""
         return f"{self.location}{_CHANGES}"
 
     def __repr__(self) -> str:
@@ -105,7 +111,7 @@ class UpsertTable:
 
     @property
     def sql(self) -> str:
-        """The base as SQL names it whatever name the table was asked for by."""
+        """The base as SQL, by its location and not by the name that the user gave."""
         return f"delta.{quote(self.location)}"
 
     @property
@@ -120,7 +126,7 @@ class UpsertTable:
 
     @property
     def stream(self) -> str:
-        """The stream on the changes that are not applied."""
+        """The name of the stream on the changes that are not applied."""
         return f"upserts_{self.table_id.replace('-', '_')}"
 
     @property
@@ -130,9 +136,9 @@ class UpsertTable:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of the base table that say all this, for any tool to see."""
+        """The properties of the base table that store this definition, visible to any tool."""
         given = {
-            # Sessions differ in what a backslash says.
+            # No backslash escapes: sessions read a backslash in different ways.
             _PRIMARY_KEY: json.dumps(self.primary_key, ensure_ascii=False),
             HORIZON: interval_iso(self.tombstone_horizon),
         }
@@ -154,9 +160,9 @@ def quarantine_location(changes: str) -> str:
 
 
 def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> UpsertTable:
-    """``table`` as the properties of its base say.
+    """``table`` as the properties of its base define it.
 
-    :raises InvalidRequest: they are not those of an upsert table
+    :raises InvalidRequest: they are not the properties of an upsert table
     """
     key = properties.get(_PRIMARY_KEY)
     if key is None:
@@ -179,7 +185,7 @@ def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> Upsert
 def checked_properties(table: UpsertTable) -> dict[str, str]:
     """The properties of the base of ``table``, which :func:`with_properties` reads back equal.
 
-    :raises InvalidRequest: they would not be read back as they are
+    :raises InvalidRequest: they would be read back differently
     """
     properties = table.properties
     if with_properties(table, properties) != table:
@@ -225,10 +231,10 @@ def _damaged(
 def checked_columns(
     name: str, columns: Sequence[Column], primary_key: Sequence[str]
 ) -> tuple[str, ...]:
-    """The key, spelled as its columns are.
+    """The key columns, spelled as in ``columns``.
 
-    Seed 004: a primary key of at most 16 columns, at most 2,000 columns in all; the pseudo-columns
-    are no columns of the table.
+    BigQuery CDC: a primary key has at most 16 columns, and a table at most 2,000 columns. The
+    pseudo-columns of changes are not columns of the table.
 
     :raises InvalidRequest: a rule is broken
     """
@@ -271,10 +277,10 @@ def checked_columns(
 
 
 def check_lengths(name: str, schema: str) -> None:
-    """Refuse a column whose text has a length, CHAR or VARCHAR.
+    """Refuse a column whose text has a length: CHAR or VARCHAR.
 
     :param schema: as SQL
-    :raises InvalidRequest: there is one
+    :raises InvalidRequest: there is such a column
     """
     if found := _WITH_LENGTH.search(_TEXT.sub("", _QUOTED.sub("", schema))):
         kind = found[0].rstrip("( ").upper()
@@ -287,10 +293,12 @@ def clustered_by(
     primary_key: Sequence[str],
     wanted: Collection[str] | None,
 ) -> tuple[str, ...]:
-    """What the base is clustered by: the columns that are wanted, or the first four of the key that
-    Delta keeps statistics of.
+    """The columns that the base is clustered by.
 
-    :raises InvalidRequest: there is no such column
+    These are the ``wanted`` columns, or else the first four key columns that Delta keeps statistics
+    of.
+
+    :raises InvalidRequest: a wanted column does not exist
     """
     known = {name_key(column.name): column for column in columns}
     if wanted is None:
@@ -309,14 +317,15 @@ def clustered_by(
 
 
 def is_wide(columns: Iterable[Column]) -> bool:
-    """Whether Delta would keep no statistics of the state if it came behind ``columns``: it keeps
-    them of the first 32 alone.
+    """Whether Delta would keep no statistics of the state column if it came after ``columns``.
+
+    Delta keeps statistics of the first 32 columns only.
     """
     return sum(map(_leaves, columns)) + _STATE_LEAVES > _WITH_STATISTICS_COLUMNS
 
 
 def is_reserved(column: str) -> bool:
-    """Whether no column of the data may have this name."""
+    """Whether a name is reserved, so that no column of the data may have it."""
     folded = name_key(column)
     return folded.startswith((STATE, "metadata$")) or folded in (
         name_key(CHANGE_TYPE),
@@ -326,7 +335,7 @@ def is_reserved(column: str) -> bool:
 
 
 def _leaves(column: Column) -> int:
-    # Fields of a struct count each; counting the structs too errs on the safe side.
+    # Each field of a struct counts. Counting the structs too is on the safe side.
     return 1 + column.type.count(":")
 
 

@@ -1,8 +1,8 @@
-"""The SQL by which changes that must not be applied are led into quarantine instead.
+"""The SQL that moves changes into quarantine if they must not be applied.
 
-Bad changes come with their reason. A change that follows one of its key in quarantine waits there
-too; one that is older than a delete whose tombstone has ended is late. One statement moves all of
-them, the next applies the rest: which these are is told by what is in quarantine then.
+A bad change goes there with its reason. A change whose key has an earlier change in quarantine
+waits there too. A change that is older than a delete whose tombstone has ended is late. One
+statement moves all of them. The next statement applies the changes that are not in quarantine then.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, U
 
 QUARANTINED_AT = "_cdc_quarantined_at"
 REDRIVE = "_cdc_redrive"
-"""By which call a row of the quarantine was released; NULL: by none."""
+"""The call that released a row of the quarantine. NULL: no call did."""
 KEY_HASH = "_cdc_key_hash"
 NEEDED = "cdc-diversion-needed"
-"""What the error says with which :func:`sound` refuses to leave changes out."""
+"""The text of the error by which :func:`sound` refuses to leave changes out."""
 
 _VERDICT = "_cdc_verdict"
 _RELEASED = "_cdc_released"
@@ -44,8 +44,8 @@ _RELEASED = "_cdc_released"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What has to be remembered to judge changes, as relations in SQL: the ``quarantine``, and the
-    ``deletes`` whose tombstones have ended. ``None``: no row of it could matter.
+    """What is needed to judge changes, as relations in SQL: the ``quarantine``, and the ``deletes``
+    whose tombstones have ended. ``None``: no row of the relation can matter.
     """
 
     quarantine: str | None = None
@@ -53,22 +53,23 @@ class Memory:
 
 
 def is_late(prefix: str = "") -> str:
-    """Whether a row of the quarantine came too late, and holds nobody up."""
+    """The condition that a row of the quarantine is late. A late row blocks no other change."""
     return f"({prefix}{REASON} <=> {literal(Reason.LATE)})"
 
 
 def key_hash(table: UpsertTable, prefix: str = "") -> str:
-    """The hash by which a delete is remembered after its tombstone has ended."""
+    """The hash that identifies a delete after its tombstone has ended."""
     return f"xxhash64({listed(table.primary_key, prefix)})"
 
 
 def sound(
     table: UpsertTable, stream: str, memory: Memory, begins: Sequence[str] | None = None
 ) -> str:
-    """The query of waiting changes of which none is bad or redriven (:func:`may_divert`); if one is
-    late, it fails with :data:`NEEDED`, and nothing is left out.
+    """The query of waiting changes if none is bad or redriven (see :func:`may_divert`).
 
-    :param begins: as of :func:`in_order`
+    It leaves no change out: if one is late, it fails with :data:`NEEDED`.
+
+    :param begins: as for :func:`in_order`
     """
     changes = in_order(table, stream, begins=begins)
     if memory.deletes is None:
@@ -79,13 +80,14 @@ def sound(
 
 
 def accepted(table: UpsertTable, stream: str, memory: Memory) -> str:
-    """The query of the waiting changes that applying them would not lead into quarantine."""
+    """The query of the waiting changes that an apply would not move into quarantine."""
     return f"SELECT * FROM ({_judged(table, stream, memory)}) WHERE {_VERDICT} IS NULL"
 
 
 def may_divert(files: Iterable[DataFile]) -> bool:
-    """Whether files of waiting changes may hold one that is bad, or was redriven: false only where
-    their statistics rule that out.
+    """Whether files of waiting changes may hold a bad or a redriven change.
+
+    False only if their statistics rule that out.
     """
     for file in files:
         statistics = json.loads(file.stats or "{}")
@@ -96,7 +98,7 @@ def may_divert(files: Iterable[DataFile]) -> bool:
 
 
 def divert_text(table: UpsertTable, quarantine: str, memory: Memory) -> str:
-    """The MERGE that puts into quarantine what has to be there, and takes out what was redriven.
+    """The MERGE that puts changes into quarantine, and takes out those that were redriven.
 
     :param quarantine: the table, as SQL
     """
@@ -119,7 +121,7 @@ def divert_text(table: UpsertTable, quarantine: str, memory: Memory) -> str:
 
 
 def remaining(table: UpsertTable, quarantine: str) -> str:
-    """The query of the waiting changes that are not in quarantine, after :func:`divert_text`."""
+    """The query of the waiting changes that are not in quarantine after :func:`divert_text`."""
     return (
         f"SELECT c.* FROM ({newest_in_order(table, _stream(table))}) AS c"
         f" LEFT ANTI JOIN {quarantine} AS q ON c.{BATCH} = q.{BATCH} AND c.{ORDER} = q.{ORDER}"
@@ -128,11 +130,12 @@ def remaining(table: UpsertTable, quarantine: str) -> str:
 
 
 def releasable(table: UpsertTable, quarantine: str, reason: str, *, late: bool) -> str:
-    """The query of the changes in quarantine that can be applied now: nothing is wrong with them,
-    and with none before them.
+    """The query of the changes in quarantine that can be applied now.
+
+    Nothing is wrong with such a change, nor with an earlier change of its key.
 
     :param reason: what is wrong with a row by itself, as SQL
-    :param late: those too that came later than a delete is remembered
+    :param late: return late changes too
     """
     keys = listed(table.primary_key)
     wanted = "true" if late else f"NOT {is_late()}"
@@ -153,12 +156,12 @@ def _stream(table: UpsertTable) -> str:
 
 
 def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
-    """The query of waiting changes with what is to become of each: NULL, or the reason."""
+    """The query of waiting changes with a verdict on each: NULL, or the reason for quarantine."""
     keys = listed(table.primary_key)
     joined, late = _late(table, memory)
     blocked, released = "change._cdc_bad", "false"
     if memory.quarantine is not None:
-        # What is redriven in these very changes holds nobody up any more.
+        # A change that is redriven among these changes no longer blocks others.
         held_keys = listed(table.primary_key, "q.")
         kept = (
             f"FROM {memory.quarantine} AS q LEFT ANTI JOIN ({redriven(stream)}) AS r"
@@ -168,14 +171,14 @@ def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
             f" LEFT JOIN (SELECT {held_keys}, min({position('q.')}) AS _cdc_at {kept}"
             f" WHERE NOT {is_late('q.')}"
             f" GROUP BY {held_keys}) AS held ON {same_key(table, 'change', 'held')}"
-            # A change that a killed call left here and in the quarantine, and that was released:
-            # its copy is on its way, and would come behind what is applied now.
+            # A killed call can leave a change both here and in quarantine. If it was released from
+            # quarantine, its copy comes later, after what is applied now. So the change here waits.
             f" LEFT JOIN (SELECT q.{BATCH}, q.{ORDER} {kept} WHERE q.{REDRIVE} IS NOT NULL)"
             f" AS gone ON change.{BATCH} = gone.{BATCH} AND change.{ORDER} = gone.{ORDER}"
         )
         blocked, released = "least(change._cdc_bad, held._cdc_at)", f"gone.{BATCH} IS NOT NULL"
     if memory.deletes is not None and memory.quarantine is not None:
-        # What was redriven because it is late is late no more.
+        # A late change that was redriven is no longer late.
         joined += (
             f" LEFT JOIN (SELECT {BATCH}, {ORDER} FROM {memory.quarantine} WHERE {is_late()})"
             f" AS l ON {IS_REDRIVEN} AND change.{BATCH} = l.{BATCH} AND change.{ORDER} = l.{ORDER}"
@@ -194,9 +197,9 @@ def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
 
 
 def _late(table: UpsertTable, memory: Memory) -> tuple[str, str]:
-    """How to join the deletes that are remembered to ``change``, and whether a change is late.
+    """The join of the remembered deletes with ``change``, and the condition that a change is late.
 
-    A late delete changes nothing: its row is gone already.
+    A late delete changes nothing: its row is already deleted.
     """
     if memory.deletes is None:
         return "", "false"

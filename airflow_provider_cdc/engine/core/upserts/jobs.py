@@ -1,4 +1,4 @@
-"""The jobs of upsert tables, and how much they used (seed 004)."""
+"""The jobs of upsert tables, and how much they used (BigQuery CDC)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from enum import StrEnum
 
 HELD_CHANGES = "heldChanges"
 LATE_CHANGES = "lateChanges"
-"""What an apply adds to the metrics of its MERGE: how many changes are in quarantine after it,
-because they are bad or wait for a bad one, and because they are late.
+"""The metrics that an apply adds to those of its MERGE: the number of changes in quarantine after
+it. ``HELD_CHANGES`` counts those that are bad or wait for a bad one, ``LATE_CHANGES`` the late
+ones.
 """
 
 
 class JobClass(StrEnum):
-    """The three classes of jobs (seed 004): what applies changes in the background, what reads the
-    base alone, and what merges waiting changes while it reads.
+    """The three classes of jobs (BigQuery CDC).
+
+    A background apply applies changes, a query reads only the base, and a run-time merge merges
+    waiting changes while it reads.
     """
 
     BACKGROUND_APPLY = "background apply"
@@ -27,9 +30,11 @@ class JobClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job: ``rows`` are the changes that it applied or merged, ``read_bytes`` those of files of
-    the base and of changes that it had to read at most, ``slot_ms`` the milliseconds that its tasks
-    took together (``None``: nobody measured).
+    """One job.
+
+    ``rows`` counts the changes that it applied or merged. ``read_bytes`` are the bytes of the files
+    of the base and of changes that it had to read at most. ``slot_ms`` is the time that all its
+    tasks took together, in milliseconds (``None``: not measured).
     """
 
     job_id: str
@@ -45,8 +50,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the jobs of one class used in one period, of each job the share of its time that lies in
-    it: ``jobs`` ran in it, and ``slots`` is how many were busy on average over the period.
+    """What the jobs of one class used in one period.
+
+    Each job counts by the share of its time in the period. ``jobs`` is how many jobs ran in it.
+    ``slots`` is how many slots were busy on average over the period.
     """
 
     period_start: datetime
@@ -59,7 +66,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The part of a job that lies in one period."""
+    """The part of a job in one period."""
 
     seconds: float
     read_bytes: float
@@ -67,10 +74,10 @@ class _Share:
 
 
 def usage(jobs: Iterable[Job], period: timedelta, since: datetime) -> list[Usage]:
-    """What jobs used, by period and class, the newest period first; without the periods that ended
-    before ``since``.
+    """What jobs used, by period and class, the newest period first.
 
-    Seed 004: the slots of a period are its slot time by its length.
+    Periods that ended before ``since`` are left out. BigQuery CDC: the slots of a period are its
+    slot time divided by its length.
     """
     length = period.total_seconds()
     found: dict[tuple[float, JobClass], list[_Share]] = defaultdict(list)
@@ -94,7 +101,7 @@ def usage(jobs: Iterable[Job], period: timedelta, since: datetime) -> list[Usage
 
 
 def _shares(job: Job, length: float) -> Iterator[tuple[float, _Share]]:
-    """The beginning of each period that a job ran in, and its share in it."""
+    """The start of each period that a job ran in, and the job's share in it."""
     began, ended = job.started_at.timestamp(), job.ended_at.timestamp()
     start = began // length * length
     while start == began // length * length or start < ended:

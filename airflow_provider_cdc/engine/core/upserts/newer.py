@@ -1,7 +1,7 @@
-"""Changes that are all newer than what the base holds: they win without a look at its rows.
+"""Changes that are all newer than the base: they win without a comparison with its rows.
 
-Conditions on rows of the target make MERGE read all its columns, and that twice. Where numbers only
-grow, as positions in a log do, none is needed.
+Conditions on rows of the target make MERGE read all its columns, and read them twice. If sequence
+numbers only grow, like positions in a log, no such condition is needed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from .texts import IS_DELETE, assigned, merge_head, new_state, winners
 
 
 def are_newer(changes: Iterable[DataFile], base: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether each change has a greater sequence number than every row of a base, by statistics:
-    false where they do not tell.
+    """Whether each change has a greater sequence number than every row of a base, by statistics.
+
+    False if the statistics do not show it.
 
     :param changes: the files of the waiting changes
-    :param base: the files of the base, add actions as its log has them
+    :param base: the files of the base, ``add`` actions as its log has them
     """
     newest = [_bound(file.get("stats"), "maxValues", STATE, "sequence") for file in base]
     oldest = [_bound(file.stats, "minValues", SEQUENCE) for file in changes]
@@ -41,7 +42,7 @@ def newer_text(
     *,
     are_few: bool = False,
 ) -> str:
-    """As :func:`apply_text`, where each change is newer than every row of the base."""
+    """Like :func:`apply_text`, if each change is newer than every row of the base."""
     columns = [*table.values, STATE]
     values = [
         *(f"if({IS_DELETE}, NULL, c.{name}) AS {name}" for name in map(quote, table.values)),

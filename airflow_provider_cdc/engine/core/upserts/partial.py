@@ -1,8 +1,9 @@
-"""The SQL of tables whose changes may leave columns untouched: each column has a number of its own.
+"""The SQL of tables whose changes may leave columns as they are.
 
-A column holds what the newest change wrote that did not leave it untouched; a delete writes NULL to
-all. Changes that come late find their place among those that were applied, column by column. The
-base remembers a number for each column that is older than its row.
+Each column has a sequence number of its own, and holds what the newest change wrote that did not
+leave the column as it is. A delete writes NULL to all columns. A late change takes its place among
+the applied changes, column by column. The base remembers the sequence number of each column that is
+older than its row.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def partial_apply_text(
     *,
     are_few: bool = False,
 ) -> str:
-    """As :func:`apply_text`, where changes may leave columns untouched."""
+    """Like :func:`apply_text`, for changes that may leave columns as they are."""
     columns = [_Column(number, name) for number, name in enumerate(table.values)]
     changed = " OR ".join(
         (
@@ -59,7 +60,7 @@ def partial_apply_text(
 def partial_fresh_rows(
     table: UpsertTable, changes: str, version: int, *, are_few: bool = False
 ) -> str:
-    """As :func:`fresh_rows`, where changes may leave columns untouched."""
+    """Like :func:`fresh_rows`, for changes that may leave columns as they are."""
     names, same = [column.name for column in table.columns], same_key(table, "t", "c")
     merged = {name: f"c.{quote(name)}" for name in table.primary_key}
     for number, name in enumerate(table.values):
@@ -78,7 +79,7 @@ def partial_fresh_rows(
 
 
 class _Column:
-    """A column of values in the MERGE of winners ``c`` into rows ``t``, as SQL."""
+    """A column of values in the MERGE of winning changes ``c`` into rows ``t``, as SQL."""
 
     def __init__(self, number: int, name: str) -> None:
         self.name = name
@@ -88,32 +89,35 @@ class _Column:
 
     @property
     def takes(self) -> str:
-        """Whether a change that waits writes to it, and is not older than what it holds."""
+        """Whether a waiting change writes to the column and is not older than its value."""
         return f"coalesce({self.won}.sequence >= {self._number}, false)"
 
     @property
     def differs(self) -> str:
-        """Whether that makes a difference."""
+        """Whether that write makes a difference."""
         return f"({self.won}.sequence > {self._number} OR NOT ({self.won}.value <=> {self._row}))"
 
     @property
     def merged(self) -> str:
-        """What it holds afterwards."""
+        """The value of the column afterwards."""
         return f"if({self.takes}, {self.won}.value, {self._row})"
 
     @property
     def merged_number(self) -> tuple[str, str]:
-        """Its name, and its number afterwards."""
+        """The name of the column, and its sequence number afterwards."""
         return self.name, f"if({self.takes}, {self.won}.sequence, {self._number})"
 
     @property
     def written_number(self) -> tuple[str, str]:
-        """Its name, and its number where there was no row: the least if nothing was written."""
+        """The name of the column, and its sequence number in a new row.
+
+        The number is empty, which is the least, if no change wrote to the column.
+        """
         return self.name, f"coalesce({self.won}.sequence, '')"
 
 
 def _winners(table: UpsertTable, changes: str) -> str:
-    """The query of the newest change of each key, and of what was written last to each column."""
+    """The query of the newest change of each key, with the last write to each column."""
     key, order = listed(table.primary_key), f"struct({SEQUENCE}, {SINCE}, {ORDER})"
     rest = [CHANGE_TYPE, SEQUENCE, INGESTED_AT]
     newest = ", ".join(f"{literal(name)}, {name}" for name in rest)
@@ -137,8 +141,8 @@ def _deleted_at() -> str:
 
 
 def _state(number: str, deleted_at: str, columns: Sequence[tuple[str, str]]) -> str:
-    """What the base remembers of a row: its number, when it was deleted, and the numbers of the
-    columns that are older.
+    """The state that the base remembers of a row: its sequence number, the time of its deletion,
+    and the numbers of the columns that are older.
     """
     pairs = ", ".join(f"struct({text_value(name)} AS name, {own} AS own)" for name, own in columns)
     older = f"map_from_entries(filter(array({pairs}), pair -> pair.own <> {number}))"

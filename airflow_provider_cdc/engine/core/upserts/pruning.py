@@ -1,7 +1,7 @@
 """Which parts of a base no change can touch, by the statistics of its files.
 
-Files that are clustered by a column of the key hold intervals of its values. Where no change has a
-key in an interval, MERGE is told to leave it out, and Delta skips its files.
+Files that are clustered by a key column hold intervals of its values. If no change has a key in an
+interval, the MERGE leaves the interval out, and Delta skips its files.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _WIDE = 4
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NO_TEXT = "\N{REPLACEMENT CHARACTER}"
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
-# Of others the statistics are rounded, or JSON does not hold them exactly.
+# The statistics of other types are rounded, or JSON does not hold them exactly.
 _TYPES = (*_WHOLE_NUMBERS, "date", "string")
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Values of a column from ``low`` to ``high``, both with it, and the bytes of the files that
-    hold them.
+    """The values of a column from ``low`` to ``high``, both inclusive. ``size`` is the bytes of the
+    files that hold them.
     """
 
     low: Any
@@ -40,8 +40,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """The intervals of the values of ``column`` in a base, in their order and apart; a small file
-    may lie across them.
+    """The intervals of the values of ``column`` in a base, in order and without overlap.
+
+    A small file may span several of them.
     """
 
     column: str
@@ -50,11 +51,11 @@ class Intervals:
 
     @property
     def size(self) -> int:
-        """The bytes of all their files."""
+        """The bytes of the files of all intervals."""
         return sum(interval.size for interval in self.found)
 
     def contains(self, value: str) -> str:
-        """The condition that one of them holds ``value``, as SQL."""
+        """The condition that one of the intervals holds ``value``, as SQL."""
         tests = (
             f"{value} BETWEEN {self._literal(interval.low)} AND {self._literal(interval.high)}"
             for interval in self.found
@@ -62,7 +63,9 @@ class Intervals:
         return f"({' OR '.join(tests)})"
 
     def rows(self) -> str:
-        """A relation of their numbers and bounds: ``number``, ``low`` and ``high``, as SQL."""
+        """A relation of the intervals, as SQL, with the columns ``number``, ``low`` and
+        ``high``.
+        """
         rows = (
             f"({number}, {self._literal(interval.low)}, {self._literal(interval.high)})"
             for number, interval in enumerate(self.found)
@@ -70,18 +73,18 @@ class Intervals:
         return f"VALUES {', '.join(rows)} AS i (number, low, high)"
 
     def numbered(self, numbers: Iterable[int]) -> Intervals:
-        """Those with these numbers."""
+        """The intervals with these numbers."""
         return replace(self, found=tuple(self.found[number] for number in sorted(numbers)))
 
     def near(self, ranges: Iterable[tuple[Any, Any]]) -> Intervals:
-        """Those that a range meets, each from its low to its high."""
+        """The intervals that overlap one of the ``ranges``, each a low and a high value."""
         touched: set[int] = set()
         for low, high in ranges:
             touched.update(_met(self.found, low, high))
         return self.numbered(touched)
 
     def without(self, others: Intervals) -> Intervals:
-        """Those that are not among ``others``."""
+        """The intervals that are not among ``others``."""
         touched = set(others.found)
         return replace(self, found=tuple(each for each in self.found if each not in touched))
 
@@ -90,8 +93,11 @@ class Intervals:
 
 
 def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Intervals | None:
-    """What the statistics of the ``files`` of a base, add actions as its log has them, tell of the
-    first column of the key; ``None``: nothing that would help.
+    """The intervals of the first key column in a base, by the statistics of its ``files``.
+
+    ``None`` if they would not help.
+
+    :param files: ``add`` actions as the log of the base has them
     """
     name = table.primary_key[0]
     kind = _type_of(table, name)
@@ -108,8 +114,8 @@ def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Inte
 
 
 def key_ranges(table: UpsertTable, files: Iterable[DataFile]) -> list[tuple[Any, Any]] | None:
-    """The least and the greatest value of the first column of the key in each of the ``files`` of
-    changes; ``None`` where statistics do not tell.
+    """The least and the greatest value of the first key column in each of the ``files`` of changes.
+    ``None`` if the statistics do not show them.
     """
     name = table.primary_key[0]
     kind = _type_of(table, name)
@@ -128,24 +134,26 @@ def _bounds(name: str, kind: str, stats: str | None) -> tuple[Any, Any] | None:
     high = statistics.get("maxValues", {}).get(name)
     is_known = low is not None and high is not None
     if is_known and kind == "date":
-        # Years of five digits, and those before the first, do not sort as text.
+        # Years of five digits and years before the year 1 do not sort as text.
         is_known = bool(_DAY.fullmatch(low) and _DAY.fullmatch(high))
     if is_known and kind == "string":
-        # It stands for bytes that are no text, and is no bound of them.
+        # This character replaces bytes that are not text, so the text is not a bound of them.
         is_known = _NO_TEXT not in low + high
     return (low, high) if is_known else None
 
 
 def is_untouched(intervals: Intervals) -> str:
-    """The condition by which a MERGE leaves out the rows ``t`` of the intervals, one at least."""
+    """The condition by which a MERGE leaves out the rows ``t`` of the intervals. There is at least
+    one interval.
+    """
     return f"NOT {intervals.contains(f't.{quote(intervals.column)}')}"
 
 
 def _apart(files: Sequence[Interval]) -> list[Interval]:
-    """The intervals of ``files``, in their order and apart; there are not too many.
+    """The intervals of ``files``, in order and without overlap, and not too many.
 
-    A file that lies across intervals of many times its bytes is left out: it is read in any case. A
-    change in two far places makes such a file, and it must not make one interval of all.
+    A file that spans intervals of many times its bytes is left out: it is read in any case. A
+    change in two distant places makes such a file, and it must not join all intervals into one.
     """
     apart: list[Interval] = []
     for file in sorted(files, key=lambda file: -file.size):
@@ -160,8 +168,9 @@ def _apart(files: Sequence[Interval]) -> list[Interval]:
 
 
 def _met(apart: Sequence[Interval], low: Any, high: Any) -> range:
-    """The places of those of the intervals, in their order and apart, that hold a value from
-    ``low`` to ``high``; where none does, the empty range at which it would stand.
+    """The indices of the ordered intervals that hold a value from ``low`` to ``high``.
+
+    If no interval does, it is the empty range at the index where such an interval belongs.
     """
     first = bisect_left(apart, low, key=lambda interval: interval.high)
     return range(first, bisect_right(apart, high, key=lambda interval: interval.low))

@@ -1,4 +1,4 @@
-"""The SQL that removes what was kept long enough: tombstones, which leave a hash, and changes."""
+"""The SQL that removes old tombstones, which leave a hash, and old changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STATE = quote(STATE)
 
 
 def remember_text(table: UpsertTable, deletes: str, before: datetime) -> str:
-    """The MERGE that remembers the deletes from before ``before``, by a hash of their keys.
+    """The MERGE that remembers the deletes from before ``before`` by a hash of their keys.
 
     :param deletes: the table that remembers them, as SQL
     """
@@ -29,7 +29,7 @@ def remember_text(table: UpsertTable, deletes: str, before: datetime) -> str:
 
 
 def purge_text(table: UpsertTable, deletes: str) -> str:
-    """The MERGE that ends the tombstones of the deletes that are remembered.
+    """The MERGE that removes the tombstones of remembered deletes.
 
     :param deletes: the table that remembers them, as SQL
     """
@@ -41,7 +41,7 @@ def purge_text(table: UpsertTable, deletes: str) -> str:
 
 
 def forget_text(changes: str, before: datetime) -> str:
-    """The DELETE that removes changes that were ingested before ``before``.
+    """The DELETE that removes the changes that were ingested before ``before``.
 
     :param changes: their table, as SQL
     """

@@ -1,4 +1,4 @@
-"""What the log of a quarantine tells of the changes in it, before anybody reads them."""
+"""The size of a quarantine by its log, without reading the changes in it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Any
 from ..log_actions import DataFile
 from .changes import REASON, Reason
 
-# Statistics of Delta keep no more of a text.
+# Delta's statistics keep only this many characters of a text.
 _LATE = Reason.LATE[:32]
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineSize:
-    """How many ``changes`` a quarantine holds: bad ones, those that wait for them, late ones, and
-    what was released and is not applied yet; ``None``: the log does not tell. ``are_late`` says
-    that certainly all of them are late, and hold nobody up.
+    """How many ``changes`` a quarantine holds.
+
+    It counts bad changes, changes that wait for them, late changes, and released changes that are
+    not applied yet. ``None``: the log does not show it. ``are_late``: all of them are certainly
+    late, and block no other change.
     """
 
     changes: int | None
@@ -26,10 +28,10 @@ class QuarantineSize:
 
 
 def quarantine_size(files: Iterable[DataFile]) -> QuarantineSize:
-    """What the statistics of the files of a quarantine tell.
+    """The size of a quarantine by the statistics of its files.
 
-    Bounds of a file stay as they are when a row of it is deleted, so late changes that came beside
-    others may not be known as such.
+    The bounds of a file stay the same when a row of it is deleted. So late changes that were
+    written together with others may not be recognised as late.
     """
     changes = 0
     are_late = True

@@ -1,4 +1,6 @@
-"""How stale a table should be allowed to be, and how often its changes are applied (seed 004)."""
+"""How stale an upsert table should be allowed to be, and how often its changes are applied
+(BigQuery CDC).
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ _STEPS = 12
 
 @dataclass(frozen=True, slots=True)
 class ApplySchedule:
-    """How often the changes of an upsert table are applied: ``table`` as it was created, its base
-    at ``location``, the ``stream`` on its changes.
+    """How often the changes of an upsert table are applied.
+
+    ``table`` is the name that it was created by, ``location`` the root of its base, and ``stream``
+    the stream on its changes.
     """
 
     table: str
@@ -25,16 +29,16 @@ class ApplySchedule:
 
 
 def percentile_95(durations: Sequence[timedelta]) -> timedelta:
-    """The shortest of ``durations``, of which there is one, that 95 % do not exceed."""
+    """The shortest of ``durations`` that 95 % do not exceed. There is at least one."""
     ordered = sorted(durations)
     return ordered[math.ceil(len(ordered) * 0.95) - 1]
 
 
 def recommended_max_staleness(durations: Sequence[timedelta]) -> timedelta | None:
-    """The least ``max_staleness`` that applying can be expected to keep; ``None``: not known.
+    """The least ``max_staleness`` that applies can be expected to keep. ``None``: not known.
 
-    Seed 004: twice the 95th percentile of the time that applying took, in whole minutes, and seven
-    minutes more.
+    BigQuery CDC: twice the 95th percentile of the duration of an apply, in whole minutes, plus
+    seven minutes.
 
     :param durations: how long each apply of the last seven days took
     """
@@ -45,18 +49,18 @@ def recommended_max_staleness(durations: Sequence[timedelta]) -> timedelta | Non
 
 
 def apply_interval(max_staleness: timedelta, durations: Sequence[timedelta]) -> timedelta:
-    """How long after the begin of one apply the next one has to begin.
+    """The time from the start of one apply to the start of the next.
 
-    A change that comes right after an apply has begun waits for the next one, and for its end: both
-    together must not take longer than ``max_staleness``. Where applying alone takes longer, the
-    promise is not kept. Until anything is known, applying is expected to take half of what is
-    allowed.
+    A change that comes right after the start of an apply waits for the next apply, and for its end.
+    Both together must not take longer than ``max_staleness``. If an apply alone takes longer, the
+    promise is not kept. Without measured durations, an apply is expected to take half of
+    ``max_staleness``.
 
-    The interval is a whole number of twelfths of ``max_staleness``, one at least, so that a
-    schedule stays as it is when applying takes a little longer than last time, and runs that wait
-    for each other do not make more runs.
+    The interval is a whole number of twelfths of ``max_staleness``, and at least one twelfth. So a
+    schedule stays the same when an apply takes a little longer than last time, and runs that wait
+    for each other do not cause more runs.
 
-    :param durations: how long each apply took lately, with the start of its driver
+    :param durations: how long recent applies took, each with the start of its driver
     """
     longest = percentile_95(durations) if durations else max_staleness / 2
     step = max_staleness / _STEPS

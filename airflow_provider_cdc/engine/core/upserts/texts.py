@@ -1,4 +1,4 @@
-"""The SQL of upsert tables: which change of a key wins, and what becomes of its row."""
+"""The SQL of upsert tables: which change of a key wins, and what it does to its row."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .definition import CHANGE_TYPE, STATE, UpsertTable
 from .pruning import Intervals, is_untouched
 
 IS_DELETE = f"c.{CHANGE_TYPE} = 'DELETE'"
-"""Whether a winning change ``c`` is a delete."""
+"""The condition that a winning change ``c`` is a delete."""
 
 
 def winners(table: UpsertTable, changes: str) -> str:
     """The query of the change that wins for each key.
 
-    :param changes: the query of the changes, each with where it stands among all writes
+    :param changes: the query of the changes, each with the place of its write among all writes
     """
     names = [*table.primary_key, *table.values, CHANGE_TYPE, SEQUENCE, INGESTED_AT]
     order = ", ".join(f"{name} DESC" for name in (SEQUENCE, SINCE, ORDER))
@@ -34,13 +34,12 @@ def apply_text(
     *,
     are_few: bool = False,
 ) -> str:
-    """The MERGE that applies ``changes``, a query; it rewrites no row that stays as it is.
+    """The MERGE that applies ``changes``, a query. It rewrites no row that stays the same.
 
-    A delete with a sequence number leaves a tombstone, so that an older change which comes later
-    finds out that it lost (seed 004, deletes out of order); without one nothing can come late.
+    BigQuery CDC, deletes out of order: a delete with a sequence number leaves a tombstone, so that
+    an older change which comes later loses. Without sequence numbers no change can be late.
 
-    :param untouched: intervals of keys in which there is no change: the files that hold nothing
-        else are not read
+    :param untouched: intervals of keys without a change; files with only such keys are not read
     :param are_few: the changes can be sent to each task that reads the base
     """
     state = f"t.{quote(STATE)}"
@@ -74,8 +73,9 @@ def apply_text(
 def merge_head(
     table: UpsertTable, source: str, untouched: Intervals | None, *, are_few: bool
 ) -> str:
-    """The begin of a MERGE of changes ``c``, the query ``source``, into rows ``t`` of the base; the
-    others as of :func:`apply_text`.
+    """The start of a MERGE of changes ``c``, the query ``source``, into rows ``t`` of the base.
+
+    The other arguments are as for :func:`apply_text`.
     """
     elsewhere = "" if untouched is None else f" AND {is_untouched(untouched)}"
     return (
@@ -86,7 +86,7 @@ def merge_head(
 
 
 def live_rows(table: UpsertTable) -> str:
-    """The query of what readers see: the data columns of the rows that were not deleted."""
+    """The query of what readers see: the data columns of the rows that are not deleted."""
     columns = listed([column.name for column in table.columns])
     return f"SELECT {columns} FROM {table.base.sql} WHERE {quote(STATE)}.deleted_at IS NULL"
 
@@ -101,11 +101,11 @@ def fresh_rows(
 ) -> str:
     """The query of what readers would see if ``changes``, a query, were applied.
 
-    :param version: of the base: one that holds what is not pending, and nothing that is applied
-        after the query was made
-    :param are_few: as of :func:`apply_text`
-    :param newer: a relation with the keys of the changes where each is newer than every row, and
-        cannot lose to it
+    :param version: a version of the base that has all changes which are not pending, and no change
+        that was applied after the query was made
+    :param are_few: as for :func:`apply_text`
+    :param newer: a relation with the keys of the changes, if each change is newer than every row of
+        the base and cannot lose to it
     """
     names, same = [column.name for column in table.columns], same_key(table, "t", "c")
     base, state = f"{table.sql} VERSION AS OF {version}", f"t.{quote(STATE)}"
@@ -113,7 +113,7 @@ def fresh_rows(
     kept, new, keys = listed(names, "t."), listed(names, "c."), listed(table.primary_key, "c.")
     few = broadcast("c", when=are_few)
     losing = f"SELECT {few}{keys} FROM {base} AS t JOIN pending AS c ON {same} AND {loses}"
-    # The second join with the base reads keys alone.
+    # The second join with the base reads only keys.
     replaced, winning = f"{same} AND NOT ({loses})", f"LEFT ANTI JOIN ({losing}) AS t ON {same}"
     if newer is not None:
         replaced, winning = same, ""
@@ -126,13 +126,13 @@ def fresh_rows(
 
 
 def new_state(*, is_deleted: bool) -> str:
-    """What the base remembers of a change ``c`` that was applied: its number, and of a delete when
-    it came.
+    """The state that the base remembers of an applied change ``c``: its sequence number, and for a
+    delete the time when it came.
     """
     deleted_at = f"c.{INGESTED_AT}" if is_deleted else "CAST(NULL AS TIMESTAMP_LTZ)"
     return f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', {deleted_at})"
 
 
 def assigned(pairs: Sequence[tuple[str, str]]) -> str:
-    """Columns and what they are set to, as SQL."""
+    """Columns with the values that they are set to, as SQL."""
     return ", ".join(f"{quote(name)} = {value}" for name, value in pairs)
