@@ -1,6 +1,6 @@
-"""The only place of the engine that imports pyspark: change sets, statements, consumption."""
+"""The only part of the engine that imports pyspark: change sets, statements, consumption."""
 
 from .installed import check_installed
 
-# Before any module below asks an older release for what it has not.
+# First of all: the modules below import names that older releases lack.
 check_installed()

@@ -1,4 +1,4 @@
-"""The part of the engine that reads no change: listing and changing streams, cloning tables."""
+"""The part of the engine that reads no changes: it manages streams and clones tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SHOWN = """
 
 @validated
 class StreamAdministration:
-    """Streams and tables by their names; what they hold is not read here."""
+    """Manages streams and tables by their names; it reads no rows."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class StreamAdministration:
         self._maintainer = maintainer
 
     def show_streams(self) -> list[StreamStatus]:
-        """How every stream stands, by name; of a stream on a view the view is looked up as well.
+        """The status of every stream, by name. For a stream on a view, the view is looked up too.
 
-        A state folder without a registry has no streams, and a warning in the log says so.
+        A state folder without a registry has no streams; then a warning goes to the log.
         """
         statuses = self._streams.statuses()
         if not statuses:
@@ -67,30 +67,34 @@ class StreamAdministration:
         return [self._with_view(status) for status in statuses]
 
     def streams(self) -> DataFrame:
-        """SHOW STREAMS as a DataFrame: a row for each stream, by name."""
+        """SHOW STREAMS as a DataFrame: one row for each stream, ordered by name."""
         rows = [tuple(shown(status).values()) for status in self.show_streams()]
         return self._spark.createDataFrame(rows, _SHOWN)
 
     def describe_stream(self, name: str) -> StreamStatus:
-        """How one stream stands, as :meth:`show_streams` tells it; raises ``StreamNotFound``."""
+        """The status of one stream, as in :meth:`show_streams`; raises ``StreamNotFound``."""
         return self._with_view(self._streams.status(name))
 
     def history(self, name: str) -> list[Record]:
-        """Every transition of a stream, oldest first: what it was then, when, and by whom.
+        """Every transition of a stream, oldest first: the new state, the time, and the actor.
 
         :raises StreamNotFound: there is no such stream
         """
         return self._streams.history(name)
 
     def maintain(self, *, ahead: timedelta | str = timedelta(days=1)) -> Maintenance:
-        """Keep the streams of this state folder from going stale; to be run again and again.
+        """Keep the streams of this state folder from going stale; call it regularly.
 
-        Where a stream has changes that its source would soon not keep any more, the source's
-        retention is extended, at most to the stream's ``max_data_extension``; it goes back to what
-        the source's owner has set when no stream needs it (seed 000). Offsets of empty streams move
-        over commits without a change. Run again at once, it finds nothing to do.
+        If a source would soon remove changes that a stream has not consumed, the source's retention
+        is extended, at most to the stream's ``max_data_extension``. When no stream needs the
+        extension any more, the retention goes back to what the source's owner has set. Offsets of
+        empty streams move over commits without a change. A second call right after the first finds
+        nothing to do.
 
-        :param ahead: how much later it runs again, at the latest
+        Snowflake: the retention of a source is extended to the offset of a stream that is not
+        consumed, and goes back when the stream is consumed.
+
+        :param ahead: the longest time until the next call
         """
         found = self._maintainer.run(interval_of(ahead, "ahead"))
         if not found.sources:
@@ -98,54 +102,57 @@ class StreamAdministration:
         return found
 
     def advance(self, name: str) -> Stream:
-        """Move a stream's offset to now without any DML; initial rows are left out too.
+        """Move a stream's offset to now without any DML; initial rows are skipped too.
 
-        :raises StreamNotFound: there is none
+        :raises StreamNotFound: there is no such stream
         :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: the principal may not
+        :raises StreamAccessDenied: the principal may not consume it
         :raises StreamUnusable: its change set can no longer be read
-        :raises InvalidRequest: it is that of an upsert table
+        :raises InvalidRequest: it is the stream of an upsert table
         """
         return self._streams.advance(name)
 
     def clone_table(self, source: str, target: str, *, location: str | None = None) -> int:
         """Create a table that holds the rows of another one under the same row ids.
 
-        Seed 000: streams on a table and on its clone give the rows that were there when it was
-        cloned the same row id; rows inserted later into either may have the same ids as well. The
-        clone is a shallow one: it shares the files of ``source`` and writes those of its changes
-        into its own folder, so that VACUUM of the source takes files from a clone that still needs
-        them, and VACUUM of the clone none from the source. It is there whole or not at all.
+        Snowflake: streams on a table and on its clone return the same row id for a row that existed
+        when the table was cloned. Rows that are inserted later into either table may have equal
+        ids too.
 
-        :param source: a catalog name or the path of a Delta table that tracks its rows
+        The clone is shallow: it shares the files of ``source``, and writes the files of its own
+        changes into its own folder. So VACUUM of the source can remove files that the clone still
+        needs. VACUUM of the clone removes no file of the source. The clone is created completely
+        or not at all.
+
+        :param source: a catalog name or the path of a Delta table with row tracking
         :param target: the path of the clone, or its name in the catalog
-        :param location: its path, where ``target`` is a name in the catalog
-        :returns: the version of ``source`` that was cloned; the clone's own begin with 0
+        :param location: the path of the clone, if ``target`` is a name in the catalog
+        :returns: the version of ``source`` that was cloned; the clone's own versions begin with 0
         :raises ChangeTrackingDisabled: row tracking of the source is off
-        :raises TableExists: there is something at that path or under that name
-        :raises InvalidRequest: the path is missing, or lies within the source or around it
+        :raises TableExists: something exists at that path or under that name
+        :raises InvalidRequest: the path is not given, is inside the source, or contains the source
         :raises TableNotFound: there is no such source
-        :raises NotADeltaTable: it is not a Delta table
+        :raises NotADeltaTable: the source is not a Delta table
         """
         return self._cloning.clone(source, target, location)
 
     def drop_stream(self, name: str, *, if_exists: bool = False) -> None:
         """Drop a stream; its source and its targets are not touched.
 
-        :raises StreamNotFound: there is none, unless ``if_exists``
+        :raises StreamNotFound: there is no such stream, unless ``if_exists``
         :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: it belongs to another principal
-        :raises InvalidRequest: it is that of an upsert table, which is still there
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidRequest: it is the stream of an upsert table that still exists
         """
         self._streams.drop(name, if_exists=if_exists)
 
     def undrop_stream(self, name: str) -> Stream:
-        """Bring back the stream that was dropped last under a name, where it stood.
+        """Bring back the stream that was dropped last under a name, at the offset that it had.
 
-        :raises StreamNotFound: none was dropped
-        :raises StreamExists: there is a stream of that name
-        :raises InvalidName: it is the name of a table or a view by now
-        :raises StreamAccessDenied: it belongs to another principal
+        :raises StreamNotFound: no stream was dropped under that name
+        :raises StreamExists: another stream has that name now
+        :raises InvalidName: a table or a view has that name now
+        :raises StreamAccessDenied: the principal does not own it
         """
         self._tables.check_free(name)
         return self._streams.undrop(name)
@@ -161,20 +168,22 @@ class StreamAdministration:
         max_data_extension: timedelta | str | Kept = KEPT,
         max_lag: timedelta | str | Kept | None = KEPT,
     ) -> Stream:
-        """Change what is said of a stream; what is not given stays.
+        """Change the attributes of a stream; those that are not given stay.
 
-        :param comment: another comment, or none
-        :param owner: the principal that it belongs to from then on: who hands it over may do with
-            it what its ``readers`` and ``consumers`` say
-        :param readers: the principals who may read it besides its owner; ``None``: everybody
-        :param consumers: the principals who may consume it besides its owner; ``None``: its readers
+        :param comment: the new comment, or ``None``
+        :param owner: the principal that owns it from then on; the former owner keeps only the
+            rights that ``readers`` and ``consumers`` give
+        :param readers: the principals that may read it besides its owner; ``None``: everybody
+        :param consumers: the principals that may consume it besides its owner; ``None``: its
+            readers
         :param max_data_extension: how long its sources may be made to keep what it has not consumed
-        :param max_lag: how old a change may grow before its monitor tells; ``None``: any age
-        :raises StreamNotFound: there is none
+        :param max_lag: how old a change may get before the monitor sends an alert; ``None``: any
+            age
+        :raises StreamNotFound: there is no such stream
         :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: it belongs to another principal
-        :raises InvalidName: the owner cannot be one
-        :raises InvalidRequest: it is that of an upsert table
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidName: ``owner`` is not a valid name
+        :raises InvalidRequest: it is the stream of an upsert table
         """
         return self._streams.alter(
             name,
@@ -187,34 +196,34 @@ class StreamAdministration:
         )
 
     def rename_stream(self, name: str, to: str) -> Stream:
-        """Give a stream another name; statements find it under that name from then on.
+        """Give a stream another name; statements use that name from then on.
 
-        :raises StreamNotFound: there is none
-        :raises StreamExists: there is another one of the new name
+        :raises StreamNotFound: there is no such stream
+        :raises StreamExists: another stream has the new name
         :raises StreamConflict: a consumption of it is open
-        :raises InvalidName: the new name cannot be one, or is that of a table or a view
-        :raises StreamAccessDenied: it belongs to another principal
-        :raises InvalidRequest: it is that of an upsert table
+        :raises InvalidName: the new name is not valid, or a table or a view has it
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidRequest: it is the stream of an upsert table
         """
         self._tables.check_free(to)
         return self._streams.rename(name, to)
 
     def clone_stream(self, name: str, of: str, *, comment: str | None = None) -> Stream:
-        """Create a stream that stands where another one stands, and goes its own way.
+        """Create a stream at the same offset as another one; the two then move independently.
 
-        It belongs to whoever clones; who else may use it is as with the original.
+        The clone belongs to the principal. Its readers and consumers are those of the original.
 
         :raises StreamNotFound: there is no stream ``of``
-        :raises StreamExists: there is a stream of that name
-        :raises InvalidName: the name cannot be one, or is that of a table or a view
+        :raises StreamExists: a stream has that name
+        :raises InvalidName: the name is not valid, or a table or a view has it
         :raises StreamAccessDenied: the principal may not read the original
         """
         self._tables.check_free(name)
         return self._streams.clone(name, of, comment=comment)
 
     def _warn_of_no_registry(self) -> None:
-        """Say where no stream can be seen because there is no registry. A warning of the log, as
-        all that the engine has to say: it comes each time, and lands in the log of a task too.
+        """Warn if the state folder has no registry. The warning comes at each call. It goes to the
+        log, like all messages of the engine, and so to the log of an Airflow task too.
         """
         try:
             self._streams.check_begun()
@@ -222,7 +231,7 @@ class StreamAdministration:
             log.warning("%s", error)
 
     def _with_view(self, status: StreamStatus) -> StreamStatus:
-        """``status``, and whether the view of the stream is what it was: only Spark knows views."""
+        """``status``, stale if the view of the stream has changed: only Spark knows views."""
         if status.view is None or status.invalid_reason is not None:
             return status
         locations = [base.location for base in status.base_tables]

@@ -1,4 +1,4 @@
-"""What every attempt of a consumer does: it opens views, counts, applies, commits, and says so."""
+"""The steps of every attempt of a consumer: open views, count, apply, commit, report."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from .targets import Targets, fenced_off
 log = logging.getLogger(__name__)
 
 BEGIN_TRIES = 5
-# How Delta's conditions of a commit that met another one begin.
+# How Delta's error conditions for concurrent commits begin.
 _CONCURRENT = "[DELTA_CONCURRENT_"
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the engine hands to a consumption to work with. One that ``is_for_upserts`` may consume
-    the streams of upsert tables, as no other may.
+    """The parts of the engine that a consumption works with. Only a consumption with
+    ``is_for_upserts`` may consume the streams of upsert tables.
     """
 
     spark: SparkSession
@@ -69,13 +69,13 @@ class Parts:
 
 
 class TargetTaken(Exception):
-    """A table that a consumption had left empty is so no more: whoever was to replace it fails."""
+    """A consumption left a table empty, and somebody wrote to it before it could be replaced."""
 
 
 class Attempt:
     """One attempt of one consumer, and the time since it started.
 
-    :param consumer: who consumes
+    :param consumer: the stable name of the consumer
     """
 
     def __init__(self, parts: Parts, consumer: str) -> None:
@@ -84,8 +84,9 @@ class Attempt:
         self._started = time.monotonic()
 
     def owns(self, stream: Stream, statements: Sequence[Statement]) -> bool:
-        """Whether this attempt may finish what ``stream`` is open in: it is the same consumer's, of
-        the same statements, and nobody has begun to end it.
+        """Whether this attempt may finish the open consumption of ``stream``. The consumption must
+        have the same consumer and statements, must not be a transaction, and nobody may have begun
+        to end it.
         """
         found = stream.consumption
         return (
@@ -107,11 +108,11 @@ class Attempt:
         )
 
     def counted(self, consumption: Consumption, views: StreamViews) -> tuple[StreamOutcome, ...]:
-        """What each stream gives; this computes the change sets and keeps them, but for those whose
-        rows the log counts.
+        """What each stream gives. Computes the change sets and keeps them, except those whose rows
+        the log counts.
 
-        :raises StreamStale: files that have to be read are gone
-        :raises FilesChanged: files of a folder were overwritten or removed while they were read
+        :raises StreamStale: files that must be read are missing
+        :raises FilesChanged: files of a folder were overwritten or removed during the read
         :raises FileUnreadable: a file of a folder cannot be read
         :raises StatementFailed: a change set could not be read
         """
@@ -139,9 +140,9 @@ class Attempt:
         statement: Statement,
         views: Mapping[str, str],
     ) -> StatementOutcome:
-        """Apply one statement unless its target holds it already; raises as ``Targets.apply``.
+        """Apply one statement unless its target already holds it; raises as ``Targets.apply``.
 
-        :raises TargetTaken: somebody else has written to a table that it was to replace
+        :raises TargetTaken: somebody else wrote to an empty table that the statement replaces
         """
         self.tell(ProtocolPoint.BEFORE_STATEMENT, consumption, planned.index)
         began = time.monotonic()
@@ -152,7 +153,7 @@ class Attempt:
             if state.fenced:
                 raise fenced_off(consumption)
             if consumption.attempts > 1:
-                # It was planned long ago.
+                # An earlier attempt planned it.
                 self.parts.planner.check_in_place(statement, planned)
             state = self.parts.targets.apply(consumption, planned, statement, views)
             _check_empty(state, planned)
@@ -169,7 +170,7 @@ class Attempt:
         streams: tuple[StreamOutcome, ...],
         applied: Sequence[StatementOutcome],
     ) -> Outcome:
-        """Move the offsets; raises StreamConflict where somebody else ended the consumption."""
+        """Move the offsets; raises StreamConflict if somebody else ended the consumption."""
         outcome = self._outcome(consumption, streams, applied)
         self.tell(ProtocolPoint.BEFORE_COMMIT, consumption)
         self.parts.consumptions.move(consumption, Transition.COMMITTED, self.consumer, outcome)
@@ -178,7 +179,7 @@ class Attempt:
         return outcome
 
     def rolled_forward(self, consumption: Consumption) -> Outcome:
-        """The outcome when another driver of the same consumption applied what failed here."""
+        """The outcome if another driver of the same consumption applied what failed here."""
         states = self.parts.targets.log.states(consumption)
         applied = [
             _statement_outcome(planned, state, StatementResult.ALREADY_APPLIED)
@@ -189,7 +190,7 @@ class Attempt:
         return outcome
 
     def log_resumption(self, consumption: Consumption) -> None:
-        """Log that this attempt goes on with what an earlier one began."""
+        """Log that this attempt continues what an earlier one began."""
         log.info(
             "%s: goes on with the consumption of stream %s that an earlier attempt began",
             self.consumer,
@@ -202,12 +203,12 @@ class Attempt:
         consumption: Consumption | None = None,
         statement_index: int | None = None,
     ) -> None:
-        """Say where this attempt stands."""
+        """Report to the listener how far this attempt is."""
         identity = None if consumption is None else consumption.consumption_id
         self.parts.listener(Progress(point, self.consumer, identity, statement_index))
 
     def could_not_begin(self) -> StreamConflict:
-        """The error when other consumers were first again and again."""
+        """The error if other consumers were first at every try."""
         return StreamConflict(
             f"consumer {self.consumer}",
             "could not begin",
@@ -227,7 +228,7 @@ class Attempt:
 
 
 def range_of(span: StreamSpan) -> StreamRange:
-    """What a consumption that reads ``span`` takes, as the registry records it."""
+    """The range that a consumption takes if it reads ``span``, as the registry records it."""
     tables = tuple(
         TableRange(table.start.version, table.end, table.seen_through) for table in span.tables
     )
@@ -237,7 +238,7 @@ def range_of(span: StreamSpan) -> StreamRange:
 def statement_failed(
     consumption: Consumption, planned: PlannedStatement, error: Exception
 ) -> StatementFailed:
-    """The error of a consumption whose statement ended in ``error`` and which was undone."""
+    """The error of a consumption that was undone because ``error`` ended a statement."""
     cause = reason(error)
     return StatementFailed(
         f"statement {consumption.place_of(planned)} on {planned.target}",

@@ -23,7 +23,7 @@ from .stream_reader import StreamReader
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """Reads changes that no stream stands for; nothing is written down and nothing advances."""
+    """Reads changes without a stream; it writes nothing and advances nothing."""
 
     registry: Registry
     sources: Sources

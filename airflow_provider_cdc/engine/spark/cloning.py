@@ -1,4 +1,4 @@
-"""Cloning tables: where a clone lies, and what has to hold for it."""
+"""Cloning tables: the place of a clone, and the conditions for it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ class Cloning:
         self._check_free(wanted, root)
         snapshot = self._snapshot(table)
         check_clonable(f"table {table.name}", snapshot)
-        # In the clone's own folder, where its VACUUM finds them: the scratch folder is swept.
+        # Deletion vectors go into the clone's own folder, where its VACUUM finds them. The scratch
+        # folder is swept.
         vectors = VectorFiles()
         log = cloned_log(snapshot, table.name, new_table_id(), self.clock(), vectors)
         written = self._write(root, vectors)
-        # The new table's id makes the log like no other's.
+        # The new table's id makes the log unique.
         if not self.files.claim(join(root, _LOG, f"{0:020d}.json"), log):
             for uri in written:
                 self.files.remove(uri)
@@ -77,7 +78,7 @@ class Cloning:
         if not wanted.is_path:
             self._check_name(wanted)
         names = set(self.files.names(root)) if self.files.exists(root) else set()
-        # A log without commits, and vectors, are what a clone that was cut off leaves there.
+        # A clone that was interrupted leaves a log without commits, and deletion vectors.
         others = {name for name in names - {_LOG} if not is_vector_file(name)}
         if others or (names and self._has_commits(root)):
             raise _taken(
@@ -105,7 +106,7 @@ class Cloning:
 
 
 def _root(wanted: TableName, location: str | None) -> str:
-    """Where the clone ``wanted`` shall lie."""
+    """The path of the clone ``wanted``."""
     given = None if location is None else table_name(location).path
     path = wanted.path if wanted.is_path else given
     if path is None or (wanted.is_path and location is not None):

@@ -37,12 +37,12 @@ class Look:
 class Consumer:
     """One attempt of one consumer to consume the streams that its statements read.
 
-    Seed 000: a stream advances only when it is used in DML that commits, and all statements of the
-    transaction see the same records, from the offset to the transaction's start. Seed 001: a
-    failed transaction leaves the stream as it was.
+    Snowflake: a stream advances only when a DML transaction that reads it commits. All statements
+    of the transaction see the same records, from the offset to the start of the transaction.
+    Databend: a failed transaction leaves the stream unchanged.
 
-    :param confirm: called when it is fixed what is read, before anything begins; it raises where
-        the statements are not right any more
+    :param confirm: called when the range to read is fixed, before anything begins; it raises if the
+        statements no longer fit
     """
 
     def __init__(
@@ -59,18 +59,16 @@ class Consumer:
         self._confirm = confirm
 
     def opened(self, span: StreamSpan) -> AbstractContextManager[StreamViews]:
-        """A view over ``span`` that can be looked at before the one statement is made that is to
-        consume it.
-        """
+        """A view over ``span`` that can be read before the statement that consumes it is made."""
         return self._attempt.views([span], are_read_once=True)
 
     def consume(self, texts: Sequence[str], *, look: Look | None = None) -> Outcome:
         """Apply the statements and move the offsets; see ``Engine.consume``.
 
-        :param look: what the only statement was made from, its views as of :meth:`opened`: these
-            are consumed, and nothing that came later
-        :raises StreamMoved: something became of the stream since the look, or the target was
-            written; nothing was begun
+        :param look: what the only statement was made from, with the views of :meth:`opened`. These
+            rows are consumed, and nothing that came later
+        :raises StreamMoved: the stream changed or the target was written since ``look``; nothing
+            was begun
         """
         for _ in range(BEGIN_TRIES):
             snapshot = self._parts.registry.snapshot()
@@ -175,7 +173,7 @@ class Consumer:
 
 
 def _check_unmoved(stream: Stream, earlier: Stream) -> None:
-    # Its offset alone would not do: what was begun and undone since has been seen by others.
+    # Comparing the offsets is not enough: others have seen what was begun and undone since.
     if (stream.stream_id, stream.sequence) != (earlier.stream_id, earlier.sequence):
         state = f"state {earlier.sequence}"
         raise _moved(f"stream {stream.name}", state, "consumed or changed by somebody else")
@@ -194,7 +192,7 @@ def run_consumption(
     statements: Sequence[Statement],
     views: StreamViews,
 ) -> Outcome:
-    """Apply the statements of a consumption that has begun, over ``views``, and commit it."""
+    """Apply the statements of a begun consumption over ``views``, and commit it."""
     resolution = parts.resolution
     attempt.tell(ProtocolPoint.AFTER_BEGIN, consumption)
     try:
@@ -227,14 +225,15 @@ def resume_consumption(
     statements: Sequence[Statement],
     views: Callable[[Consumption], AbstractContextManager[StreamViews]],
 ) -> Outcome:
-    """Finish what an earlier attempt left open, over the ``views`` of what it had read."""
+    """Finish what an earlier attempt left open, over the ``views`` of what that attempt read."""
     consumption = parts.consumptions.move(found, Transition.RESUMED, attempt.consumer)
     attempt.log_resumption(consumption)
     with ExitStack() as stack:
         try:
             opened = stack.enter_context(views(consumption))
         except Exception:
-            # What the earlier attempt read is lost: all of it was applied, or none of it holds.
+            # What the earlier attempt read is lost: keep the consumption if all of it was applied,
+            # else undo it.
             if not parts.resolution.fail(consumption, attempt.consumer, has_ended=True):
                 raise
             return attempt.rolled_forward(consumption)

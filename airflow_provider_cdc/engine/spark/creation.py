@@ -1,4 +1,4 @@
-"""Creating streams: where a new stream stands, and what has to hold for it."""
+"""Creating streams: the offset of a new stream, and the conditions for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .tables import Table, Tables, table_id
 
 @dataclass(frozen=True, slots=True)
 class NewStream:
-    """What a caller asks for; see ``Engine.create_stream`` for the arguments."""
+    """The request of a caller; see ``Engine.create_stream`` for the arguments."""
 
     name: str
     on_table: str | None
@@ -64,7 +64,7 @@ class NewStream:
 
     @property
     def subject(self) -> str:
-        """What messages are about."""
+        """The subject of messages."""
         return f"stream {self.name}"
 
 
@@ -152,12 +152,12 @@ class Creation:
     def _create_now(
         self, snapshot: RegistrySnapshot, replaced: list[Change], draft: Stream, table: Table
     ) -> Stream:
-        """Create ``draft`` behind the newest version, switching change tracking on before."""
+        """Create ``draft`` at the newest version, after switching change tracking on."""
         switched_on = False
         try:
             if not is_tracked(json.loads(draft.offset.metadata)):
                 self.tables.set_properties(table.sql, {ENABLED: "true"})
-                # Where that failed, it may be another stream's creation that was first.
+                # If that failed, another stream's creation may have been first.
                 switched_on = True
             offset = self.tables.newest_offset(table)
             if not is_tracked(json.loads(offset.metadata)):
@@ -195,11 +195,11 @@ class Creation:
         )
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:
-        """Leave change tracking as it was, unless another stream has come to need it."""
+        """Set change tracking back to what it was, unless another stream needs it now."""
         identity, snapshot = table_id(before), self.registry.snapshot()
         tables = [stream.bases for stream in snapshot.streams()]
         unread = [stream.bases for stream in snapshot.unreadable()]
-        # A stream whose tables cannot be read may need it.
+        # A stream whose tables cannot be read from its record may need it.
         if None in unread or any(
             base.source.table_id == identity for bases in (*tables, *unread) for base in bases or ()
         ):
@@ -209,7 +209,7 @@ class Creation:
     def _replaced(
         self, existing: Stream | UnreadableStream | None, wanted: NewStream
     ) -> list[Change]:
-        """How the stream that has the name already makes way."""
+        """The changes that drop the stream which already has the name."""
         if existing is None:
             return []
         if isinstance(existing, UnreadableStream):
@@ -241,7 +241,7 @@ def _switched_off(draft: Stream) -> StreamConflict:
 def _check_arguments(wanted: NewStream) -> None:
     """Refuse arguments that contradict each other.
 
-    :raises InvalidRequest: naming them
+    :raises InvalidRequest: names them
     """
     sources = (wanted.on_table, wanted.on_view, wanted.on_files)
     given = sum(name is not None for name in sources)

@@ -1,4 +1,4 @@
-"""The engine's entry: streams on Delta tables, for notebooks and jobs."""
+"""The entry point of the engine: streams on Delta tables, for notebooks and jobs."""
 
 from __future__ import annotations
 
@@ -76,21 +76,23 @@ from .views.definitions import ViewDefinitions
 
 @validated
 class Engine(StreamAdministration, StreamReading, Upserting):
-    """Streams over Delta tables: create, read, consume.
+    """Streams on Delta tables: create, read, consume.
 
     :param spark: a session with Delta, classic or over Spark Connect
-    :param state: the folder of registry and scratch, a URI or an absolute path; Spark and this
-        process must both reach it under this name
-    :param storage_options: how this process reaches the store, by the names of delta-rs
-    :param on_progress: is told each step of a consumption
-    :param clock: gives the time, in UTC
-    :param strategy: read net differences by ``file_difference`` or by ``change_files`` wherever
-        that is possible; by default in the way that reads the fewest bytes, opening files
-        counted in
-    :param principal: who reads, consumes and owns; by default the user of this process
-    :param slot_meter: gives the milliseconds that the tasks of the session's application took so
-        far, for the history of jobs: ``airflow_provider_cdc.jobs.metering.slot_meter(spark)``
-    :raises UnsupportedEnvironment: the session is of an older Spark, or has no Delta
+    :param state: the folder of the registry and of scratch files, a URI or an absolute path; Spark
+        and this process must both reach it under this name
+    :param storage_options: how this process reaches the store, by the option names of delta-rs
+    :param on_progress: is called at each step of a consumption
+    :param clock: returns the time, in UTC
+    :param strategy: read net differences by ``file_difference`` or by ``change_files`` where
+        possible; by default in the way that reads the fewest bytes, including the cost of opening
+        files
+    :param principal: the one that reads, consumes and owns streams; by default the user of this
+        process
+    :param slot_meter: returns the milliseconds that the tasks of the session's application have
+        taken so far, for the history of jobs:
+        ``airflow_provider_cdc.jobs.metering.slot_meter(spark)``
+    :raises UnsupportedEnvironment: the session has an older Spark, or no Delta
     """
 
     @partial(validated_call, without=("spark",))
@@ -186,7 +188,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
                 sweep()
 
     def _stand_behind(self, table: UpsertTable) -> None:
-        """The stream on the changes of an upsert table, from its first one on."""
+        """Create the stream on the changes of an upsert table, from the first change on."""
         self._creation.create(
             NewStream(
                 name=table.stream,
@@ -197,7 +199,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
                 column_style=ColumnStyle.SNOWFLAKE,
                 bound=Bound(Version(0), is_inclusive=True),
                 comment=f"changes of {table.name} that are not applied",
-                # A promise that is missed is told as any lag is.
+                # The monitor reports a missed ``max_staleness`` like any other lag.
                 max_lag=table.max_staleness,
                 if_not_exists=True,
                 upsert_table=table.name,
@@ -229,53 +231,58 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         max_data_extension: timedelta | str = MAX_DATA_EXTENSION,
         max_lag: timedelta | str | None = None,
     ) -> Stream:
-        """Create a stream that stands right behind its source's newest version, or earlier.
+        """Create a stream at its source's newest version, or at an earlier point.
 
-        The first stream on a table switches row tracking on; when the creation fails, tracking is
-        left as it was. Seed 000: a stream starts at the table's current version and holds no data;
-        with Time Travel it starts at an earlier point, from which change tracking has to be on.
+        The first stream on a table switches row tracking on. If the creation fails, row tracking is
+        set back to what it was. Snowflake: a stream starts at the table's current version and holds
+        no data. With Time Travel it starts at an earlier point, and change tracking must be on from
+        that point on.
 
-        A stream on files returns the rows of the files that came since and still are there, those
-        of folders below included; an overwritten file is a new one. The versions of a folder are
-        the looks that found a difference, from version 0 on, which is the empty folder.
+        A stream on files returns the rows of the files that came later and still exist, including
+        files in folders below. An overwritten file is a new file. Each version of a folder is a
+        refresh that found a difference. Version 0 is the empty folder.
+
+        Give one of ``on_table``, ``on_view`` and ``on_files``.
 
         :param name: one identifier; names ignore case
-        :param on_table: a catalog name or the path of a Delta table; or else
-        :param on_view: the name of a view made of projections, filters, inner joins and UNION ALL,
-            of whose tables each has change tracking on; or else
+        :param on_table: a catalog name or the path of a Delta table
+        :param on_view: the name of a view made of projections, filters, inner joins and UNION ALL;
+            each of its tables must have change tracking on
         :param on_files: the absolute path or URI of a folder
         :param file_format: ``parquet``, ``csv``, ``json``, ``orc`` or, with Spark's package,
             ``avro``
-        :param file_options: those of Spark's reader; ``pathGlobFilter`` says which names count
-        :param file_schema: the columns in DDL, those of ``key=value`` folders included; inferred
-            from the files there are by default. They stay as they are then
-        :param mode: ``standard``, which is the default, or ``append_only``; of a stream on files
-            always ``insert_only``
+        :param file_options: options of Spark's reader; ``pathGlobFilter`` selects the file names
+            that count
+        :param file_schema: the columns in DDL, including those of ``key=value`` folders; by default
+            inferred from the existing files. The columns do not change later
+        :param mode: ``standard``, the default, or ``append_only``; for a stream on files always
+            ``insert_only``
         :param append_semantics: what an append-only stream returns, ``inserted`` or ``surviving``
         :param column_style: ``snowflake`` (METADATA$ACTION, ...) or ``databend`` (change$action)
-        :param at: the point behind which it stands, ``Version(3)``, ``OffsetOf("other_stream")`` or
-            ``Timestamp("2026-01-01T00:00:00Z")``: changes of that very version or time are left out
-        :param before: the same, but changes of that very version or time are its first ones
+        :param at: the stream returns changes after this point, ``Version(3)``,
+            ``OffsetOf("other_stream")`` or ``Timestamp("2026-01-01T00:00:00Z")``; changes of
+            exactly that version or time are left out
+        :param before: the same, but changes of exactly that version or time are included
         :param or_replace: drop a stream of that name in the same step
         :param if_not_exists: leave a stream of that name as it is, and return it
         :param show_initial_rows: the first consumption takes the rows at the offset, each as an
-            insert; what changed later comes after it
-        :param owner: the principal that it belongs to; by default the one that creates it
-        :param readers: the principals who may read it besides its owner; by default everybody
-        :param consumers: the principals who may consume it besides its owner; by default its
+            insert; later changes come after it
+        :param owner: the principal that owns it; by default the one that creates it
+        :param readers: the principals that may read it besides its owner; by default everybody
+        :param consumers: the principals that may consume it besides its owner; by default its
             readers
-        :param max_data_extension: how long :meth:`maintain` makes its sources keep at the most what
-            it has not consumed, as ``INTERVAL 14 DAY``, ``P14D`` or a ``timedelta``; zero: only as
-            long as they do by themselves
-        :param max_lag: how old a change may grow before the monitor of streams sends an alert,
-            likewise
-        :raises InvalidName: the name cannot be one
-        :raises InvalidRequest: the arguments contradict each other, or files cannot be read so
+        :param max_data_extension: how long at most :meth:`maintain` makes its sources keep what it
+            has not consumed, as ``INTERVAL 14 DAY``, ``P14D`` or a ``timedelta``; zero: only as
+            long as the sources keep it by themselves
+        :param max_lag: how old a change may get before the monitor sends an alert, in the same form
+        :raises InvalidName: the name is not valid
+        :raises InvalidRequest: the arguments contradict each other, or Spark cannot read the files
+            with them
         :raises InvalidRange: the source's history does not hold the point
-        :raises ChangeTrackingDisabled: row tracking was off at the point, or since
-        :raises StreamExists: there is one of that name
+        :raises ChangeTrackingDisabled: row tracking was off at the point, or later
+        :raises StreamExists: a stream has that name
         :raises StreamAccessDenied: the principal may not read the stream of an ``OffsetOf``
-        :raises StreamConflict: the one to replace is being consumed
+        :raises StreamConflict: the stream to replace is being consumed
         :raises TableNotFound: there is no such table
         :raises NotADeltaTable: it is not a Delta table
         :raises UnsupportedView: a stream cannot follow the view
@@ -308,46 +315,48 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     def recover(
         self, name: str, target: str, key: str | Collection[str], *, consumer: str
     ) -> Outcome:
-        """Make a target equal to the source of a stream that went stale, and the stream stand where
-        the source is now, in one consumption.
+        """Make a target equal to the source of a stream that went stale, and move the stream to the
+        source's newest version, in one consumption.
 
-        Rows are compared by ``key``, in all columns of the target, as these store them (Delta's
-        store assignment, whatever the session's settings are); only those that differ are written.
-        The target of an append-only stream gets the rows that it lacks, and no more. The
-        stream may be stale because commits or files are gone, or because its source was recreated
-        where it lay: the source is looked for there alone, so that the stream of a table that lies
-        somewhere else now is created again (``or_replace``). Whatever ends the driver, the same
-        call finishes it.
+        Rows are compared by ``key``, in all columns of the target, in the form in which these store
+        them (Delta's store assignment, independent of the session's settings). Only rows that
+        differ are written. The target of an append-only stream only gets the rows that it lacks.
 
-        :param target: the name or path of a Delta table whose columns, and the fields in them, are
-            all in the source
-        :param key: the column or the columns that tell its rows apart
-        :param consumer: who consumes, such as ``dag_id.task_id``
+        The stream may be stale because commits or files are missing, or because its source was
+        recreated at the same location. The source is searched only there. If the table is at
+        another location now, create its stream again (``or_replace``). If the driver crashes, the
+        same call finishes the consumption.
+
+        :param target: the name or path of a Delta table; the source must have all its columns, and
+            all the fields in them
+        :param key: the column or the columns that identify a row
+        :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not consume it
-        :raises InvalidRequest: the key does not tell rows apart, the source lacks a column or has
-            one of a type that the target does not store, or the stream is on files or that of an
-            upsert table
-        :raises ChangeTrackingDisabled: the source does not track its rows now
+        :raises InvalidRequest: rows share a key, the source lacks a column or has one of a type
+            that the target does not store, or the stream is on files or is the stream of an upsert
+            table
+        :raises ChangeTrackingDisabled: row tracking of the source is off now
         :raises StatementFailed: a value does not fit its column, or the target could not be
-            changed; nothing of it remains
+            changed; nothing of the consumption remains
         :raises StreamConflict: another consumer was first
         """
         return Recovery(self._parts, self._tables, consumer).recover(name, target, key)
 
     def rewind(self, name: str, *, to: Point) -> Stream:
-        """Move a stream back to an earlier point: it returns again what it returned since.
+        """Move a stream back to an earlier point: it returns the changes after that point again.
 
-        The registry keeps who did it and when (:meth:`history`). A target that is merged into by a
-        key is the same after it got the same changes again.
+        The registry records the actor and the time (:meth:`history`). A target of a MERGE by a key
+        does not change if it gets the same changes again.
 
-        :param to: the point behind which it stands then, as ``at`` of :meth:`create_stream`
+        :param to: the new offset, as ``at`` of :meth:`create_stream`
         :raises StreamNotFound: there is no such stream
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: the principal may not consume it
-        :raises InvalidRange: the source's history does not hold the point, or it lies ahead
-        :raises InvalidRequest: it is that of an upsert table
-        :raises StreamUnusable: the change set from there on can no longer be read
+        :raises InvalidRange: the source's history does not hold the point, or it is after the
+            stream's offset
+        :raises InvalidRequest: it is the stream of an upsert table
+        :raises StreamUnusable: the change set after the point can no longer be read
         """
         return self._rewinding.rewind(name, to)
 
@@ -362,19 +371,19 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         """Apply DML that reads streams and move these streams, exactly once.
 
         Every statement sees the same records: from each stream's offset to the moment when the
-        consumption began. All streams move together or none does. Whatever ends the driver, the
-        next call of the same consumer finishes the same consumption; a call of another consumer
-        first commits or undoes it. Readers of several targets may see one changed before the other.
+        consumption began. Either all streams move, or no stream moves. If the driver crashes, the
+        next call of the same consumer finishes the consumption. A call of another consumer first
+        commits or undoes it. Readers of several targets may see one changed before the other.
 
-        :param statements: one, or several: INSERT, MERGE, UPDATE, DELETE or CREATE TABLE AS;
-            streams are found in them by name
-        :param consumer: who consumes, such as ``dag_id.task_id``
-        :param max_commits: take at most so many commits of each stream, and leave the rest for the
-            next consumption
-        :param max_bytes: take only the first commits, at least one, that added and removed so many
-            bytes of files together
+        :param statements: one, or several: INSERT, MERGE, UPDATE, DELETE or CREATE TABLE AS; they
+            read streams by name
+        :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
+        :param max_commits: take at most this many commits of each stream, and leave the rest for
+            the next consumption
+        :param max_bytes: take only the first commits that together added and removed at most this
+            many bytes of files, but at least one commit
         :raises InvalidStatement: a statement cannot take part; nothing was written
-        :raises InvalidRequest: a stream is that of an upsert table
+        :raises InvalidRequest: a stream is the stream of an upsert table
         :raises StatementFailed: a statement failed; nothing of the consumption remains
         :raises StreamConflict: another consumer was first
         :raises StreamAccessDenied: the principal may not consume a stream that is read
@@ -389,16 +398,18 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     ) -> AbstractContextManager[Transaction]:
         """A block whose statements see the same records and consume them together, exactly once.
 
-        ``with engine.transaction(consumer="c") as tx:`` begins it: whatever stream is used later,
-        its records end here. The end of the block commits it. An exception inside consumes nothing
-        and undoes what was done. Whatever ends the driver, what it left is undone by the next
-        transaction of the same consumer, or by whoever consumes one of its streams.
+        ``with engine.transaction(consumer="c") as tx:`` begins the transaction. The records of all
+        streams that are used later end at this moment. The end of the block commits it. An
+        exception inside consumes nothing and undoes what was done. If the driver crashes, the next
+        transaction of the same consumer, or the next consumer of one of its streams, undoes what
+        is left.
 
-        :param consumer: who consumes, such as ``dag_id.task_id``
-        :param max_commits: as of :meth:`consume`
-        :param max_bytes: as of :meth:`consume`
+        :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
+        :param max_commits: as for :meth:`consume`
+        :param max_bytes: as for :meth:`consume`
         :raises StreamConflict: another consumer was first; nothing of the transaction remains
-        :raises ConsumptionOpen: a failed one, or what an earlier attempt left, could not be undone
+        :raises ConsumptionOpen: a failed transaction, or what an earlier attempt left, could not be
+            undone
         """
         return transaction(Attempt(self._parts, consumer), BatchLimit(max_commits, max_bytes))
 
@@ -410,22 +421,24 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         max_commits: int | None = None,
         max_bytes: int | None = None,
     ) -> DataFrame:
-        """The rows of a query, and move the streams that it reads: seed 001, ``WITH CONSUME``.
+        """Return the rows of a query, and move the streams that it reads.
 
-        The rows are written to a table below the state folder and consumed as by :meth:`consume`;
-        then a mark is set, and they are returned. Exactly once: of all calls of one consumer with
-        one query, one gets each row. Where a driver dies before the mark, the next call gets its
-        rows; where it dies behind the mark, before it used them, no call gets them again. The table
-        stays for a day after the mark, and where the mark was not set until it is.
+        Databend: a query WITH CONSUME consumes the streams that it reads.
 
-        :param query: SELECT; streams are found in it by name
-        :param consumer: who consumes, such as ``dag_id.task_id``
-        :param max_commits: as of :meth:`consume`
-        :param max_bytes: as of :meth:`consume`
+        The rows are written to a table below the state folder and consumed as by :meth:`consume`.
+        Then the table is marked, and its rows are returned. Exactly once: of all calls of one
+        consumer with one query, one gets each row. If a driver crashes before the mark, the next
+        call gets its rows. If it crashes after the mark and before it used the rows, no call gets
+        them again. The table stays until one day after the mark.
+
+        :param query: SELECT; it reads streams by name
+        :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
+        :param max_commits: as for :meth:`consume`
+        :param max_bytes: as for :meth:`consume`
         :returns: the query's columns, its rows in no order
-        :raises InvalidStatement: it is no query, reads no stream, or Spark refuses it
-        :raises InvalidRequest: a stream is that of an upsert table
-        :raises StatementFailed: it failed; nothing was consumed
+        :raises InvalidStatement: it is not a query, reads no stream, or Spark refuses it
+        :raises InvalidRequest: a stream is the stream of an upsert table
+        :raises StatementFailed: the query failed; nothing was consumed
         :raises StreamConflict: another consumer was first
         :raises StreamAccessDenied: the principal may not consume a stream that is read
         """
@@ -435,12 +448,12 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     def abort(self, name: str, *, keep: str | Collection[str] = ()) -> Stream:
         """End the open consumption of a stream without moving its offset.
 
-        What was applied is undone, but for the targets in ``keep``, which stay as they are: the
-        next consumption will give them the same changes again.
+        What was applied is undone, except in the targets in ``keep``. These stay as they are, and
+        the next consumption gives them the same changes again.
 
         :param keep: the target, or the targets, as the statements name them
         :raises StreamConflict: no consumption is open
-        :raises ConsumptionOpen: a target that is not in ``keep`` has moved on
+        :raises ConsumptionOpen: somebody else has written to a target that is not in ``keep``
         """
         stream = self._streams.permitted(name, Right.ABORT)
         if stream.consumption is None:

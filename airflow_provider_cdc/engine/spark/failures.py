@@ -1,4 +1,4 @@
-"""What an exception tells of a statement that Spark ran."""
+"""What an exception shows about a statement that Spark ran."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 
 from pyspark.errors import AnalysisException, PySparkException
 
-# What pyspark raises for the JVM exceptions that it has no class of its own for.
+# pyspark raises this for JVM exceptions that have no class of their own in pyspark.
 _JVM_EXCEPTION = "Py4JJavaError"
-# Conditions that tell of a client and its server, and nothing of what the server still runs: it may
-# be another server, or one that has let go of the answer.
+# Conditions of the connection. They do not show whether the server still runs the statement: it may
+# be another server, or one that has dropped the answer.
 _OF_THE_CONNECTION = (
     "INVALID_HANDLE",
     "INVALID_CURSOR",
@@ -18,9 +18,9 @@ _OF_THE_CONNECTION = (
 )
 _STACK = re.compile(r"\s+at \S|\s*\.\.\. \d+ (more|common frames)")
 _CALL = re.compile(r"An error occurred while calling \S+\.$")
-# Between the message of an analysis, with its position, and the plan as far as it was resolved.
+# Separates the message of an analysis, with its position, from the plan as far as it was resolved.
 _PLAN = ";\n"
-# In front of what Spark could not parse: the text that it was given.
+# Comes before the text that Spark could not parse.
 _STATEMENT = re.compile(r"^== SQL ==$", re.MULTILINE)
 _CLASS = re.compile(r"^(?:: |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
 
@@ -28,9 +28,9 @@ _CLASS = re.compile(r"^(?:: |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
 def has_ended(error: Exception) -> bool:
     """Whether ``error`` shows that Spark itself ended the statement.
 
-    Spark's own errors have a condition, and what the JVM threw came back as the statement's answer.
-    A lost connection is neither: the statement may go on and land later. So may one whose answer
-    was lost, or that was told to stop.
+    Spark's own errors have a condition, and JVM exceptions come back as the statement's answer. A
+    lost connection is neither: the statement may go on and commit later. So may a statement whose
+    answer was lost, or that was asked to stop.
     """
     if isinstance(error, PySparkException):
         condition = error.getCondition()
@@ -39,21 +39,21 @@ def has_ended(error: Exception) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """The messages of ``error`` and of what caused it, without the JVM's stack, Spark's plan and
-    the statement that it was given, which is not the user's own text.
+    """The messages of ``error`` and of its causes. The JVM's stack, Spark's plan and the executed
+    statement are left out; that statement is not the user's own text.
     """
     return message(str(error), has_plan=isinstance(error, AnalysisException))
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what :func:`reason` gives, with the position that Spark names."""
+    """The first line of :func:`reason`, with the position that Spark names."""
     return reason(error).partition("\n")[0].rstrip(".; ")
 
 
 def message(text: str, *, has_plan: bool) -> str:
-    """What :func:`reason` gives for an exception of Spark whose message is ``text``.
+    """What :func:`reason` returns for an exception of Spark whose message is ``text``.
 
-    :param has_plan: an analysis failed; then the message may end in Spark's plan
+    :param has_plan: an analysis failed; then the message may end with Spark's plan
     """
     if has_plan:
         text = text.partition(_PLAN)[0]

@@ -1,4 +1,4 @@
-"""Folders of files as sources of streams: what is asked for, and the columns that it leads to."""
+"""Folders of files as sources of streams: checking what is asked for, and finding the columns."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class FileSources:
         options: Mapping[str, Any] | None,
         schema: str | None,
     ) -> FoundSource:
-        """List the folder ``path`` and find out its columns.
+        """List the folder ``path`` and find its columns.
 
         :param schema: the columns in DDL; ``None``: inferred by Spark from the newest files
-        :raises InvalidRequest: Spark cannot read these files like that, or there are none to infer
-            the columns from
+        :raises InvalidRequest: Spark cannot read these files in this way, or there are no files to
+            infer the columns from
         :raises StreamUnusable: there is no such folder
         """
         uri = folder_uri(path)
@@ -74,7 +74,9 @@ class FileSources:
         return FoundSource((Base(source, offset),), (), None, folder)
 
     def _check_place(self, subject: str, uri: str) -> None:
-        """Refuse a folder whose files are not those that a stream would return."""
+        """Refuse a Delta table, and a folder with the state folder inside: a stream would return
+        the wrong files.
+        """
         cause = None
         if f"{path_key(self.state)}/".startswith(f"{path_key(uri)}/"):
             cause = "the state folder lies in it, and every look at the stream writes a file there"
@@ -108,7 +110,7 @@ class FileSources:
             else:
                 reader = self._reader(folder).options(recursiveFileLookup="true")
                 found = reader.schema(schema).load(paths[:1] or [folder.uri]).schema
-            # What it is read by is looked at when Spark opens the files: here, none of them.
+            # Spark checks the options only when it opens the files. The filter lets it open none.
             reader = self._reader(folder).options(**whole_rows(folder.file_format))
             reader = reader.options(recursiveFileLookup="true", pathGlobFilter=uuid.uuid4().hex)
             reader.schema(found).load(paths[:1] or [folder.uri]).collect()
@@ -127,8 +129,8 @@ class FileSources:
         return reader.options(__globPaths__="false")
 
     def _inferred(self, folder: Folder, paths: Sequence[str]) -> StructType:
-        """The columns of files, newest first: of those that have the newest one's header, for Spark
-        takes the columns of all by their places.
+        """The columns of files, newest first. Only files with the header of the newest file count,
+        because Spark matches the columns of all files by position.
         """
         if has_headers(folder.file_format, folder.options):
             found = headers(self.spark, self.files, folder, paths)
@@ -137,8 +139,8 @@ class FileSources:
         return self._reader(folder).options(basePath=folder.uri).load(list(paths)).schema
 
     def _options(self, folder: Folder, columns: StructType) -> Mapping[str, str]:
-        """The folder's options, with the name of the column of malformed rows that this session
-        has, where the stream has such a column: other sessions may have another.
+        """The folder's options. If the stream has this session's column of malformed rows, they
+        include its name, because other sessions may use another name.
         """
         name = str(self.spark.conf.get(_CORRUPT_RECORD_OF_THE_SESSION))
         is_read = any(column.name.lower() == name.lower() for column in columns)
@@ -157,7 +159,7 @@ def _refused(subject: str, folder: Folder, cause: str, condition: str) -> Invali
 
 
 def _fix_for(file_format: FileFormat, condition: str) -> str:
-    """What to do about an error of ``condition``."""
+    """The advice for an error of ``condition``."""
     if _IS_CHAR in condition:
         return "say STRING: the files do not hold the length of a CHAR or a VARCHAR"
     if _IS_BROKEN in condition:

@@ -17,10 +17,10 @@ _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 @contextmanager
 def idempotent_write(spark: SparkSession, app_id: str, version: int) -> Iterator[None]:
-    """Write under ``app_id`` and ``version``; Delta skips what is recorded already.
+    """Write under ``app_id`` and ``version``; Delta skips a write that is already recorded.
 
     The settings belong to the session, so one write at a time runs under them. They are always
-    cleared: a leaked one would silently skip later writes.
+    cleared: a leaked setting would silently skip later writes.
     """
     with settings(spark, {_APP_ID: app_id, _VERSION: str(version)}):
         yield
@@ -28,13 +28,13 @@ def idempotent_write(spark: SparkSession, app_id: str, version: int) -> Iterator
 
 @contextmanager
 def marked_commit(spark: SparkSession, mark: str) -> Iterator[None]:
-    """Commit with ``mark`` as user metadata, by which the engine finds its own commits again."""
+    """Commit with ``mark`` as user metadata, so that the engine finds its own commits again."""
     with settings(spark, {_USER_METADATA: mark, **_UNDER_NO_ID}):
         yield
 
 
 def plain_write(spark: SparkSession) -> AbstractContextManager[None]:
-    """Write under no id but one that the writer itself is given: neither that of another thread,
-    nor one that the session was left with, under which Delta would skip the write.
+    """Write without an id of another thread, and without an id that was left in the session: under
+    it Delta would skip the write. An id that the writer itself sets still counts.
     """
     return settings(spark, _UNDER_NO_ID)

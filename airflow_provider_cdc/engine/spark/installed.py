@@ -16,9 +16,9 @@ _JAVA_SECONDS = 60
 
 
 def spark_version() -> str | None:
-    """The release of PySpark that this process imports; ``None``: there is none.
+    """The release of PySpark that this process imports; ``None``: there is no PySpark.
 
-    A distribution of Spark on the Python path is no installed package, so the module is asked.
+    A Spark distribution on the Python path is not an installed package, so the module is asked.
     """
     try:
         import pyspark  # noqa: PLC0415 - it may be missing
@@ -38,9 +38,9 @@ def delta_version() -> str | None:
 def check_installed() -> None:
     """Refuse a PySpark or a Delta that is too old.
 
-    Delta's Python package may be missing: a session has Delta by its jar alone.
+    Delta's Python package may be missing: a session needs only Delta's jar.
 
-    :raises UnsupportedEnvironment: by its name
+    :raises UnsupportedEnvironment: names what is too old
     """
     fix = (
         "install airflow-provider-cdc into an environment of its own, with the releases that it"
@@ -52,9 +52,9 @@ def check_installed() -> None:
 
 
 def check_java() -> None:
-    """Refuse to start a JVM where there is none, or one that is too old for Spark.
+    """Refuse to start a JVM if Java is missing, or too old for Spark.
 
-    :raises UnsupportedEnvironment: by its name, with where it was looked for
+    :raises UnsupportedEnvironment: names Java, and the place that was searched
     """
     home = os.environ.get("JAVA_HOME")
     command = os.path.join(home, "bin", "java") if home else "java"
@@ -78,5 +78,5 @@ def _version_of(command: str) -> str | None:
         [command, "-version"], capture_output=True, text=True, check=False, timeout=_JAVA_SECONDS
     )
     found = _JAVA_VERSION.search(told.stderr + told.stdout)
-    # Java 8 and older say 1.8.
+    # Java 8 and older report a version such as 1.8.
     return found[1].removeprefix("1.") if found else None

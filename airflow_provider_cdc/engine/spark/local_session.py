@@ -1,4 +1,4 @@
-"""A Spark session for a notebook or a script on one machine, with what the engine needs set."""
+"""A Spark session for a notebook or a script on one machine, with the settings of the engine."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .installed import check_java
 
 _PACKAGES, _JARS, _IVY = "spark.jars.packages", "spark.jars", "spark.jars.ivy"
 _LOOPBACK = "127.0.0.1"
-# Where Spark's Ivy keeps what it fetched once, and what of that Delta cannot do without.
+# The folder where Spark's Ivy keeps fetched jars, and the jars that Delta needs.
 _IVY_FOLDER = "~/.ivy2.5.2"
 _DELTA_JARS = (
     "io.delta_delta-spark_{line}-{version}.jar",
     "io.delta_delta-storage-{version}.jar",
 )
 _VARIABLES = {
-    # Else Spark looks its address up, and warns where that is loopback.
+    # Else Spark looks up its address, and warns if that is loopback.
     "SPARK_LOCAL_IP": _LOOPBACK,
-    # Else Spark tells about the one that it takes.
+    # Else Spark reports which configuration it takes.
     "LOG4J_CONFIGURATION_FILE": str(Path(__file__).with_name("log4j2.properties")),
 }
 _QUIET = {
@@ -39,14 +39,14 @@ def local_session(
     app_name: str = "cdc", *, master: str = "local[*]", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A Spark session in this process, with Delta: few partitions, as small tables need them, no
-    web page, no open port but on loopback, and only errors in Spark's log.
+    web page, no open port except on loopback, and only errors in Spark's log.
 
-    With Spark's own settings a statement on a small table takes tens of seconds. Where this process
-    has a session already, that one is returned, with those of the settings that a running session
-    takes. The first call fetches Delta's jars from a Maven repository, once for a user.
+    With Spark's own settings a statement on a small table takes tens of seconds. If this process
+    already has a session, that one is returned, with those of the settings that a running session
+    accepts. The first call fetches Delta's jars from a Maven repository, once for a user.
 
     :param app_name: the name of the application
-    :param master: ``local[4]`` for four tasks at once; by default as many as there are processors
+    :param master: ``local[4]`` for four tasks at once; by default one task for each processor
     :param settings: further settings of Spark; they win over those of this function
     :raises UnsupportedEnvironment: Java 17 or newer is missing
     """
@@ -65,7 +65,7 @@ def local_session(
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """The variables of the JVM that is started, of which other processes of this one get none."""
+    """Set variables for the JVM that is started. Other child processes do not get them."""
     added = {name: value for name, value in _VARIABLES.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -76,7 +76,7 @@ def _environment() -> Iterator[None]:
 
 
 def _delta(ivy: str) -> dict[str, str]:
-    """The setting by which the session gets Delta: its jars, where Spark has fetched them before,
+    """The setting by which the session gets Delta: its jars, if Spark has fetched them before,
     which saves seconds and pages of Ivy's report; else its Maven coordinates.
     """
     _, line, version = DELTA_PACKAGE.replace("delta-spark_", "").split(":")

@@ -14,12 +14,12 @@ _warned: set[str] = set()
 
 
 def warn_of_one_driver(spark: SparkSession, location: str) -> None:
-    """Say once for each scheme where Delta would write the log of ``location`` by a store that
-    tells apart the drivers of one JVM alone, as it does on S3 unless another one is named. Whether
-    that one keeps drivers apart is up to whoever names it.
+    """Warn once for each scheme if Delta would write the log of ``location`` through a store that
+    separates only the drivers of one JVM. Delta does so on S3 unless another store is configured.
+    Whether that other store separates drivers is up to the user.
 
-    Fences and application ids rest on a version of a log being written once. Where it is not, a
-    driver that was given up and still lives can overwrite the commit of the next one.
+    Fences and application ids need each version of a log to be written once. Otherwise a driver
+    that was given up and still runs can overwrite the commit of the next one.
     """
     scheme = location.partition(":")[0]
     if scheme not in _OF_ONE_DRIVER or scheme in _warned:

@@ -1,6 +1,6 @@
 """Keeping streams from going stale: extending the retention of what they read, and taking it back.
 
-Seed 000: the retention of a source is extended to the offset of a stream that is not consumed, and
+Snowflake: the retention of a source is extended to the offset of a stream that is not consumed, and
 goes back to what it was when the stream is consumed.
 """
 
@@ -35,7 +35,7 @@ from .tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What a stream needs of one table."""
+    """The extension that a stream needs of one table."""
 
     stream: str
     length: timedelta
@@ -44,8 +44,8 @@ class _Need:
 
 @dataclass
 class _Source:
-    """A table as maintenance finds it: under one of its spellings, the spellings under which it is
-    ``noted``, what streams need of it, and why one of them could not be looked at.
+    """A table as maintenance finds it: one spelling of its location, the spellings that are
+    ``noted`` as extended, what streams need of it, and why one of them could not be checked.
     """
 
     location: str
@@ -55,7 +55,7 @@ class _Source:
 
 
 class Maintainer:
-    """Does the upkeep of all streams of a state folder; run again, it finds nothing to do."""
+    """Does the upkeep of all streams of a state folder. A second run finds nothing to do."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class Maintainer:
         self._clock = clock
 
     def run(self, ahead: timedelta) -> Maintenance:
-        """Move empty streams on, extend what is needed, take back what is not.
+        """Move empty streams on, extend what is needed, and take back what is not.
 
-        A table that cannot be looked at or changed does not keep the others from it.
+        A table that cannot be checked or changed does not stop the work on the others.
 
-        :param ahead: how much later this runs again, at the latest
+        :param ahead: the longest time until the next run
         """
         holder = str(self._registry.identity())
         found = self._catalog.show_if_begun() or []
@@ -95,7 +95,7 @@ class Maintainer:
         return Maintenance(tuple(skipped), tuple(maintained))
 
     def _known(self, streams: Sequence[Stream]) -> dict[str, _Source]:
-        """The tables that streams read or that were extended, each once however it is spelt."""
+        """The tables that streams read or that were extended, each once in one of its spellings."""
         sources: dict[str, _Source] = {}
         for stream in streams:
             for base in stream.bases:
@@ -106,15 +106,15 @@ class Maintainer:
         return sources
 
     def _look(self, stream: Stream, sources: Mapping[str, _Source], ahead: timedelta) -> bool:
-        """Note what ``stream`` needs of its tables, also where the initial rows wait, or why that
-        cannot be told; gives whether its offset moved on.
+        """Note what ``stream`` needs of its tables, also while its initial rows wait, or why this
+        is unknown. Returns whether its offset moved on.
         """
         tables = []
         for each in stream.by_base():
             try:
                 tables.append(self._sources.range(each))
             except StreamUnusable:
-                # Nothing that is kept would help it; its status says why.
+                # Keeping more would not help the stream. Its status shows why.
                 continue
             except Exception as error:
                 source = sources[place_of(each.source.location)]
@@ -130,7 +130,7 @@ class Maintainer:
         return is_skipped
 
     def _needs(self, span: SourceRange, ahead: timedelta, *, is_consumed: bool) -> list[_Need]:
-        """What the stream of ``span`` needs of its table: nothing, or an extension.
+        """The extension that the stream of ``span`` needs of its table, or nothing.
 
         :param is_consumed: the stream has moved over the range
         """
@@ -138,7 +138,7 @@ class Maintainer:
         own = own_retention(properties)
         begun = [(None if is_consumed else span.oldest, own)]
         if span.stream.shows_initial_rows and span.commits:
-            # Delta finds the rows at the offset by the log up to there.
+            # Delta needs the log up to the offset to find the rows at the offset.
             begun.append((span.stream.offset.timestamp, own_log_retention(properties)))
         limit = span.stream.max_data_extension
         lengths = [
@@ -172,7 +172,7 @@ class Maintainer:
             if found is None and source.noted:
                 self._strike_off(source, holder)
         except (NotADeltaTable, TableNotFound):
-            # Nothing is kept where there is no table; it may be back, and go back, another time.
+            # Without a table nothing is kept. If it comes back, a later run ends its extension.
             return SourceRetention(
                 location, None, None, streams, 0, has_changed=False, problem=source.problem
             )
@@ -191,8 +191,8 @@ class Maintainer:
         )
 
     def _wanted(self, source: _Source, held: timedelta | None) -> timedelta | None:
-        """How far the table is to be extended, no less than it is where a stream of it could not be
-        looked at.
+        """How far the table is extended. If a stream of it could not be checked, the extension does
+        not get shorter.
         """
         lengths = [need.length for need in source.needs]
         if source.problem is not None and held is not None:
@@ -207,12 +207,12 @@ class Maintainer:
             self._extended.note(location)
         self._tables.set_properties(f"delta.{quote(location)}", changes)
         if is_extended:
-            # Another run that saw no extension yet may have struck it off meanwhile.
+            # Another run, which saw no extension yet, may have removed the note meanwhile.
             self._extended.note(location)
         return self._properties_of(location)
 
     def _strike_off(self, source: _Source, holder: str) -> None:
-        """Forget a table that has no extension; one that another run is extending stays noted."""
+        """Forget a table without an extension. If another run is extending it, note it again."""
         for spelling in source.noted:
             self._extended.strike_off(spelling)
         if extension_of(self._properties_of(source.location), holder) is not None:
@@ -224,7 +224,7 @@ class Maintainer:
 
 
 def _keep_extensions(stream: UnreadableStream, sources: dict[str, _Source]) -> None:
-    """Note that what ``stream`` may need of its tables, or of any, cannot be found out."""
+    """Note that the needs of ``stream`` are unknown for its tables, or else for all tables."""
     if stream.bases is None:
         concerned = list(sources.values())
     elif stream.parts.get("folder") is None:

@@ -27,7 +27,7 @@ _IN_A_TRANSACTION = (
 
 
 class Planner:
-    """Finds the target of each statement and notes where its log stands."""
+    """Finds the target of each statement and notes the newest version of its log."""
 
     def __init__(self, tables: Tables, targets: Targets) -> None:
         self._tables = tables
@@ -37,10 +37,10 @@ class Planner:
         self, statements: Sequence[Statement], views: Mapping[str, str], consumer: str
     ) -> list[PlannedStatement]:
         """The plan of all ``statements``. Only a CREATE TABLE AS writes here, after every statement
-        was found in order: its empty target, where there is none.
+        was checked: it creates its empty target if that does not exist.
 
-        What an earlier consumption created and left empty is not touched: another driver may be
-        about to fill it. The statement itself replaces it, once it can be fenced off.
+        A table that an earlier consumption created and left empty is not touched: another driver
+        may be about to fill it. The statement itself replaces it, once it can be fenced off.
 
         :raises InvalidStatement: a target cannot take part
         :raises TableNotFound: a target does not exist
@@ -71,9 +71,9 @@ class Planner:
         return self._tables.get(statement.target)
 
     def check_in_place(self, statement: Statement, planned: PlannedStatement) -> None:
-        """Refuse to write to another table than the one whose log tells of the statement.
+        """Refuse to write to another table than the one whose log records the statement.
 
-        :raises ConsumptionOpen: the target's name stands for another table by now
+        :raises ConsumptionOpen: the target's name means another table now
         """
         table = self._tables.find(statement.target)
         if table is not None and table.location != planned.location:
@@ -86,7 +86,7 @@ class Planner:
             )
 
     def _all_existing(self, statements: Sequence[Statement]) -> list[Table | None]:
-        """The table of each statement; ``None`` where it is to be created."""
+        """The table of each statement; ``None``: the statement creates it."""
         created: set[str] = set()
         found = []
         for statement in statements:
@@ -118,7 +118,7 @@ class Planner:
         return found
 
     def _check_free(self, statement: Statement, table: Table | None, consumer: str) -> None:
-        """Refuse a CREATE TABLE AS where there is a table that no consumption left empty."""
+        """Refuse a CREATE TABLE AS if a table exists that no consumption left empty."""
         create = statement.create
         if table is None or create is None or create.or_replace:
             return
@@ -131,10 +131,10 @@ class Planner:
             )
 
     def delta_table(self, name: TableName) -> Table:
-        """The table ``name``, which is to be written.
+        """The table ``name``, as a target.
 
         :raises TableNotFound: there is no such table
-        :raises InvalidStatement: it is no Delta table
+        :raises InvalidStatement: it is not a Delta table
         """
         try:
             return self._tables.get(name)

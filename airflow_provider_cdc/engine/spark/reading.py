@@ -1,4 +1,4 @@
-"""The part of the engine that reads changes and moves nothing."""
+"""The part of the engine that reads changes and moves no stream."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class StreamReading:
     def has_data(self, name: str, *, exact: bool = True) -> bool:
         """Whether a stream has a change that is not consumed.
 
-        :param exact: read the change set where the log alone cannot tell; otherwise the answer may
-            be true without a change, never false with one
+        :param exact: read the change set if the log alone does not show the answer; otherwise the
+            answer may be true without a change, but is never false with one
         :raises StreamNotFound: there is no such stream
-        :raises StreamAccessDenied: the principal may not
+        :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
-        :raises FilesChanged: a file was overwritten or removed while it was read
-        :raises FileUnreadable: a file cannot be read as the stream says
+        :raises FilesChanged: a file was overwritten or removed during the read
+        :raises FileUnreadable: a file cannot be read in the stream's format
         """
         if not self._streams.look(name).may_have_data:
             return False
@@ -67,17 +67,18 @@ class StreamReading:
     def read_stream(self, name: str) -> DataFrame:
         """The change set of a stream from its offset to now; never consumes.
 
-        The source's columns as they are now, then action, is-update and row id: one row for an
-        insert or a delete, two for an update, in no order. Seed 000: a query alone moves no offset.
+        The rows have the source's columns as they are now, then action, is-update and row id. An
+        insert or a delete is one row, an update is two. The rows have no order. Snowflake: a query
+        alone moves no offset.
 
-        Files are read by this call, and their rows kept by Spark's executors as long as the frame:
-        what is overwritten later changes nothing.
+        For a stream on files, this call reads the files. Spark's executors keep the rows as long as
+        the frame exists, so a file that is overwritten later changes nothing.
 
         :raises StreamNotFound: there is no such stream
-        :raises StreamAccessDenied: the principal may not
+        :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
-        :raises FilesChanged: a file was overwritten or removed while it was read
-        :raises FileUnreadable: a file cannot be read as the stream says
+        :raises FilesChanged: a file was overwritten or removed during the read
+        :raises FileUnreadable: a file cannot be read in the stream's format
         """
         return self._reader.read(self._span(name)).settled()
 
@@ -93,22 +94,25 @@ class StreamReading:
     ) -> DataFrame:
         """What changed in a table or a view between two points of its history.
 
-        The rows are those of a stream. Seed 000, CHANGES: read-only, no stream is needed and none
-        moves. Seed 003: they may begin with version 0. In front of it a table has no rows, so each
-        row at the end is an INSERT; its log has to be whole, and row tracking on, from there on.
+        The rows are those of a stream. Snowflake, CHANGES: a read-only query that needs no stream
+        and moves no stream. Delta change data feed: the changes may begin with version 0. Before
+        version 0 a table has no rows, so each row at the end is an INSERT. Then the log must be
+        complete from there on, and row tracking on.
+
+        Give one of ``at`` and ``before``.
 
         :param name: a catalog name of a table or a view, or the path of a Delta table
-        :param at: the point behind which the changes begin, exclusive; or else
-        :param before: the point that they begin with, inclusive; ``Version(0)`` and times before
-            it too
+        :param at: the changes begin after this point (exclusive)
+        :param before: the changes begin with this point (inclusive); ``Version(0)`` and earlier
+            times are allowed
         :param end: the last point, inclusive; now by default
         :param information: ``default``: the net difference; ``append_only``: every row that was
-            inserted, as it was inserted
-        :param column_style: as of a stream
+            inserted, with its inserted values
+        :param column_style: as for a stream
         :raises InvalidRequest: neither ``at`` nor ``before`` is given, or both
         :raises InvalidRange: the history does not hold a point, or they are in the wrong order
         :raises StreamAccessDenied: the principal may not read the stream of an ``OffsetOf``
-        :raises StreamUnusable: the change set cannot be told
+        :raises StreamUnusable: the change set cannot be read
         """
         subject = f"changes of {name}"
         start, last = bound_of(subject, at, before), bound_of(subject, end, None)
@@ -124,13 +128,13 @@ class StreamReading:
         return self._changes.read(table_name(name), start, last, mode, style)
 
     def explain(self, name: str) -> ReadPlan:
-        """How the change set of a stream would be read now; looks at the log alone.
+        """How the change set of a stream would be read now; reads only the log.
 
-        Of a stream on a view it is a sum, and ``tables`` has the plan of each table. The rows of
-        the other tables, which changes of a table are joined with, are scanned beside that.
+        For a stream on a view the plan is a sum, and ``tables`` has the plan of each table. Changes
+        of a table are joined with the rows of the other tables. These rows are scanned in addition.
 
         :raises StreamNotFound: there is no such stream
-        :raises StreamAccessDenied: the principal may not
+        :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
         """
         span = self._span(name)
@@ -141,5 +145,5 @@ class StreamReading:
         return plan_view([TablePlan(*each) for each in zip(names, plans, strict=True)])
 
     def _span(self, name: str) -> StreamSpan:
-        """What a stream that the principal may read has not consumed."""
+        """The range that a stream has not consumed, if the principal may read the stream."""
         return self._sources.span(self._streams.permitted(name, Right.READ))

@@ -1,10 +1,11 @@
-"""Bringing a target back after its stream went stale: only what differs is written.
+"""Bringing a target back after its stream went stale: only rows that differ are written.
 
-The rows of the source as it is are compared with those of the target by a key. The difference is a
-change set like any other, merged into the target by a consumption that ends where the source is
-now: the same protocol, so a driver that is killed is finished or undone, and nothing is applied
-twice. What the source holds is compared as the target would store it, whatever the session's
-settings are: fields by their names, and no value that does not fit.
+The newest rows of the source are compared with the rows of the target by a key. The difference is a
+change set like any other. A consumption merges it into the target and ends at the source's newest
+version. The protocol is the same as for other consumptions: if the driver crashes, the consumption
+is finished or undone, and nothing is applied twice. Source rows are compared in the form in which
+the target would store them, independent of the session's settings. Fields are matched by name, and
+a value that does not fit is an error.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ from .stream_reader import StreamChanges, StreamReader
 from .stream_views import StreamViews, stream_views
 from .tables import Table, Tables, table_id
 
-# A MERGE of Delta does not find a column that is filled up with spaces as it is read.
+# Delta's MERGE does not match a column that Spark pads with spaces when it reads it.
 _AS_IT_IS_STORED = {"spark.sql.readSideCharPadding": "false"}
 _LOAD_ANEW = "load the target anew by the statements that fill it"
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The table to bring back, its columns, and which of them tell its rows apart."""
+    """The table to bring back, its columns, and the columns that identify a row."""
 
     table: Table
     schema: StructType
@@ -77,7 +78,7 @@ class _Target:
 
     @property
     def has_padded_key(self) -> bool:
-        """Whether there is a CHAR in its key."""
+        """Whether its key contains a CHAR."""
         kinds = map(declared_type, self.key_fields)
         return any(isinstance(part, CharType) for kind in kinds for part in parts_of(kind))
 
@@ -127,7 +128,7 @@ class Recovery:
             return run_consumption(self._parts, self._attempt, consumption, [statement], views)
 
     def _taken(self, stream: Stream) -> TableRange:
-        """Everything of a base table, up to where it is now, though it is another table now."""
+        """All of a base table, up to its newest version, even if it is another table now."""
         end = self._parts.sources.newest_offset(stream.source.location)
         if not is_tracked(json.loads(end.metadata)):
             raise ChangeTrackingDisabled(
@@ -142,7 +143,7 @@ class Recovery:
     def _finish(
         self, stream: Stream, found: Consumption, statement: Statement, target: _Target
     ) -> Outcome:
-        """Finish what an earlier attempt left open, at the versions that it began at."""
+        """Finish what an earlier attempt left open, at the versions at which it began."""
 
         def views(consumption: Consumption) -> AbstractContextManager[StreamViews]:
             (taken,) = (item.tables for item in consumption.streams)
@@ -215,10 +216,10 @@ class _Difference:
     target: _Target
 
     def read(self, span: StreamSpan) -> StreamChanges:
-        """The change set that makes the target equal to the source; of an append-only stream, the
+        """The change set that makes the target equal to the source. For an append-only stream: the
         rows that the target lacks.
 
-        :raises InvalidRequest: the source lacks a column or a field of the target, has one of a
+        :raises InvalidRequest: the source lacks a column or a field of the target, a column has a
             type that the target does not store, or rows share a key
         """
         source, target = span.stream.table_on, self.target
@@ -242,7 +243,7 @@ class _Difference:
         ]
         new = now.select(ROW_ID, F.struct(*values).alias(NEW))
         old = self.spark.read.format("delta").load(target.table.location)
-        # A CHAR is filled up here as well, whoever wrote it and however the session reads it.
+        # Pad the values of a CHAR here too: not every writer and every session pads them.
         held = [
             store.column(F.col(quote(each.name)), each.dataType, each) for each in target.schema
         ]
@@ -251,7 +252,8 @@ class _Difference:
         self._check_unique(old, OLD, target.table.name)
         pairs = new.join(old, self._same_key(), "full_outer")
         if span.stream.mode is StreamMode.APPEND_ONLY:
-            # What it brought stays, whatever became of it in the source (seed 000).
+            # Snowflake: an append-only stream ignores updates and deletes, so the target's rows
+            # stay.
             pairs = pairs.where(f"{OLD} IS NULL")
         changes = changes_of(
             pairs, f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL", same_values(target.schema)
@@ -282,7 +284,7 @@ class _Difference:
 
 
 def _merge(stream: Stream, target: _Target) -> str:
-    """The MERGE of the difference that the stream's name stands for."""
+    """The MERGE of the difference, which has the stream's name."""
     names = METADATA_COLUMNS[stream.column_style]
     action, is_update = quote(names.action), quote(names.is_update)
     columns = [quote(name) for name in target.columns]
@@ -292,14 +294,14 @@ def _merge(stream: Stream, target: _Target) -> str:
         f" WHERE {action} = 'INSERT' OR NOT {is_update}) AS c ON {same_key}"
         f" WHEN MATCHED AND c.{action} = 'DELETE' THEN DELETE"
         f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = c.{name}' for name in columns)}"
-        # What is to be deleted may be gone by now.
+        # A row to delete may already be missing.
         f" WHEN NOT MATCHED AND c.{action} = 'INSERT' THEN INSERT ({', '.join(columns)})"
         f" VALUES ({', '.join(f'c.{name}' for name in columns)})"
     )
 
 
 def _is_same_key(column: StructField) -> str:
-    """The condition that target ``t`` and difference ``c`` hold the same in a key column."""
+    """The condition that target ``t`` and difference ``c`` have the same value in a key column."""
     name, kind = quote(column.name), declared_type(column)
     held = f"t.{name}"
     if isinstance(kind, CharType):
@@ -309,7 +311,7 @@ def _is_same_key(column: StructField) -> str:
 
 @contextmanager
 def _naming_what_does_not_fit(target: _Target) -> Iterator[None]:
-    """Say which value ended a job where it was to be stored in a column of ``target``.
+    """Name the value that ended a job because it does not fit a column of ``target``.
 
     :raises StatementFailed: a value does not fit
     """

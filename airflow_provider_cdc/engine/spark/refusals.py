@@ -1,4 +1,4 @@
-"""Errors of statements that Spark or Delta does not run, whatever the rows are."""
+"""Errors of statements that Spark or Delta refuses, independent of the rows."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _EXISTS = ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS")
 
 
 def refused(statement: Statement, error: Exception, text: str | None = None) -> InvalidStatement:
-    """The error of ``statement`` where Spark raised ``error`` instead of running it.
+    """The error of ``statement`` if Spark raised ``error`` instead of running it.
 
-    :param text: what Spark read, where ``error`` names a position in that
+    :param text: the text that Spark read, if ``error`` names a position in it
     """
     return _refusal(statement, first_line(error), text)
 
 
 def plan_refused(statement: Statement, found: str, text: str) -> InvalidStatement:
-    """The error of ``statement`` where EXPLAIN answers with the message ``found`` of an error.
+    """The error of ``statement`` if EXPLAIN returned the error message ``found``.
 
-    :param text: what Spark read
+    :param text: the text that Spark read
     """
     return _refusal(statement, message(found, has_plan=True).partition("\n")[0], text)
 
 
 def created_meanwhile(statement: Statement) -> StreamConflict:
-    """The error of a CREATE TABLE AS whose table came into being a moment before."""
+    """The error of a CREATE TABLE AS whose table somebody else created a moment before."""
     return StreamConflict(
         f"target {statement.target.sql}",
         "was created by somebody else",
@@ -39,7 +39,7 @@ def created_meanwhile(statement: Statement) -> StreamConflict:
 
 
 def exists(error: Exception) -> bool:
-    """Whether Spark refuses to create a table because there is one."""
+    """Whether Spark refuses to create a table because it exists."""
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     return (condition or "").startswith(_EXISTS)
 

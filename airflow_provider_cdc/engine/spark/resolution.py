@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 
 class Resolution:
-    """Resolves open consumptions by what the logs of their targets tell.
+    """Resolves open consumptions by the logs of their targets.
 
-    What a transaction left open is always undone: the logs cannot tell whether it was complete.
-    Whoever resolves one first marks it in the registry, so that its own driver, if it still lives,
-    cannot commit any more; then fences the statements that were not applied, so that it cannot
-    apply them either.
+    An open transaction is always undone: the logs do not show whether it was complete. The resolver
+    first marks the consumption in the registry. Then its own driver, if it still runs, can no
+    longer commit it. After that the resolver fences the statements that were not applied, so that
+    the driver cannot apply them either.
     """
 
     def __init__(self, consumptions: Consumptions, targets: Targets, listener: Listener) -> None:
@@ -35,10 +35,9 @@ class Resolution:
         self._listener = listener
 
     def take_over(self, consumption: Consumption, actor: str) -> None:
-        """End ``consumption`` of another attempt: commit it where all of it was applied, else
-        undo it.
+        """End ``consumption`` of another attempt: commit it if all of it was applied, else undo it.
 
-        :raises ConsumptionOpen: it is partly applied and a target has moved on
+        :raises ConsumptionOpen: it is partly applied, and somebody else has written to a target
         :raises StreamConflict: somebody else moved it meanwhile
         """
         self._end(consumption, actor, keep=(), fence=True)
@@ -46,8 +45,8 @@ class Resolution:
     def abort(self, consumption: Consumption, actor: str, keep: Collection[str]) -> None:
         """End ``consumption`` without committing it.
 
-        :param keep: quoted names of the targets where what was applied is left as it is
-        :raises InvalidRequest: one of them is no target of the consumption
+        :param keep: quoted names of the targets in which applied changes stay as they are
+        :raises InvalidRequest: one of them is not a target of the consumption
         """
         targets = {planned.target for planned in consumption.statements}
         if unknown := sorted(set(keep) - targets):
@@ -60,13 +59,13 @@ class Resolution:
         self._end(consumption, actor, keep=keep, fence=True, roll_forward=False)
 
     def fail(self, consumption: Consumption, actor: str, *, has_ended: bool) -> bool:
-        """Leave nothing of ``consumption`` behind after one of its statements failed.
+        """Undo all of ``consumption`` after one of its statements failed.
 
-        Its own driver calls this. Returns whether it was rolled forward after all, because another
+        Its own driver calls this. Returns whether it was rolled forward instead, because another
         driver of the same consumption applied the rest.
 
-        :param has_ended: the failed statement certainly runs no more; then a fence is needed only
-            where another driver has worked on the consumption
+        :param has_ended: the failed statement certainly no longer runs; then a fence is needed only
+            if another driver has worked on the consumption
         """
         return self._end(consumption, actor, keep=(), fence=not has_ended)
 
@@ -90,7 +89,7 @@ class Resolution:
                 return True
             self._check_undoable(consumption, _by_location(consumption, states, keep))
         mark = Transition.RESOLVING if roll_forward else Transition.ABORTING
-        # Whoever resumed it did so before this move: epoch and number of attempts are final now.
+        # Nobody can resume it after this move: epoch and number of attempts are final now.
         consumption = self._consumptions.move(consumption, mark, actor)
         fence = fence or consumption.attempts > 1
         states = self._states(consumption, keep)
@@ -121,7 +120,7 @@ class Resolution:
         )
 
     def _states(self, consumption: Consumption, keep: Collection[str]) -> list[StatementState]:
-        """What became of every statement; a target to keep may tell nothing any more."""
+        """The state of every statement. The log of a target to keep may no longer show it."""
         states = []
         for planned in consumption.statements:
             try:
@@ -163,7 +162,7 @@ class Resolution:
         to_undo = _by_location(consumption, states, keep)
         try:
             for planned in consumption.statements:
-                # Whoever undid it before may have ended between the undo and its check.
+                # An earlier driver may have ended between its undo and the check of the undo.
                 if planned.target not in keep:
                     self._targets.check_undone(consumption, planned)
             self._check_undoable(consumption, to_undo)
@@ -174,10 +173,11 @@ class Resolution:
                 )
                 self._tell(ProtocolPoint.AFTER_UNDO, consumption, applied[0][0])
         except UndoneTooMuch:
-            # As long as it is not ended by hand, every attempt says so.
+            # Every attempt raises this until somebody ends the consumption by hand.
             raise
         except ConsumptionOpen:
-            # What is fenced can only be applied under a new epoch, so that its consumer may finish.
+            # Fenced statements can only be applied under a new epoch. With it the consumer may
+            # finish them.
             self._consumptions.move(consumption, Transition.REOPENED, actor)
             raise
 
@@ -198,8 +198,9 @@ def _by_location(
 ) -> list[list[tuple[PlannedStatement, StatementState]]]:
     """The applied statements, those of one target together, without the targets to keep.
 
-    What was applied last comes first: a table that statements call by several names makes several
-    groups, and an undo brings the table back as it was before its own first statement.
+    The last applied group comes first. If statements use several names for one table, the table has
+    several groups. The undo of a group brings the table back to the version before its first
+    statement.
     """
     groups: dict[str, list[tuple[PlannedStatement, StatementState]]] = {}
     for planned, state in zip(consumption.statements, states, strict=True):

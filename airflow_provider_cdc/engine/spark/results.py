@@ -1,4 +1,4 @@
-"""Consuming by a query: its rows are kept in a table before they are handed out."""
+"""Consuming by a query: its rows are kept in a table before they are returned."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..storage.results import Results
 from .attempts import Parts
 from .consumption import Consumer
 
-# Any name that a query gives a column can then be kept.
+# With it, any name that a query gives a column can be kept.
 _PROPERTIES = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
 
 
 class ConsumingQuery:
     """A query of one consumer that consumes the streams it reads; see ``Engine.read_and_consume``.
 
-    Seed 001: streams are consumed by DML and by queries WITH CONSUME.
+    Databend: streams are consumed by DML and by queries WITH CONSUME.
     """
 
     def __init__(self, parts: Parts, results: Results, consumer: str, sql: str) -> None:
@@ -43,7 +43,7 @@ class ConsumingQuery:
         self._text = query.text
 
     def rows(self, limit: BatchLimit) -> DataFrame:
-        """The rows that wait to be handed out, else those that are consumed now."""
+        """The consumed rows that no call has returned yet, else the rows that are consumed now."""
         query, names = self._query()
         while True:
             root = self._finished() or self._consumed(query, names, limit)
@@ -51,9 +51,7 @@ class ConsumingQuery:
                 return self._parts.spark.read.format("delta").load(root)
 
     def _query(self) -> tuple[Query, list[str]]:
-        """The query, which reads streams that the principal may consume, and the names of all that
-        there are.
-        """
+        """The query, whose streams the principal may consume, and the names of all streams."""
         snapshot = self._parts.registry.snapshot()
         names = snapshot.names
         query = analyse_query(self._text, names)
@@ -63,11 +61,11 @@ class ConsumingQuery:
         return query, names
 
     def _finished(self) -> str | None:
-        """The oldest table whose rows were consumed by a call that did not hand them out."""
+        """The oldest table whose rows were consumed by a call that did not return them."""
         return next(filter(self._is_finished, self._waiting()), None)
 
     def _consumed(self, query: Query, names: Collection[str], limit: BatchLimit) -> str:
-        """The table with what this call consumes, or finishes consuming."""
+        """The table with the rows that this call consumes, or finishes consuming."""
         if not query.streams:
             raise InvalidStatement(
                 subject(self._text),
@@ -76,7 +74,7 @@ class ConsumingQuery:
                 fix=advice_on_tables(query.other_tables, names),
             )
         waiting, open_ones = self._waiting(), self._open_ones()
-        # One that was begun is finished; an empty one that was left behind is used.
+        # A begun table is finished. An empty one that an earlier call left is used.
         begun = [
             root
             for root in waiting
@@ -94,7 +92,7 @@ class ConsumingQuery:
         return root
 
     def _waiting(self) -> list[str]:
-        """The tables that nobody has got, those left out whose creation did not even land."""
+        """The tables that no call has returned, except those whose creation did not commit."""
         found = self._results.waiting(self._consumer, self._text)
         return [root for root in found if self._parts.targets.log.newest_version(root) >= 0]
 
@@ -105,11 +103,11 @@ class ConsumingQuery:
         if found is None or found in {each.consumption_id for each in self._open_ones()}:
             return False
         self._check_known(found)
-        # It has ended; where that was an undo, the table shows it by now.
+        # The consumption has ended. If it was undone, the table shows that by now.
         return log.filled_by(root) == found
 
     def _check_known(self, consumption_id: str) -> None:
-        """Refuse to hand out rows whose consumption may be open in a stream that cannot be read.
+        """Refuse to return rows whose consumption may be open in a stream that cannot be read.
 
         :raises StreamUnreadable: there is such a stream
         """

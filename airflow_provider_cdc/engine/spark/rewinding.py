@@ -1,4 +1,4 @@
-"""Moving a stream back to an earlier point, so that it returns again what it has returned."""
+"""Moving a stream back to an earlier point, so that it returns the same changes again."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .stream_reader import StreamReader
 
 @dataclass(frozen=True, slots=True)
 class Readability:
-    """Whether the change set of a stream could be read from where it would stand."""
+    """Checks whether the change set of a stream could be read from a given offset."""
 
     logs: SourceLog
     reader: StreamReader
     scratch: Scratch
 
     def check(self, draft: Stream) -> None:
-        """Refuse an offset whose change set cannot be read any more; nothing of it is read.
+        """Refuse an offset whose change set can no longer be read; this reads no rows.
 
-        :raises StreamUnusable: saying what is missing
+        :raises StreamUnusable: names what is missing
         """
         span = self.logs.span_from(draft)
         if draft.shows_initial_rows:

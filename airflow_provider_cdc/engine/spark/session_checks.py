@@ -1,4 +1,4 @@
-"""Whether a session is one that the engine can work with."""
+"""Whether the engine can work with a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..core.requirements import (
     check_version,
 )
 
-# A statement of Delta's own, on a table that is not there.
+# A statement of Delta's own, on a table that does not exist.
 _PROBE = "DESCRIBE DETAIL delta.`/airflow_provider_cdc/no/table`"
 _UNKNOWN_STATEMENT = "PARSE_SYNTAX_ERROR"
 _NOT_LOADED = "DATA_SOURCE_NOT_FOUND"
@@ -24,9 +24,9 @@ _checked: WeakSet[SparkSession] = WeakSet()
 
 
 def check_session(spark: SparkSession) -> None:
-    """Refuse a session of an older Spark, or without Delta; each session is asked once.
+    """Refuse a session of an older Spark, or without Delta; each session is checked once.
 
-    :raises UnsupportedEnvironment: naming what is missing, and what to set
+    :raises UnsupportedEnvironment: names what is missing, and what to set
     """
     if spark in _checked:
         return
@@ -40,7 +40,7 @@ def check_session(spark: SparkSession) -> None:
     try:
         spark.sql(_PROBE).collect()
     except PySparkException as error:
-        # Any other answer is Delta's own: that there is no such table.
+        # Any other error is Delta's own: there is no such table.
         if (error.getCondition() or "").startswith((_UNKNOWN_STATEMENT, _NOT_LOADED)):
             raise UnsupportedEnvironment(
                 "Spark session",

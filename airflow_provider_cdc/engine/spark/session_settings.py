@@ -1,4 +1,4 @@
-"""Settings of a Spark session that hold for a moment."""
+"""Temporary settings of a Spark session."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _IS_BOUND_TO_RETENTION = (
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 )
 SWITCH_OFF = "switch it off in this session; in Airflow by the field conf of the connection"
-"""What to do about a setting of the session that the engine cannot work under."""
+"""What to do about a setting of the session under which the engine cannot work."""
 
 _AS_THEY_STAND = "spark.sql.parser.escapedStringLiterals"
 
 
 @dataclass(slots=True)
 class _Users:
-    """How many look up any version, and what the session had set before the first of them."""
+    """How many blocks look up any version, and what the session had set before the first one."""
 
     count: int = 0
     before: str | None = None
@@ -34,11 +34,11 @@ _locks_guard = threading.Lock()
 
 @contextmanager
 def settings(spark: SparkSession, values: Mapping[str, str | None]) -> Iterator[None]:
-    """Run under the settings ``values``, and leave those of the session as they were.
+    """Run under the settings ``values``, then restore those of the session.
 
     :param values: by their names; ``None``: the setting is not set
 
-    They belong to the session, so one thread at a time runs under its own.
+    The settings belong to the session, so only one thread at a time runs with changed settings.
     """
     with _lock_of(spark):
         before = {name: spark.conf.get(name, None) for name in values}
@@ -53,8 +53,8 @@ def settings(spark: SparkSession, values: Mapping[str, str | None]) -> Iterator[
 
 @contextmanager
 def escaped_literals(spark: SparkSession) -> Iterator[None]:
-    """Run statements whose literals escape quotes and backslashes, for places that take no other
-    expression, also in a session that reads a backslash as it stands.
+    """Run statements whose literals escape quotes and backslashes, even in a session that reads a
+    backslash as an ordinary character. Some places of a statement accept only literals.
     """
     if not is_on(spark, _AS_THEY_STAND):
         yield
@@ -64,23 +64,23 @@ def escaped_literals(spark: SparkSession) -> Iterator[None]:
 
 
 def is_on(spark: SparkSession, name: str) -> bool:
-    """Whether a setting that is true or false is true."""
+    """Whether a Boolean setting is true."""
     return str(spark.conf.get(name, "false")).strip().lower() == "true"
 
 
 def may_broadcast(spark: SparkSession) -> bool:
-    """Whether the session sends small tables to each task; a hint would do so in any case."""
+    """Whether the session broadcasts small tables; a hint would broadcast them in any case."""
     return not str(spark.conf.get("spark.sql.autoBroadcastJoinThreshold")).startswith("-")
 
 
 @contextmanager
 def any_version(spark: SparkSession) -> Iterator[None]:
-    """Look up, or restore, versions of tables however old they are.
+    """Look up, or restore, versions of tables of any age.
 
-    Delta refuses those that are older than ``delta.deletedFileRetentionDuration``, though their
-    files may all be there; where one is gone, reading and RESTORE fail all the same.
+    Delta refuses versions that are older than ``delta.deletedFileRetentionDuration``, although all
+    their files may exist. If a file is missing, reading and RESTORE fail anyway.
 
-    No thread waits for another here, nor for one that writes: all want the same.
+    Here no thread waits for another, nor for one that writes: all need the same setting.
     """
     with _locks_guard:
         user = _users.setdefault(spark, _Users())

@@ -1,4 +1,4 @@
-"""What a stream can be on: a table, a view with the tables that it reads, a folder of files."""
+"""What a stream can be on: a table, a view with its tables, or a folder of files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .views.definitions import ViewDefinitions
 
 @dataclass(frozen=True, slots=True)
 class FoundSource:
-    """A table or a view: ``bases`` are its tables as ``tables`` has them, at their newest
-    versions. Or a ``folder``, whose only base is its listing, and no table.
+    """A table or a view: ``bases`` are its tables, in the order of ``tables``, at their newest
+    versions. Or a ``folder``: its listing is the only base, and it has no table.
     """
 
     bases: tuple[Base, ...]
@@ -35,13 +35,13 @@ class FoundSource:
 
     @property
     def newest(self) -> tuple[Offset, ...]:
-        """The offsets behind the newest versions."""
+        """The offsets at the newest versions."""
         return tuple(base.offset for base in self.bases)
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Finds what a stream is to be on."""
+    """Finds the source of a stream, and offsets in it."""
 
     tables: Tables
     definitions: ViewDefinitions
@@ -50,16 +50,16 @@ class Sources:
     def table(self, name: TableName) -> FoundSource:
         """The table of that name.
 
-        :raises TableNotFound: there is none
-        :raises NotADeltaTable: there is something else
+        :raises TableNotFound: there is no such table
+        :raises NotADeltaTable: it is not a Delta table
         """
         table = self.tables.get(name)
         return FoundSource((self._base(table),), (table,), None)
 
     def view(self, name: TableName) -> FoundSource:
-        """The view of that name; change tracking has to be on for all its tables (seed 000).
+        """The view of that name. Snowflake: all its tables must have change tracking on.
 
-        :raises TableNotFound: there is none
+        :raises TableNotFound: there is no such view
         :raises UnsupportedView: a stream cannot follow it
         :raises ChangeTrackingDisabled: row tracking of one of its tables is off
         """
@@ -89,13 +89,13 @@ class Sources:
         *,
         may_precede_all: bool = False,
     ) -> tuple[Offset, ...]:
-        """Where in each base table ``bound`` lies.
+        """The offset that ``bound`` means in each base table.
 
-        :param subject: what asks, for messages
-        :param principal: who asks
-        :param may_precede_all: it may lie in front of version 0, where a table had no rows
-        :raises InvalidRequest: a version is named, of a view
-        :raises StreamAccessDenied: the principal may not read the stream that is named
+        :param subject: the subject of messages
+        :param principal: the principal that asks
+        :param may_precede_all: the offset may be before version 0, where a table has no rows
+        :raises InvalidRequest: ``bound`` is a version, and the source is a view
+        :raises StreamAccessDenied: the principal may not read the stream that ``bound`` names
         :raises InvalidRange: the history of a table does not hold the point
         """
         if found.view is not None and isinstance(bound.point, Version):

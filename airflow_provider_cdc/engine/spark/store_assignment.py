@@ -1,8 +1,8 @@
-"""Storing the values of a source in the columns of a target, as Delta stores what is assigned.
+"""Storing the values of a source in the columns of a target, as Delta stores assigned values.
 
-The rules are those of Delta's store assignment, whatever the session's settings are: fields go by
-their names at any depth, a type is stored in another one where Spark's ANSI policy stores it, and a
-value that does not fit ends the job.
+The rules are those of Delta's store assignment, independent of the session's settings. Fields are
+matched by their names at any depth. A type is stored in another one if Spark's ANSI policy stores
+it. A value that does not fit ends the job.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _MOST_SHOWN_CHARACTERS = 60
 
 
 def unfit_value(error: BaseException) -> str | None:
-    """Which value did not fit which column, where that is what ``error`` says."""
+    """Which value did not fit which column; ``None``: ``error`` is about something else."""
     found = _UNFIT.search(str(error))
     return None if found is None else found[0]
 
 
 @dataclass(frozen=True, slots=True)
 class StoreAssignment:
-    """Stores what comes from one source in the columns of one target.
+    """Stores the values of one source in the columns of one target.
 
-    :param subject: what an error is about, such as the target
-    :param problem: what cannot be done where the columns do not fit each other
-    :param fix: what helps then
+    :param subject: the subject of an error, such as the target
+    :param problem: the problem in an error if the columns do not fit
+    :param fix: the fix in that error
     """
 
     spark: SparkSession
@@ -55,9 +55,9 @@ class StoreAssignment:
     _known: set[tuple[str, str]] = field(default_factory=set)
 
     def rows(self, rows: DataFrame, target: StructType) -> DataFrame:
-        """``rows`` with the names and the types of the columns of ``target`` that they have.
+        """``rows`` with the names and the types of their columns in ``target``.
 
-        :raises InvalidRequest: a column is none of the target, or its type cannot be stored there
+        :raises InvalidRequest: the target lacks a column, or cannot store its type
         """
         schema = rows.schema
         names = list(map(name_key, schema.names))
@@ -76,7 +76,7 @@ class StoreAssignment:
     def column(self, value: Column, given: DataType, wanted: StructField) -> Column:
         """``value`` as the column ``wanted`` stores it, under its name.
 
-        The job that computes it ends where a value does not fit (:func:`unfit_value`).
+        The job that computes it ends if a value does not fit (:func:`unfit_value`).
 
         :param given: the type of ``value``
         :raises InvalidRequest: no value of that type can be stored there
@@ -131,13 +131,13 @@ class StoreAssignment:
         return F.coalesce(value.try_cast(wanted), _stop(value, wanted, path))
 
     def _check_types(self, given: DataType, wanted: DataType, path: str) -> None:
-        """Refuse what Spark's ANSI policy does not store; Spark itself is asked, with no rows."""
+        """Refuse what Spark's ANSI policy does not store; Spark itself decides, without rows."""
         pair = given.simpleString(), wanted.simpleString()
         if pair in self._known:
             return
         empty = self.spark.createDataFrame([], StructType([StructField("value", given)]))
         try:
-            # Over Spark Connect the types are looked at no earlier.
+            # Over Spark Connect only this access makes Spark check the types.
             _ = empty.to(StructType([StructField("value", wanted)])).schema
         except AnalysisException:
             cause = f"expected {path} as a type that can be stored as {pair[1]}, found {pair[0]}"
@@ -145,7 +145,7 @@ class StoreAssignment:
         self._known.add(pair)
 
     def _check_fields(self, given: StructType, wanted: StructType, path: str) -> None:
-        """Refuse fields that one side alone has: a value would be made up, or lost."""
+        """Refuse fields that only one side has: a value would be invented, or lost."""
         if alike := first_alike(given.names):
             cause = f"Spark takes the fields {' and '.join(alike)} of {path} for one"
             raise self._refusal(cause)
@@ -164,8 +164,8 @@ class StoreAssignment:
 
 
 def declared_type(column: StructField) -> DataType:
-    """The type of a column as it was declared: Spark keeps one that has a CHAR or a VARCHAR in it
-    beside the column.
+    """The declared type of a column. Spark keeps a type that contains CHAR or VARCHAR in the
+    metadata of the column.
     """
     declared = (column.metadata or {}).get(LENGTH)
     return column.dataType if declared is None else DataType.fromDDL(declared)
@@ -176,7 +176,7 @@ def _read_as(kind: DataType) -> DataType:
 
 
 def _is_same(given: DataType, wanted: DataType) -> bool:
-    """Whether both are one type, in all but what may be NULL, with fields of the same spelling."""
+    """Whether the types are equal except for nullability, with the same spelling of fields."""
     if isinstance(given, StructType) and isinstance(wanted, StructType):
         return given.names == wanted.names and all(
             _is_same(old.dataType, new.dataType)
@@ -191,8 +191,8 @@ def _is_same(given: DataType, wanted: DataType) -> bool:
 
 
 def _text(value: Column, wanted: CharType | VarcharType, path: str) -> Column:
-    """A text as CHAR(n) and VARCHAR(n) store it: spaces at its end count where they fit alone, and
-    CHAR is filled up with them.
+    """A text as CHAR(n) and VARCHAR(n) store it. Spaces at its end that do not fit are cut off, and
+    a CHAR is padded with spaces.
     """
     length, text = wanted.length, value.cast("string")
     fits = F.when(F.length(text) <= length, text)
@@ -202,10 +202,10 @@ def _text(value: Column, wanted: CharType | VarcharType, path: str) -> Column:
 
 
 def _stop(value: Column, wanted: DataType, path: str) -> Column:
-    """NULL for NULL; any other value ends the job, which says where it was to be stored."""
+    """NULL for NULL; any other value ends the job with an error that names the column."""
     kind = wanted.simpleString()
     shown = F.substring(value.cast("string"), 1, _MOST_SHOWN_CHARACTERS)
-    # A literal of SQL would be read in two ways, and a name may hold anything.
+    # Sessions read an SQL literal in two ways, and a name may hold any character.
     message = F.concat(
         F.lit(f"column {path}: expected a value of {kind}, found <"), shown, F.lit(">")
     )

@@ -1,4 +1,4 @@
-"""Reading the change set of a stream, whatever it is on."""
+"""Reading the change set of a stream on any kind of source."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ class StreamChanges:
     """The change set of a stream, not yet read.
 
     ``rows`` holds the source's columns, then action (``INSERT``, ``DELETE``), is-update and row id.
-    ``plans`` say how each base table is read. ``reused`` are frames that ``rows`` reads more than
-    once; ``scratch`` names the folders that must stay while ``rows`` is in use. Whoever reads
-    ``rows`` does so within :meth:`reading`: ``check`` raises where what was read cannot be relied
-    on, and ``fault`` says what a failure means. Where they are not ``is_repeatable``, reading them
-    again may give others, and each reading asks for all columns. Where they are ``as_they_lie`` in
-    files, reading them again costs no more than keeping them. ``row_count`` is how many there are
-    where the log tells, each an insert.
+    ``plans`` describe how each base table is read. ``reused`` are frames that ``rows`` reads more
+    than once. ``scratch`` names the folders that must stay while ``rows`` is in use.
+
+    ``rows`` must be read within :meth:`reading`. ``check`` raises if the rows that were read may be
+    wrong, and ``fault`` explains a failure. If not ``is_repeatable``, a second read may return
+    other rows, and each read needs all columns. If ``as_they_lie``, files store the rows as they
+    are read, and a second read costs no more than keeping them. ``row_count`` is the number of rows
+    if the log shows it; then each is an insert.
     """
 
     rows: DataFrame
@@ -66,8 +67,8 @@ class StreamChanges:
         self.check()
 
     def settled(self) -> DataFrame:
-        """The rows as whoever asked for them may keep them: those of files, which others overwrite,
-        are read now, and kept by the executors.
+        """The rows in a form that the caller may keep. Rows of files, which others may overwrite,
+        are read now, and the executors keep them.
 
         :raises FilesChanged: a file was overwritten or removed meanwhile
         :raises FileUnreadable: a file cannot be read
@@ -99,10 +100,10 @@ class StreamReader:
     def read(self, span: StreamSpan) -> StreamChanges:
         """The change set of ``span``.
 
-        Seed 000, SHOW_INITIAL_ROWS: until they are consumed, a stream that shows its initial rows
-        returns those at its offset, each as an insert, and no later change.
+        Snowflake, SHOW_INITIAL_ROWS: until its initial rows are consumed, such a stream returns the
+        rows at its offset, each as an insert, and no later change.
 
-        :raises StreamUnusable: it cannot be told any more
+        :raises StreamUnusable: the change set can no longer be read
         """
         stream = span.stream
         if stream.view is not None:
@@ -123,7 +124,7 @@ class StreamReader:
             )
         if stream.shows_initial_rows:
             inserted = each_named(all_rows(self._spark, table), INSERT, stream.column_style)
-            # Over Spark Connect each statement would look their version up anew.
+            # Over Spark Connect each statement would look up the version of the rows again.
             as_they_lie = not is_remote()
             return StreamChanges(inserted, (plan_initial_rows(),), (), (), as_they_lie=as_they_lie)
         changes = self._tables.read(table)
@@ -137,8 +138,8 @@ class StreamReader:
         )
 
     def all_rows(self, span: StreamSpan) -> DataFrame:
-        """The rows of the stream's table or view at the end of ``span``: row id as users see it,
-        and the columns in one struct.
+        """The rows of the stream's table or view at the end of ``span``: the row id as users see
+        it, and the columns in one struct.
 
         :raises StreamStale: its view is another one now, or cannot be read
         """
@@ -150,7 +151,7 @@ class StreamReader:
         return rows.selectExpr(f"{NUMBER_AS_TEXT} AS {ROW_ID}", f"{in_one(columns)} AS {ROW}")
 
     def plans(self, span: StreamSpan) -> tuple[ReadPlan, ...]:
-        """How :meth:`read` would read each base table; looks at the logs alone."""
+        """How :meth:`read` would read each base table; reads only the logs."""
         if span.stream.shows_initial_rows:
             return (plan_initial_rows(),) * len(span.tables)
         reader = self._tables if span.stream.folder is None else self._files

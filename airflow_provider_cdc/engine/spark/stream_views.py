@@ -21,7 +21,7 @@ from .stream_reader import StreamChanges
 
 
 class ReadsChanges(Protocol):
-    """What gives the change set of a stream."""
+    """A reader that returns the change set of a stream."""
 
     def read(self, span: StreamSpan) -> StreamChanges:
         """The change set of ``span``, not yet computed."""
@@ -29,7 +29,7 @@ class ReadsChanges(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StreamViews:
-    """The views by stream name, and what they show."""
+    """The views by stream name, and the change sets that they show."""
 
     spark: SparkSession
     names: Mapping[str, str]
@@ -37,18 +37,18 @@ class StreamViews:
     change_sets: Sequence[StreamChanges]
 
     def outcomes(self) -> tuple[StreamOutcome, ...]:
-        """What each stream gives, counted; this computes the change sets and keeps them, but for
-        those whose rows the log counts.
+        """What each stream gives, counted. Computes the change sets and keeps them, except those
+        whose rows the log counts.
 
-        :raises FilesChanged: a file was overwritten or removed while it was read
+        :raises FilesChanged: a file was overwritten or removed during the read
         :raises FileUnreadable: a file cannot be read
         """
         return tuple(map(self._outcome, self.spans, self.change_sets))
 
     def settle(self) -> None:
-        """Compute and keep the rows that another reading might not give again.
+        """Compute and keep the rows that a second read might not return again.
 
-        :raises FilesChanged: a file was overwritten or removed while it was read
+        :raises FilesChanged: a file was overwritten or removed during the read
         :raises FileUnreadable: a file cannot be read
         """
         for span, change_set in zip(self.spans, self.change_sets, strict=True):
@@ -64,7 +64,7 @@ class StreamViews:
             return {"inserted": change_set.row_count, "updated": 0, "deleted": 0}
         names = METADATA_COLUMNS[span.stream.column_style]
         action, is_update = quote(names.action), quote(names.is_update)
-        # By its name: over Spark Connect the frame itself would be analysed again.
+        # Read by name: over Spark Connect the frame itself would be analysed again.
         rows = self.spark.table(self.names[span.stream.name])
         # One row for everything: grouping would shuffle even what a single task computes.
         counts = rows.selectExpr(
@@ -85,12 +85,13 @@ def stream_views(
     *,
     are_read_once: bool = False,
 ) -> Iterator[StreamViews]:
-    """Temporary views over the change sets of ``spans``, gone with their folders afterwards.
+    """Temporary views over the change sets of ``spans``, removed afterwards with their folders.
 
-    Every statement sees the same records (seed 000, repeatable read), and a change set is computed
-    once however many statements read it.
+    Snowflake, repeatable read: every statement sees the same records. A change set is computed once
+    however many statements read it.
 
-    :param are_read_once: by one statement: what lies in files as it is read is then not kept
+    :param are_read_once: only one statement reads them; rows that files store as they are read are
+        then not kept
     """
     made: list[str] = []
     kept: list[DataFrame] = []
@@ -105,7 +106,7 @@ def stream_views(
             kept.extend(frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in change_set.reused)
             rows = change_set.rows
             view = f"cdc_{uuid.uuid4().hex}"
-            # Over Spark Connect this is where the versions that it reads are looked up.
+            # Over Spark Connect the versions are looked up here.
             with any_version(spark):
                 if not (change_set.as_they_lie and are_read_once):
                     rows = _kept(change_set)
@@ -124,8 +125,8 @@ def stream_views(
 
 
 def _kept(change_set: StreamChanges) -> DataFrame:
-    """The rows, computed once. Where an executor takes its share of them along, Spark reads it
-    again; of rows that are not repeatable it must fail instead.
+    """The rows, computed once. If an executor is lost with its share of them, Spark reads that
+    share again. For rows that are not repeatable it must fail instead.
     """
     if change_set.is_repeatable:
         return change_set.rows.persist(StorageLevel.MEMORY_AND_DISK)

@@ -1,4 +1,4 @@
-"""Finding the Delta table behind a name or a path."""
+"""Finding the Delta table of a name or a path."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUN
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A Delta table: what the user called it, its quoted SQL, its root, and, where a catalog knows
-    it, its table features.
+    """A Delta table: the user's name for it, its quoted SQL, its root, and, if a catalog knows it,
+    its table features.
     """
 
     name: str
@@ -55,9 +55,9 @@ class Tables:
         self._files = files
 
     def find(self, name: TableName) -> Table | None:
-        """The Delta table ``name``; ``None`` when there is no such table.
+        """The Delta table ``name``; ``None``: there is no such table.
 
-        :raises NotADeltaTable: there is something else under that name
+        :raises NotADeltaTable: something else has that name
         """
         if name.path is not None:
             return self._at_path(name, name.path)
@@ -80,7 +80,7 @@ class Tables:
         """The Delta table ``name``.
 
         :raises TableNotFound: there is no such table
-        :raises NotADeltaTable: there is something else under that name
+        :raises NotADeltaTable: something else has that name
         """
         table = self.find(name)
         if table is None:
@@ -91,7 +91,7 @@ class Tables:
         """Refuse a stream's name that a table or a view of the session's schema has: statements
         could mean either.
 
-        :raises InvalidName: it cannot be the name of a stream, or is taken
+        :raises InvalidName: it is not a valid name of a stream, or is taken
         """
         if self._spark.catalog.tableExists(quote(stream_name(name))):
             raise InvalidName(
@@ -117,8 +117,8 @@ class Tables:
                 )
 
     def creation_mark(self, table: Table) -> str | None:
-        """The user metadata of the commit that created the table; ``None`` where it has none, or
-        the commit is gone by now.
+        """The user metadata of the commit that created the table; ``None``: it has no user
+        metadata, or the commit is missing.
         """
         try:
             return DeltaLog(table.location, self._files).commit(0).user_metadata
@@ -126,7 +126,7 @@ class Tables:
             return None
 
     def newest_offset(self, table: Table) -> Offset:
-        """The offset right behind the table's newest version."""
+        """The offset at the table's newest version."""
         return SourceLog(self._files).newest_offset(table.location)
 
     def _at_path(self, name: TableName, path: str) -> Table | None:
@@ -141,7 +141,7 @@ class Tables:
         return None
 
     def _left(self, folder: str, names: Collection[str]) -> list[str]:
-        """What a folder holds besides ``names``; nothing where there is no folder."""
+        """What a folder holds besides ``names``; empty if there is no folder."""
         try:
             return [name for name in self._files.names(folder) if name not in names]
         except FileNotFoundError:
@@ -149,13 +149,13 @@ class Tables:
 
 
 def table_properties(given: Mapping[str, str]) -> str:
-    """``TBLPROPERTIES (...)`` as SQL; under ``escaped_literals`` if a value may hold a quote."""
+    """``TBLPROPERTIES (...)`` as SQL; needs ``escaped_literals`` if a value may hold a quote."""
     pairs = (f"{literal(name)} = {literal(value)}" for name, value in given.items())
     return f"TBLPROPERTIES ({', '.join(pairs)})"
 
 
 def table_id(offset: Offset) -> str:
-    """The table id in force at ``offset``."""
+    """The table id at ``offset``."""
     return str(json.loads(offset.metadata)["id"])
 
 

@@ -1,4 +1,4 @@
-"""Writing to targets: applying a statement, fencing one off, undoing what was applied."""
+"""Writing to targets: applying a statement, fencing it off, undoing what was applied."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _WRITTEN_BY_DELTA = ("delta.generationExpression", "delta.identity.start")
 
 
 class UndoneTooMuch(ConsumptionOpen):
-    """An undo took the commit of somebody else along: only an operator can bring it back, so that
-    nothing goes on before.
+    """An undo also removed the commit of somebody else. Only an operator can bring it back, so
+    nothing continues before that.
     """
 
 
 class Targets:
-    """The targets of consumptions. Nothing here trusts a statement's return: the target's log says
-    what became of it.
+    """The targets of consumptions. The target's log shows the outcome of a statement; what the
+    statement itself returns is not trusted.
     """
 
     def __init__(self, spark: SparkSession, files: Files) -> None:
@@ -75,7 +75,7 @@ class Targets:
             raise plan_refused(statement, found.removeprefix(_EXPLAIN_FAILED), text)
 
     def check_makes_delta(self, statement: Statement, create: CreateTable) -> None:
-        """Refuse a CREATE TABLE AS whose table would be no Delta table.
+        """Refuse a CREATE TABLE AS whose table would not be a Delta table.
 
         :raises InvalidStatement: it would not be one
         """
@@ -95,11 +95,11 @@ class Targets:
         statement: Statement,
         views: Mapping[str, str],
     ) -> StatementState:
-        """Run ``statement`` so that it lands at most once, and say what its target holds then.
+        """Run ``statement`` so that it commits at most once, and return the state of its target.
 
         :param views: the temporary view of each stream that the statement reads
-        :raises StreamConflict: it was fenced off by somebody who took the consumption over
-        :raises Exception: whatever the statement itself raises, when it did not land
+        :raises StreamConflict: somebody took the consumption over and fenced the statement off
+        :raises Exception: any error of the statement itself, if it did not commit
         """
         warn_of_one_driver(self._spark, planned.location)
         text = text_to_run(statement, views, created=planned.created)
@@ -108,7 +108,7 @@ class Targets:
             with idempotent_write(self._spark, app_id, APPLY_VERSION):
                 self._spark.sql(text)
         except Exception:
-            # Whatever went wrong, the log knows whether the commit had landed before it did.
+            # The log shows whether the statement committed before the error.
             state = self.log.state(consumption, planned)
             if state.fenced and state.applied_version is None:
                 raise fenced_off(consumption) from None
@@ -118,15 +118,15 @@ class Targets:
         return self._confirmed(consumption, planned)
 
     def fence(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
-        """Make sure that ``planned`` is either applied already or can never be.
+        """Make sure that ``planned`` is either applied already or can never be applied.
 
-        :raises OutcomeUnknown: the fence cannot be read back
+        :raises OutcomeUnknown: the log does not show the fence
         """
         failure: Exception | None = None
         try:
             self._write_nothing(consumption, planned, FENCE_VERSION)
         except Exception as error:
-            # The statement itself, or the same fence by another driver, may have landed first.
+            # The statement itself, or the same fence by another driver, may have committed first.
             failure = error
         state = self.log.state(consumption, planned)
         if state.applied_version is None and not state.fenced:
@@ -145,25 +145,26 @@ class Targets:
         applied: Sequence[tuple[PlannedStatement, StatementState]],
         check_ending: Callable[[], None],
     ) -> None:
-        """Take back what the ``applied`` statements did to the one target that they share.
+        """Undo what the ``applied`` statements did to the one target that they share.
 
-        A target that the consumption created stays, empty: to remove it would remove what another
-        driver, which found it so, has written to it since.
+        A target that the consumption created stays, empty. Another driver may have found it and
+        written to it since, and removing the table would remove these rows.
 
-        :param check_ending: raises where the consumption is no longer to be undone
-        :raises ConsumptionOpen: the target has moved on; then it holds the statements' work still
+        :param check_ending: raises if the consumption must no longer be undone
+        :raises ConsumptionOpen: somebody else has written to the target; it still holds the
+            statements' work
         :raises OutcomeUnknown: the undo was refused
         """
         planned = applied[0][0]
         first = first_version(applied)
         self.check_not_moved_on(consumption, planned, first)
         self._check_restorable(consumption, planned, first - 1)
-        # Right before the RESTORE, which does not see what is committed until it begins.
+        # Check right before the RESTORE, which does not notice commits that come before it begins.
         check_ending()
         try:
             self._restore(planned.location, first - 1, undo_mark(consumption))
         except Exception as error:
-            # Somebody committed meanwhile; it may be another driver that undid the same.
+            # Somebody committed meanwhile, perhaps another driver with the same undo.
             self.check_not_moved_on(consumption, planned, first)
             if any(
                 self.log.state(consumption, item).applied_version is not None for item, _ in applied
@@ -172,10 +173,10 @@ class Targets:
         self.check_undone(consumption, planned)
 
     def create(self, statement: Statement, views: Mapping[str, str], consumer: str) -> None:
-        """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on: a
-        table that is created and filled in one commit could not be, before it exists.
+        """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on. A
+        table that is created and filled in one commit cannot be fenced before it exists.
 
-        :raises InvalidStatement: Spark refuses to create it; it may be there by now
+        :raises InvalidStatement: Spark refuses to create it; it may exist by now
         """
         root = statement.target.path
         leavings = None if root is None else self._leavings(root)
@@ -195,8 +196,8 @@ class Targets:
     def _leavings(self, root: str) -> str:
         """The folder that a refused creation of a table at ``root`` leaves without a file in it.
 
-        What an earlier one left, killed perhaps, is removed: Spark takes a log without a commit for
-        a table. Nobody can have found one there.
+        The leftovers of an earlier creation, perhaps a killed one, are removed: Spark takes a log
+        without a commit for a table. Nobody can have found a table there.
         """
         log = join(root, "_delta_log")
         if not self._files.exists(root):
@@ -205,7 +206,7 @@ class Targets:
         return log
 
     def is_leftover(self, location: str, consumer: str) -> bool:
-        """Whether a consumption created the table, and ``consumer`` may take it for its own."""
+        """Whether a consumption created the table, and ``consumer`` may use it as its own."""
         log = DeltaLog(location, self._files)
         versions = range(log.latest_version() + 1)
         try:
@@ -214,10 +215,10 @@ class Targets:
             return False
 
     def check_undone(self, consumption: Consumption, planned: PlannedStatement) -> None:
-        """Take an undo back that wiped out a commit of somebody else.
+        """Undo an undo that removed a commit of somebody else.
 
-        :raises ConsumptionOpen: it did
-        :raises UndoneTooMuch: it did, and cannot be taken back any more
+        :raises ConsumptionOpen: there was such an undo
+        :raises UndoneTooMuch: there was such an undo, and it can no longer be undone
         """
         taken_back = None
         commits = self.log.commits_since(planned)
@@ -227,7 +228,7 @@ class Targets:
                 raise _undone_too_much(consumption, planned, taken_back.version, undo_version)
             self._check_restorable(consumption, planned, undo_version - 1)
             self._restore(planned.location, undo_version - 1, undo_mark(consumption))
-            # This RESTORE may have met somebody as well.
+            # This RESTORE may have removed a commit of somebody else too.
             commits = self.log.commits_since(planned)
         if taken_back is not None:
             raise moved_on(consumption, planned, taken_back.version)
@@ -235,7 +236,7 @@ class Targets:
     def check_not_moved_on(
         self, consumption: Consumption, planned: PlannedStatement, first_version: int
     ) -> None:
-        """Refuse to undo where somebody else has written since; raises ConsumptionOpen."""
+        """Refuse an undo if somebody else has written since; raises ConsumptionOpen."""
         foreign = self.log.moved_on(consumption, planned, first_version=first_version)
         if foreign is not None:
             raise moved_on(consumption, planned, foreign.version)
@@ -243,10 +244,10 @@ class Targets:
     def _check_restorable(
         self, consumption: Consumption, planned: PlannedStatement, version: int
     ) -> None:
-        """Refuse to bring back a file, or a vector of one, that VACUUM has removed: RESTORE looks
-        at files alone, and where the session ignores missing ones at nothing.
+        """Refuse to bring back a file, or its deletion vector, that VACUUM has removed. RESTORE
+        checks only files. If the session ignores missing files, it checks nothing.
 
-        :raises ConsumptionOpen: one is gone; the target holds the statements' work still
+        :raises ConsumptionOpen: one is missing; the target still holds the statements' work
         """
         commits = self.log.commits_since(planned)
         net = fold(commit for commit in commits if commit.version > version)
@@ -262,7 +263,7 @@ class Targets:
         if state.fenced:
             raise fenced_off(consumption)
         if planned.kind is StatementKind.DELETE and planned.rewritten_as is None:
-            # One that matches nothing commits nothing; the mark stands in for it.
+            # A DELETE that matches no row makes no commit; an empty write records it instead.
             self._write_nothing(consumption, planned, APPLY_VERSION)
             state = self.log.state(consumption, planned)
         if state.applied_version is None:
@@ -304,7 +305,7 @@ class Targets:
 
 
 def first_version(applied: Sequence[tuple[PlannedStatement, StatementState]]) -> int:
-    """The version of a target that holds the first of the statements ``applied`` to it."""
+    """The version of a target that holds the first of the ``applied`` statements."""
     return min(state.applied_version or 0 for _, state in applied)
 
 
@@ -319,10 +320,10 @@ def fenced_off(consumption: Consumption) -> StreamConflict:
 
 
 def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) -> ConsumptionOpen:
-    """The error when an applied statement cannot be undone."""
+    """The error if an applied statement cannot be undone."""
     finish = f"run {consumption.consumer} again to finish it, or "
     if consumption.is_open_ended:
-        finish = ""  # nobody but the block itself can finish a transaction
+        finish = ""  # only the block itself can finish a transaction
     return ConsumptionOpen(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"

@@ -37,14 +37,15 @@ class Transaction:
     """BEGIN ... COMMIT: every statement sees the same records of a stream, and all streams that
     were used move together when the block ends.
 
-    Seed 000: in a transaction a stream returns the records from its offset to the transaction's
-    start, so that own writes to a source are seen by the next one; its offset moves there when the
-    transaction commits and a DML statement has used it. A query alone moves nothing. What becomes
-    of the rows that :meth:`stream` returns cannot be seen, so asking for them is a use.
+    Snowflake: in a transaction a stream returns the records from its offset to the start of the
+    transaction. So the transaction's own writes to a source are seen by the next transaction. The
+    offset moves to the start of the transaction when it commits and a DML statement has used the
+    stream. A query alone moves nothing. The engine cannot see how the rows of :meth:`stream` are
+    used, so a call of it counts as a use.
 
-    Each statement is applied when it is called, and is seen by readers of its target from then on
-    (Delta has no commit over several tables); a failure undoes all of them. Not for several threads
-    at once.
+    Each statement is applied when it is called, and readers of its target see it from then on
+    (Delta has no commit over several tables). A failure undoes all of them. A transaction must not
+    be used by several threads at once.
     """
 
     def __init__(
@@ -74,19 +75,19 @@ class Transaction:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What was consumed, once the block has ended; ``None`` where no stream was used."""
+        """What was consumed, after the block has ended; ``None``: no stream was used."""
         return self._outcome
 
     def stream(self, name: str) -> DataFrame:
         """The change set of a stream, from its offset to the transaction's start, computed once.
 
-        The stream is consumed when the transaction commits, whatever becomes of the rows. They can
+        The stream is consumed when the transaction commits, even if the rows are not used. They can
         be read until the block ends.
 
         :returns: the columns of the source, then action, is-update and row id, as ``read_stream``
         :raises StreamNotFound: there was no such stream when the transaction started
         :raises StreamAccessDenied: the principal may not consume it
-        :raises InvalidRequest: it is that of an upsert table
+        :raises InvalidRequest: it is the stream of an upsert table
         :raises StreamConflict: another consumer moved it since
         :raises StreamUnusable: its change set can no longer be read
         """
@@ -102,19 +103,19 @@ class Transaction:
         """Run a query, or apply a statement that writes.
 
         A query returns its rows, which can be read until the block ends, and consumes nothing. DML
-        and CREATE TABLE AS are applied at once, and consume the streams that they read when the
+        and CREATE TABLE AS are applied at once. The streams that they read are consumed when the
         transaction commits. A statement that reads no stream may follow one that does.
 
-        :param text: one statement; streams are found in it by name
-        :returns: the rows of a query; of any other statement, what became of it
+        :param text: one statement; it reads streams by name
+        :returns: the rows of a query; the outcome of any other statement
         :raises InvalidStatement: it cannot take part; nothing of it was done, and the block may go
             on
-        :raises StreamAccessDenied: the principal may not read or not consume a stream
+        :raises StreamAccessDenied: the principal may not read, or may not consume, a stream
         :raises InvalidRequest: it would consume the stream of an upsert table
         :raises StatementFailed: it failed, and the whole transaction was undone
         :raises StreamConflict: another consumer was first
         :raises ConsumptionOpen: it failed, and what was done before could not be undone
-        :raises FilesChanged: a file of a folder was overwritten or removed while it was read
+        :raises FilesChanged: a file of a folder was overwritten or removed during the read
         :raises FileUnreadable: a file of a folder cannot be read
         """
         self._check_open()
@@ -138,14 +139,14 @@ class Transaction:
             ) from None
 
     def write(self, rows: DataFrame, target: str, *, mode: str = "append") -> StatementOutcome:
-        """Write a DataFrame of this session to a Delta table, its columns and the fields in them by
-        their names, as Delta's store assignment does, whatever the session's settings are.
+        """Write a DataFrame of this session to a Delta table. Columns and the fields in them are
+        matched by name, as in Delta's store assignment, independent of the session's settings.
 
         It is a statement like those of :meth:`sql`: applied at once, exactly once, and undone with
-        the transaction. Streams that the rows are made of are used.
+        the transaction. The streams that the rows are made of are used.
 
-        :param rows: such as something made of what :meth:`stream` returns
-        :param target: a catalog name or the path of a Delta table that exists
+        :param rows: such as rows made of what :meth:`stream` returns
+        :param target: a catalog name or the path of an existing Delta table
         :param mode: ``append``, or ``overwrite`` as INSERT OVERWRITE does it
         :raises InvalidRequest: there is no such mode, or the columns do not fit those of the target
         :raises StatementFailed: a value does not fit, and the whole transaction was undone
@@ -193,7 +194,7 @@ class Transaction:
         return self._applied[-1]
 
     def _read_unnamed(self, statement: Statement) -> list[str]:
-        """The streams that ``statement`` reads by the rows of an earlier query, not by their names:
+        """The streams that ``statement`` reads through the rows of an earlier query, not by name:
         its plan shows their views.
         """
         unused = [name for name in self._views if name not in (*self._used, *statement.streams)]
@@ -219,11 +220,11 @@ class Transaction:
             raise statement_failed(consumption, planned, error) from error
 
     def _freed(self, names: Sequence[str]) -> RegistrySnapshot:
-        """The registry when nobody else is consuming the streams that are to join; who was, is
-        ended.
+        """The registry when nobody else consumes the streams that join. A consumption of another
+        consumer is ended first.
 
         :raises StreamAccessDenied: the principal may not consume one of them
-        :raises StreamConflict: the transaction itself was ended by somebody else
+        :raises StreamConflict: somebody else ended the transaction itself
         """
         joining = [name for name in names if name not in self._used]
         for _ in range(BEGIN_TRIES):
@@ -242,13 +243,13 @@ class Transaction:
             check_access(self._now(snapshot, name), self._parts.principal, right)
 
     def _look(self, snapshot: RegistrySnapshot, names: Sequence[str]) -> None:
-        """Open a view for each stream that has none."""
+        """Open a view for each stream that does not have one."""
         for name in names:
             if name not in self._views:
                 span = self._pins.span(self._now(snapshot, name), self._limit)
                 opened = self._open_views.enter_context(self._attempt.views([span]))
                 self._views[name] = opened
-                # It may have got another name since.
+                # It may have been renamed since.
                 self._names[name] = opened.names[span.stream.name]
 
     def _take(
@@ -257,15 +258,15 @@ class Transaction:
         names: Sequence[str],
         statements: Sequence[PlannedStatement],
     ) -> Consumption:
-        """Record what is about to be done, before it is done: the streams of ``names`` that are
-        used for the first time, and ``statements``.
+        """Record the next steps before they are done: the streams of ``names`` that are used for
+        the first time, and ``statements``.
         """
         joining = [name for name in names if name not in self._used]
         consumption = self._consumption
         if consumption is None or joining or statements:
             consumption = self._recorded(snapshot, joining, statements)
         for name in joining:
-            # Counting reads the change set: the statements find it computed.
+            # Counting computes the change set, before the statements read it.
             (self._used[name],) = self._attempt.counted(consumption, self._views[name])
         return consumption
 
@@ -316,7 +317,7 @@ class Transaction:
 
     @contextmanager
     def _at_stake(self) -> Iterator[None]:
-        """What fails in here ends the transaction at once, even where the block goes on."""
+        """A block whose failure ends the transaction at once, even if the user's block goes on."""
         try:
             yield
         except Exception as error:
@@ -324,22 +325,22 @@ class Transaction:
             self._undo(has_ended=True)
             raise
         except BaseException as interrupt:
-            # As where the driver is killed: the next attempt undoes it.
+            # The next attempt undoes the transaction, as after a crash of the driver.
             self._failure = interrupt
             raise
 
     def _undo(self, *, has_ended: bool) -> None:
-        """Leave nothing of the transaction behind; tried once.
+        """Undo all of the transaction; tried once.
 
         :param has_ended: no statement of it runs any more
-        :raises ConsumptionOpen: a target has moved on
+        :raises ConsumptionOpen: somebody else has written to a target
         """
         if self._consumption is None or self._is_undone:
             return
         self._is_undone = True
         consumptions, resolution = self._parts.consumptions, self._parts.resolution
         try:
-            # Whoever took the consumption over undoes it.
+            # A consumer that took the consumption over undoes it.
             with suppress(StreamConflict):
                 if consumptions.phase(self._consumption) is Phase.APPLYING:
                     resolution.fail(self._consumption, self._attempt.consumer, has_ended=has_ended)
@@ -348,14 +349,14 @@ class Transaction:
             raise
 
     def _roll_back(self) -> None:
-        """End the transaction after the block failed. One of its statements may run on: one that
-        was interrupted, say, where the block made another error of that.
+        """End the transaction after the block failed. A statement may still run, for example one
+        that was interrupted, if the block turned the interrupt into another error.
         """
         self._has_ended = True
         self._undo(has_ended=False)
 
     def _commit(self) -> None:
-        """End the transaction after the block ended well."""
+        """End the transaction after the block succeeded."""
         self._has_ended = True
         if self._failure is not None:
             raise self._failure
@@ -365,7 +366,7 @@ class Transaction:
 
 
 def _position(stream: Stream) -> tuple[object, ...]:
-    """What changes whenever a stream is consumed or advanced."""
+    """Values that change whenever a stream is consumed or advanced."""
     return stream.bases, stream.last_consumed_at
 
 
@@ -386,8 +387,8 @@ def transaction(attempt: Attempt, limit: BatchLimit) -> Iterator[Transaction]:
 
 
 def _end_unfinished(attempt: Attempt) -> None:
-    """Undo what an earlier attempt of this consumer left of a transaction, before the sources are
-    looked at: an undo may write to them.
+    """Undo what an earlier attempt of this consumer left of a transaction. This comes before the
+    sources are read, because an undo may write to them.
     """
     for _ in range(BEGIN_TRIES):
         left = {

@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 @validated
 class Upserting:
-    """Tables whose changes are written first and applied later, at reading time if need be."""
+    """Tables whose changes are written first and applied later, if needed when they are read."""
 
     def __init__(
         self,
@@ -76,23 +76,25 @@ class Upserting:
         partial_changes: bool = False,
         if_not_exists: bool = False,
     ) -> UpsertTable:
-        """Create a table that changes are upserted into by a primary key (seed 004).
+        """Create a table that changes are upserted into by a primary key (BigQuery CDC).
 
-        The rows lie in a Delta table ``<name>__base``, whose properties say all this; ``name`` is a
-        view of it that shows the data columns of the rows that were not deleted. At a path the base
-        has the path itself, and :meth:`read_table` reads it. A call that was killed is finished
-        with ``if_not_exists``.
+        The Delta table ``<name>__base`` holds the rows, and its properties record the arguments.
+        ``name`` is a view of it that shows the data columns of the rows that were not deleted. If
+        ``name`` is a path, the base is at that path, and :meth:`read_table` reads it. To finish a
+        call that was killed, call it again with ``if_not_exists``.
 
         :param schema: the data columns, as DDL or a ``StructType``; at most 2,000
-        :param primary_key: 1 to 16 columns; that they tell rows apart is up to who writes changes
-        :param max_staleness: how far a read may lie behind what was written, as
+        :param primary_key: 1 to 16 columns; the writer of changes must ensure that they identify a
+            row
+        :param max_staleness: how far a read may be behind what was written, as
             ``INTERVAL 10 MINUTE``, ``PT10M`` or a ``timedelta``; ``None``: every read is fresh
         :param tombstone_horizon: how long a delete is remembered for changes that come late
-        :param cluster_by: what the base is clustered by; by default the first 4 columns of the key
+        :param cluster_by: the columns that the base is clustered by; by default the first 4 columns
+            of the key
         :param partial_changes: whether a change may leave columns as they are
-            (:meth:`write_changes`); the base then keeps a number for each column that is older than
-            its row, and changes are compared column by column
-        :raises InvalidRequest: the schema, the key or an interval is none
+            (:meth:`write_changes`). The base then keeps a sequence number for each column that is
+            older than its row, and changes are compared column by column
+        :raises InvalidRequest: the schema, the key or an interval is not valid
         :raises TableExists: there is such a table
         """
         return self._upsert_tables.create(
@@ -115,13 +117,14 @@ class Upserting:
     ) -> None:
         """Change what is promised of an upsert table; what is not given stays.
 
-        The monitor of streams tells when a change has waited longer than ``max_staleness``.
+        The monitor of streams sends an alert when a change has waited longer than
+        ``max_staleness``.
 
         :param max_staleness: how stale its reads may be; ``None``: not at all
-        :param tombstone_horizon: how long a delete is remembered; one that was forgotten under a
-            shorter horizon does not come back
+        :param tombstone_horizon: how long a delete is remembered; a delete that was forgotten under
+            a shorter horizon does not come back
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table, or an interval is none
+        :raises InvalidRequest: it is not an upsert table, or an interval is not valid
         :raises StreamConflict: changes are being applied; nothing was changed
         """
         longest = interval_if_given(max_staleness, "max_staleness")
@@ -131,27 +134,28 @@ class Upserting:
         self._upsert_tables.alter(table, longest, horizon)
 
     def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
-        """Give an upsert table columns that it lacks; its view shows them too.
+        """Add columns to an upsert table; its view shows them too.
 
-        They are NULL in the rows that there are, and in the changes that wait. Columns that it has
-        already stay as they are, so a call that was killed is finished by the next one. A write
-        that is under way meanwhile may fail, as one that meets any altered Delta table.
+        They are NULL in existing rows and in waiting changes. Existing columns stay as they are, so
+        the next call finishes a call that was killed. A concurrent write may fail, as with any
+        Delta table that is altered.
 
         :param schema: the columns, as DDL or a ``StructType``
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table, it has such a column of another type, or the
-            schema breaks a rule of :meth:`create_upsert_table`; nothing was altered
+        :raises InvalidRequest: it is not an upsert table, it has such a column of another type, or
+            the schema breaks a rule of :meth:`create_upsert_table`; nothing was altered
         """
         return self._upsert_tables.add_columns(name, schema)
 
     def drop_upsert_table(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop an upsert table with its view, its stream and, but for an external base, its files.
+        """Drop an upsert table with its view, its stream and its files. The files of an external
+        base stay.
 
-        A call that was killed is finished by the next one.
+        The next call finishes a call that was killed.
 
-        :param if_exists: a missing table is no error
+        :param if_exists: a missing table is not an error
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table
+        :raises InvalidRequest: it is not an upsert table
         :raises StreamConflict: changes are being applied; nothing was dropped
         """
         if self._upsert_tables.is_half_dropped(name):
@@ -164,17 +168,17 @@ class Upserting:
                 return
             raise
         with suppress(StreamNotFound):
-            # The stream of a table that was copied is that of the first one.
+            # A copied table names the stream of its original, which stays.
             if _is_on(self._catalog.describe(table.stream), table):
                 self._catalog.drop(table.stream)
         self._upsert_tables.drop(table)
 
     def describe_upsert_table(self, name: str) -> UpsertTableStatus:
-        """How an upsert table stands.
+        """The status of an upsert table.
 
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table
-        :raises StreamStale: it can no longer be told which changes wait
+        :raises InvalidRequest: it is not an upsert table
+        :raises StreamStale: it is no longer known which changes wait
         """
         table = self._upsert_tables.get(name)
         stream = self._stream(table)
@@ -204,23 +208,25 @@ class Upserting:
         write_id: str | None = None,
         on_bad_rows: OnBadRows | str = OnBadRows.FAIL,
     ) -> None:
-        """Write changes of an upsert table, which wait until they are applied (seed 004).
+        """Write changes of an upsert table, which wait until they are applied (BigQuery CDC).
 
         Each row has the columns of the primary key, ``_CHANGE_TYPE`` (UPSERT or DELETE) and, for an
         UPSERT, all values: a column that is not given is NULL. ``_CHANGE_SEQUENCE_NUMBER`` is 1 to
-        4 sections of 1 to 16 hexadecimal digits, ``FFF/B``: of two changes of one key the greater
-        wins; among equal ones, and without a number, the later ingested. One without a number loses
-        to one that has it. In a table with ``partial_changes`` an UPSERT may name columns in
-        ``_CHANGE_UNCHANGED``, an array: they keep what they hold, and what is given for them is not
-        looked at; in which order such changes come makes no difference either.
+        4 sections of 1 to 16 hexadecimal digits, such as ``FFF/B``. Of two changes of one key, the
+        greater number wins. If the numbers are equal, or both are missing, the change that was
+        ingested later wins. A change without a number loses to a change with a number.
 
-        :param write_id: what the write is known by: the same id again writes nothing
-        :param on_bad_rows: what becomes of a row that has another type, no key, a malformed number
-            or a wrong name of a column: ``fail`` writes nothing; with ``quarantine`` the others are
-            written, and it lies in the table's quarantine, where later changes of its key wait too
-            (:meth:`redrive`)
-        :raises InvalidRequest: it is no upsert table, or a column or a row does not fit; nothing
-            was written
+        In a table with ``partial_changes`` an UPSERT may name columns in the array
+        ``_CHANGE_UNCHANGED``. These columns keep their values, and values given for them are
+        ignored. The order in which such changes come makes no difference either.
+
+        :param write_id: the id of the write; a second write with the same id writes nothing
+        :param on_bad_rows: what happens to a row that has another type, no key, a malformed number
+            or a wrong name of a column. ``fail``: nothing is written. ``quarantine``: the other
+            rows are written, and the bad row goes to the table's quarantine, where later changes of
+            its key wait too (:meth:`redrive`)
+        :raises InvalidRequest: it is not an upsert table, or a column or a row does not fit;
+            nothing was written
         :raises TableNotFound: there is no such table
         """
         write_changes(
@@ -233,48 +239,48 @@ class Upserting:
     def change_sink(
         self, name: str, *, query: str, on_bad_rows: OnBadRows | str = OnBadRows.FAIL
     ) -> Callable[[DataFrame, int], None]:
-        """What a Structured Streaming ``foreachBatch`` calls to write changes; a batch that comes
-        again writes nothing.
+        """Return the function that a Structured Streaming ``foreachBatch`` calls to write changes.
+        A batch that comes again writes nothing.
 
-        :param query: a name that the query keeps as long as its checkpoint, of its own among all
-            that ever wrote to the table: with a new checkpoint batches begin at 0 again, and what
-            has the number of one that was written is left out
-        :param on_bad_rows: as of :meth:`write_changes`
+        :param query: a name that the query keeps as long as its checkpoint. No other query that
+            ever wrote to the table may have it. With a new checkpoint batches begin at 0 again, and
+            a batch is left out if one with its number was written under the name
+        :param on_bad_rows: as for :meth:`write_changes`
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table
+        :raises InvalidRequest: it is not an upsert table
         """
         self._writable(name)
         quarantines = _quarantines(name, on_bad_rows)
         return change_sink(lambda: self._writable(name), query, quarantines=quarantines)
 
     def redrive(self, name: str, *, late: bool = False) -> int:
-        """Let the changes in quarantine that can be applied now wait among the others again, at the
-        places that they had; gives how many. The next :meth:`apply_upserts` applies them.
+        """Let the changes in quarantine that can be applied now wait with the others again, at
+        their former places. Returns their number. The next :meth:`apply_upserts` applies them.
 
-        A bad change is corrected, or removed, in the table ``<base>/_cdc/quarantine`` first; what
+        First correct or remove a bad change in the table ``<base>/_cdc/quarantine``. A change that
         follows a change that is still bad stays.
 
-        :param late: those too that came later than a delete is remembered
+        :param late: release late changes too: those older than a delete that is no longer
+            remembered
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table
+        :raises InvalidRequest: it is not an upsert table
         """
         self._quarantine.mark(self._writable(name), late=late)
         return self._quarantine.release(self._writable(name))
 
     def apply_upserts(self, name: str) -> Outcome | None:
-        """Apply the changes that wait, in one MERGE, exactly once; ``None`` where none waits.
+        """Apply the waiting changes in one MERGE, exactly once; ``None``: no change waits.
 
-        Only rows that change are rewritten. Of a base of 64 MiB or more, files that hold no key of
-        a change are not read, where the key begins with a whole number, a date or text and that is
-        worth it: the metrics ``baseBytes`` and ``baseBytesRead`` say what share was read. A killed
-        call is finished by the next one, whoever makes it. Where changes have to go into
-        quarantine, a second MERGE takes them there in the same consumption. Now and then tombstones
-        that are older than ``tombstone_horizon`` are ended, and changes of more than seven days
-        removed.
+        Only rows that change are rewritten. In a base of 64 MiB or more, files that hold no key of
+        a change are not read, if the key begins with a whole number, a date or text, and if that
+        pays. The metrics ``baseBytes`` and ``baseBytesRead`` show what share was read. The next
+        call, by any caller, finishes a call that was killed. If changes must go into quarantine, a
+        second MERGE moves them there in the same consumption. From time to time, tombstones older
+        than ``tombstone_horizon`` are ended, and changes older than seven days are removed.
 
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table
-        :raises StatementFailed: the MERGE failed; the table is as it was, the changes wait
+        :raises InvalidRequest: it is not an upsert table
+        :raises StatementFailed: the MERGE failed; the table is unchanged, and the changes wait
         """
         table = self._upsert_tables.get(name)
         stream = self._stream(table)
@@ -290,25 +296,25 @@ class Upserting:
         return outcome
 
     def read_table(self, name: str) -> DataFrame:
-        """The rows of an upsert table, as fresh as its ``max_staleness`` asks (seed 004).
+        """The rows of an upsert table, as fresh as its ``max_staleness`` asks (BigQuery CDC).
 
-        Where the oldest change that waits is younger, these are the rows as they were applied last.
-        Otherwise, and without ``max_staleness``, the waiting changes are merged while it is read:
-        the result is what applying them would give, and nothing is written.
+        If the oldest waiting change is younger, these are the rows as they were applied last.
+        Otherwise, and without ``max_staleness``, the read merges the waiting changes: the result is
+        the same as after an apply, and nothing is written.
 
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table
-        :raises StreamStale: it can no longer be told which changes wait
+        :raises InvalidRequest: it is not an upsert table
+        :raises StreamStale: it is no longer known which changes wait
         """
         return self._read(self._upsert_tables.get(name)).rows
 
     def query_table(self, name: str, work: Callable[[DataFrame], Result]) -> Result:
-        """What ``work`` makes of the rows that :meth:`read_table` gives, as a job in the history:
-        a query of the applied rows, or a run-time merge (seed 004).
+        """The result of ``work`` on the rows of :meth:`read_table`, as a job in the history: a
+        query of the applied rows, or a run-time merge (BigQuery CDC).
 
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table
-        :raises StreamStale: it can no longer be told which changes wait
+        :raises InvalidRequest: it is not an upsert table
+        :raises StreamStale: it is no longer known which changes wait
         """
         table = self._upsert_tables.get(name)
         found = self._read(table)
@@ -323,24 +329,29 @@ class Upserting:
     def upsert_usage(
         self, *, since: timedelta | str = _WEEK, period: timedelta | str = timedelta(hours=1)
     ) -> list[Usage]:
-        """What the jobs of upsert tables used lately, by period and class, newest first (seed 004).
+        """What the jobs of upsert tables used, by period and class, newest first (BigQuery CDC).
 
-        The jobs themselves are the Delta table ``upsert_jobs`` of the state folder.
+        The Delta table ``upsert_jobs`` of the state folder holds the jobs themselves.
+
+        :param since: how far back to count
+        :param period: the length of one period
         """
         begin = self._clock() - interval_of(since, "since")
         jobs = self._metering.history.read(begin)
         return usage(jobs, period_of(period, "period"), begin)
 
     def recommended_max_staleness(self, name: str) -> timedelta | None:
-        """The least ``max_staleness`` that applying can be expected to keep (seed 004): twice the
-        95th percentile of the last seven days, and seven minutes; ``None`` where nothing was
-        applied in them.
+        """The least ``max_staleness`` that applying can be expected to keep (BigQuery CDC).
 
-        Applying took as long as its runs in the background from the moment that they were due;
-        where none was noted in these days, from the begin of each consumption to its commit.
+        It is twice the 95th percentile of the apply times of the last seven days, plus seven
+        minutes. ``None``: nothing was applied in these days.
+
+        An apply in the background takes from the time when it was due to its end. If no such apply
+        was recorded in these days, the time from the begin of each consumption to its commit is
+        used.
 
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table
+        :raises InvalidRequest: it is not an upsert table
         """
         table = self._upsert_tables.get(name)
         stream_id = self._catalog.describe(table.stream).stream_id
@@ -353,7 +364,7 @@ class Upserting:
         return recommended_max_staleness(durations)
 
     def _writable(self, name: str) -> UpsertTable:
-        """The upsert table of that name, whose changes are those that are applied to it."""
+        """The upsert table of that name, if its changes are the ones that are applied to it."""
         table = self._upsert_tables.get(name)
         # Writing needs no registry.
         with suppress(StreamNotFound):
@@ -363,7 +374,7 @@ class Upserting:
     def _stream(self, table: UpsertTable) -> Stream:
         """The stream on the changes of ``table``.
 
-        :raises InvalidRequest: they lie elsewhere
+        :raises InvalidRequest: the stream is on changes at another location
         """
         stream = self._catalog.describe(table.stream)
         if not _is_on(stream, table):
@@ -395,7 +406,7 @@ class Upserting:
 
 
 def _is_on(stream: Stream, table: UpsertTable) -> bool:
-    """Whether ``stream`` is on the changes that lie beside ``table``."""
+    """Whether ``stream`` is on the changes of ``table``."""
     return place_of(stream.source.location) == place_of(table.changes)
 
 

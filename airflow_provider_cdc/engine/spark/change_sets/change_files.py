@@ -1,4 +1,4 @@
-"""Change sets by what each commit wrote into the change data feed."""
+"""Change sets that are read from what each commit wrote into the change data feed."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .columns import holds_variants
 from .netting import NEW, OLD, changes_of, same_values
 from .rows import ROW, ROW_ID, ROW_VERSION, in_one, to_group
 
-# Far below every position in a file: rows of change files that have no row id get a negative one.
+# Far below any position in a file. A row of a change file without a row id gets a negative one.
 _NO_ROW_IDS = -(1 << 62)
 CHANGE_FILE_COLUMNS = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, CHANGE_TYPE_COLUMN)
 
 
 def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> list[ListedFile]:
-    """The files that tell the changes of ``by_commit``, each with its commit's version."""
+    """The files that hold the changes of ``by_commit``, each with its commit's version."""
     listed: list[ListedFile] = []
     pairs = (pair for item in by_commit for pair in item.data_files.revectored)
     source.fetch_vectors(file for pair in pairs for file in (pair.old, pair.new))
@@ -55,12 +55,12 @@ def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> li
 def netted_changes(
     stream: Stream, rows: DataFrame, listed: Sequence[ListedFile], kind: StructType
 ) -> DataFrame:
-    """The net changes of ``rows``, which tell every change of every commit of the range.
+    """The net changes of ``rows``, which hold every change of every commit of the range.
 
-    The first thing that a commit did to a row tells whether it was there at the offset, and as
-    what; the last thing tells the same of the end.
+    The first change of a row shows whether it existed at the offset, and with which values. The
+    last change shows the same for the end of the range.
 
-    Reading them fails where a row of a change file has no row id.
+    The read fails if a row of a change file has no row id.
 
     :param rows: with the columns of ``kind`` and those of ``CHANGE_FILE_COLUMNS``
     :param listed: the files that hold them
@@ -80,8 +80,9 @@ def netted_changes(
     )
     row_version = "CAST(NULL AS BIGINT)"
     if holds_variants(kind):
-        # Change files tell rows that their commit wrote. What one was written by before, not every
-        # writer keeps there; it stands there then as written by that commit too.
+        # Change files hold rows that their commit wrote. Not every writer keeps a row's earlier
+        # commit version there. If it does not, the row has the version of that commit too, and
+        # its earlier version is unknown.
         row_version = (
             f"CASE WHEN {SIDE_COLUMN} = '{Side.CHANGES.value}' AND (is_after OR {ROW_VERSION} ="
             f" {VERSION_COLUMN}) THEN NULL ELSE {ROW_VERSION} END"
@@ -98,9 +99,9 @@ def netted_changes(
         .selectExpr("*", f"{is_after} AS is_after")
         .selectExpr(
             f"{row_id} AS {ROW_ID}",
-            # What was before a commit comes before what was after it.
+            # A row before a commit sorts before the row after it.
             f"2 * {VERSION_COLUMN} + CAST(is_after AS INT) AS moment",
-            # Of each row only one side is kept, so that nothing is shuffled twice.
+            # Each row keeps only one side, so that nothing is shuffled twice.
             f"CASE WHEN NOT is_after THEN {image} END AS before",
             f"CASE WHEN is_after THEN {image} END AS after",
         )
@@ -119,8 +120,8 @@ def netted_changes(
 
 
 def _without_row_ids(stream: Stream) -> StreamUnusable:
-    """What reading change files fails with where rows that were not inserted have no row id: they
-    would be taken for one another. The protocol asks no writer to keep row ids there.
+    """The error of a read of change files in which rows other than inserted ones have no row id.
+    Such rows cannot be distinguished. The protocol does not require writers to keep row ids there.
     """
     return StreamUnusable(
         f"stream {stream.name}",

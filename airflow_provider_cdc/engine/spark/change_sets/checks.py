@@ -1,4 +1,4 @@
-"""What a source must have for its change set to be read; told before anything is."""
+"""Checks of what a source must have, made before its change set is read."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from .rows import OWN_COLUMNS
 
 
 def check_session(stream: Stream, spark: SparkSession) -> None:
-    """Refuse a session that takes quoted names of columns for patterns: they would name others, or
-    none.
+    """Refuse a session in which quoted names of columns are patterns: they would match other
+    columns, or no column.
 
-    :raises StreamUnusable: naming the setting
+    :raises StreamUnusable: names the setting
     """
     if is_on(spark, NAMES_AS_PATTERNS):
         raise StreamUnusable(
@@ -41,19 +41,19 @@ def check_session(stream: Stream, spark: SparkSession) -> None:
 
 
 def check_columns(stream: Stream, layout: Layout) -> None:
-    """Refuse a source with a column that a change set needs the name of.
+    """Refuse a source with a column whose name a change set needs.
 
-    :raises InvalidRequest: naming the column
+    :raises InvalidRequest: names the column
     """
     crafted = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, DEFAULT_VERSION_COLUMN)
     check_names(stream, layout.column_names, (*crafted, *OWN_COLUMNS))
 
 
 def check_types(stream: Stream, steps: Sequence[Layout]) -> None:
-    """Refuse to tell rows of the first layout of ``steps`` in the columns of the last one, where a
-    column has got a type that does not hold each of its values.
+    """Refuse to read rows of the first layout of ``steps`` as rows of the last one if the new type
+    of a column cannot hold all its old values.
 
-    :raises StreamUnusable: naming the column and both types
+    :raises StreamUnusable: names the column and both types
     """
     for then, today in pairwise(steps):
         found = lossy_change(today.fields, then.fields)
@@ -69,9 +69,9 @@ def check_types(stream: Stream, steps: Sequence[Layout]) -> None:
 
 
 def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -> None:
-    """Refuse ``files``, whose paths are absolute, if one is gone or has no row ids.
+    """Refuse ``files``, whose paths are absolute, if one is missing or has no row ids.
 
-    :raises StreamStale: naming the first of them
+    :raises StreamStale: names the first such file
     """
     missing = source.missing(files)
     if missing:
@@ -86,10 +86,10 @@ def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -
 
 
 def check_row_ids(stream: Stream, files: Sequence[DataFile]) -> None:
-    """Refuse ``files`` of which the log does not tell the row ids and the commit of their own rows,
-    or the size: a file that was removed without it has no partition values either.
+    """Refuse ``files`` for which the log lacks the row ids, the commit version of their own rows,
+    or the size. If the action that removed a file has no size, it has no partition values either.
 
-    :raises StreamStale: naming the first of them
+    :raises StreamStale: names the first such file
     """
     untold = [
         file

@@ -1,4 +1,4 @@
-"""Column expressions over values of any Delta type: telling equal ones, and reading old ones."""
+"""Column expressions over values of any Delta type: to compare values, and to read old ones."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from ...core.table_schema import LENGTH, OlderFields
 
 
 def spark_fields(fields: Sequence[Mapping[str, Any]]) -> list[StructField]:
-    """``fields`` of a schema, in their JSON form, as Spark's."""
+    """``fields`` of a schema, in their JSON form, as Spark's fields."""
     return StructType.fromJson({"type": "struct", "fields": [*map(dict, fields)]}).fields
 
 
 def comparable(value: Column, kind: DataType, end: str) -> Column:
     """``value`` in a form that ``<=>`` compares exactly.
 
-    Maps and variants cannot be compared, and a collation would call different strings equal.
+    Maps and variants cannot be compared, and a collation treats different strings as equal.
 
-    :param end: the end of the range that it is of: a variant with an array of mixed types is equal
-        to none of the other end
+    :param end: the end of the range that the value is from. A variant with an array of mixed types
+        never equals a variant of the other end
     """
     if not _needs_conversion(kind):
         return value
     if isinstance(kind, StringType):
         return F.collate(value, "UTF8_BINARY")
     if isinstance(kind, VariantType):
-        # The JSON of a date, a binary or a NaN is that of a string, and Spark tells one type for
-        # all elements of an array: VARIANT where they have several.
+        # The JSON of a date, a binary or a NaN is also the JSON of a string. Spark names one type
+        # for all elements of an array: VARIANT if they have several types.
         told = F.schema_of_variant(value)
         is_mixed = F.when(told.contains("VARIANT"), F.lit(end))
         return F.struct(F.to_json(value).alias("json"), told.alias("type"), is_mixed.alias("end"))
@@ -68,7 +68,7 @@ def _sorted_entries(value: Column, kind: MapType, end: str) -> Column:
 
 
 def holds_variants(kind: DataType) -> bool:
-    """Whether there are variants in values of ``kind``: equal ones may not be told as equal."""
+    """Whether values of ``kind`` contain variants: equal variants may compare as different."""
     return any(isinstance(part, VariantType) for part in parts_of(kind))
 
 
@@ -82,7 +82,7 @@ def _needs_conversion(kind: DataType) -> bool:
 
 
 def parts_of(kind: DataType) -> Iterator[DataType]:
-    """``kind`` and all that it is made of."""
+    """``kind`` and every type inside it."""
     yield kind
     inner: list[DataType] = []
     if isinstance(kind, ArrayType):
@@ -100,13 +100,14 @@ def as_read_today(
     today: Sequence[Mapping[str, Any]],
     then: Sequence[Mapping[str, Any]],
 ) -> list[Column]:
-    """The columns of today's schema, taken from what was read under an older one.
+    """The columns of today's schema, made from what was read under an older schema.
 
-    A column is found by its column-mapping id, else by its name; one that was added since is NULL.
+    A column is matched by its column-mapping id, else by its name. A column that was added later
+    is NULL.
 
-    :param read: gives the column of a name that it had then
+    :param read: returns the column of a name in the older schema
     :param today: the fields of the newer schema, in their JSON form
-    :param then: those of the older schema
+    :param then: the fields of the older schema
     """
     older = OlderFields(then)
     return [_field_today(field, older.match(field), read) for field in today]
@@ -119,7 +120,7 @@ def _field_today(
     value = F.lit(None)
     if older is not None:
         value = _type_today(read(older["name"]), field["type"], older["type"])
-    # By its length Spark knows a CHAR, and pads what such a column is compared with.
+    # By its length Spark recognizes a CHAR, and pads what it compares with such a column.
     kept = {LENGTH: field["metadata"][LENGTH]} if LENGTH in field["metadata"] else {}
     return value.cast(kind).alias(field["name"], metadata=kept)
 

@@ -1,4 +1,4 @@
-"""Crafted tables: opening the files of a range, and no others, as Delta itself reads them."""
+"""Crafted tables: Delta itself reads the files of a range, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .rows import NO_ROW_ID, ROW_ID, ROW_VERSION, union
 class CraftedTables:
     """Writes and opens the crafted tables of one change set.
 
-    ``roots`` names those that were written; they must stay while the change set is in use.
+    ``roots`` names the written tables; they must stay while the change set is in use.
     """
 
     def __init__(self, spark: SparkSession, scratch: Scratch) -> None:
@@ -44,7 +44,7 @@ class CraftedTables:
         listed: Sequence[ListedFile],
         extra: Sequence[str],
     ) -> DataFrame:
-        """The rows of the ``listed`` files: the columns of ``layout``, the ``extra`` ones of the
+        """The rows of the ``listed`` files: the columns of ``layout``, the ``extra`` columns of the
         crafted log, row id and row commit version.
         """
         parts = []

@@ -1,4 +1,4 @@
-"""Change sets by the files in which the two ends of a range differ."""
+"""Change sets that are read from the files in which the two ends of a range differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...core.crafted_log import ListedFile, bytes_of
 from .netting import NEW, OLD, changes_of, same_values
 from .rows import BUCKET, CANDIDATES, ROW_ID, ROW_VERSION, Sides, in_one, to_group
 
-# What one side's rows of so many bytes of files take fits into the memory of a few tasks, for sure.
+# If one side has at most this many bytes of files, its rows fit into the memory of a few tasks.
 HASHED_BYTES = 64 << 20
 _BUCKET_BITS = 6
 IDS_IN_A_MASK = 1 << _BUCKET_BITS
@@ -24,11 +24,11 @@ _BIT = f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))"
 def without_carried_over(sides: Sides, offset_version: int) -> Sides:
     """``sides`` without most rows that were only carried into another file.
 
-    The row ids alone tell which rows to look at: those of one side only, and those that a commit
-    after the offset wrote. Sixty-four neighbouring ids make one number, so that next to nothing is
-    shuffled; the columns are read for the rows that are left.
+    The row ids alone decide which rows to read: rows of one side only, and rows that a commit after
+    the offset wrote. Sixty-four neighbouring ids share one number, so that almost nothing is
+    shuffled. The columns are read only for the rows that are left.
 
-    :param sides: two of them, in which nothing came back with an old commit version
+    :param sides: both sides, without rows that came back with an old commit version
     """
     old, new = sides.old, sides.new
     if old is None or new is None:
@@ -41,7 +41,7 @@ def without_carried_over(sides: Sides, offset_version: int) -> Sides:
     candidates = F.expr(f"bit_or({OLD}) ^ bit_or({NEW}) | bit_or(written) AS {CANDIDATES}")
     wanted = F.broadcast(ids.groupBy(BUCKET).agg(candidates).where(f"{CANDIDATES} <> 0"))
 
-    # Spark takes a semi join into each part of a union, so that no other row is put together.
+    # Spark pushes a semi join into each part of a union, so that no other row is assembled.
     is_wanted = F.expr(f"{_BUCKET_OF} = {BUCKET} AND {CANDIDATES} & {_BIT} <> 0")
 
     def left(side: DataFrame) -> DataFrame:
@@ -51,9 +51,9 @@ def without_carried_over(sides: Sides, offset_version: int) -> Sides:
 
 
 def netted(sides: Sides, listed: Sequence[ListedFile], kind: StructType) -> DataFrame:
-    """The net changes from the rows of both sides, which the files ``listed`` hold.
+    """The net changes between the rows of both sides, which the files ``listed`` hold.
 
-    :param sides: two of them
+    :param sides: both sides
     :param kind: the type of a row
     """
     assert sides.old is not None
@@ -66,13 +66,13 @@ def netted(sides: Sides, listed: Sequence[ListedFile], kind: StructType) -> Data
 
     old, new = named(sides.old, OLD), named(sides.new, NEW)
     if sides.is_remade:
-        # Spark forgets the length of a CHAR where two types are one but for what it notes of
-        # their fields.
+        # Spark forgets the length of a CHAR if two types differ only in the metadata of their
+        # fields.
         old = old.withColumn(OLD, F.col(OLD).cast(new.schema[NEW].dataType))
     if bytes_of(listed) <= HASHED_BYTES:
         new = new.hint("shuffle_hash")
-    # A row that was only carried over keeps its commit version; RESTORE brings old versions back,
-    # so they are compared for equality and not with the offset.
+    # A row that was only carried over keeps its commit version. RESTORE brings old versions back,
+    # so the two versions are compared with each other and not with the offset.
     carried_over = F.expr("old_version = new_version")
     return changes_of(
         old.join(new, ROW_ID, "full_outer"),

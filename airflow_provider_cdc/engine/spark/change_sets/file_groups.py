@@ -1,4 +1,4 @@
-"""Files that are read in one way: the same columns, in the same places."""
+"""Groups of files that are read in one way: with the same columns in the same positions."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files whose columns lie in the same places.
+    """Files whose columns are in the same positions.
 
-    ``keys`` are the columns that their paths give values to, in lower case. ``schema`` is what
-    Spark's reader is given, and ``row`` what each of the other columns of the stream is made of.
+    ``keys`` are the columns whose values come from the paths, in lower case. ``schema`` is for
+    Spark's reader. ``row`` holds the expression of each other column of the stream.
     """
 
     files: Sequence[DataFile]
@@ -55,7 +55,7 @@ class FileGroup:
 class FileGroups:
     """The groups of the files of one stream.
 
-    :param stream: one on a folder
+    :param stream: a stream on a folder
     """
 
     def __init__(self, spark: SparkSession, files: Files, stream: Stream) -> None:
@@ -69,9 +69,9 @@ class FileGroups:
     def of(self, files: Iterable[DataFile]) -> list[FileGroup]:
         """``files`` in groups.
 
-        :raises FileNotFoundError: one of them is not there
-        :raises FileUnreadable: the header of one does not say which column is which, or the name of
-            a folder is no value of its column
+        :raises FileNotFoundError: one of them is missing
+        :raises FileUnreadable: the header of a file does not show which column is which, or the
+            name of a folder is not a value of its column
         """
         found = []
         for keys, group in _grouped(files, self._keys).items():
@@ -87,7 +87,7 @@ class FileGroups:
         return found
 
     def _keys(self, file: DataFile) -> frozenset[str]:
-        """The columns that the path of ``file`` gives values to: these are not in it."""
+        """The columns whose values come from the path of ``file``. They are not in the file."""
         if not takes_columns_from_folders(self._folder.options):
             return frozenset()
         names = {name_key(field.name) for field in self._fields}
@@ -101,7 +101,9 @@ class FileGroups:
     def _by_name(
         self, files: Sequence[DataFile], keys: frozenset[str], header: tuple[str, ...]
     ) -> FileGroup:
-        """Spark's reader is given names of ours, by which it cannot find anything else."""
+        """The group of ``files`` that have one ``header``. Spark's reader gets generated names, so
+        that it cannot match a wrong column by name.
+        """
         corrupt = self._corrupt_record()
         data = {field.name.lower(): field for field in self._data(keys)}
         places = {name.lower(): f"column{place}" for place, name in enumerate(header)}
@@ -124,7 +126,7 @@ class FileGroups:
     def _by_header(
         self, keys: frozenset[str], files: Sequence[DataFile]
     ) -> dict[tuple[str, ...], list[DataFile]]:
-        """The files by the names in their headers."""
+        """The files, grouped by the names in their headers."""
         paths = {file.path: FolderFile.of(file).path for file in files}
         uris = {path: join(self._folder.uri, path) for path in paths.values()}
         try:
@@ -144,15 +146,15 @@ class FileGroups:
         return [field for field in self._fields if name_key(field.name) not in keys]
 
     def _corrupt_record(self) -> str | None:
-        """The name in lower case of the column that has the text of malformed rows."""
+        """The lower-case name of the column that gets the text of malformed rows."""
         if self._folder.file_format not in _WITH_CORRUPT_RECORDS:
             return None
         given = option(self._folder.options, CORRUPT_RECORD)
         return (given or str(self._spark.conf.get(_DEFAULT_CORRUPT_RECORD))).lower()
 
     def _check_values(self, keys: frozenset[str], files: Sequence[DataFile]) -> None:
-        """Refuse names of folders that are no values of their columns: sessions differ in whether
-        these are errors or NULL.
+        """Refuse names of folders that are not values of their columns. In some sessions these are
+        errors, in others NULL.
         """
         for field in self._fields:
             key = name_key(field.name)
@@ -170,8 +172,8 @@ class FileGroups:
                     )
 
     def _check_one_value(self, files: Sequence[DataFile]) -> None:
-        """Refuse JSON files of several values, of which Spark reads the first, where
-        ``multiLine`` says that each is one value.
+        """Refuse JSON files with several values if ``multiLine`` is set, which means one value for
+        each file: Spark would read only the first value.
         """
         options = self._folder.options
         if self._folder.file_format is not FileFormat.JSON or not is_multi_line(options):
@@ -206,7 +208,7 @@ class FileGroups:
 
 
 def fields_of(folder: Folder) -> list[StructField]:
-    """The columns; a file may lack a value of any."""
+    """The columns of ``folder``, all nullable: a file may lack a value of any column."""
     fields = StructType.fromJson(json.loads(folder.schema)).toNullable().fields
     return [StructField(field.name, field.dataType, metadata=field.metadata) for field in fields]
 

@@ -1,4 +1,4 @@
-"""The headers of CSV files, taken apart by Spark's own parser."""
+"""The headers of CSV files, parsed by Spark's own parser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...core.model import Folder
 from ...storage.csv_heads import heads
 from ...storage.files import Files
 
-# Of all options those that say where a column ends.
+# The options that decide where a column ends.
 _OF_THE_PARSER = frozenset(
     {"sep", "delimiter", "quote", "escape", "chartoescapequoteescaping", "maxcolumns"}
     | {"ignoreleadingwhitespace", "ignoretrailingwhitespace", "unescapedquotehandling"}
@@ -25,10 +25,10 @@ _COLUMN = re.compile(r"_c\d+: ")
 def headers(
     spark: SparkSession, files: Files, folder: Folder, uris: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The names in the header of each file; none where a file has no line.
+    """The names in the header of each file; empty if a file has no line.
 
-    :raises FileNotFoundError: one of the files is not there
-    :raises BrokenHead: one of them cannot be read
+    :raises FileNotFoundError: one of the files is missing
+    :raises BrokenHead: one of the files cannot be read
     """
     found = heads(files, uris, HeaderStyle.of(folder.options))
     known = {text: _names(spark, folder, text) for text in set(found.values())}
@@ -52,7 +52,7 @@ def _names(spark: SparkSession, folder: Folder, header: str) -> tuple[str, ...]:
 
 
 def _names_by_spark(spark: SparkSession, folder: Folder, uri: str) -> tuple[str, ...]:
-    """The same of a file that only Spark opens."""
+    """The names in the header of a file that only Spark can open."""
     reader = spark.read.format(folder.file_format.value).options(**folder.options)
     reader = reader.options(header="false", inferSchema="false", recursiveFileLookup="true")
     found = reader.options(__globPaths__="false").load([uri]).head(1)

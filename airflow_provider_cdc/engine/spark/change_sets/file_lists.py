@@ -1,4 +1,4 @@
-"""Reading exactly the files of a list, in whatever folders they lie."""
+"""Reading exactly the files of a list, in any folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FileLists:
     """Writes lists of files, and opens them.
 
     ``roots`` names the lists that must stay while their rows are in use: over Spark Connect each
-    action resolves its frame anew. Elsewhere a frame keeps what it read of a list.
+    action resolves its frame again. In classic Spark a frame keeps what it read of a list.
     """
 
     def __init__(self, spark: SparkSession, scratch: Scratch) -> None:
@@ -33,9 +33,9 @@ class FileLists:
         self.roots: list[str] = []
 
     def open(self, files: Sequence[tuple[str, int]], schema: StructType) -> DataFrame | None:
-        """The rows of Parquet ``files``; ``None`` where the session does not read lists.
+        """The rows of Parquet ``files``; ``None`` if the session does not read lists.
 
-        :param files: the percent-encoded URI of each, none of them twice, and its bytes
+        :param files: the percent-encoded URI of each file, without duplicates, and its bytes
         """
         if not self._reads_lists():
             return None
@@ -50,16 +50,17 @@ class FileLists:
         return rows
 
     def _reads_lists(self) -> bool:
-        # Only Spark's first interface to files tells a row's place.
+        # Only Spark's first interface to files reports the position of a row.
         old = str(self._spark.conf.get(_OLD_SOURCES, _FORMAT)).lower().split(",")
         return _FORMAT in map(str.strip, old) and not is_on(self._spark, _IGNORES_LISTS)
 
     def _opened(self, root: str, count: int, schema: StructType) -> DataFrame | None:
-        # No column is taken from the name of a folder.
+        # No column comes from the name of a folder.
         reader = self._spark.read.options(recursiveFileLookup="true", **WHOLE_FILES)
         rows = reader.schema(schema.toNullable()).parquet(root)
-        # Asking for the names takes longer than the rest, and whether a session knows of lists at
-        # all does not change. Who fails to see a single one fails to read what lies beside it.
+        # This is checked once for each session: it takes longer than the rest, and a session
+        # either reads lists or does not. If a session misses a later list, the read fails, because
+        # the file beside the list is not Parquet.
         if self._spark not in _trusted:
             found = rows.inputFiles()
             if len(found) != count or found[0].endswith(f"/{NO_FILE}"):

@@ -40,9 +40,10 @@ _UNKNOWN = "a file was read that the listing of the folder does not hold: "
 class FileChanges:
     """The rows of the files of a range, not yet read: their columns, action, is-update and row id.
 
-    Whoever has read ``rows`` calls ``check``: it raises ``FilesChanged`` where a file is no longer
-    the one that was listed, so that what was read of it may be anything. Where reading them failed
-    and ``check`` finds nothing, ``fault`` says which file it is, if it is one.
+    Call ``check`` after ``rows`` were read: it raises ``FilesChanged`` if a file is no longer the
+    one that was listed. Then the rows of that file may be wrong. If the read failed and ``check``
+    finds nothing, ``fault`` returns the error that names the unreadable file; ``None``: no file is
+    the cause.
     """
 
     rows: DataFrame
@@ -60,17 +61,18 @@ class FileRows:
         self._folders = FolderLogs(files)
 
     def plan(self, span: SourceRange) -> ReadPlan:
-        """How :meth:`read` would read ``span``; looks at the log alone."""
+        """How :meth:`read` would read ``span``; reads only the log."""
         return unread_files(span.commits).plan
 
     def read(self, span: SourceRange) -> FileChanges:
-        """The rows of all files that came in ``span`` and still are there, each an INSERT.
+        """The rows of all files that came in ``span`` and still exist, each as an INSERT.
 
-        Seed 000: nothing is told of a removed file, and an overwritten one is a new one.
+        Snowflake: an insert-only stream returns nothing for a removed file. An overwritten file is
+        a new file.
 
-        :raises FilesChanged: a file was overwritten or removed since the folder was listed
-        :raises FileUnreadable: a file, or a folder's name, is not as the stream reads it
-        :raises StreamUnusable: the session takes names for patterns
+        :raises FilesChanged: a file was overwritten or removed after the folder was listed
+        :raises FileUnreadable: a file, or the name of a folder, is not as the stream reads it
+        :raises StreamUnusable: in this session, quoted names of columns are patterns
         """
         check_session(span.stream, self._spark)
         folder = span.stream.folder
@@ -109,7 +111,7 @@ class FileRows:
         scan = (
             self._spark.read.format(folder.file_format.value)
             .options(**folder.options)
-            # No path is a pattern, and no column is taken from the name of a folder.
+            # No path is a pattern, and no column comes from the name of a folder.
             .options(recursiveFileLookup="true", __globPaths__="false")
             .options(**WHOLE_FILES, **whole_rows(folder.file_format))
             .schema(group.schema)
@@ -137,7 +139,7 @@ class FileRows:
     def _told(
         self, folder: Folder, files: Sequence[DataFile], paths: Sequence[str], keys: Sequence[str]
     ) -> DataFrame:
-        """What the log and the path say of each file."""
+        """What the log and the path record of each file."""
         values = [partition_values(FolderFile.of(file).path) for file in files]
         told = {
             _PATH: pa.array(map(uri_as_spark_tells, paths), pa.string()),
@@ -149,7 +151,7 @@ class FileRows:
 
 
 def _as_unusable(span: SourceRange, error: Exception) -> StreamUnusable | None:
-    """The error of options and columns that Spark does not read any file by."""
+    """The error if Spark reads no file with these options and columns."""
     if not isinstance(error, PySparkException):
         return None
     name = span.stream.name
@@ -165,8 +167,8 @@ def _as_unusable(span: SourceRange, error: Exception) -> StreamUnusable | None:
 def _numbered(rows: DataFrame, file_format: FileFormat, size_bytes: int) -> DataFrame:
     """``rows`` with the position of each in its file, from 0 on.
 
-    Parquet knows it. Other formats are counted, block by block and in a block as the rows come:
-    the same in every reading, however Spark splits the files.
+    Parquet stores the position. In other formats rows are counted, block by block, and in a block
+    in their order. Every read gives the same positions, however Spark splits the files.
     """
     if file_format is FileFormat.PARQUET:
         return rows.withColumn(_NUMBER, F.expr(f"{_PLACE}.row_index"))

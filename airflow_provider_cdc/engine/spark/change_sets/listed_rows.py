@@ -1,4 +1,4 @@
-"""The rows of listed files, read in the cheaper way that is right."""
+"""The rows of listed files, read in the cheapest correct way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .plain_files import PlainFiles
 
 
 class ListedRows:
-    """Opens the files of one change set: simple ones as plain Parquet, others through crafted
+    """Opens the files of one change set: simple files as plain Parquet, others through crafted
     tables.
     """
 
@@ -26,7 +26,7 @@ class ListedRows:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """What was written to read them through; it must stay while the rows are in use."""
+        """What was written for the read; it must stay while the rows are in use."""
         return (*self._plain.roots, *self._tables.roots)
 
     def open(
@@ -38,10 +38,10 @@ class ListedRows:
         *,
         can_be_pruned: bool = False,
     ) -> DataFrame:
-        """The rows of the ``listed`` files: the columns of ``layout``, the ``extra`` ones of the
+        """The rows of the ``listed`` files: the columns of ``layout``, the ``extra`` columns of the
         crafted log, row id and row commit version.
 
-        :param can_be_pruned: a filter on the rows may reach the files, as nothing is netted
+        :param can_be_pruned: whether a filter on the rows may reach the files, as nothing is netted
         """
         rows = self._plain.open(layout, protocol, listed, extra, can_be_pruned=can_be_pruned)
         return self._tables.open(layout, protocol, listed, extra) if rows is None else rows

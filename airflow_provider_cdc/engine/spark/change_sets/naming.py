@@ -12,7 +12,7 @@ from ...core.names import first_alike, name_key, quote
 from .netting import ACTION, IS_UPDATE
 from .rows import ROW, ROW_ID, ROW_VERSION
 
-# How Delta's row ids are written.
+# The text form of Delta's row ids.
 NUMBER_AS_TEXT = f"lower(hex({ROW_ID} | {ROW_ID_MARK}L))"
 
 
@@ -24,8 +24,8 @@ def named(
 ) -> DataFrame:
     """``changes`` with the columns of the row, then action, is-update and row id.
 
-    :param columns: the names of the row's columns; ``None``: those that its fields have, which
-        costs less where there are many
+    :param columns: the names of the row's columns; ``None``: the names of its fields, which costs
+        less if there are many
     :param row_id: the expression of the row id
     """
     names = METADATA_COLUMNS[style]
@@ -43,7 +43,7 @@ def named(
 def each_named(
     rows: DataFrame, action: str, style: ColumnStyle, row_id: str = NUMBER_AS_TEXT
 ) -> DataFrame:
-    """Each of ``rows`` as one change that is no update, named as by :func:`named`.
+    """Each of ``rows`` as one change that is not an update, named as by :func:`named`.
 
     :param rows: the columns of a table, with their row id, and their row commit version if they
         have it
@@ -59,17 +59,17 @@ def each_named(
 
 
 def number_of(names: MetadataColumns) -> str:
-    """The expression of Delta's row id in a change set of a table."""
+    """The expression of Delta's row id, a number, in a change set of a table."""
     return f"CAST(conv(substring({quote(names.row_id)}, 2), 16, 10) AS BIGINT)"
 
 
 def check_names(stream: Stream, columns: Sequence[str], also: Sequence[str] = ()) -> None:
-    """Refuse a source with a column that a change set needs the name of, or with two that Spark
-    takes for one among the fields of a struct.
+    """Refuse a source with a column whose name a change set needs, or with two columns that Spark
+    treats as one among the fields of a struct.
 
     :param columns: the names of the source's columns
     :param also: further names that it must not have
-    :raises InvalidRequest: naming the column
+    :raises InvalidRequest: names the column
     """
     if alike := first_alike(columns):
         raise InvalidRequest(
@@ -94,10 +94,10 @@ def check_free(
     reserved: Sequence[str],
     fix: str = "rename that column",
 ) -> None:
-    """Refuse a source of which one of the ``columns`` has a ``reserved`` name.
+    """Refuse a source if one of the ``columns`` has a ``reserved`` name.
 
     :param fix: what the user can do about it
-    :raises InvalidRequest: naming the column
+    :raises InvalidRequest: names the column
     """
     taken = set(map(name_key, reserved))
     for column in columns:

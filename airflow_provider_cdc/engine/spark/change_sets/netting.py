@@ -1,4 +1,4 @@
-"""From what a row was and is to its changes."""
+"""Turns the old and the new state of a row into its changes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ INSERT, DELETE = "INSERT", "DELETE"
 
 
 def changes_of(pairs: DataFrame, was: str, is_now: str, unchanged: Column) -> DataFrame:
-    """Changes of action, is_update, row and row_id.
+    """Changes with the columns action, is_update, row and row_id.
 
-    Seed 000: an update is a DELETE and an INSERT with is-update true; a row that was not there at
-    the offset is one INSERT, one that is no longer there a DELETE of what it was at the offset.
+    Snowflake: an update is a DELETE and an INSERT with is-update true. A row that did not exist at
+    the offset is one INSERT. A row that no longer exists is one DELETE with its values at the
+    offset.
 
     :param pairs: one row for each row id, with the structs ``old`` and ``new``
-    :param was: the condition of a row that was there at the offset
-    :param is_now: the condition of a row that is there at the end
+    :param was: the condition that a row existed at the offset
+    :param is_now: the condition that a row exists at the end
     :param unchanged: whether the pair certainly differs in nothing
     """
     is_told, is_both = F.expr(f"({was}) OR ({is_now})"), F.expr(f"({was}) AND ({is_now})")
@@ -42,7 +43,7 @@ def same_values(kind: DataType) -> Column:
 
 
 def all_changes(rows: DataFrame, action: str) -> DataFrame:
-    """Each of ``rows`` as one change that is no update."""
+    """Each of ``rows`` as one change that is not an update."""
     return rows.selectExpr(ROW_ID, f"'{action}' AS {ACTION}", f"false AS {IS_UPDATE}", ROW)
 
 

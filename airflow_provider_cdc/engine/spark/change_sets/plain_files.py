@@ -1,4 +1,4 @@
-"""Reading files as plain Parquet; what the log says of each is looked up by its number."""
+"""Reading files as plain Parquet, with what the log records of each file, found by its number."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from .columns import spark_fields
 from .file_lists import FileLists
 from .rows import NO_ROW_ID, PLACE, ROW_ID, ROW_VERSION, union
 
-# What the log tells of a file, and its type in SQL.
+# What the log records of a file, and its type in SQL.
 _Told = tuple[Callable[[ListedFile], Any], str]
 _AT = f"{PLACE}.row_index"
-# The list gives each file its number as its time.
+# In the list, the time of a file is its number.
 _NUMBER = f"CAST(unix_millis({PLACE}.file_modification_time) AS INT)"
 _WORD_SHIFT = BITS_IN_A_WORD.bit_length() - 1
 _BASE_ROW_ID: _Told = (lambda item: item.file.base_row_id, "BIGINT")
@@ -49,7 +49,7 @@ _FILE_COLUMNS: Mapping[str, _Told] = {
 class PlainFiles:
     """Opens the plain files of one change set.
 
-    ``roots`` names the lists that were written; they must stay while the change set is in use.
+    ``roots`` names the written lists; they must stay while the change set is in use.
     """
 
     def __init__(self, spark: SparkSession, scratch: Scratch, source: RangeFiles) -> None:
@@ -66,10 +66,10 @@ class PlainFiles:
         *,
         can_be_pruned: bool = False,
     ) -> DataFrame | None:
-        """The rows of the ``listed`` files as :meth:`CraftedTables.open` returns them; ``None``
-        where Spark alone would not read them right, or it would not pay.
+        """The rows of the ``listed`` files as :meth:`CraftedTables.open` returns them; ``None`` if
+        Spark alone would not read them correctly, or if it would not pay.
 
-        :param can_be_pruned: a filter on the rows may reach the files
+        :param can_be_pruned: whether a filter on the rows may reach the files
         """
         if not reads_as_plain(layout, protocol, listed, can_be_pruned=can_be_pruned):
             return None
@@ -84,7 +84,7 @@ class PlainFiles:
     def _scan(
         self, layout: Layout, files: Sequence[ListedFile], extra: Sequence[str]
     ) -> DataFrame | None:
-        """Every row of the files, with its place; ``None`` where the session reads no lists."""
+        """Every row of the files, with its position; ``None``: the session reads no lists."""
         data = [field for field in layout.fields if field["name"] not in layout.partition_columns]
         own = own_columns(layout)
         assert own is not None
@@ -105,7 +105,7 @@ def _told(
     files: Sequence[ListedFile],
     extra: Sequence[str],
 ) -> DataFrame:
-    """The rows to read of ``scan``, with what the log says of their files."""
+    """The rows to read of ``scan``, with what the log records of their files."""
 
     def of_file(value_of: Callable[[ListedFile], Any], kind: str) -> str:
         values = [value_of(item) for item in files]
@@ -121,21 +121,21 @@ def _told(
         index = f"CAST(shiftright({_AT}, {_WORD_SHIFT}) AS INT)"
         word = f"get(get({_array(marked, 'ARRAY<BIGINT>')}, {_NUMBER}), {index})"
         bit = f"getbit({word}, CAST({_AT} & {BITS_IN_A_WORD - 1} AS INT))"
-        # Where a file has no word, no bit of it is set.
+        # A file that has no word has no bit set.
         scan = scan.where(f"(coalesce({bit}, 0) = 1) = {of_file(*_IS_PICKED)}")
 
     def column(field: Mapping[str, Any]) -> str:
         name = field["name"]
         if name not in layout.partition_columns:
             return quote(name)
-        # An empty value stands for NULL (Delta protocol, "Partition Value Serialization").
+        # An empty value means NULL (Delta protocol, "Partition Value Serialization").
         value = of_file(lambda item: item.file.partition_values.get(name) or None, "STRING")
         kind = spark_fields([field])[0].dataType.simpleString()
         return f"CAST({value} AS {kind}) AS {quote(name)}"
 
     own = own_columns(layout)
     assert own is not None
-    # Each expression costs as much as a question to the driver's JVM.
+    # Each expression costs a call to the driver's JVM.
     columns = [column(field) for field in layout.fields] if layout.partition_columns else ["*"]
     told = [f"{of_file(*_FILE_COLUMNS[name])} AS {name}" for name in extra if name in _FILE_COLUMNS]
     if layout.partition_columns:
@@ -150,7 +150,7 @@ def _told(
 
 
 def _array(values: Sequence[Any], kind: str) -> str:
-    """A literal array, whatever characters are in its values."""
+    """A literal array; its values may contain any character."""
     text = base64.b64encode(json.dumps(values).encode()).decode()
     parsed = f"CAST(unbase64('{text}') AS STRING), 'ARRAY<{kind}>', map('mode', 'FAILFAST')"
     return f"from_json({parsed})"

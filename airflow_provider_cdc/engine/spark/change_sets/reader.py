@@ -47,9 +47,9 @@ from .naming import each_named, named
 from .netting import DELETE, INSERT
 from .rows import ROW_ID, Sides, as_of_today, union
 
-# Below it, looking at the row ids first costs more than it saves.
+# With fewer rows, reading the row ids first costs more than it saves.
 MANY_REWRITTEN_ROWS = 500_000
-# Each is some 24 bytes in the memory of every executor, and more in the driver's.
+# Each mask takes some 24 bytes in the memory of every executor, and more in the driver's.
 MOST_MASKS = 50_000_000
 
 
@@ -58,10 +58,10 @@ class ChangeSet:
     """A change set, not yet read.
 
     ``rows`` holds the source's columns as they are at the end of the range, then action
-    (``INSERT``, ``DELETE``), is-update and row id; one row for an insert or a delete, two for an
-    update. ``scratch`` names the folders that must stay while ``rows`` is in use.
-    ``row_count`` is how many rows there are where the log tells: then they lie in files as they are
-    read, and each is an insert.
+    (``INSERT``, ``DELETE``), is-update and row id. An insert or a delete is one row, an update is
+    two. ``scratch`` names the folders that must stay while ``rows`` is in use. ``row_count`` is the
+    number of rows if the log shows it. Then files store the rows as they are read, and each is an
+    insert.
     """
 
     rows: DataFrame
@@ -71,11 +71,11 @@ class ChangeSet:
 
 
 class ChangeSetReader:
-    """Makes change sets of ranges of sources.
+    """Reads the change sets of ranges of sources.
 
-    :param scratch: where crafted tables and file lists go; Spark must be able to read it
-    :param strategy: read net differences in this way wherever it is possible; by default in the
-        way that reads the fewest bytes, opening files counted in
+    :param scratch: where crafted tables and file lists are written; Spark must be able to read it
+    :param strategy: read net differences in this way where possible; by default in the way that
+        reads the fewest bytes, including the cost of opening files
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class ChangeSetReader:
     def read(self, span: SourceRange) -> ChangeSet:
         """The change set of ``span``.
 
-        Seed 000: the minimal set of changes from the offset to the end of the range: a row that was
-        inserted and deleted is nothing, one that was inserted and updated is one INSERT, an update
-        is a DELETE and an INSERT with is-update true, an update followed by a delete is a DELETE of
-        the row as it was at the offset. Append-only streams return inserts alone.
+        Snowflake: the minimal set of changes from the offset to the end of the range. A row that
+        was inserted and deleted does not appear. A row that was inserted and updated is one INSERT.
+        An update is a DELETE and an INSERT with is-update true. An update and a later delete are
+        one DELETE of the row as it was at the offset. Append-only streams return only inserts.
 
-        :raises StreamStale: a file that has to be read is gone
-        :raises StreamUnusable: a column has got a type that does not hold its old values, or the
-            session takes names for patterns
+        :raises StreamStale: a file that must be read is missing
+        :raises StreamUnusable: a column has a new type that does not hold its old values, or in
+            this session quoted names of columns are patterns
         """
         check_session(span.stream, self._spark)
         check_columns(span.stream, _layout(span.end.metadata))
@@ -111,7 +111,7 @@ class ChangeSetReader:
         return self._inserts(span)
 
     def plan(self, span: SourceRange) -> ReadPlan:
-        """How :meth:`read` would read ``span``; looks at the log alone."""
+        """How :meth:`read` would read ``span``; reads only the log."""
         if span.stream.mode is Mode.STANDARD:
             return self._reading(span, self._source(span)).plan
         if span.stream.append_semantics is AppendSemantics.SURVIVING:
@@ -119,7 +119,7 @@ class ChangeSetReader:
         return plan_inserts(span.commits)
 
     def _reading(self, span: SourceRange, source: RangeFiles) -> Reading:
-        """The plan of a difference; change files that are gone are no plan."""
+        """The plan of a difference. It uses no change files if one of them is missing."""
         history = layout_history(span.start, span.commits).layouts
         reading = plan_difference(span.commits, history, self._strategy)
         if reading.plan.strategy is Strategy.CHANGE_FILES:
@@ -170,7 +170,7 @@ class ChangeSetReader:
         return named(changes, None, span.stream.column_style)
 
     def _survivors(self, span: SourceRange) -> ChangeSet:
-        """Every row that was born since the offset and still lives, as it is now."""
+        """Every row that was inserted since the offset and still exists, with its values now."""
         reading = plan_survivors(span.commits, span.layout)
         if reading.plan.strategy is Strategy.NOTHING:
             return self._nothing(span, reading.plan)
@@ -186,7 +186,7 @@ class ChangeSetReader:
         return ChangeSet(rows, reading.plan, tables.roots)
 
     def _inserts(self, span: SourceRange) -> ChangeSet:
-        """Every row that a commit of the range inserted, as it was inserted."""
+        """Every row that a commit of the range inserted, with its inserted values."""
         plan = plan_inserts(span.commits)
         if plan.strategy is Strategy.NOTHING:
             return self._nothing(span, plan)
@@ -224,8 +224,8 @@ class ChangeSetReader:
         return ListedRows(self._spark, self._scratch, source)
 
     def _sides(self, span: SourceRange, listed: Sequence[ListedFile], tables: ListedRows) -> Sides:
-        """Both sides of the range, each opened by itself: a filter that tells them apart in one
-        table would make Delta list its files again for every stage of a query.
+        """Both sides of the range, each opened by itself. If one table held both, with a filter to
+        separate them, Delta would list its files again for every stage of a query.
         """
         path = matching_path(layout_history(span.start, span.commits).steps())
         then, today = path[0], path[-1]
@@ -233,7 +233,7 @@ class ChangeSetReader:
         if len(path) == 2 and today.reads_files_of(then):  # noqa: PLR2004 - the two ends
             path, rules = (today,), span.end.protocol
 
-        # What is on one side alone is not netted.
+        # Rows of one side alone are not netted.
         can_be_pruned = len({file.side for file in listed}) == 1
 
         def opened(side: Side, steps: Sequence[Layout], rules: str) -> DataFrame | None:
@@ -250,7 +250,7 @@ class ChangeSetReader:
 
 
 def _looks_at_ids_first(net: NetFiles, end: Offset) -> bool:
-    """Whether it pays to read the row ids of rewritten files before their columns, and is right."""
+    """Whether reading the row ids of rewritten files before their columns is correct and pays."""
     masks = min(net.rewritten_rows, end.row_id_high_water_mark // IDS_IN_A_MASK)
     is_large = net.rewritten_rows > MANY_REWRITTEN_ROWS and masks <= MOST_MASKS
     return is_large and not net.brings_back
@@ -266,10 +266,10 @@ def _row_type(layout: Layout) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class _WrittenFiles:
-    """Files with inserted rows that were written under one layout, by its place in the history.
+    """Files with inserted rows that were written under one layout.
 
-    Those that ``is_first`` stand in version 0, which carries no row over: those of a clone bring
-    the ids that they have in its source.
+    ``position`` is the place of the layout in the history. If ``is_first``, the files are in
+    version 0, which carries no row over. In a clone they keep the row ids of the clone's source.
     """
 
     position: int
@@ -280,14 +280,14 @@ class _WrittenFiles:
 
 
 def _files_by_layout(span: SourceRange) -> list[_WrittenFiles]:
-    """The files with inserted rows, in runs that were written under one layout."""
+    """The files with inserted rows, in groups of consecutive commits under one layout."""
     layout, protocol = _layout(span.start.metadata), json.loads(span.start.protocol)
     position, is_other = 0, False
     groups: list[_WrittenFiles] = []
     for commit in without_undone(span.commits):
         protocol = commit.protocol or protocol
         if commit.metadata is not None:
-            # One that comes again later may have other columns under the same names.
+            # A layout that comes back later may have other columns under the same names.
             is_other = is_other or Layout.of(commit.metadata) != layout
             layout, position = Layout.of(commit.metadata), position + 1
         files = [file for _, file in inserted_files([commit])]
@@ -302,7 +302,7 @@ def _files_by_layout(span: SourceRange) -> list[_WrittenFiles]:
 
 
 def metadata_fields(names: MetadataColumns) -> list[StructField]:
-    """The columns that a change set adds to those of its source."""
+    """The columns that a change set adds to the columns of its source."""
     return [
         StructField(names.action, StringType(), False),
         StructField(names.is_update, BooleanType(), False),

@@ -1,7 +1,8 @@
-"""The rows of data files, as everything that reads them hands them on.
+"""The rows of data files, in the form in which all readers pass them on.
 
-The columns of a table come first, in their order, each by itself: a struct of all of them that is
-taken apart again costs Spark the square of their number. What belongs to the engine follows them.
+The columns of a table come first, in their order, each by itself. If Spark put them all into a
+struct and took it apart again, the cost would grow with the square of their number. The engine's
+own columns follow.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from ...core.names import quote
 from ...core.table_schema import Layout
 from .columns import as_read_today
 
-# One task reads this much, or opens so many files, in less time than a shuffle takes.
+# One task reads this much, or opens this many files, faster than a shuffle runs.
 LITTLE_BYTES = 4 << 20
 _FEW_FILES = 100
-# The columns of a row in one struct, where rows are netted.
+# Where rows are netted: the columns of a row in one struct.
 ROW = "row"
-# What stands beside the columns of a table, whatever these are called.
+# The engine's own columns beside the columns of a table.
 ROW_ID = "_cdc_row_id"
 ROW_VERSION = "_cdc_row_version"
 PLACE = "_cdc_place"
 BUCKET, CANDIDATES = "_cdc_bucket", "_cdc_candidates"
 OWN_COLUMNS = (ROW_ID, ROW_VERSION, PLACE, BUCKET, CANDIDATES)
-# No row has it: it tells Spark that there is no NULL, which it would filter out first.
+# No row has this id. It shows Spark that there is no NULL; else Spark would filter NULLs first.
 NO_ROW_ID = -1
 
 
@@ -39,8 +40,8 @@ NO_ROW_ID = -1
 class Sides:
     """The rows in which the two ends of a range may differ, with row id and row commit version.
 
-    ``None`` where an end has none of them. Where an end ``is_remade``, the types of its columns may
-    differ from those of the other end in what Spark notes of their fields.
+    An end without such rows is ``None``. If ``is_remade``, the columns of an end were remade: their
+    types may differ from those of the other end in the metadata of their fields.
     """
 
     old: DataFrame | None
@@ -49,7 +50,7 @@ class Sides:
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """The rows of all ``frames``, of which there is at least one."""
+    """The rows of all ``frames``; there must be at least one."""
     return reduce(lambda rows, part: rows.unionByName(part), frames)
 
 
@@ -59,9 +60,9 @@ def in_one(columns: Sequence[str]) -> str:
 
 
 def to_group(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
-    """``rows`` of the ``listed`` files in no more tasks than pay; those of one are not shuffled.
+    """``rows`` of the ``listed`` files in as many tasks as pay; one task needs no shuffle.
 
-    Spark reckons with 4 MiB for opening a file, and would make a task of some thirty small ones.
+    Spark counts 4 MiB for opening a file, and would make one task for some thirty small files.
     """
     tasks = max(ceil(bytes_of(listed) / LITTLE_BYTES), ceil(len(listed) / _FEW_FILES))
     return rows.coalesce(tasks)

@@ -24,12 +24,12 @@ from .rows import ROW_ID
 def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
     """The rows of a table at the end of ``span``, with Delta's row id.
 
-    :raises InvalidRequest: a column has the name that the row id gets
-    :raises StreamStale: that version is gone
-    :raises StreamUnusable: the session would leave out rows of files that are gone
+    :raises InvalidRequest: a column has the name of the row id column
+    :raises StreamStale: that version can no longer be read
+    :raises StreamUnusable: the session would leave out the rows of missing files
     """
     for option in WHOLE_FILES:
-        # Delta takes no option for it, and a crafted log of a whole table may be long.
+        # Delta has no read option for it, and a crafted log of a whole table may be long.
         if is_on(spark, setting := f"spark.sql.files.{option}"):
             raise StreamUnusable(
                 f"stream {span.stream.name}",

@@ -1,1 +1,1 @@
-"""Upsert tables on Spark: made, written to, applied and read."""
+"""Upsert tables on Spark: creating, writing, applying and reading them."""

@@ -1,4 +1,4 @@
-"""Applying the changes that wait for an upsert table: which statements, over which of its files."""
+"""Applying the waiting changes of an upsert table: the statements, and the files they touch."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from .tables import UpsertTables
 
 BASE_BYTES = "baseBytes"
 BASE_BYTES_READ = "baseBytesRead"
-"""What an apply adds to the metrics of its MERGE: the size of the base, and at most how much of it
-was read.
+"""What an apply adds to the metrics of its MERGE: the bytes of the base, and how many of them it
+read at most.
 """
 
 
 class Applying:
-    """Applies changes by one MERGE into the base, and by one into the quarantine where some have to
-    go there.
+    """Applies changes by one MERGE into the base, and by another one into the quarantine if some
+    must go there.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Applying:
         """Apply what waits in ``stream``, or finish what a killed call began.
 
         :raises StatementFailed: a MERGE failed; nothing was applied
-        :raises StreamConflict: the table was altered since it was looked up; nothing was applied
+        :raises StreamConflict: the table was altered after it was looked up; nothing was applied
         """
         memory = self._quarantine.memory(table)
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
         span = self._parts.sources.span(stream)
         begun = stream.consumption
-        # What was begun by two statements is finished by them, whatever the quarantine holds now.
+        # Two statements finish what two statements began, even if the quarantine has changed since.
         is_divided = begun is not None and len(begun.statements) > 1
         if begun is not None and is_divided and self._was_corrected(begun):
-            # Which changes the second one applies is told by the quarantine as the first left it.
+            # Which changes the second one applies depends on the quarantine as the first left it.
             with suppress(StreamConflict):  # Another applier has ended it.
                 keep = [begun.statements[0].target]
                 self._parts.resolution.abort(begun, begun.consumer, keep)
@@ -76,8 +76,8 @@ class Applying:
             found = self._at_once(table, span, memory)
             if found is not None:
                 return found
-        # Neither text tells what waits, or is in these tables, by now: a killed call is finished by
-        # them.
+        # Neither text depends on what waits now, or on what is in these tables now. So the same
+        # texts finish a killed call.
         quarantine, deletes = f"delta.{quote(table.quarantine)}", f"delta.{quote(table.deletes)}"
         divert = divert_text(table, quarantine, Memory(quarantine, deletes))
         whole = self._pruning.whole(table)
@@ -85,8 +85,8 @@ class Applying:
         return self._measured(table, self._consumer(table).consume([divert, rest]), whole)
 
     def _at_once(self, table: UpsertTable, span: StreamSpan, memory: Memory) -> Outcome | None:
-        """Apply ``span`` by one statement, none of it expected to be led elsewhere; ``None`` where
-        some of it has to be, or somebody else was first.
+        """Apply ``span`` by one statement, if none of its changes must go to quarantine. ``None``:
+        some must go there, or somebody else was first.
         """
         consumer, (waiting,) = self._consumer(table), span.tables
         files, begins = waiting.added_files, write_begins(waiting.commits)
@@ -100,7 +100,7 @@ class Applying:
             try:
                 outcome = consumer.consume([merge], look=Look(views, share.version))
             except StreamMoved:
-                # What was applied since could be newer, or hold others up by now.
+                # A change that was applied since may be newer, or may block others.
                 return None
             except StatementFailed as error:
                 if NEEDED not in str(error):
@@ -109,11 +109,11 @@ class Applying:
         return self._measured(table, outcome, share)
 
     def _measured(self, table: UpsertTable, outcome: Outcome, share: BaseShare) -> Outcome:
-        """The outcome with what share of the base was read, and what is in quarantine now, in the
-        metrics of the last statement.
+        """The outcome. The metrics of its last statement get the share of the base that was read,
+        and what is in quarantine now.
         """
         found = {BASE_BYTES: share.total_bytes, BASE_BYTES_READ: share.read_bytes}
-        # All is applied and committed by now.
+        # At this point everything is applied and committed.
         with put_off(f"counting what is in quarantine of {table.name}", logging.WARNING):
             quarantined = self._quarantine.counted(table)
             found |= {HELD_CHANGES: quarantined.held, LATE_CHANGES: quarantined.late}
@@ -143,5 +143,5 @@ class Applying:
 
 
 def _comparing(table: UpsertTable) -> Callable[..., str]:
-    """What writes the MERGE that compares changes with the rows of ``table``."""
+    """The function that writes the MERGE that compares changes with the rows of ``table``."""
     return partial_apply_text if table.has_partial_changes else apply_text

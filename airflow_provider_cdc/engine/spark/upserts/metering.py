@@ -1,4 +1,4 @@
-"""Recording the jobs of upsert tables: when, how much, and how long their tasks took."""
+"""Recording the jobs of upsert tables: when they ran, how much they did, and their task time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...storage.job_history import JobHistory
 
 @dataclass
 class Figures:
-    """What is found out about a job while it runs; see :class:`Job`."""
+    """What is measured of a job while it runs; see :class:`Job`."""
 
     rows: int = 0
     read_bytes: int = 0
@@ -23,8 +23,8 @@ class Figures:
 class Metering:
     """Records jobs in the history of a state folder.
 
-    :param slot_meter: gives the milliseconds that the tasks of the application took so far
-    :param principal: who runs the jobs
+    :param slot_meter: returns the milliseconds that the tasks of the application have taken so far
+    :param principal: the principal that runs the jobs
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Metering:
 
     @contextmanager
     def job(self, table: str, job_class: JobClass) -> Iterator[Figures]:
-        """Record what happens inside as one job, unless it fails."""
+        """Record the block as one job, unless it fails."""
         figures, started_at, before = Figures(), self._clock(), self._slot_milliseconds()
         yield figures
         after = self._slot_milliseconds()

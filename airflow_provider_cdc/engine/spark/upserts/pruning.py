@@ -16,15 +16,15 @@ from ...core.upserts.pruning import Intervals, intervals_of, key_ranges
 from ...storage.files import Files
 from ...storage.table_snapshots import newest_snapshot
 
-# Below that, or where that share of it is read all the same, the look costs more than it saves.
+# For a smaller base, or if more than this share is read anyway, pruning costs more than it saves.
 WORTH_BYTES = 64 * 2**20
 _WORTH_SHARE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class BaseShare:
-    """How much of a base at ``version`` an apply has to read: ``read_bytes`` of ``total_bytes`` of
-    its ``files``, add actions; no change is in the intervals ``untouched``.
+    """How much of a base at ``version`` an apply must read: ``read_bytes`` of ``total_bytes``.
+    ``files`` are the add actions of the base. No change is in the intervals ``untouched``.
     """
 
     version: int
@@ -35,7 +35,7 @@ class BaseShare:
 
 
 class Pruning:
-    """Tells which part of a base changes cannot touch, from statistics and the changes' keys."""
+    """Finds the part of a base that changes cannot touch, by statistics and the changes' keys."""
 
     def __init__(self, spark: SparkSession, files: Files) -> None:
         self._spark = spark
@@ -49,8 +49,8 @@ class Pruning:
     def share(self, table: UpsertTable, changes: str, files: Sequence[DataFile]) -> BaseShare:
         """The part of the base of ``table`` that changes may touch.
 
-        :param changes: a relation of them, as SQL
-        :param files: what they lie in
+        :param changes: the changes, as an SQL relation
+        :param files: the files that hold the changes
         """
         base = newest_snapshot(table.location, self._files)
         total = base.size_bytes
@@ -72,7 +72,7 @@ class Pruning:
         return BaseShare(base.version, base.files, total, read, untouched)
 
     def _touched(self, intervals: Intervals, changes: str) -> Intervals:
-        """Those in which a change has a key."""
+        """The intervals that hold the key of a change."""
         found = self._spark.sql(
             f"SELECT DISTINCT i.number FROM {changes} AS c JOIN {intervals.rows()}"
             f" ON c.{quote(intervals.column)} BETWEEN i.low AND i.high"

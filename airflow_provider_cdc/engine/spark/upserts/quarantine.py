@@ -1,4 +1,4 @@
-"""The changes of an upsert table that cannot be applied, and what is remembered to find them."""
+"""The quarantine of upsert tables: the changes that cannot be applied."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """How many changes of an upsert table are in quarantine: those that came too late, and those
-    that are bad or wait for a bad one (``held``). What was redriven is not counted, but
-    ``held_since`` knows it until it is applied: when the write of the oldest that is not late
-    began.
+    """How many changes of an upsert table are in quarantine: ``late`` came too late, ``held`` are
+    bad or wait for a bad one. Redriven changes are not counted. ``held_since`` is when the write of
+    the oldest change that is not late began. It includes redriven changes until they are applied.
     """
 
     held: int = 0
@@ -44,9 +43,9 @@ class Quarantine:
         self._files = files
 
     def memory(self, table: UpsertTable, *, pinned: bool = False) -> Memory:
-        """What there is to remember of ``table``.
+        """The relations that decide which changes of ``table`` go to quarantine.
 
-        :param pinned: as it is now, also for who looks at it later
+        :param pinned: name their versions of now, so that a later read finds the same rows
         """
         return Memory(
             self._relation(table.quarantine, pinned=pinned),
@@ -54,7 +53,7 @@ class Quarantine:
         )
 
     def holds(self, relation: str) -> bool:
-        """Whether a change is in quarantine that holds others up: late ones do not.
+        """Whether a change in quarantine blocks others; late changes do not.
 
         :param relation: the quarantine, as :meth:`memory` names it
         """
@@ -69,7 +68,7 @@ class Quarantine:
         found = self._spark.sql(
             f"SELECT count_if(NOT {is_late()} AND {REDRIVE} IS NULL),"
             f" count_if({is_late()} AND {REDRIVE} IS NULL),"
-            # A timestamp would come in the time zone of this process.
+            # A timestamp would be converted to the time zone of this process.
             f" unix_micros(min({INGESTED_AT}) FILTER (WHERE NOT {is_late()})) FROM {relation}"
         ).head()
         if found is None:
@@ -78,7 +77,7 @@ class Quarantine:
         return Quarantined(held, late, None if since is None else _EPOCH + since * _MICROSECOND)
 
     def mark(self, table: UpsertTable, *, late: bool) -> None:
-        """Mark what can be applied now, in one commit."""
+        """Mark the changes that can be applied now, in one commit."""
         relation = self._relation(table.quarantine, pinned=False)
         if relation is None:
             return
@@ -91,10 +90,10 @@ class Quarantine:
             )
 
     def release(self, table: UpsertTable) -> int:
-        """Let what is marked wait among the changes again, once for each mark; gives how many. It
-        leaves the quarantine when it is applied.
+        """Let the marked changes wait with the others again, once for each mark. Returns their
+        number. A change leaves the quarantine when it is applied.
 
-        :param table: looked up after they were marked: they may have values in all its columns
+        :param table: looked up after the marking: the changes may have values in all its columns
         """
         relation = self._relation(table.quarantine, pinned=False)
         if relation is None:

@@ -1,4 +1,4 @@
-"""SQL over a DataFrame, whatever braces stand in the text."""
+"""SQL over a DataFrame; the text may contain braces."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pyspark.sql import DataFrame, SparkSession
 from ..session_settings import any_version
 
 ROWS = "\0rows\0"
-"""What stands for the DataFrame in the text."""
+"""The placeholder of the DataFrame in the text."""
 
 
 def query_over(spark: SparkSession, text: str, rows: DataFrame) -> DataFrame:
     """The result of the query ``text``, in which ``ROWS`` is the relation ``rows``."""
-    # What is named in braces is a DataFrame; other braces stand for themselves.
+    # A name in braces is a DataFrame; all other braces must be doubled.
     escaped = text.replace("{", "{{").replace("}", "}}")
     with any_version(spark):
         return spark.sql(escaped.replace(ROWS, "{rows}"), rows=rows)

@@ -1,4 +1,4 @@
-"""Reading an upsert table: as it was applied last, or with the changes that wait merged into it."""
+"""Reading an upsert table: as it was applied last, or with the waiting changes merged into it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from .tables import UpsertTables
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Rows, how they are read, and the commits of waiting changes that are merged into them;
-    ``table`` as it was created, ``base`` as it was looked at, if it was.
+    """Rows, the class of the job that reads them, and the commits of waiting changes that are
+    merged into them. ``table`` is the name at creation. ``base`` is the snapshot of the base, if
+    it was read.
     """
 
     table: str
@@ -40,7 +41,7 @@ class Reading:
 
 
 class Reads:
-    """Reads upsert tables as fresh as their ``max_staleness`` asks (seed 004)."""
+    """Reads upsert tables as fresh as their ``max_staleness`` asks (BigQuery CDC)."""
 
     def __init__(
         self,
@@ -59,12 +60,12 @@ class Reads:
     def read(self, table: UpsertTable, stream: Stream, status: StreamStatus) -> Reading:
         """The rows of ``table``.
 
-        :param stream: on its changes, looked up before this call
-        :param status: how that stands, looked at after it
+        :param stream: on its changes, read before this call
+        :param status: the status of ``stream``, read after ``stream``
         """
-        # In this order what is applied in between is in the base or is merged, or both, which is
-        # the same, and what is applied later is neither; and what leaves the quarantine in between
-        # is among the changes.
+        # The order of these reads matters. A change that is applied in between is in the base, or
+        # is merged, or both, with the same result. A change that is written later is in neither. A
+        # change that leaves the quarantine in between is among the waiting changes.
         named = stream.upsert_table or table.name
         if self._is_fresh_enough(table, status):
             return Reading(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
@@ -91,5 +92,5 @@ class Reads:
             return True
         longest = table.max_staleness
         age = self._clock() - status.behind_since
-        # What is to come by this clock was written by one that is ahead: its age is not known.
+        # A time in the future comes from a clock that is ahead: the age of the change is unknown.
         return longest is not None and timedelta(0) <= age <= longest

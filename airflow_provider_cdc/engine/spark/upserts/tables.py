@@ -1,4 +1,4 @@
-"""Making upsert tables, and finding them again by their names."""
+"""Creating upsert tables, and finding them by their names."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ from ..session_settings import escaped_literals
 from ..tables import Table, Tables, table_properties
 from .types import sql_type
 
-# Below a base: that it is being dropped.
+# The file below a base that marks it as being dropped.
 _DROPPING = "_cdc/dropping"
-# What else the engine keeps below ``_cdc``.
+# The other entries of the engine below ``_cdc``.
 _OWN = frozenset({"changes", "quarantine", "deletes", "upkeep"})
 
 _VIEW_OF = "airflow_provider_cdc.upsert.view_of"
 _STATE_FIELDS = "sequence: STRING, deleted_at: TIMESTAMP_LTZ"
 _PARTIAL_FIELDS = f"{_STATE_FIELDS}, older: MAP<STRING, STRING>"
-# Before the data, where Delta keeps statistics of them.
+# These come before the data columns, so that Delta keeps statistics of them.
 _PLACE_COLUMNS = (
     f"{CHANGE_TYPE} STRING",
     f"{CHANGE_SEQUENCE_NUMBER} STRING",
@@ -74,12 +74,12 @@ _PLACE_COLUMNS = (
 _CHANGE_COLUMNS = (*_PLACE_COLUMNS, f"{SEQUENCE} STRING NOT NULL")
 _QUARANTINE_COLUMNS = (*_PLACE_COLUMNS, f"{QUARANTINED_AT} TIMESTAMP_LTZ", f"{REDRIVE} STRING")
 _DELETE_COLUMNS = (f"{KEY_HASH} BIGINT NOT NULL", f"{SEQUENCE} STRING NOT NULL")
-# Without vectors a MERGE rewrites every file in which it finds a key.
+# Without deletion vectors a MERGE rewrites every file in which it finds a key.
 _BASE_PROPERTIES = {"delta.enableDeletionVectors": "true"}
-# The feed has a column of its own that is called as CHANGE_TYPE, but for its case.
+# The change data feed has a column with the name of CHANGE_TYPE in another case.
 _WITHOUT_FEED = {"delta.enableChangeDataFeed": "false"}
 _QUARANTINE_PROPERTIES = _BASE_PROPERTIES | _WITHOUT_FEED
-# Its own commits tell when a change was ingested, in an order that no clock turns round.
+# In-commit timestamps record when a change was ingested, in an order that no clock can reverse.
 _CHANGE_PROPERTIES = _WITHOUT_FEED | {
     "delta.enableRowTracking": "true",
     "delta.enableInCommitTimestamps": "true",
@@ -87,9 +87,9 @@ _CHANGE_PROPERTIES = _WITHOUT_FEED | {
 
 
 class UpsertTables:
-    """Makes and finds upsert tables.
+    """Creates and finds upsert tables.
 
-    :param stand_behind: makes the stream on the changes of a table, where there is none
+    :param stand_behind: creates the stream on the changes of a table, if it does not exist
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class UpsertTables:
         self._tables = tables
         self._files = files
         self._stand_behind = stand_behind
-        # The columns under which parts were found to be alike, by the id of the base.
+        # By the id of a base: the columns for which its parts were found to agree.
         self._checked: dict[str, tuple[Column, ...]] = {}
 
     def create(
@@ -118,7 +118,7 @@ class UpsertTables:
         partial_changes: bool,
         if_not_exists: bool,
     ) -> UpsertTable:
-        """Make an upsert table, or what a call that was killed left undone of it."""
+        """Create an upsert table, or finish what a killed call began."""
         columns = self._columns_of(name, schema)
         named = one_or_several(f"upsert table {name}", "primary_key", primary_key)
         key = checked_columns(name, columns, named)
@@ -158,17 +158,17 @@ class UpsertTables:
         """The upsert table of that name.
 
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is no upsert table, its creation was not finished, or one part of
-            it was altered
+        :raises InvalidRequest: it is not an upsert table, its creation was not finished, or one of
+            its parts was altered
         """
         found = self.whole(name)
         self._check_columns(found)
         return found
 
     def whole(self, name: str) -> UpsertTable:
-        """As :meth:`get`, whatever columns its parts have."""
+        """As :meth:`get`, without a check of the columns of its parts."""
         found = self._find(name)
-        # A write would make a table there, and not the one that it has to be.
+        # Otherwise a write would create a wrong table there.
         if not self._files.exists(f"{found.changes}/_delta_log"):
             raise InvalidRequest(
                 f"upsert table {name}",
@@ -179,11 +179,11 @@ class UpsertTables:
         return found
 
     def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
-        """Give an upsert table columns, in each of its parts that lacks them."""
+        """Add columns to an upsert table, in each of its parts that lacks them."""
         table, wanted = self.whole(name), self._columns_of(name, schema)
         parts = {
-            # The base last: no change has a value in them before, and none is read without them
-            # afterwards.
+            # The base comes last. Until then no change has a value in the new columns. Afterwards
+            # no change is read without them.
             place: {name_key(column.name): column for column in _data_columns(self._state(place))}
             for place in (table.quarantine, table.changes, table.location)
         }
@@ -213,7 +213,7 @@ class UpsertTables:
         try:
             self._spark.sql(f"ALTER TABLE delta.{quote(place)} {change}")
         except AnalysisException as error:
-            # The first part is refused for what is wrong with the columns, before any is altered.
+            # If the columns are wrong, Spark refuses the first part, and no part is altered.
             raise InvalidRequest(
                 f"upsert table {name}",
                 "cannot be given these columns",
@@ -222,7 +222,7 @@ class UpsertTables:
             ) from None
 
     def confirm(self, table: UpsertTable) -> None:
-        """Find out whether ``table`` has the columns that it had when it was looked up.
+        """Check that ``table`` has the columns that it had when it was looked up.
 
         :raises StreamConflict: it has others
         """
@@ -247,8 +247,8 @@ class UpsertTables:
         self._spark.sql(f"DROP TABLE IF EXISTS {table.base.sql}")
 
     def is_half_dropped(self, name: str) -> bool:
-        """Whether a path holds nothing but what a call of :meth:`drop` that was killed has left,
-        or who was at work on the table beside it.
+        """Whether a path holds only the leftovers of a killed :meth:`drop`, and of others that
+        worked on the table at the same time.
         """
         path = base_name(name).path
         if path is None or not self._files.exists(f"{path}/_cdc"):
@@ -259,7 +259,7 @@ class UpsertTables:
             return False
         if self._files.exists(f"{path}/{_DROPPING}"):
             return True
-        # Any other folder of that name is not the engine's to remove, nor what is beside it.
+        # The engine must not remove another folder of that name, nor what is beside it.
         is_alone = {*self._files.names(path)} <= {"_cdc", "_delta_log"}
         return is_alone and {*self._files.names(f"{path}/_cdc")} <= _OWN
 
@@ -270,7 +270,7 @@ class UpsertTables:
             self._remove_rest(path)
 
     def _remove_rest(self, path: str) -> None:
-        """Remove all at ``path``, last what says that it is being dropped."""
+        """Remove everything at ``path``, and last the mark that it is being dropped."""
         own, _, mark = _DROPPING.partition("/")
         self._files.remove_all_but(path, own)
         self._files.remove_all_but(f"{path}/{own}", mark)
@@ -288,7 +288,7 @@ class UpsertTables:
         return self._described(name, base, table)
 
     def _missing(self, name: str, base: TableName) -> CdcError:
-        """The error where there is no ``base`` of a table ``name``."""
+        """The error if there is no ``base`` of a table ``name``."""
         named = table_name(name)
         if named.path is not None:
             return TableNotFound(
@@ -317,7 +317,7 @@ class UpsertTables:
         )
 
     def _is_view_of(self, named: TableName, base: TableName) -> bool:
-        """Whether what has that name is the view of an upsert table with that ``base``."""
+        """Whether ``named`` is the view of an upsert table with that ``base``."""
         found = self._spark.sql(f"SHOW TBLPROPERTIES {named.sql}").collect()
         return (_VIEW_OF, base.sql) in [tuple(row) for row in found]
 
@@ -358,7 +358,8 @@ class UpsertTables:
     def _create_base(self, table: UpsertTable, clustered: Sequence[str]) -> None:
         fields = _PARTIAL_FIELDS if table.has_partial_changes else _STATE_FIELDS
         state = [f"{quote(STATE)} STRUCT<{fields}>"]
-        # Where Delta keeps statistics of it: they tell whether changes are newer than all rows.
+        # The state column is placed where Delta keeps statistics: they show whether changes are
+        # newer than all rows.
         is_first, data = is_wide(table.columns), _definitions(table.columns)
         columns = [*state, *data] if is_first else [*data, *state]
         cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
@@ -369,12 +370,12 @@ class UpsertTables:
             )
 
     def _complete(self, table: UpsertTable) -> None:
-        """Make what a table needs beside its base, where it is not there yet."""
+        """Create the parts of a table besides its base that do not exist yet."""
         data = _definitions(table.columns)
         for location, columns, properties in (
             (table.quarantine, [*_QUARANTINE_COLUMNS, *data], _QUARANTINE_PROPERTIES),
             (table.deletes, _DELETE_COLUMNS, _BASE_PROPERTIES),
-            # Last: a table that has changes is whole.
+            # Last: a table that has changes is complete.
             (table.changes, [*_CHANGE_COLUMNS, *data], _CHANGE_PROPERTIES),
         ):
             self._spark.sql(
@@ -385,7 +386,7 @@ class UpsertTables:
         self._show(table)
 
     def _show(self, table: UpsertTable) -> None:
-        """Make the view of a table that has a name, or give it the columns of the table."""
+        """Create the view of a table that has a name, or give it the columns of the table."""
         named = table_name(table.name)
         if not named.is_path and not self._is_shown(table):
             with escaped_literals(self._spark):
@@ -395,8 +396,8 @@ class UpsertTables:
                 )
 
     def _is_shown(self, table: UpsertTable) -> bool:
-        """Whether the view shows the columns that the table has: one that is left of a table which
-        was dropped past the engine may show others.
+        """Whether the view shows the columns of the table. A leftover view of a table that was
+        dropped without the engine may show others.
         """
         try:
             shown = self._spark.table(table_name(table.name).sql).columns
@@ -405,13 +406,13 @@ class UpsertTables:
         return shown == [column.name for column in table.columns]
 
     def _check_columns(self, table: UpsertTable) -> None:
-        """Refuse a table one part of which was altered past the engine."""
+        """Refuse a table if one of its parts was altered without the engine."""
         if self._checked.get(table.table_id) == table.columns:
             return
         try:
             found = _data_columns(self._state(table.changes))
         except LogIncomplete:
-            return  # Whoever reads the changes says what is missing.
+            return  # A read of the changes reports what is missing.
         changes = {name_key(column.name): column.type for column in found}
         differing = [
             column.name
@@ -444,10 +445,10 @@ class UpsertTables:
 
 
 def base_name(name: str) -> TableName:
-    """The table that holds the rows of the upsert table ``name``: what has the name itself is a
-    view without the column of the engine's own. At a path there is no view.
+    """The table that holds the rows of the upsert table ``name``. The name itself belongs to a
+    view without the engine's own column. At a path there is no view.
 
-    :raises InvalidName: ``name`` names no table
+    :raises InvalidName: ``name`` is not the name of a table
     """
     found = table_name(name)
     if found.is_path:
@@ -472,7 +473,7 @@ def _definitions(columns: Iterable[Column]) -> list[str]:
 
 @contextmanager
 def _refused_by_spark(table: UpsertTable) -> Iterator[None]:
-    """Make our error of what Spark says against creating ``table``.
+    """Turn Spark's refusal to create ``table`` into an error of the engine.
 
     :raises InvalidRequest: Spark refused it
     """

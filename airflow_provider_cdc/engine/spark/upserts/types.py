@@ -1,4 +1,4 @@
-"""Types as SQL writes them, the names of fields quoted."""
+"""Types as SQL, with the names of fields quoted."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def sql_type(kind: DataType) -> str:
         return f"array<{sql_type(kind.elementType)}>"
     if isinstance(kind, MapType):
         return f"map<{sql_type(kind.keyType)},{sql_type(kind.valueType)}>"
-    # What TIMESTAMP means is up to the session.
+    # The meaning of TIMESTAMP depends on the session.
     return "timestamp_ltz" if isinstance(kind, TimestampType) else kind.simpleString()

@@ -1,4 +1,4 @@
-"""Writing changes: checked row by row in the one pass that writes them, or nothing is written."""
+"""Writing changes: one pass checks and writes the rows. If a row is refused, it writes nothing."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def write_changes(
     transaction: tuple[str, int] | None = None,
     quarantines: bool = False,
 ) -> None:
-    """Append ``rows`` to the changes that wait for ``table``; see ``Engine.write_changes``.
+    """Append ``rows`` to the waiting changes of ``table``; see ``Engine.write_changes``.
 
-    :param transaction: an id of a writer and a number that grows: the same again writes nothing
+    :param transaction: the id of a writer and a number that grows; a second write with the same
+        pair writes nothing
     :param quarantines: bad rows are written with what is wrong with them
     """
     judged = _judged(table, _shaped(table, rows), stops=not quarantines).select(
@@ -59,7 +60,7 @@ def write_changes(
 
 
 def write_again(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
-    """Append rows that come back from quarantine, at the places that they had; once for each
+    """Append rows that come back from quarantine, at their former places; once for each
     ``redrive``.
 
     :raises InvalidRequest: one of them is bad; nothing was written
@@ -73,10 +74,10 @@ def write_again(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
 def change_sink(
     table: Callable[[], UpsertTable], query: str, *, quarantines: bool = False
 ) -> Callable[[DataFrame, int], None]:
-    """What ``foreachBatch`` of a streaming query calls; a batch that comes again writes nothing.
+    """Return what ``foreachBatch`` of a streaming query calls; a repeated batch writes nothing.
 
-    :param table: looks the table up, which may be another one when a later batch comes
-    :param query: tells the query from others that write to the same table
+    :param table: looks up the table, which may be another one when a later batch comes
+    :param query: distinguishes the query from others that write to the same table
     """
 
     def write(rows: DataFrame, batch_id: int) -> None:
@@ -96,7 +97,7 @@ def _append(table: UpsertTable, rows: DataFrame, transaction: tuple[str, int] | 
         with plain_write(rows.sparkSession):
             writer.save(table.changes)
     except Exception as error:
-        # Classic Spark and Spark Connect have different classes for a job that fails.
+        # Classic Spark and Spark Connect raise different classes for a job that fails.
         found = _FOUND.search(str(error))
         if found is None:
             raise
@@ -125,11 +126,12 @@ def _pseudo(given: Mapping[str, str], name: str) -> Column:
 
 
 def _judged(table: UpsertTable, rows: DataFrame, *, stops: bool) -> DataFrame:
-    """The rows, each with its number as it is compared, and with what is wrong with it.
+    """The rows, each with its sequence number in the form that is compared, and with what is wrong
+    with it.
 
-    :param stops: a row that is bad ends the job that is to write it
+    :param stops: a bad row ends the job that writes it
     """
-    # Names of columns are the same in any case.
+    # Names of columns ignore case.
     unchanged = F.transform(CHANGE_UNCHANGED, F.lower)
     judged = rows.withColumn(REASON, F.expr(reason(table))).withColumn(CHANGE_UNCHANGED, unchanged)
     is_good = F.col(REASON).isNull()
@@ -141,13 +143,13 @@ def _judged(table: UpsertTable, rows: DataFrame, *, stops: bool) -> DataFrame:
 
 
 def _stop(table: UpsertTable) -> Column:
-    """What ends the job, and says for which row and why."""
+    """The expression that ends the job with an error that names the row and the reason."""
     named = [*table.primary_key, CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER]
     if table.has_partial_changes:
         named.append(CHANGE_UNCHANGED)
     row = F.to_json(F.struct(*map(quote, named)), {"ignoreNullFields": "false"})
     found = F.concat(F.lit(f"{_MARK}<"), REASON, F.lit("|"), row, F.lit(f">{_MARK}"))
-    # The cast gives the branch, which returns nothing, the type of the others.
+    # The cast gives this branch, which returns nothing, the type of the other branch.
     return F.raise_error(found).cast("string")
 
 
@@ -175,7 +177,7 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
             raise _unfit(table, f"hold a column {name}", _why_not(name))
     types = {name_key(field.name): sql_type(field.dataType) for field in rows.schema.fields}
     expected = {column.name: column.type for column in table.columns}
-    # A number that is none would be read in another base than it was written.
+    # A sequence number of a numeric type would be written as decimal and read as hexadecimal.
     pseudo_types = {CHANGE_SEQUENCE_NUMBER: "string", CHANGE_UNCHANGED: "array<string>"}
     for name, wanted in (expected | pseudo_types).items():
         found = types.get(name_key(name))
@@ -201,7 +203,7 @@ _WIDER = {
 
 
 def _fits(given: str, expected: str) -> bool:
-    """Whether every value of one type is one of the other, unchanged."""
+    """Whether every value of one type is also a value of the other, unchanged."""
     return given in (expected, "void") or expected in _WIDER.get(given, ())
 
 

@@ -1,1 +1,1 @@
-"""Streams on views: what a view is made of, and how its rows change with its tables."""
+"""Streams on views: the parts of a view, and how its rows change with its tables."""

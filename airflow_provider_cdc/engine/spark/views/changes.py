@@ -1,12 +1,13 @@
 """How the rows of a view change with the rows of its tables.
 
-The rows of each table reference come in two parts: those that stand ``still``, the same on both
-ends of the range, and those that ``moved``, as they were (tag -1) and as they are (tag 1). A view
-row was there, or is there, where it joins rows of its end alone; it can have changed only where one
-of them moved. So for each reference in turn its moved rows are joined with the still rows of the
-references before it and with all rows of those after it: every changed combination comes up once,
-and no combination of still rows at all. Where rows of several references moved, each end is joined
-by itself: a condition that fails for rows of different ends must not be asked for them.
+The rows of each table reference come in two parts. The ``still`` rows are the same at both ends of
+the range. The ``moved`` rows come as they were (tag -1) and as they are (tag 1). A view row exists
+at an end if it joins rows of that end only. It can have changed only if one of these rows moved.
+
+So for each reference in turn, its moved rows are joined with the still rows of the references
+before it and with all rows of the references after it. Every changed combination comes up once, and
+no combination of still rows does. If rows of several references moved, each end is joined by
+itself: a condition that fails for rows of different ends must not be evaluated for them.
 """
 
 from __future__ import annotations
@@ -63,16 +64,16 @@ class ViewChanges:
 class _TableRows:
     """The rows of one base table: the table's columns, Delta's row id and the tag.
 
-    ``moved`` is ``None`` where none did.
+    ``moved`` is ``None`` if no row moved.
     """
 
     still: DataFrame
     moved: DataFrame | None
 
     def part(self, number: int, *, still: bool, moved: bool, sign: int | None = None) -> Rows:
-        """The rows for the table reference ``number``, its hidden columns named after it.
+        """The rows for the table reference ``number``, with hidden columns named after it.
 
-        :param sign: the end whose moved rows are meant; ``None``: those of both
+        :param sign: the end whose moved rows are taken; ``None``: those of both ends
         """
         frames = [self.still] if still else []
         if moved and self.moved is not None:
@@ -95,9 +96,10 @@ class ViewReader:
     def changes(self, span: StreamSpan) -> ViewChanges:
         """The changes of the stream's view in ``span``.
 
-        Seed 000: a join changes by what changed on the left with the right, what changed on the
-        right with the left, and both with each other. An append-only stream joins the rows that
-        were inserted with each other and with all rows at the offset.
+        Snowflake: the changes of a join are the changes of the left joined with the right, the
+        changes of the right joined with the left, and the changes of both joined with each other.
+        An append-only stream joins the inserted rows with each other and with all rows at the
+        offset.
 
         :raises StreamStale: the view or one of its tables is another one now
         """
@@ -120,7 +122,7 @@ class ViewReader:
     def rows_at_offset(self, span: StreamSpan) -> ViewChanges:
         """All rows of the stream's view at its offset, each as one insert.
 
-        :raises InvalidRange: its tables lacked columns then that it needs
+        :raises InvalidRange: at the offset, its tables lacked columns that it needs
         """
         query, schema = self._query(span.stream)
         tables = [_TableRows(_all_rows(self._spark, base), None) for base in span.tables]
@@ -137,7 +139,7 @@ class ViewReader:
         return ViewChanges(all_changes(union(parts), INSERT), schema, plans, (), ())
 
     def _query(self, stream: Stream) -> tuple[ViewQuery, StructType]:
-        """The stream's view as it is, and its columns."""
+        """The stream's view as it is now, and its columns."""
         assert stream.view is not None
         locations = [base.source.location for base in stream.bases]
         query = self._definitions.current(stream.name, stream.view, locations)
@@ -158,7 +160,7 @@ class ViewReader:
         return Evaluation(
             self._spark,
             {number: plain[base] for number, base in enumerate(query.leaves)},
-            # Each term asks for the columns of each nested view.
+            # Cached, as each term needs the columns of each nested view.
             cache(lambda parts: self._spark.table(".".join(map(quote, parts))).schema),
             query.outputs,
             query.settings,
@@ -170,10 +172,10 @@ class ViewReader:
 
 
 def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
-    """Refuse a range in which other columns of a table gave the view another meaning: then its rows
-    can differ though no row of a table does.
+    """Refuse a range in which other columns of a table changed the meaning of the view. Then its
+    rows can differ although no row of a table differs.
 
-    :raises StreamStale: naming what means something else
+    :raises StreamStale: names what has another meaning
     """
     if all(precedes_all(table.start) for table in span.tables):
         return  # The view had no rows then.
@@ -195,7 +197,7 @@ def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
 
 
 class _Reading:
-    """Reads the base tables of one span; notes what that takes."""
+    """Reads the base tables of one span, and collects plans, reused frames and scratch folders."""
 
     def __init__(self, spark: SparkSession, reader: ChangeSetReader, span: StreamSpan) -> None:
         self._spark = spark
@@ -206,7 +208,7 @@ class _Reading:
         self.scratch: list[str] = []
 
     def table(self, span: SourceRange) -> _TableRows:
-        """The rows of one base table, in the parts that the stream's mode asks for."""
+        """The rows of one base table, in the parts that the stream's mode needs."""
         now = _all_rows(self._spark, span)
         if self._stream.mode is StreamMode.STANDARD:
             changes = self._changes(span, StreamMode.STANDARD, is_told=True)
@@ -223,7 +225,7 @@ class _Reading:
         return _TableRows(then, None if inserted is None else _tagged(inserted))
 
     def _changes(self, span: SourceRange, mode: StreamMode, *, is_told: bool) -> DataFrame | None:
-        """The changes of a table; ``None`` where its log says that there are none."""
+        """The changes of a table; ``None``: its log shows that there are no changes."""
         stream = replace(span.stream, mode=mode, column_style=_free_style(span))
         found = self._reader.read(replace(span, stream=stream))
         self.scratch.extend(found.scratch)
@@ -243,9 +245,9 @@ def _terms(
     tables: Sequence[_TableRows],
     ends: tuple[int, ...],
 ) -> list[DataFrame]:
-    """The changed rows of a variant, once for each table reference that may have moved first.
+    """The changed rows of a variant, for each table reference that may be the first to have moved.
 
-    :param ends: the tags of the moved rows that there are
+    :param ends: the tags of the moved rows that exist
     """
     numbers = [leaf.number for leaf in leaves(variant)]
     moving = [place for place, leaf in enumerate(numbers) if tables[bases[leaf]].moved is not None]
@@ -267,7 +269,7 @@ def _terms(
 def _signed(found: Rows, variant: int, numbers: Sequence[int], moved: int | None) -> DataFrame:
     """Rows of a variant that belong to one end, with the view's row id and the sign of that end.
 
-    :param moved: the table reference whose moved rows they join; ``None``: all belong together
+    :param moved: the table reference whose moved rows they join; ``None``: all rows belong together
     """
     tags = [F.col(f"{_TAG}_{leaf}") for leaf in numbers]
     sign = F.lit(1) if moved is None else F.col(f"{_TAG}_{moved}")
@@ -295,19 +297,19 @@ def _netted(signed: DataFrame, mode: StreamMode, schema: StructType) -> DataFram
 
 
 def _all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
-    """All rows of a table at the end of ``span``, none of which has moved."""
+    """All rows of a table at the end of ``span``, tagged as rows that did not move."""
     rows = all_rows(spark, span)
     return rows.withColumnRenamed(ROW_ID, _ID).withColumn(_TAG, F.lit(0))
 
 
 def _own(changes: DataFrame) -> MetadataColumns:
-    """What the three columns that a change set adds are called."""
+    """The names of the three columns that a change set adds."""
     return _STYLES[frozenset(changes.columns[-3:])]
 
 
 def _free_style(span: SourceRange) -> ColumnStyle:
-    """A style whose names no column of a base table has, whatever the view's own stream calls its
-    columns: a table that keeps what was consumed has those of one style.
+    """A style whose names no column of a base table has, independent of the view stream's own
+    style. A table of consumed changes already has the names of one style.
     """
     columns = Layout.of(json.loads(span.end.metadata)).column_names
     taken = {name_key(name) for name in columns}
@@ -320,7 +322,7 @@ def _free_style(span: SourceRange) -> ColumnStyle:
 
 
 def _tagged(changes: DataFrame) -> DataFrame:
-    """Rows of a change set with Delta's row id and the tag of the end that they belong to."""
+    """Rows of a change set with Delta's row id and the tag of their end."""
     columns = [quote(name) for name in changes.columns[:-3]]
     own = _own(changes)
     tag = f"IF({quote(own.action)} = 'INSERT', 1, -1)"
@@ -328,7 +330,7 @@ def _tagged(changes: DataFrame) -> DataFrame:
 
 
 def _unmoved(now: DataFrame, changes: DataFrame) -> DataFrame:
-    """The rows of ``now`` that stood there at the offset already, as they are."""
+    """The rows of ``now`` that existed at the offset and have not changed since."""
     own = _own(changes)
     new = changes.where(f"{quote(own.action)} = 'INSERT'")
     ids = new.selectExpr(f"{number_of(own)} AS {_ID}")

@@ -1,4 +1,4 @@
-"""Views as the catalog has them, taken apart into the tables that they read."""
+"""Views from the catalog, resolved into the tables that they read."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ...core.view_relations import BINARY, Renamed, ViewDefinition, functions, l
 from ...core.view_settings import view_settings
 from ..tables import Table, Tables
 
-# What Spark's analysis makes of projections, filters, inner joins, UNION ALL and hints.
+# The nodes in Spark's analysis of projections, filters, inner joins, UNION ALL and hints.
 _FOLLOWED = frozenset(
     {"Project", "Filter", "Join", "Union", "SubqueryAlias", "View", "Relation", "ResolvedHint"}
     | {"WithCTE", "CTERelationDef", "CTERelationRef"}
 )
 _FOLLOWED_JOINS = ("Join Inner", "Join Cross")
-# Such a view has the columns of its query; Spark writes them into the catalog when it sees them.
+# Such a view always has the columns of its query. Spark updates the catalog when it reads the view.
 _EVOLVING = "EVOLUTION"
 # The catalog of temporary views.
 _OF_THE_SESSION = "system"
@@ -36,13 +36,14 @@ _NODE = re.compile(r"[\s:+\-]*(?P<node>\w[\w ]*)")
 
 @dataclass(frozen=True, slots=True)
 class ViewQuery:
-    """A view taken apart.
+    """A view, resolved into its parts.
 
-    ``relation`` is its query over tables; ``outputs`` the columns that the query of each view in it
-    had when that view was made, by the view's qualified name, none where it has those that its
-    query has now; ``settings`` those that its text is read under; ``definitions`` the view itself
-    and those in it; ``tables`` those that it reads, each once, in the order in which it names them;
-    ``leaves`` the place in ``tables`` of each table reference, by the number of that.
+    ``relation`` is its query over tables. ``outputs`` holds for each view in it, by the view's
+    qualified name, the columns that its query had when the view was made; empty if the view has the
+    columns that its query has now. ``settings`` are the settings under which the text of each view
+    is read. ``definitions`` are those of the view itself and of the views in it. ``tables`` are the
+    tables that it reads, each once, in the order in which it names them. ``leaves`` holds for each
+    table reference, by its number, its place in ``tables``.
     """
 
     name: TableName
@@ -56,14 +57,14 @@ class ViewQuery:
 
     @property
     def view(self) -> View:
-        """What a stream keeps of it."""
+        """What a stream keeps of the view."""
         return View(self.name.sql, self.fingerprint, self.leaves)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A view's definition, and the columns that its query had when the view was made; neither has
-    columns where these are always the query's own.
+    """A view's definition, and the columns that its query had when the view was made. Neither has
+    columns if the view always has those of its query.
     """
 
     definition: ViewDefinition
@@ -71,7 +72,7 @@ class _Found:
 
 
 class ViewDefinitions:
-    """Looks views up in Spark's catalog."""
+    """Looks up views in Spark's catalog."""
 
     def __init__(self, spark: SparkSession, tables: Tables) -> None:
         self._spark = spark
@@ -82,10 +83,10 @@ class ViewDefinitions:
         return not name.is_path and self._find(name.parts) is not None
 
     def query(self, name: TableName) -> ViewQuery:
-        """The view ``name`` taken apart.
+        """The view ``name``, resolved into its parts.
 
-        :raises TableNotFound: there is no view of that name, or a table that it reads is gone
-        :raises UnsupportedView: it holds what a stream cannot follow
+        :raises TableNotFound: there is no view of that name, or a table that it reads is missing
+        :raises UnsupportedView: it contains what a stream cannot follow
         :raises NotADeltaTable: it reads something else than Delta tables
         """
         query = self._taken_apart(name)
@@ -94,7 +95,7 @@ class ViewDefinitions:
         return query
 
     def _taken_apart(self, name: TableName) -> ViewQuery:
-        """As :meth:`query`, by the text of the view alone."""
+        """As :meth:`query`, from the text of the view alone."""
         root = None if name.is_path else self._find(name.parts)
         if root is None:
             raise TableNotFound(
@@ -126,14 +127,14 @@ class ViewDefinitions:
         )
 
     def current(self, stream: str, view: View, locations: Sequence[str]) -> ViewQuery:
-        """The view of a stream taken apart, which has to be what it was.
+        """The view of a stream, resolved into its parts. It must be unchanged.
 
         :param stream: the name of the stream, for messages
         :param locations: the roots of the stream's base tables
         :raises StreamStale: the view or one of its tables is another one now
         """
         try:
-            # What has the fingerprint of a view that was checked needs no check.
+            # A view with the fingerprint of a checked view needs no check.
             query = self._taken_apart(qualified_name(split_name(view.name)))
         except (TableNotFound, UnsupportedView, NotADeltaTable) as error:
             raise _stale(stream, view, str(error)) from None
@@ -149,7 +150,7 @@ class ViewDefinitions:
         return query
 
     def _find(self, parts: tuple[str, ...]) -> _Found | None:
-        """The view that ``parts`` name; ``None``: a table, a temporary view, or nothing."""
+        """The view of the name ``parts``; ``None``: a table, a temporary view, or nothing."""
         try:
             name = qualified_name(parts).sql
             (row,) = self._spark.sql(f"DESCRIBE TABLE EXTENDED {name} AS JSON").collect()
@@ -218,7 +219,7 @@ class ViewDefinitions:
         return {name_key(row[0]) for row in self._spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
 
     def _check_plan(self, query: ViewQuery) -> None:
-        """Refuse what Spark itself understands otherwise than as a join of tables."""
+        """Refuse a view that Spark itself does not understand as a join of tables."""
         explained = self._spark.sql(f"EXPLAIN EXTENDED SELECT * FROM {query.name.sql}").collect()[
             0
         ][0]
@@ -241,8 +242,8 @@ class ViewDefinitions:
 
 
 def _fingerprint(found: Sequence[_Found]) -> str:
-    """What decides the rows of a view, and no more: neither its owner nor when it was created. A
-    view that is created again alike has the same rows and keeps its streams.
+    """A hash of what decides the rows of a view, and no more: neither its owner nor the time of its
+    creation. A view that is created again in the same way has the same rows and keeps its streams.
     """
     content = json.dumps([astuple(item) for item in found])
     return hashlib.sha256(content.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The rows of a view over other rows of its tables, with hidden columns that come through."""
+"""The rows of a view over other rows of its tables, with hidden columns that are passed through."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ _REMOTE = "pyspark.sql.connect"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a relation: ``frame`` has its columns and those called ``hidden``, in any order."""
+    """Rows of a relation: ``frame`` has its columns and the ``hidden`` ones, in any order."""
 
     frame: DataFrame
     hidden: tuple[str, ...]
 
     def renamed(self, schema: StructType, places: Sequence[int] | None = None) -> Rows:
-        """The same rows with the columns of ``schema`` by position, the hidden ones after them.
+        """The same rows with the columns of ``schema`` by position, then the hidden columns.
 
-        :param places: where those columns stand in ``frame``; ``None``: all shown ones, in order
+        :param places: the positions of these columns in ``frame``; ``None``: all shown columns, in
+            order
         """
         found = self.frame.schema.fields
         names = [f"__cdc_{index}" for index in range(len(found))]
@@ -64,10 +65,11 @@ class Rows:
         return Rows(frame.select(*columns), self.hidden)
 
     def places(self, names: Sequence[str]) -> list[int]:
-        """Where the shown columns called ``names`` stand, each time a name comes the next one.
+        """The positions of the shown columns called ``names``. A name that is repeated gets the
+        next column of that name.
 
-        Spark finds the columns of a view by name too, whatever else its query returns by now, and
-        in whatever order.
+        Spark finds the columns of a view by name too. Its query may return other columns now, in
+        any order.
 
         :raises LookupError: there is no such column
         """
@@ -90,12 +92,12 @@ class Rows:
 class Evaluation:
     """Evaluates the relations of a view.
 
-    :param tables: for each table reference, by its number, the rows that stand for the table where
-        nothing but columns and their types is asked for
-    :param schema_of: the columns of a view as the catalog has them, by its qualified name
-    :param outputs: the columns that the query of each view had when the view was made; none where
-        a view has those that its query has now
-    :param settings_of: the session settings that the text of each view is read under
+    :param tables: rows of each table reference, by its number, for uses that need only the columns
+        and their types
+    :param schema_of: returns the columns of a view in the catalog, by its qualified name
+    :param outputs: the columns that the query of each view had when the view was made; empty if a
+        view has the columns that its query has now
+    :param settings_of: the session settings under which the text of each view is read
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Evaluation:
     def rows(self, relation: Relation, tables: Mapping[int, Rows]) -> Rows:
         """The rows of ``relation`` over ``tables``, by the number of the table reference.
 
-        The hidden columns of all tables that it reads come through; no two may share a name.
+        The hidden columns of all tables that it reads are passed through; no two may share a name.
 
         :raises InvalidRange: these tables lack columns that a view needs
         """
@@ -151,9 +153,9 @@ class Evaluation:
         return self._unions[union]
 
     def _under(self, view: tuple[str, ...]) -> AbstractContextManager[None]:
-        """The settings that Spark reads a view's text under, whatever the session's are.
+        """Run under the settings under which Spark reads a view's text, not under the session's.
 
-        :raises InvalidRequest: the session is a remote one of other settings: it reads a text only
+        :raises InvalidRequest: the session is remote and has other settings: it reads a text only
             when rows are asked for
         """
         different = {
@@ -180,7 +182,7 @@ class Evaluation:
             return None  # Spark does not know it, and it is not set
 
     def _run(self, text: str, parts: Sequence[Rows]) -> DataFrame:
-        """The result of ``text``, in which the parts go by numbered names."""
+        """The result of ``text``, in which numbered names mean the parts."""
         text = text.replace("{", "{{").replace("}", "}}")
         frames: dict[str, Any] = {}
         for index, part in reversed(list(enumerate(parts))):
@@ -190,10 +192,10 @@ class Evaluation:
 
 
 def _renamed(name: str, found: StructField, wanted: StructField) -> Column | str:
-    """The column ``name`` as ``wanted``, as a text where that says all of it."""
+    """The column ``name`` as ``wanted``, as text if that is enough."""
     if found.dataType == wanted.dataType and not wanted.metadata:
         return f"{name} AS {quote(wanted.name)}"
-    # What Spark knows of a CHAR(n) is there: it pads what it compares such a column with.
+    # The metadata holds the length of a CHAR(n): Spark pads what it compares with such a column.
     return F.col(name).cast(wanted.dataType).alias(wanted.name, metadata=wanted.metadata)
 
 
