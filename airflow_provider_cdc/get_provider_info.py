@@ -1,11 +1,11 @@
-"""What the provider offers, as Airflow reads it."""
+"""The metadata of the provider, as Airflow reads it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _INTEGRATION = "Change data capture for Delta Lake"
-# The panels of the form of a connection, in their order.
+# The panels of a connection's form, in their order.
 _COMMON = "State folder and Spark"
 _STORE = "Store of the state folder"
 _JOBS = "Spark jobs"
@@ -57,7 +57,7 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": {
                     "hidden-fields": ["host", "schema", "login", "password", "port"],
                     "relabeling": {},
-                    # Airflow shows these of its own fields alone.
+                    # Airflow shows placeholders for its own fields only.
                     "placeholders": {
                         "description": f"Only the state folder is needed: see {_COMMON} below",
                     },
@@ -74,8 +74,8 @@ def _modules(*names: str) -> dict[str, Any]:
 def _field(
     label: str, description: str, *, section: str | None = None, **schema: Any
 ) -> dict[str, Any]:
-    """A field of the form, in the panel ``section``, or in Airflow's own for further fields: there
-    has to be one in it, or Airflow shows none at all.
+    """A field of the form, in the panel ``section``. Without a ``section`` it is in Airflow's own
+    panel for further fields, which needs at least one field, or Airflow shows no fields at all.
     """
     kind = schema.pop("type", "string")
     panel = {} if section is None else {"section": section}
@@ -87,7 +87,7 @@ def _field(
 
 
 def _required(label: str, description: str, **schema: Any) -> dict[str, Any]:
-    """A field that the form marks by a star, and is not saved without."""
+    """A field that the form marks with a star and has to have before it is saved."""
     field = _field(label, description, **schema)
     field["schema"]["type"] = "string"
     return field

@@ -1,4 +1,4 @@
-"""What Airflow loads as a plugin, because provider metadata has no place for it."""
+"""The plugin for Airflow, because provider metadata has no place for deadline references."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Benchmarks: reading changes, beside every peer, as ratios from one run."""
+"""Benchmarks: reading changes, compared with every peer, as ratios from one run."""

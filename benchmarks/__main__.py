@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure, keep the results, write their page."""
+"""``python -m benchmarks``: measure, keep the results, and write their page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .timing import Patience
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-# Smaller tables are a smoke test.
+# Runs with smaller tables are smoke tests.
 FULL_ROWS = 1_000_000
 FIRST_COMPILER_ALONE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 PAGE = HERE.parent / "docs/benchmarks.md"
@@ -65,15 +65,15 @@ def main(
     out: Annotated[Path | None, typer.Option(help="the folder of the results")] = None,
     page: Annotated[Path | None, typer.Option(help="the page to write them to")] = None,
 ) -> None:
-    """Measure reading changes, consuming them, what is asked often and what writers pay."""
+    """Measure reading changes, consuming them, frequent checks, and what writers pay."""
     is_full = rows >= FULL_ROWS
-    # What is measured in part must not replace what was measured in full.
+    # A partial measurement must not replace a full one.
     is_partial = (bool(only or reader or part) and not resume) or repeats == 1
     out = out or (HERE.parent / ".state/bench" if is_partial or not is_full else RESULTS)
     patience = Patience(repeats or (3 if is_full else 1), limit or (600 if is_full else 60))
     counts = tuple(map(int, commits.split(","))) if commits else COMMITS if is_full else (2,)
     if not is_full:
-        # Most of a short run is spent in the second compiler of its JVMs.
+        # Otherwise the second compiler of the JVMs would take most of a short run.
         given = os.environ.get("SPARK_SUBMIT_OPTS", "")
         os.environ["SPARK_SUBMIT_OPTS"] = f"{given} {FIRST_COMPILER_ALONE}".strip()
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
@@ -101,7 +101,7 @@ def main(
                         yield item.name, partial(measurement.workload, item)
 
         for which in part or Part:
-            # How wide its tables are is all that this part varies.
+            # This part varies only the width of its tables.
             size = wide.ROWS if which is Part.WIDE else rows
             run = _kept(out, which, size, patience, reader, resume=resume)
             measured = {each.name for each in run.pieces}
@@ -126,7 +126,7 @@ def _kept(
 
 
 def _keep(run: Run, piece: results.Piece, rows: Iterable[Row], out: Path) -> None:
-    """Write the rows of a piece when all of them are there."""
+    """Measure a piece, and write its rows when all of them are measured."""
     begun = time.monotonic()
     found = []
     for row in rows:

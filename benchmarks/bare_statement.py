@@ -1,4 +1,4 @@
-"""An application for spark-submit that runs the statement in its argument, and nothing else."""
+"""An application for spark-submit that runs the statement in its argument and does nothing else."""
 
 import sys
 

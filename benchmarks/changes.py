@@ -22,7 +22,7 @@ from .timing import Patience, Timing, read_all, timed_at_best, timed_in_turns
 class Measurement:
     """Measures readers on workloads.
 
-    :param part_of_name: only readers whose names hold this
+    :param part_of_name: only readers whose names contain it
     """
 
     def __init__(
@@ -35,8 +35,9 @@ class Measurement:
         self._has_iceberg = part_of_name in iceberg_process.NAME
 
     def workload(self, workload: Workload) -> Iterator[Row]:
-        """Every reader on a workload. Iceberg's view cannot read tables with delete files, so it
-        reads copy-on-write, once for the workload with vectors and the one without.
+        """Measure every reader on a workload. Iceberg's view cannot read tables with delete files,
+        so it reads copy-on-write tables, once for the workload with deletion vectors and the one
+        without.
         """
 
         if self._readers:
@@ -46,13 +47,13 @@ class Measurement:
             yield Row(workload.name, iceberg_process.NAME, timing)
 
     def _is_worth(self, workload: Workload) -> bool:
-        """Whether Iceberg's process is; a smoke test starts it where rows are rewritten and are
-        reordered, which are the hardest to net.
+        """Whether to start Iceberg's process. A smoke test starts it only for rows that are
+        rewritten and for rows that are reordered, which are the hardest to net.
         """
         return self._patience.is_thorough or workload.shape in {Shape.SPREAD, Shape.OPTIMIZE}
 
     def flights(self, days: int) -> Iterator[Row]:
-        """Every reader but Iceberg's on the flights of the first days of 2013."""
+        """Measure every reader except Iceberg's on the flights of the first days of 2013."""
         bench = flights.build(self._spark, self._workshop.new_folder(), days)
         yield from self._rows(flights.NAME, bench)
 
@@ -74,7 +75,7 @@ class Measurement:
                 timing = timed_at_best(self._spark, ways, self._patience)
                 yield self._row(name, item, bench, timing, touched)
         shutil.rmtree(bench.root)
-        # Spark removes what was shuffled when the JVM has collected what refers to it.
+        # Spark removes shuffled data when the JVM has collected the references to it.
         jvm = self._spark.sparkContext._jvm
         assert jvm is not None
         jvm.java.lang.System.gc()

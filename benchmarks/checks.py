@@ -1,4 +1,4 @@
-"""What is asked often and needs no Spark: the sensor's look, folding a long log, SHOW."""
+"""Frequent questions that need no Spark: the sensor's check, folding a long log, SHOW."""
 
 from __future__ import annotations
 
@@ -66,12 +66,14 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
 
 
 def with_data(commits: int) -> str:
-    """What results call so many commits of data, of which the newest one tells a look enough."""
+    """The name in results for this many commits of data; the newest one answers a check."""
     return f"{commits:,} commits behind"
 
 
 def of_maintenance(commits: int) -> str:
-    """What results call so many commits that a look has to go through, since none has data."""
+    """The name in results for this many commits that a check has to read, because they have no
+    data.
+    """
     return f"{commits:,} commits of maintenance alone behind"
 
 
@@ -92,8 +94,9 @@ def _rounds(work: Callable[[], object]) -> Timing:
 def _long_log(
     spark: SparkSession, root: Path, commits: int, *, is_maintenance: bool = False
 ) -> None:
-    """A table with that many commits behind a stream: one real INSERT, or OPTIMIZE, written again
-    with other files and versions. The files themselves are not there, and nothing here opens them.
+    """Make a table with that many commits after a stream's offset. One real INSERT or OPTIMIZE is
+    repeated with other file names and versions. The files themselves do not exist, and nothing here
+    opens them.
     """
     table = create_table(spark, root / "t", "id BIGINT, n BIGINT", {ROW_TRACKING: True})
     engine = Engine(spark, str(root / "state"))
@@ -106,7 +109,7 @@ def _long_log(
     log = root / "t/_delta_log"
     first = stream.offset.version + 1
     lines = (log / f"{first:020d}.json").read_text(encoding="utf-8").splitlines()
-    # Each OPTIMIZE rewrites the one file that the one before it left.
+    # Each OPTIMIZE rewrites the one file that the one before it has left.
     actions = {next(iter(action)): action for action in map(json.loads, lines)}.values()
     for version in range(first + 1, first + commits):
         text = "\n".join(json.dumps(_moved(action, version, first)) for action in actions)
@@ -131,7 +134,7 @@ def _file_name(version: int) -> str:
 
 
 def _folding(root: Path, group: str, patience: Patience) -> Iterator[Row]:
-    """Plan the change set in a fresh process, whose memory at its peak is reported too."""
+    """Plan the change set in a new process, whose peak memory is reported too."""
     command = [sys.executable, "-m", "benchmarks.checks", str(root / "state")]
     found = []
     for _ in range(patience.repeats):

@@ -1,4 +1,4 @@
-"""A whole consumption, beside the stream that Spark itself would run."""
+"""A whole consumption, compared with the stream that Spark itself would run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEWEST = "(SELECT * FROM s WHERE METADATA$ACTION = 'INSERT' OR NOT METADATA$ISUP
 
 
 class Replica:
-    """A copy of a bench's table as it was before the commits, made anew for every round."""
+    """A copy of a bench's table as it was before the commits, made again for every round."""
 
     def __init__(self, spark: SparkSession, bench: Bench) -> None:
         self._spark = spark
@@ -64,7 +64,7 @@ class Replica:
 
 
 def whole(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience) -> Iterator[Row]:
-    """Bring a copy of the table up to date: ``consume`` beside Structured Streaming."""
+    """Bring a copy of the table up to date: ``consume``, compared with Structured Streaming."""
     for commits in COMMITS if patience.is_thorough else COMMITS[:1]:
         workload = Workload(rows, Shape.SPREAD, commits, has_vectors=True)
         bench = workshop.build(workload)
@@ -74,7 +74,7 @@ def whole(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
             "consume, one MERGE": partial(_consume, spark, replica),
             STREAMING: partial(_stream, spark, bench, replica),
         }
-        # A session is as fast as it gets only after some writes of this size.
+        # A session reaches its full speed only after some writes of this size.
         for work in ways.values() if patience.is_thorough else ():
             replica.renew()
             work()
@@ -93,7 +93,7 @@ def _consume(spark: SparkSession, replica: Replica) -> None:
 
 
 def _stream(spark: SparkSession, bench: Bench, replica: Replica) -> None:
-    """As Delta's documentation shows it: the newest image of each key, merged batch by batch."""
+    """As in Delta's documentation: merge the newest image of each key, batch by batch."""
 
     def upsert(batch: DataFrame, number: int) -> None:
         newest = Window.partitionBy(KEY).orderBy(

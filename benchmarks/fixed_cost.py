@@ -1,7 +1,7 @@
-"""What ``consume`` costs beside the bare statement, where there is next to no data.
+"""What ``consume`` costs, compared with the bare statement, if there is almost no data.
 
-``python -m benchmarks.fixed_cost REQUEST`` measures it over Spark Connect: a process that has a
-classic session can have no remote one.
+``python -m benchmarks.fixed_cost REQUEST`` measures it over Spark Connect, because a process with a
+classic session cannot have a remote one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ IN_SESSION = "one changed row of 1,000, in a warm session"
 OVER_CONNECT = "one changed row of 1,000, over Spark Connect"
 SUBMITTED = "one changed row of 1,000, by spark-submit"
 OF_SOURCE, OF_CHANGES = "bare statement, of the source", "bare statement, of the change set"
-# What Delta recommends for writes that are repeated: it has to read the log's transactions.
+# Delta recommends these for writes that are repeated: it has to read the log's transactions.
 AT_MOST_ONCE = "bare statement, of the change set, with Delta's transaction identifiers"
 CONSUME = "consume"
 CONSUMER = "benchmark"
 CHANGED = 7
-# A session is warm when the JVM has compiled what these statements run: it takes some rounds.
+# A session is warm when the JVM has compiled what these statements run, after some rounds.
 WARMING_ROUNDS = 6
 WARM_ROUNDS = 9
 
@@ -60,7 +60,7 @@ class Ledger:
 
     @property
     def insert(self) -> str:
-        """The statement up to what it reads."""
+        """The statement up to the table that it reads."""
         return f"INSERT INTO {self.target} SELECT id, n FROM "
 
     @property
@@ -84,8 +84,8 @@ class Ledger:
             self._spark.sql(self.of_changes)
 
     def advance(self) -> None:
-        """Change a row when the stream has nothing else; a view ``changes`` holds what the stream
-        would return.
+        """Change a row when the stream has no other change. The view ``changes`` holds what the
+        stream would return.
         """
         self.engine.advance("s")
         self._spark.sql(f"UPDATE {self.source} SET n = n + 1 WHERE id = {CHANGED}")
@@ -93,7 +93,7 @@ class Ledger:
 
 
 def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iterator[Row]:
-    """The fixed cost in a session that runs, over Spark Connect, and by spark-submit."""
+    """The fixed cost in a running session, over Spark Connect, and by spark-submit."""
     yield from in_session(spark, workshop.new_folder(), patience, IN_SESSION)
     request = {"folder": str(workshop.new_folder()), **asdict(patience)}
     found = processes.answer(sys.executable, "benchmarks.fixed_cost", request)
@@ -155,7 +155,7 @@ def _submit_consumption(ledger: Ledger) -> None:
 
 
 def main() -> None:
-    """Carry out the request in the first argument, over Spark Connect."""
+    """Run the request in the first argument, over Spark Connect."""
     request = json.loads(sys.argv[1])
     spark = session.new_remote_session(Path(request["folder"]))
     patience = Patience(request["repeats"], request["limit"])

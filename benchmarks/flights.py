@@ -20,7 +20,7 @@ TICKS = 26
 
 
 def build(spark: SparkSession, root: Path, days: int) -> Bench:
-    """Half of ``days`` days of 2013 before the stream, and the other half behind it."""
+    """Half of ``days`` days of 2013 before the stream's offset, and the other half after it."""
     events = _events(spark, days)
     columns = ", ".join(f"{name} {kind}" for name, kind in FLIGHT_COLUMNS.items())
     create_table(spark, root / "t", columns, {ROW_TRACKING: True, VECTORS: True, FEED: True})

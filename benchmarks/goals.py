@@ -1,4 +1,4 @@
-"""What is wanted of each figure, and what was found."""
+"""The goal of each figure, and what was found."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .shapes import Shape, settings_name, workload_name
 
 RIVALS = (FEED_BY_KEY.name, SNAPSHOTS.name, iceberg_process.NAME)
 PEAK_BYTES = 512 * 2**20
-# Their commits share the same changes, however many commits there are.
+# With these shapes the commits share the same changes, however many commits there are.
 SHARING = (Shape.APPEND, Shape.PARTITION, Shape.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One figure with what is wanted of it; ``is_met`` is None where a peer that was stopped might
-    have taken long enough.
+    """One figure and its goal. ``is_met``: ``None`` if a peer was stopped that might have taken
+    long enough.
     """
 
     text: str
@@ -32,12 +32,12 @@ class Goal:
 
     @property
     def verdict(self) -> str:
-        """What a page says of it."""
+        """The verdict on a page."""
         return {True: "met", False: "not met", None: "not known"}[self.is_met]
 
 
 def of(run: Run) -> Iterator[Goal]:
-    """The goals that the rows of ``run`` tell about."""
+    """The goals that the rows of ``run`` can answer."""
     judges: dict[str, Callable[[Run], Iterable[Goal]]] = {
         "changes": _changes,
         "consumption": _consumption,
@@ -195,7 +195,7 @@ def _wide(run: Run) -> Iterator[Goal]:
     for way, by_hand in wide.PEERS.items():
         found, plain = growth(way), growth(by_hand)
         if found is not None and plain is not None:
-            # Where Spark alone is not linear, it is what we are compared with.
+            # If Spark alone is not linear, its growth is the limit.
             wanted = max(more / fewer, plain)
             text = f"{way}: {more:,} columns beside {fewer:,} ({by_hand}: {plain:.2f})"
             yield Goal(text, f"at most {wanted:.2f}", f"{found:.2f}", found <= wanted)

@@ -45,9 +45,9 @@ def new_session(folder: Path) -> SparkSession:
 
 
 def build(spark: SparkSession, workload: Workload) -> tuple[int, int]:
-    """The workload's table; gives the snapshots before its commits and after them.
+    """Create the workload's table; returns the snapshots before its commits and after them.
 
-    Copy-on-write, because the changelog view refuses tables with delete files.
+    It is copy-on-write, because the changelog view refuses tables with delete files.
     """
     spark.sql(
         f"CREATE TABLE {TABLE} ({COLUMNS}) USING iceberg PARTITIONED BY (part)"
@@ -81,7 +81,7 @@ def _changes(spark: SparkSession, first: int, last: int) -> DataFrame:
 
 
 def check(spark: SparkSession, workload: Workload, first: int, last: int) -> None:
-    """Compare what the view holds with what it must hold."""
+    """Compare the rows of the view with those expected."""
     rows = _changes(spark, first, last).groupBy("_change_type").count().collect()
     found = {row[0]: row[1] for row in rows}
     expected = workload.expected
@@ -94,7 +94,7 @@ def check(spark: SparkSession, workload: Workload, first: int, last: int) -> Non
 
 
 def main() -> None:
-    """Carry out the request in the first argument."""
+    """Run the request in the first argument."""
     request = json.loads(sys.argv[1])
     workload = Workload(request["rows"], Shape(request["shape"]), request["commits"], False)
     spark = new_session(Path(request["folder"]))

@@ -1,4 +1,4 @@
-"""Running the benchmark of Iceberg, which needs another Spark, in a process of its own."""
+"""Runs the benchmark of Iceberg, which needs another Spark, in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One plot a number of commits: every way to read the net changes, workload by workload."""
+"""One plot for each number of commits: every way to read the net changes, workload by workload."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ INCHES = (11, 6)
 
 
 def write(run: Run, page: Path) -> Iterator[tuple[str, str]]:
-    """Write the plots into a folder beside ``page``; gives their names and paths from there."""
+    """Write the plots into a folder beside ``page``; returns their names and their paths from
+    there.
+    """
     folder = page.parent / page.stem
     by_workload = run.by_workload()
     plots: dict[str, dict[str, dict[str, Row]]] = {}

@@ -1,4 +1,4 @@
-"""Measuring in a process of its own: with another Spark, or another kind of session."""
+"""Measures in a process of its own: with another Spark, or another kind of session."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ ROOT = Path(__file__).parents[1]
 
 
 def answer(python: str | Path, module: str, request: Mapping[str, object]) -> bytes:
-    """What ``python -m module`` puts into the file ``out`` of its request, a JSON argument.
+    """What ``python -m module`` writes to the file ``out`` in its request, which is a JSON
+    argument.
 
-    :raises RuntimeError: it failed
+    :raises RuntimeError: the process failed
     """
     with tempfile.TemporaryDirectory(prefix="answer-") as folder:
         out = Path(folder) / "answer.json"

@@ -1,4 +1,4 @@
-"""Ways to read what changed: ours, those of the peers, and the floor under all of them."""
+"""Ways to read what changed: ours, those of the peers, and the scan floor."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CHANGELOG = "spark.databricks.delta.changelogV2.enabled"
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One way to read the net changes of a table; ``counted`` says what it found, to be sure that
-    every row of the benchmark means the same, and ``plan`` what it reads, where it tells. What is
-    slower than all others by far, and may fill a disk with what it shuffles, takes no turns with
-    them. ``settings`` are the session's while it reads; of several the fastest count.
+    """One way to read the net changes of a table. ``counted`` counts what it found, to check that
+    all readers find the same. ``plan`` is what it reads, if it can report that. ``takes_turns`` is
+    false for a way that is much slower than all others, and may fill a disk with what it shuffles.
+    ``settings`` are the session's while it reads; if there are several, the fastest count.
     """
 
     name: str
@@ -67,13 +67,13 @@ def _count_ours(rows: DataFrame) -> Expected:
 
 
 def _floor(spark: SparkSession, bench: Bench) -> DataFrame:
-    """Every touched file once, all columns, no netting: as fast as Spark gets with them, since it
-    is given the list of the files and looks at no path.
+    """Every touched file once, all columns, no netting. Spark reads them as fast as it can, because
+    it gets the list of the files and checks no path.
     """
     net = net_difference(SourceLog(Files()).range(bench.stream).commits)
     files = (*net.removed, *net.added, *(pair.new for pair in net.revectored))
     listed = [(absolute_path(bench.location, file.path), file.size_bytes) for file in files]
-    # What the name of a folder tells is in no file.
+    # The values of partition columns are in no file.
     told = Layout.of(json.loads(bench.stream.offset.metadata)).partition_columns
     schema = [field for field in spark.table(bench.name).schema if field.name not in told]
     scratch = Scratch(bench.state, Files(), lambda: datetime.now(UTC))
@@ -170,5 +170,5 @@ READERS = (
     # Last, because what it shuffles fills a disk (54 GB at 100 commits).
     CHANGES,
 )
-# What results call them, in the order of the page.
+# Their names in results, in the order of the page.
 WAYS = (*[reader.name for reader in READERS], iceberg_process.NAME)

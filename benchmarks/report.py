@@ -44,7 +44,7 @@ switched on.
 
 
 def write(folder: Path, page: Path) -> None:
-    """Write the page of what ``folder`` keeps, and its plots beside it."""
+    """Write the page of the results in ``folder``, and its plots beside it."""
     runs = [_sorted(run) for part in TITLES if (run := results.read(folder, part)) is not None]
     parts = [HEAD, *_goals(runs)]
     for run in runs:
@@ -64,14 +64,14 @@ def write(folder: Path, page: Path) -> None:
 
 
 def _sorted(run: Run) -> Run:
-    """``run`` in the order of the workloads: what was measured again stands at the end."""
+    """``run`` in the order of the workloads. One that was measured again was at the end."""
     names = [flights.NAME, *(item.name for item in workloads(run.table_rows, COMMITS))]
     places = {name: place for place, name in enumerate(names)}
     return replace(run, rows=sorted(run.rows, key=lambda row: places.get(row.workload, 0)))
 
 
 def _origins(run: Run) -> str:
-    """When, where and of what the pieces were measured."""
+    """When and where the pieces were measured, and their revisions."""
     places: dict[tuple[str, str], list[str]] = {}
     for piece in run.pieces:
         revisions = places.setdefault((piece.date, piece.machine), [])

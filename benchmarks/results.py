@@ -19,8 +19,8 @@ from .timing import Timing
 class Row:
     """One way to do the work of a workload.
 
-    ``size_bytes``: of the files in which the two ends of the commits differ, or what ``way`` says;
-    ``plan``: what it reads, where it tells.
+    ``size_bytes`` is the size of the files in which the two ends of the commits differ, or what
+    ``way`` names. ``plan`` is what the way reads, if it can report that.
     """
 
     workload: str
@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What was measured in one go: on which ``machine``, on which ``date``, and of which
+    """What was measured in one go: on which ``machine``, on which ``date``, and with which
     ``revision`` of this project.
     """
 
@@ -44,8 +44,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The rows of one part of the benchmark, measured in ``pieces``; ``readers`` is a part of the
-    names of those that were.
+    """The rows of one part of the benchmark, measured in ``pieces``. Only readers whose names
+    contain ``readers`` were measured.
     """
 
     part: str
@@ -75,7 +75,7 @@ def piece(name: str) -> Piece:
 
 @cache
 def _revision() -> str:
-    """The commit whose code this process runs, and whether that was changed since."""
+    """The commit whose code this process runs, and whether that code has changed since."""
     found = _git("rev-parse", "--short", "HEAD").stdout.strip()
     changed = _git("diff", "--quiet", "HEAD", "--", "*.py").returncode != 0
     return f"{found} and changes" if found and changed else found
@@ -94,14 +94,14 @@ def _processor() -> str:
 
 
 def write(run: Run, folder: Path) -> None:
-    """Keep ``run`` in ``folder`` in place of what was there of its part."""
+    """Keep ``run`` in ``folder``, in place of the run of its part before."""
     folder.mkdir(parents=True, exist_ok=True)
     content = msgspec.json.format(msgspec.json.encode(run)) + b"\n"
     _path(folder, run.part).write_bytes(content)
 
 
 def read(folder: Path, part: str) -> Run | None:
-    """What is kept of ``part``, or None."""
+    """The run that is kept of ``part``, or None."""
     path = _path(folder, part)
     return msgspec.json.decode(path.read_bytes(), type=Run) if path.exists() else None
 

@@ -1,4 +1,6 @@
-"""The Spark session of a benchmark: Spark's own settings but for the size of the machine."""
+"""The Spark session of a benchmark, with Spark's own settings except for the size of the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from pyspark.sql import SparkSession
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin/spark-submit"
 PARTITIONS = "spark.sql.shuffle.partitions"
 FEW_PARTITIONS = "4"
-# A peer that shuffles much is faster with Spark's own number, one that shuffles little is not.
+# A peer that shuffles much is faster with Spark's own number; one that shuffles little is not.
 PARTITIONS_OF_PEERS = ("200", FEW_PARTITIONS)
 SHARED = {
     PARTITIONS: FEW_PARTITIONS,
@@ -56,12 +58,12 @@ def new_remote_session(folder: Path) -> SparkSession:
 
 
 def new_session(folder: Path) -> SparkSession:
-    """A session with Delta, whose warehouse lies below ``folder``."""
+    """A session with Delta, whose warehouse is below ``folder``."""
     from delta import configure_spark_with_delta_pip  # noqa: PLC0415 - a peer's Spark has none
 
     place = {"spark.sql.warehouse.dir": (folder / "warehouse").as_uri()}
     session = configure_spark_with_delta_pip(builder(DELTA | place)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    # A peer that is stopped must not work on, beside the next one.
+    # A peer that was stopped must not work on beside the next one.
     session.sparkContext.setInterruptOnCancel(True)
     return session

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 FILES = 40
 PICKED = 7
-# How many commits the workloads of a full run have.
+# The numbers of commits in the workloads of a full run.
 COMMITS = (1, 10, 100)
 COLUMNS = "id BIGINT, part INT, n BIGINT, price DOUBLE, name STRING, at TIMESTAMP"
 KEY = "id"
@@ -31,7 +31,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How many rows the change set must hold."""
+    """How many rows the change set has to hold."""
 
     inserted: int = 0
     updated: int = 0
@@ -40,7 +40,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One table: ``rows`` of them before ``commits`` of one ``shape``."""
+    """One table: ``rows`` rows before ``commits`` commits of one ``shape``."""
 
     rows: int
     shape: Shape
@@ -65,7 +65,7 @@ class Workload:
         }[self.shape]
 
     def statements(self, optimize: str = OPTIMIZE) -> Iterator[str]:
-        """The statements of the commits, in which ``{t}`` stands for the table.
+        """The statements of the commits, with ``{t}`` in place of the table.
 
         :param optimize: the statement that rewrites all files
         """
@@ -80,30 +80,30 @@ class Workload:
         return f"id >= {low} AND id < {high}"
 
     def share(self, number: int, count: int) -> tuple[int, int]:
-        """Where the share of commit ``number`` in ``count`` things begins and ends."""
+        """The begin and the end of the share of commit ``number`` in ``count`` things."""
         return number * count // self.commits, (number + 1) * count // self.commits
 
 
 def workload_name(shape: Shape, commits: int, *, has_vectors: bool) -> str:
-    """What results call a workload."""
+    """The name of a workload in results."""
     return f"{shape.value}, {settings_name(commits, has_vectors=has_vectors)}"
 
 
 def settings_name(commits: int, *, has_vectors: bool) -> str:
-    """What results call the workloads of all shapes with that many commits."""
+    """The name in results for the workloads of all shapes with that many commits."""
     vectors = "vectors" if has_vectors else "no vectors"
     return f"{'1 commit' if commits == 1 else f'{commits} commits'}, {vectors}"
 
 
 def settings_of(name: str) -> str | None:
-    """What results call the settings of the workload that they call ``name``."""
+    """The name in results for the settings of the workload called ``name``."""
     found = (name.removeprefix(f"{shape.value}, ") for shape in Shape if name.startswith(shape))
     return next(found, None)
 
 
 def workloads(rows: int, commits: tuple[int, ...], *, is_smoke: bool = False) -> list[Workload]:
-    """Every workload; a smoke test has no vectors where Iceberg reads it, and has them elsewhere,
-    but for one shape that has both.
+    """Every workload. A smoke test has no deletion vectors where Iceberg reads the workload, and
+    has them elsewhere; one shape has both.
     """
     found = [
         Workload(rows, shape, count, vectors)

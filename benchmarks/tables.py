@@ -24,9 +24,9 @@ FEED = "delta.enableChangeDataFeed"
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A table with commits, and the stream that stands before them.
+    """A table with commits, and the stream whose offset is before them.
 
-    ``key`` and ``values`` are the table's columns; ``expected`` is what the change set must hold.
+    ``key`` and ``values`` are the table's columns. ``expected`` is what the change set has to hold.
     """
 
     root: Path
@@ -63,11 +63,11 @@ def create_table(
     partition: str = "",
     cluster: str = "",
 ) -> str:
-    """An empty table; gives what it is called in SQL.
+    """Create an empty table; returns its name in SQL.
 
     :param columns: with their types, in SQL
-    :param partition: the column that divides it, if one does; or else
-    :param cluster: the one that its rows are clustered by
+    :param partition: the column that partitions it, if any; or else
+    :param cluster: the column that its rows are clustered by
     """
     name = f"delta.`{root}`"
     divided = f" PARTITIONED BY ({partition})" if partition else ""
@@ -87,7 +87,7 @@ class Workshop:
         self._count = 0
 
     def build(self, workload: Workload) -> Bench:
-        """The table of a workload, with its commits behind its stream."""
+        """The table of a workload, with its commits after its stream's offset."""
 
         def write(location: str) -> None:
             for statement in workload.statements():
@@ -107,7 +107,7 @@ class Workshop:
         return root
 
     def new_folder(self) -> Path:
-        """A path where nothing is."""
+        """A path that does not exist yet."""
         self._count += 1
         return self._folder / f"table-{self._count}"
 
@@ -128,7 +128,7 @@ def bench_of(
     values: tuple[str, ...],
     expected: Expected,
 ) -> Bench:
-    """A stream on the table ``t`` in ``root``, then the commits that ``write`` makes."""
+    """Create a stream on the table ``t`` in ``root``, then make the commits of ``write``."""
     location = str(root / "t")
     stream = Engine(spark, str(root / "state")).create_stream("s", on_table=location)
     write(location)
@@ -137,7 +137,7 @@ def bench_of(
 
 
 def link_table(base: Path, root: Path) -> None:
-    """A table of its own over the same data files, which nobody changes in place."""
+    """Make a table of its own over the same data files, which nothing changes in place."""
     shutil.copytree(base, root, copy_function=os.link)
     log = root / "_delta_log"
     shutil.rmtree(log)

@@ -1,4 +1,4 @@
-"""Timing a piece of Spark's work that may have to be stopped."""
+"""Times a piece of Spark's work that may have to be stopped."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-# What took that long is not repeated: a first round of that length is the measurement itself.
+# Work that takes this long is not repeated: its first round is the measurement itself.
 LONG_SECONDS = 60
-# The JVM compiles what a round runs after some seconds or some rounds of it.
+# The JVM compiles the code of a round after some seconds or some rounds.
 WARM_SECONDS = 10
 WARMING_ROUNDS = 5
-# Rounds in turn go on until that many were, or that long was spent.
+# Rounds in turn go on up to this number of rounds, or up to this time.
 MOST_TURNS = 9
 TURNS_SECONDS = 120
-# A round that leaves less of the disk is stopped: what shuffles all there is would fail otherwise.
+# A round that leaves less free disk space is stopped, before it fails because the disk is full.
 LEAST_FREE_BYTES = 4 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of each repeat; ``is_lower_bound``: it was stopped after that long, and if
-    ``has_filled_disk``, because it had filled the disk by then.
+    """The seconds of each repeat. ``is_lower_bound``: it was stopped after that long.
+    ``has_filled_disk``: it was stopped because it had filled the disk.
     """
 
     seconds: tuple[float, ...]
@@ -64,7 +64,7 @@ class Patience:
 
     @property
     def is_thorough(self) -> bool:
-        """Whether figures are wanted; otherwise one round shows that all works."""
+        """Whether figures are wanted; otherwise one round shows that everything works."""
         return self.repeats > 1
 
 
@@ -77,7 +77,7 @@ def timed(
 ) -> Timing:
     """How long ``work`` takes.
 
-    :param prepare: what comes before each round, outside of its time
+    :param prepare: is called before each round, outside of its time
     """
     warm = _warmed(spark, work, patience, prepare)
     if warm.is_measured:
@@ -88,8 +88,8 @@ def timed(
 def timed_at_best(
     spark: SparkSession, ways: Sequence[Callable[[], object]], patience: Patience
 ) -> Timing:
-    """How long the fastest of ``ways`` to do the same takes, by their last warming rounds; behind
-    one that takes long no other is tried.
+    """How long the fastest of ``ways`` to do the same takes, by their last warming rounds. After a
+    way that takes long no other way is tried.
     """
     tried: list[_Warm] = []
     for way in ways:
@@ -105,8 +105,8 @@ def timed_at_best(
 def timed_in_turns(
     spark: SparkSession, works: Sequence[Callable[[], object]], patience: Patience
 ) -> list[Timing]:
-    """How long each of ``works`` takes: when all are warm, one round of each after the other, so
-    that all of them meet the same machine and the same JVM. What takes long is not repeated.
+    """How long each of ``works`` takes. When all are warm, they run in turn, one round each, so
+    that all of them meet the same machine and the same JVM. Work that takes long is not repeated.
     """
     warm = [_warmed(spark, work, patience) for work in works]
     quick = [place for place, each in enumerate(warm) if not each.is_measured]
@@ -117,7 +117,7 @@ def timed_in_turns(
         count < patience.repeats
         or (count < MOST_TURNS and time.perf_counter() - begun < TURNS_SECONDS)
     ):
-        # Nobody is always behind the same one.
+        # In a random order, so that no work always follows the same one.
         for place in order.sample(quick, len(quick)):
             once = _once(spark, works[place], patience.limit)
             if once.is_lower_bound:
@@ -132,8 +132,8 @@ def timed_in_turns(
 
 @dataclass(frozen=True, slots=True)
 class _Warm:
-    """The last of the rounds that warm up, ``spent`` seconds together; ``is_measured``: nothing
-    more is to be measured, because it takes long or one round is all that is wanted.
+    """The last of the rounds that warm up, which took ``spent`` seconds together. ``is_measured``:
+    no more rounds are needed, because it takes long or only one round is wanted.
     """
 
     timing: Timing
@@ -142,7 +142,7 @@ class _Warm:
 
     @property
     def order(self) -> tuple[bool, float]:
-        """What the better one is less by."""
+        """The order of two ways: the better one is less."""
         return self.timing.is_lower_bound, self.timing.median
 
 
@@ -188,8 +188,8 @@ def _repeated(
 def read_all(rows: DataFrame) -> None:
     """Compute every row with all of its columns, and keep one hash.
 
-    Writing to a sink of Spark's second interface would do as well, but Delta 4.4 refuses to read
-    tables with deletion vectors for it.
+    A sink of Spark's second interface would also do, but Delta 4.4 refuses to read tables with
+    deletion vectors for it.
     """
     columns = [F.col(f"`{name}`") for name in rows.columns]
     rows.select(F.bit_xor(F.xxhash64(*columns))).collect()
@@ -207,11 +207,11 @@ def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> Timi
         if bound is None:
             return
         bounds.append(bound)
-        # A job that begins after it was told once would run to its end.
+        # A job that begins after one interrupt would run to its end, so interrupt again and again.
         while not done.wait(1):
             spark.interruptTag(tag)
-            # Some stages of an adaptive plan have been seen to run on all the same.
-            with suppress(PySparkAttributeError):  # there is none over Spark Connect
+            # Some stages of an adaptive plan go on after that.
+            with suppress(PySparkAttributeError):  # not over Spark Connect
                 spark.sparkContext.cancelAllJobs()
 
     spark.addTag(tag)
@@ -231,7 +231,7 @@ def _once(spark: SparkSession, work: Callable[[], object], limit: float) -> Timi
 
 
 def _waited(done: threading.Event, begun: float, limit: float) -> Timing | None:
-    """What is known of a round that has to be stopped, or None when it is ``done``."""
+    """The bound of a round that has to be stopped, or None if it is ``done``."""
     while (spent := time.perf_counter() - begun) < limit:
         if done.wait(min(1, limit - spent)):
             return None

@@ -45,7 +45,7 @@ _MERGE = (
 
 
 class Tables:
-    """An upsert table and its equals for the peers, each with the same rows in the same files."""
+    """An upsert table and equal tables for the peers, each with the same rows in the same files."""
 
     def __init__(
         self, spark: SparkSession, workshop: Workshop, rows: int, files: int = FILES
@@ -58,7 +58,7 @@ class Tables:
         self.delta_rs = str(self._root / "delta_rs")
         self.engine.create_upsert_table(self.upserts, COLUMNS, KEY)
         create_table(spark, Path(self.by_hand), COLUMNS, {VECTORS: True}, cluster=KEY)
-        # delta-rs writes to no table with vectors.
+        # delta-rs cannot write to tables with deletion vectors.
         create_table(spark, Path(self.delta_rs), COLUMNS, {VECTORS: False})
         ordered = new_rows(spark, rows).repartitionByRange(files, KEY)
         state = "named_struct('sequence', repeat('0', 16), 'deleted_at', CAST(NULL AS TIMESTAMP))"
@@ -69,8 +69,8 @@ class Tables:
         self._filled = {location: self._newest(location) for location in locations}
 
     def changes(self, where: str) -> str:
-        """A Delta table of changes to the rows of ``where``: one of ten a delete, and of one of ten
-        an older one comes after the newer.
+        """A Delta table of changes to the rows of ``where``. One of ten is a delete. For another
+        one of ten, an older change comes after the newer one.
         """
         location = str(self._root / f"changes {abs(hash(where))}")
         values = {"n": "n + 1", "price": "price * 2", "name": "concat(name, '*')"}
@@ -85,7 +85,7 @@ class Tables:
         return location
 
     def pending(self, changes: str) -> Callable[[], None]:
-        """What makes ``changes`` wait, and nothing else, for a table as it was filled."""
+        """Returns a function that lets only ``changes`` wait, for a table as it was filled."""
 
         def prepare() -> None:
             self.engine.apply_upserts(self.upserts)
@@ -105,7 +105,7 @@ class Tables:
         self._spark.sql(_MERGE.format(target=target, changes=source))
 
     def merge_with_delta_rs(self, changes: str) -> None:
-        """The same with delta-rs, the winning changes found with Arrow."""
+        """The same with delta-rs; Arrow finds the winning changes."""
         order = [(KEY, "ascending"), (_NUMBER, "descending")]
         found = DeltaTable(changes).to_pyarrow_table().sort_by(order)
         keys = found[KEY].combine_chunks()
@@ -119,7 +119,7 @@ class Tables:
         ).when_not_matched_insert({KEY: f"c.{KEY}", **values}, f"c.{_TYPE} <> 'DELETE'").execute()
 
     def check(self) -> None:
-        """Compare what the ways made of the same changes."""
+        """Compare the results of all ways for the same changes."""
         expected = self.engine.read_table(self.upserts)
         for location in (self.by_hand, self.delta_rs):
             found = self._spark.read.format("delta").load(location)
@@ -146,8 +146,8 @@ def one_size(
 
 
 def growth(spark: SparkSession, workshop: Workshop, rows: int, patience: Patience) -> Iterator[Row]:
-    """Apply as many changes to a tenth of the rows and to all; files are as large in both, as Delta
-    keeps them when a table grows.
+    """Apply the same number of changes to a tenth of the rows and to all rows. Files have the same
+    size in both, as in Delta tables that grow.
     """
     for share in (10, 1) if patience.is_thorough else (10,):
         table = Tables(spark, workshop, rows // share, FILES // share)

@@ -1,4 +1,6 @@
-"""Tables of many columns: reading, consuming and applying few changed rows, beside plain Spark."""
+"""Tables of many columns: reading, consuming and applying few changed rows, compared with plain
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ INSERT = "INSERT of as many rows, by hand"
 CONSUME = "consume with an INSERT"
 MERGE = "MERGE of as many rows, by hand"
 APPLY = "apply_upserts"
-# What each way is compared with.
+# The peer of each way.
 PEERS = {STREAM: SCAN, CONSUME: INSERT, APPLY: MERGE}
 
 _KEY = "id"
-# The type of every fourth column, and a value of the row ``id`` in column ``n``.
+# The types of four columns in turn, and a value of the row ``id`` in column ``n``.
 _KINDS = (
     ("INT", "CAST(id + {n} AS INT)"),
     ("STRING", "CAST(id % {n} AS STRING)"),
@@ -41,7 +43,7 @@ _CHANGED = f"{_KEY} % {STEP} = 1"
 
 
 def workload_name(columns: int, *, has_vectors: bool = True) -> str:
-    """What a page calls the workload of a table with so many columns."""
+    """The name on a page for the workload of a table with this many columns."""
     vectors = "" if has_vectors else ", no vectors"
     return f"{columns:,} columns, {ROWS // STEP} changed rows of {ROWS:,}{vectors}"
 
@@ -49,7 +51,7 @@ def workload_name(columns: int, *, has_vectors: bool = True) -> str:
 def measure(
     spark: SparkSession, workshop: Workshop, columns: int, patience: Patience
 ) -> Iterator[Row]:
-    """Every way on a table of so many columns with vectors."""
+    """Measure every way on a table of this many columns with deletion vectors."""
     table = _Table(spark, workshop.new_folder(), columns, has_vectors=True)
     yield from _reads(spark, table, patience, workload_name(columns))
     table.make_targets()
@@ -68,7 +70,7 @@ def measure(
 def measure_without_vectors(
     spark: SparkSession, workshop: Workshop, columns: int, patience: Patience
 ) -> Iterator[Row]:
-    """Reads of a table whose update wrote each row anew: both files of all rows are read."""
+    """Measure reads of a table whose update rewrote each row: both files of all rows are read."""
     table = _Table(spark, workshop.new_folder(), columns, has_vectors=False)
     yield from _reads(spark, table, patience, workload_name(columns, has_vectors=False))
     shutil.rmtree(table.root)
@@ -82,7 +84,7 @@ def _reads(spark: SparkSession, table: _Table, patience: Patience, name: str) ->
 
 
 class _Table:
-    """A table, a stream on it, a target of the same columns, and an upsert table of them."""
+    """A table, a stream on it, a target of the same columns, and an upsert table with them."""
 
     def __init__(self, spark: SparkSession, root: Path, columns: int, *, has_vectors: bool) -> None:
         self._spark = spark
@@ -105,7 +107,7 @@ class _Table:
         self.update()
 
     def make_targets(self) -> None:
-        """Make the tables that are written to, two of them with the rows of the source."""
+        """Create the tables that are written to, two of them with the rows of the source."""
         self._make(self._target, self._rows("false"))
         self._make(self._by_hand, self._rows("true"))
         self._engine.create_upsert_table(self._upserts, self._declared, _KEY)
@@ -142,7 +144,7 @@ class _Table:
             raise AssertionError(f"{len(texts[0])} changes are not the {len(texts[1])} expected")
 
     def update(self) -> None:
-        """Change some rows, which the stream then has."""
+        """Change some rows, so that the stream has changes."""
         self._spark.sql(f"UPDATE delta.`{self._source}` SET c1 = c1 + 1 WHERE {_CHANGED}")
 
     def insert(self) -> None:

@@ -1,4 +1,4 @@
-"""What row tracking and the change data feed cost whoever writes the source."""
+"""What row tracking and the change data feed cost the writers of a source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHAPES = (Shape.APPEND, Shape.SPREAD, Shape.PARTITION, Shape.DELETE)
 
 
 class Written:
-    """A copy of a table, made anew for every round."""
+    """A copy of a table, made again for every round."""
 
     def __init__(self, workshop: Workshop, rows: int, properties: dict[str, bool]) -> None:
         self._workshop = workshop
@@ -51,8 +51,8 @@ class Written:
 def measure(
     spark: SparkSession, workshop: Workshop, rows: int, patience: Patience
 ) -> Iterator[Row]:
-    """One commit of each shape, with and without vectors, under each setting; a smoke test has the
-    smallest of them alone.
+    """One commit of each shape, with and without deletion vectors, under each setting. A smoke test
+    has only the smallest of them.
     """
     of_all = product(SHAPES, (True, False))
     for shape, has_vectors in of_all if patience.is_thorough else [(Shape.PARTITION, True)]:

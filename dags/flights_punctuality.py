@@ -1,8 +1,8 @@
 """Keep two tables up to date with a table of flights, exactly once.
 
-The Variable ``flights_warehouse`` names the folder of the tables, and the connection
-``cdc_default`` the state folder and the Spark connection. Each run creates the stream if it is not
-there yet, waits for changes, and applies them to both tables in one consumption.
+The Variable ``flights_warehouse`` names the folder of the tables. The connection ``cdc_default``
+names the state folder and the Spark connection. Each run creates the stream if it does not exist,
+waits for changes, and applies them to both tables in one consumption.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ WAREHOUSE = Warehouse("{{ var.value.flights_warehouse }}")
 with DAG(
     "flights_punctuality",
     schedule="@continuous",
-    # Without one the second run would have the first one's logical date, and never start.
+    # Without a start date the second run would have the first one's logical date, and never start.
     start_date=datetime(2013, 1, 1, tzinfo=UTC),
     max_active_runs=1,
-    # Else a failure that lasts is met again at once, for ever.
+    # Otherwise a lasting failure would be repeated at once, for ever.
     max_consecutive_failed_dag_runs=3,
     catchup=False,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
@@ -39,7 +39,7 @@ with DAG(
         stream=STREAM,
         deferrable=True,
         poke_interval=2,
-        # That nothing comes for long is no failure.
+        # A long wait without changes is no failure.
         timeout=timedelta(days=365),
     )
     consume = ConsumeStream(task_id="consume", stream=STREAM, sql=consumption(STREAM, WAREHOUSE))

@@ -1,8 +1,9 @@
-"""Watch the streams of ``cdc_default`` and keep them from going stale.
+"""Monitor the streams of ``cdc_default`` and keep them from going stale.
 
-Every five minutes each stream that is about to go stale, has gone stale, lags beyond its
-``max_lag``, or has recovered, is told once, here to the task's log: give the notifiers of Slack,
-PagerDuty or mail instead. Once a day the retention of sources is extended where streams need it.
+A run every five minutes sends one alert for each stream that is about to go stale, is stale, lags
+beyond its ``max_lag``, or has recovered. Here alerts go to the task's log: use the notifiers of
+Slack, PagerDuty or mail instead. Once a day the retention of sources is extended if streams need
+it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Apply the changes of every upsert table of ``cdc_default`` in the background.
 
-One DAG for each table, as often as its ``max_staleness`` asks. The applies share the slots of the
-pool ``cdc_background``: ``airflow pools set cdc_background 2 "Applies of upsert tables"``.
+Each table has a DAG that runs as often as its ``max_staleness`` requires. The applies share the
+slots of the pool ``cdc_background``, which this command makes:
+
+``airflow pools set cdc_background 2 "Applies of upsert tables"``
 """
 
 from __future__ import annotations

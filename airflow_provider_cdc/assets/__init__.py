@@ -1,1 +1,1 @@
-"""Streams and their consumptions as Airflow's assets."""
+"""Streams and their consumptions as Airflow assets."""

@@ -1,4 +1,4 @@
-"""A stream as an asset that wakes DAGs, and its consumptions as another."""
+"""A stream as an asset that wakes DAGs, and its consumptions as another asset."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 GROUP = "cdc"
-"""The group of all assets of this package. Airflow keeps it of those that a DAG names."""
+"""The group of all assets of this package. Airflow keeps it for assets that a DAG names."""
 
 CONSUMPTIONS = AssetAlias("cdc_consumptions", group=GROUP)
-"""The outlet by which tasks announce the consumptions of whatever streams they consumed."""
+"""The outlet through which tasks announce the consumptions of any stream."""
 
 
 def stream_asset(
@@ -36,20 +36,20 @@ def stream_asset(
 ) -> Asset:
     """A stream as an asset: a DAG that is scheduled on it is woken when there is new data.
 
-    The triggerer looks at the logs, once for all streams of a connection; commits that only
-    rearrange files (OPTIMIZE) wake nobody. An event only wakes: it may repeat or, while its DAG is
-    paused, be lost, and what is consumed is told by the stream's offset alone. So let the runs
-    follow each other (``max_active_runs=1``). A stream that can no longer be read wakes too, so
-    that its consumer fails where somebody sees it.
+    The triggerer reads the logs, once for all streams of a connection. Commits that only rearrange
+    files (OPTIMIZE) wake no DAG. An event only wakes: it may repeat, or be lost while its DAG is
+    paused. The stream's offset alone decides what is consumed. So let the runs follow each other
+    (``max_active_runs=1``). A stream that can no longer be read wakes its DAG too, so that the
+    failure of its consumer is seen.
 
     :param stream: the name of the stream, which need not exist yet
     :param conn_id: a connection of type ``cdc``
-    :param poll_interval: the time between two looks; streams of one connection that share it share
-        the look
-    :param repeat_after: wake again when data has waited so long since the last event, and a stream
-        that cannot be read so often
+    :param poll_interval: the time between two polls; streams of one connection with the same
+        interval share a poll
+    :param repeat_after: wake again when data has waited this long since the last event; a stream
+        that cannot be read wakes again at this interval
     :raises InvalidName: ``stream`` is not the name of a stream
-    :raises InvalidRequest: a length of time is none
+    :raises InvalidRequest: a length of time is invalid
     """
     uri = stream_uri(stream, conn_id)
     trigger = StreamWatcherTrigger(
@@ -64,11 +64,13 @@ def stream_asset(
 
 
 def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) -> Asset:
-    """What became of a stream's changes: a DAG that is scheduled on it runs after a consumption.
+    """The consumptions of a stream as an asset: a DAG that is scheduled on it runs after a
+    consumption.
 
-    ``ConsumeStream`` and ``RecoverStream`` emit its events, with what was consumed as their extra:
-    ``consumption_id``, ``consumer``, ``after_version`` (exclusive), ``through_version``
-    (inclusive), ``through_timestamp`` (when that version was committed, ISO 8601) and ``rows``.
+    ``ConsumeStream`` and ``RecoverStream`` emit its events. The extra of an event describes what
+    was consumed: ``consumption_id``, ``consumer``, ``after_version`` (exclusive),
+    ``through_version`` (inclusive), ``through_timestamp`` (when that version was committed, ISO
+    8601) and ``rows``.
 
     :raises InvalidName: ``stream`` is not the name of a stream
     """
@@ -77,11 +79,11 @@ def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) 
 
 
 def upsert_table_asset(table: str, *, conn_id: str = CdcHook.default_conn_name) -> Asset:
-    """An upsert table: a DAG that is scheduled on it runs after changes were applied.
+    """An upsert table as an asset: a DAG that is scheduled on it runs after changes were applied.
 
     ``ApplyUpserts`` emits its events, with the extra of :func:`consumption_asset`.
 
-    :param table: as it was created, by its name or its path
+    :param table: the name or the path that it was created with
     """
     of = "" if conn_id == DEFAULT_CONN_ID else f" of {conn_id}"
     uri = upsert_table_uri(table, conn_id)
@@ -102,8 +104,8 @@ def announce(
     *,
     upsert_table: str | None = None,
 ) -> None:
-    """Emit the asset events of a consumption: one for each stream of which rows were consumed, and
-    what was consumed as the extra of the events of the task's own ``outlets``.
+    """Emit the asset events of a consumption: one for each stream whose rows were consumed. The
+    events of the task's own ``outlets`` get what was consumed as their extra.
 
     :param upsert_table: the upsert table whose changes were consumed
     """

@@ -19,7 +19,7 @@ _FORM = (
 
 
 def stream_uri(stream: str, conn_id: str) -> str:
-    """The URI of a stream; two spellings of one name have one.
+    """The URI of a stream; two spellings of one name have the same URI.
 
     :raises InvalidName: ``stream`` is not the name of a stream
     """
@@ -27,7 +27,7 @@ def stream_uri(stream: str, conn_id: str) -> str:
 
 
 def consumptions_uri(stream: str, conn_id: str) -> str:
-    """The URI of what became of a stream's changes; raises as :func:`stream_uri`."""
+    """The URI of a stream's consumptions; raises as :func:`stream_uri`."""
     return f"{stream_uri(stream, conn_id)}/{CONSUMPTIONS}"
 
 
@@ -37,7 +37,7 @@ def upsert_table_uri(table: str, conn_id: str) -> str:
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """``uri`` as Airflow is to keep it; what is registered for the scheme ``cdc``.
+    """``uri`` in the form that Airflow keeps; this function is registered for the scheme ``cdc``.
 
     :raises ValueError: it names no stream of a connection
     """

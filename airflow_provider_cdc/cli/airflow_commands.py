@@ -68,7 +68,7 @@ def upsert_tables(args: Namespace) -> None:
 def _lines(
     conn_id: str, look: Callable[[StreamCatalog], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """What ``look`` finds in the catalog of a connection; an error ends the command, and so does a
+    """What ``look`` finds in the catalog of a connection. An error ends the command, and so does a
     state folder without a registry.
     """
     from airflow.models.connection import Connection  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Tables of 80 columns of text, as many as any terminal, page or log has room for."""
+"""Tables of 80 columns of text, which fit any terminal, page or log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 WIDTH = 80
-"""What a table has room for; a terminal that is narrower says so itself."""
+"""The width of a table; a narrower terminal has its own width."""
 
 _BAR_CHARACTERS = 12
 _MINUTES = 16
@@ -22,8 +22,8 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: what it says of a line, as ``lines.py`` makes them. One that ``folds``
-    gives way where the others need room.
+    """A column of a table: how it shows a line of ``lines.py``. A column that ``folds`` gets
+    narrower if the others need room.
     """
 
     title: str
@@ -33,12 +33,12 @@ class Column:
 
 
 def text(value: Any) -> str:
-    """``value`` as a terminal shows it: nothing where there is none."""
+    """``value`` as a terminal shows it; empty for ``None``."""
     return "" if value is None else str(value)
 
 
 def size(count: int | None) -> str:
-    """``count`` bytes in the unit that people read them in."""
+    """``count`` bytes in a unit that is easy to read."""
     return "" if count is None else decimal(count)
 
 
@@ -48,7 +48,7 @@ def moment(value: str | None) -> str:
 
 
 def bar(slots: float, most: float) -> str:
-    """A bar for ``slots``; that of the ``most`` is as long as there is room for."""
+    """A bar for ``slots``; the bar for ``most`` has the full length."""
     return "█" * round(slots / (most or 1) * _BAR_CHARACTERS)
 
 
@@ -60,7 +60,7 @@ STREAMS = (
     Column("commits\nbehind", lambda line: text(line["commits_behind"]), is_number=True),
     Column("stale after\n(UTC)", lambda line: moment(line["stale_after"])),
 )
-"""Of each stream what tells whether somebody has to look at it."""
+"""For each stream, what shows whether it needs attention."""
 
 UPSERT_TABLES = (
     Column("name", lambda line: line["name"], folds=True),
@@ -70,7 +70,7 @@ UPSERT_TABLES = (
     Column("bytes\nwaiting", lambda line: size(line["pending_bytes"]), is_number=True),
     Column("in quar-\nantine", lambda line: text(line["quarantined_changes"]), is_number=True),
 )
-"""Of each upsert table how fresh it is, and what is wrong with its changes."""
+"""For each upsert table, how fresh it is and what is wrong with its changes."""
 
 USAGE = (
     Column("period\n(UTC)", lambda line: moment(line["period_start"])),
@@ -80,7 +80,7 @@ USAGE = (
     Column("read", lambda line: size(line["read_bytes"]), is_number=True),
     Column("slots", lambda line: line["plot"]),
 )
-"""Of each period and class what its jobs used."""
+"""For each period and class, what its jobs used."""
 
 _DESCRIBED = (
     Column("column", lambda line: line["column"]),
@@ -89,13 +89,13 @@ _DESCRIBED = (
 
 
 def print_described(line: Line) -> None:
-    """Print all columns of one line, below each other."""
+    """Print all columns of one line, one below the other."""
     lines = [{"column": name, "value": text(value)} for name, value in line.items()]
     _print(_DESCRIBED, lines, has_header=False)
 
 
 def print_table(columns: Sequence[Column], lines: Sequence[Line]) -> None:
-    """Print a line of text for each of ``lines``, or more where it has to be folded."""
+    """Print a line of text for each of ``lines``, or several if it has to be folded."""
     _print(columns, lines, has_header=True)
 
 
@@ -110,7 +110,7 @@ def _print(columns: Sequence[Column], lines: Sequence[Line], *, has_header: bool
         )
     for line in lines:
         table.add_row(*(column.cell(line) for column in columns))
-    # Names may hold square brackets, which are markup to rich, and numbers need no colour.
+    # Names may have square brackets, which are markup to rich. Numbers need no colour.
     console = Console(markup=False, highlight=False)
     console.width = min(console.width, WIDTH) if sys.stdout.isatty() else WIDTH
     console.print(table)

@@ -1,4 +1,4 @@
-"""``python -m airflow_provider_cdc``: looking at streams without Airflow and without a JVM."""
+"""``python -m airflow_provider_cdc``: shows streams without Airflow and without a JVM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .tables import (
 app = typer.Typer(
     help="Change data capture for Delta Lake tables.",
     no_args_is_help=True,
-    # They hold the secrets of stores; not every version of typer hides them by itself.
+    # They hold the secrets of stores, and not every version of typer hides them by default.
     pretty_exceptions_show_locals=False,
 )
 
@@ -105,7 +105,7 @@ def usage(
 def _lines(
     state: str, storage_options: str, look: Callable[[StreamCatalog], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """What ``look`` finds in a state folder; an error ends the command, and so does a folder
+    """What ``look`` finds in a state folder. An error ends the command, and so does a folder
     without a registry.
     """
     try:
@@ -119,7 +119,7 @@ def _lines(
 def _options(text: str) -> dict[str, str]:
     """The store's options.
 
-    :raises InvalidRequest: ``text`` is no JSON object; the message does not repeat it
+    :raises InvalidRequest: ``text`` is not a JSON object; the message does not repeat it
     """
     try:
         found = json.loads(text)

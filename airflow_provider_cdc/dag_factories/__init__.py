@@ -1,1 +1,1 @@
-"""DAGs that look after streams, made for a connection."""
+"""DAGs that monitor and maintain streams, made for a connection."""

@@ -1,8 +1,8 @@
-"""Which upsert tables there are and how often to apply their changes, as DAG files may ask.
+"""Which upsert tables there are and how often to apply their changes, for DAG files.
 
-A DAG file is parsed again and again, each time in a new process. What the registry said is kept for
-a while in a file below ``AIRFLOW_HOME``; where the registry cannot be reached, or does not answer,
-what it said last goes on to hold, for DAGs that were gone would apply nothing.
+A DAG file is parsed again and again, each time in a new process. So the registry's answer is kept
+for a while in a file below ``AIRFLOW_HOME``. If the registry cannot be reached or does not answer,
+its last answer stays in use, because without DAGs nothing would be applied.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from airflow_provider_cdc.hooks.connection import CdcConnection
 log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(minutes=1)
-# A DAG file that is parsed for half a minute is given up, and its DAGs with it.
+# Airflow gives up a DAG file that it has parsed for half a minute, and its DAGs with it.
 _PATIENCE_SECONDS = 10.0
 
 
 class _Kept(msgspec.Struct):
-    """What a file keeps: when the registry was read, and what it said."""
+    """The content of a file: when the registry was read, and its answer."""
 
     at: float
     plan: list[ApplySchedule]
@@ -42,8 +42,8 @@ class _Kept(msgspec.Struct):
 def apply_plan(conn_id: str, without_promise: timedelta, refresh: timedelta) -> list[ApplySchedule]:
     """The schedule of each upsert table of ``conn_id``.
 
-    :param without_promise: how often where a table has no ``max_staleness``
-    :param refresh: how long what was read is used again
+    :param without_promise: how often to apply if a table has no ``max_staleness``
+    :param refresh: how long an answer of the registry is used again
     :raises AirflowNotFoundException: there is no such connection
     """
     settings = CdcHook(conn_id).settings
@@ -66,9 +66,9 @@ def apply_plan(conn_id: str, without_promise: timedelta, refresh: timedelta) -> 
 def _plan_in_time(
     settings: CdcConnection, without_promise: timedelta, *, is_needed: bool
 ) -> list[ApplySchedule]:
-    """What the registry says, if it does soon.
+    """The registry's answer, if it comes soon.
 
-    :raises TimeoutError: it does not answer
+    :raises TimeoutError: the registry does not answer
     """
     (found,) = side_by_side(
         lambda each: _plan(each, without_promise, is_needed=is_needed),
@@ -84,10 +84,10 @@ def _plan_in_time(
 def _plan(
     settings: CdcConnection, without_promise: timedelta, *, is_needed: bool = False
 ) -> list[ApplySchedule]:
-    """What the registry says.
+    """The registry's answer.
 
-    :param is_needed: there was one
-    :raises FileNotFoundError: there is none where one is needed
+    :param is_needed: whether there was a registry before
+    :raises FileNotFoundError: a registry is needed, and there is no registry
     """
     catalog = settings.catalog()
     streams = catalog.show_if_begun()
@@ -123,7 +123,7 @@ def _read(file: Path) -> _Kept | None:
 
 def _write(file: Path, kept: _Kept) -> None:
     draft = file.with_suffix(f".{os.getpid()}")
-    # Without the file each parse reads the registry; that is slower, and nothing else.
+    # Without the file each parse reads the registry, which is slower, and has no other effect.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(msgspec.json.encode(kept))

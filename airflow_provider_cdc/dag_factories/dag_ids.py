@@ -1,4 +1,4 @@
-"""How the DAGs of a connection are called."""
+"""The ids of the DAGs of a connection."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def dag_id_of(name: str, conn_id: str) -> str:
-    """``name``, and for a connection other than ``cdc_default`` its id behind it: the DAGs of two
-    connections are two, whatever comes behind a dot.
+    """``name``, and for a connection other than ``cdc_default`` its id after it. So the DAGs of two
+    connections have different ids, even when the name of a table follows after a dot.
     """
     if conn_id == DEFAULT_CONN_ID:
         return name
     told = readable(conn_id).replace(".", "_")
-    # What is not readable, or has a dot, may read like the id of another one.
+    # A changed id may equal the id of another connection.
     end = "" if told == conn_id else f"-{digest_of(conn_id)}"
     return f"{name}-{told}{end}"
 
 
 def digest_of(name: str) -> str:
-    """Eight characters that tell ``name`` from others which read alike."""
+    """Eight characters that distinguish ``name`` from similar names."""
     return sha256(name.encode()).hexdigest()[:8]
 
 

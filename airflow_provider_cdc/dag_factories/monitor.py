@@ -1,4 +1,4 @@
-"""The DAG that watches the streams of a connection."""
+"""The DAGs that monitor and maintain the streams of a connection."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def stale_stream_monitor(
     margin: timedelta | str = timedelta(days=2),
     default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
-    """A DAG that looks at all streams of ``conn_id`` on a timer, whether or not any DAG uses them.
+    """A DAG that checks all streams of ``conn_id`` on a timer, whether or not any DAG uses them.
 
-    :param notifiers: whom to tell, see :class:`~..operators.monitor.CheckStreams`
+    :param notifiers: they get the alerts, see :class:`~..operators.monitor.CheckStreams`
     :param dag_id: by default ``stale_stream_monitor``, and for a connection other than
         ``cdc_default`` ``stale_stream_monitor-<conn_id>``
-    :param every: how often to look
+    :param every: how often to check
     :param margin: how long before ``stale_after`` a warning is due
-    :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless it
-        says otherwise a run is ended after ``every``, and after ten minutes at the earliest
+    :param default_args: those of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless
+        it says otherwise a run is ended after ``every``, and after ten minutes at the earliest
     """
     interval = period_of(every, "every")
-    # A store or a notifier that hangs must not keep the later runs back.
+    # A store or a notifier that hangs must not delay the later runs.
     ending = {"execution_timeout": max(interval, _PATIENCE)}
     name = dag_id or dag_id_of("stale_stream_monitor", conn_id)
     with timed_dag(name, interval, default_args=ending | dict(default_args or {})) as dag:
@@ -51,7 +51,7 @@ def stale_stream_monitor(
             conn_id=conn_id,
             notifiers=notifiers,
             margin=interval_of(margin, "margin"),
-            # The next run tells what this one could not.
+            # The next run sends what this one could not.
             retries=0,
         )
     return dag
@@ -69,8 +69,8 @@ def stream_maintenance(
     :param dag_id: by default ``stream_maintenance``, and for a connection other than
         ``cdc_default`` ``stream_maintenance-<conn_id>``
     :param every: how often; a source whose retention is shorter needs it more often
-    :param default_args: as of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless it
-        says otherwise there are two ``retries``, five minutes apart
+    :param default_args: those of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless
+        it says otherwise there are two ``retries``, five minutes apart
     """
     interval = period_of(every, "every")
     retrying = {"retries": 2, "retry_delay": timedelta(minutes=5)}

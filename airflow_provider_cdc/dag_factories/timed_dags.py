@@ -1,4 +1,4 @@
-"""What the DAGs that run on a timer for a connection have in common."""
+"""The common part of the DAGs that run on a timer for a connection."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def timed_dag(
     display_name: str | None = None,
     default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
-    """A DAG that runs ``every`` so often, one run at a time, and does not make up for runs that
-    were missed: the next one does their work too.
+    """A DAG that runs once per ``every``, one run at a time. It does not make up for missed runs,
+    because the next run does their work too.
 
-    :param tags: more than ``cdc``
-    :param display_name: what Airflow's pages call it; by default its id
+    :param tags: tags besides ``cdc``
+    :param display_name: its name on Airflow's pages; by default its id
     """
     return DAG(
         dag_id,
@@ -32,7 +32,7 @@ def timed_dag(
         start_date=_START,
         catchup=False,
         max_active_runs=1,
-        # One that waits for somebody to switch it on lets streams go stale without a word.
+        # A paused DAG would let streams go stale silently.
         is_paused_upon_creation=False,
         default_args=dict(default_args or {}),
         tags=["cdc", *tags],

@@ -1,4 +1,4 @@
-"""The DAGs that apply the changes of upsert tables in the background (seed 004)."""
+"""The DAGs that apply the changes of upsert tables in the background."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .dag_ids import dag_id_of, digest_of, readable
 from .timed_dags import timed_dag
 
 POOL = "cdc_background"
-"""The pool of Airflow whose slots applies in the background take."""
+"""The pool of Airflow for applies in the background."""
 
 _PREFIX = "apply_upserts"
 _LONGEST = 200
@@ -35,21 +35,22 @@ def background_apply_dags(
     refresh: timedelta | str = KEPT_FOR,
     default_args: Mapping[str, Any] | None = None,
 ) -> dict[str, DAG]:
-    """A DAG for each upsert table of ``conn_id``, which applies what waits often enough to keep the
-    table's ``max_staleness``. In a DAG file: ``globals().update(background_apply_dags())``.
+    """A DAG for each upsert table of ``conn_id``, which applies waiting changes often enough to
+    keep the table's ``max_staleness``. In a DAG file:
+    ``globals().update(background_apply_dags())``.
 
-    Seed 004: changes are applied in the background at least once per ``max_staleness``. A run
-    begins ``max_staleness`` after the one before, less the 95th percentile of how long applies took
-    lately from the moment they were due. The DAGs follow the tables that there are, and a
-    ``max_staleness`` that is altered, when their file is parsed again.
+    BigQuery: changes are applied in the background at least once per ``max_staleness``. A run
+    begins ``max_staleness`` after the one before, less the 95th percentile of how long recent
+    applies took from the moment they were due. The DAGs follow new and dropped tables, and a
+    changed ``max_staleness``, when their file is parsed again.
 
     Parsing starts no Spark; it reads the registry of streams, at most once per ``refresh``.
 
-    :param pool: what bounds how many applies run at once; make it with ``airflow pools set``. The
+    :param pool: it limits how many applies run at once; make it with ``airflow pools set``. The
         field ``pool_conf`` of the connection gives its jobs Spark settings of their own
-    :param without_promise: how often to apply where a table has no ``max_staleness``
-    :param refresh: how long what was read is used again
-    :param default_args: as of a DAG, for ``on_failure_callback`` and the like
+    :param without_promise: how often to apply if a table has no ``max_staleness``
+    :param refresh: how long an answer of the registry is used again
+    :param default_args: those of a DAG, for ``on_failure_callback`` and the like
     :returns: the DAGs by their ids: ``apply_upserts.<table>``, and for a connection other than
         ``cdc_default`` ``apply_upserts-<conn_id>.<table>``
     :raises AirflowNotFoundException: there is no such connection
@@ -106,7 +107,9 @@ def _dag(
 
 
 def _display_name(schedule: ApplySchedule, shown: Mapping[str, int], conn_id: str) -> str:
-    """What people call the DAG: by the table without its folder, where that is no other's."""
+    """The DAG's name on Airflow's pages: the table without its folder, if no other table has that
+    name.
+    """
     last = _last_part(schedule.table)
     name = last if shown[last] == 1 else schedule.table
     of = "" if conn_id == DEFAULT_CONN_ID else f" of {conn_id}"
@@ -114,12 +117,12 @@ def _display_name(schedule: ApplySchedule, shown: Mapping[str, int], conn_id: st
 
 
 def _last_part(table: str) -> str:
-    """The name of a table; of one at a path that of its folder."""
+    """The name of a table; for a table at a path, the name of its folder."""
     return table.rstrip("/").rpartition("/")[2]
 
 
 def _name_of(schedule: ApplySchedule, taken: Mapping[str, int]) -> str:
-    """The table's name, and where that does not tell it from others, a hash of its stream too."""
+    """The table's name; if it does not identify the table, also a hash of its stream."""
     name = readable(schedule.table)
     if name != schedule.table or taken[name] > 1 or len(name) > _LONGEST:
         name = f"{name[:_LONGEST]}.{digest_of(schedule.stream)}"

@@ -1,8 +1,7 @@
-"""What a monitor saw of ``stale_after``, kept where Airflow's scheduler can read it.
+"""``stale_after`` of each stream as the monitor saw it, where Airflow's scheduler can read it.
 
-The scheduler must not reach for a store or for a connection while it makes a run; so the monitor
-writes the moments to an Airflow Variable, one for each connection. It is a mirror: nothing but
-deadlines reads it.
+The scheduler must not read a store or a connection while it creates a run. So the monitor writes
+the moments to an Airflow Variable, one for each connection. Only deadlines use these moments.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def variable_key(conn_id: str) -> str:
 
 
 def knows_streams(conn_id: str) -> bool:
-    """Whether a monitor has seen streams of ``conn_id`` when it looked last."""
+    """Whether a monitor saw streams of ``conn_id`` at its last check."""
     return bool(_known(variable_key(conn_id)))
 
 
@@ -31,7 +30,8 @@ def write_stale_after(conn_id: str, moments: Mapping[str, datetime], *, is_whole
     """Keep when the streams of ``conn_id`` go stale.
 
     :param moments: ``stale_after`` by the name of the stream
-    :param is_whole: whether a stream that is missing is gone, and not only out of reach
+    :param is_whole: whether a stream that is missing from ``moments`` was dropped, and is not only
+        out of reach
     """
     key = variable_key(conn_id)
     known = _known(key)
@@ -42,8 +42,8 @@ def write_stale_after(conn_id: str, moments: Mapping[str, datetime], *, is_whole
 
 
 def read_stale_after(value: str | None, stream: str) -> datetime | None:
-    """When a stream goes stale, by the text of the Variable; None where no monitor has written it
-    yet, or where somebody else has written something else.
+    """When a stream goes stale, from the text of the Variable. None if no monitor has written it
+    yet, or if it holds something else.
     """
     try:
         moment = datetime.fromisoformat(json.loads(value or "{}")[stream_key(stream)])
@@ -53,7 +53,7 @@ def read_stale_after(value: str | None, stream: str) -> datetime | None:
 
 
 def _known(key: str) -> dict[str, Any]:
-    """What the Variable holds; nothing where somebody has written something else into it."""
+    """The content of the Variable; empty if it holds something else."""
     try:
         found: Any = Variable.get(key, default={}, deserialize_json=True)
     except ValueError:

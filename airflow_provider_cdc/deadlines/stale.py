@@ -21,11 +21,11 @@ _log = logging.getLogger(__name__)
 class StreamStaleDeadline(BaseDeadlineReference):
     """``stale_after`` of a stream, for a ``DeadlineAlert`` of a DAG that consumes it.
 
-    With a negative interval the alert's callback is called where a run has not ended so long before
-    the stream goes stale; where that moment has passed already, it is called at once. The moment is
-    the one that ``CheckStreams`` of the connection saw last before the run was made: a run made
-    before any look has no deadline. Where no run is made at all no deadline helps; that is what
-    ``stale_stream_monitor`` is for.
+    With a negative interval, the alert's callback is called if a run has not ended that long before
+    the stream goes stale. If that moment has passed already, the callback is called at once. The
+    moment is the one that ``CheckStreams`` of the connection saw last before the run was created. A
+    run that was created before any check has no deadline. Without a run no deadline helps: use
+    ``stale_stream_monitor`` for that.
 
     :param stream: the name of the stream
     :param conn_id: a connection of type ``cdc``

@@ -1,7 +1,7 @@
 """The change data capture engine: a library for notebooks and jobs, without Airflow.
 
-What lives where pyspark or delta-rs is imported is loaded when it is first asked for: workers read
-streams without the one, and Airflow's scheduler loads its plugins without the other.
+Modules that import pyspark or delta-rs are loaded on first use. So workers read streams without
+pyspark, and Airflow's scheduler loads its plugins without delta-rs.
 """
 
 from __future__ import annotations

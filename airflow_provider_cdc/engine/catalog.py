@@ -1,4 +1,4 @@
-"""Streams without Spark: listing, describing, dropping, looking for data, in milliseconds."""
+"""Streams without Spark: list, describe, drop, and check for data, in milliseconds."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class StreamCatalog:
     :param state: the state folder, a URI or an absolute path
     :param storage_options: how to reach the store
     :param clock: gives the time, in UTC
-    :param principal: who looks and acts; by default the user of this process
-    :raises InvalidName: ``principal`` cannot be one
+    :param principal: who reads and changes streams; by default the user of this process
+    :raises InvalidName: ``principal`` is not a valid name
     """
 
     @validated_call
@@ -61,20 +61,24 @@ class StreamCatalog:
         self._is_for_upserts = False
 
     def for_upserts(self) -> StreamCatalog:
-        """The same streams, for methods of upsert tables: they alone move the streams of these."""
+        """The same streams, for methods of upsert tables: only these may move the streams of such
+        tables.
+        """
         found = copy(self)
         found._is_for_upserts = True
         return found
 
     @property
     def is_begun(self) -> bool:
-        """Whether the state folder holds a registry: one that is not mounted holds none."""
+        """Whether the state folder holds a registry. A folder that is not mounted holds no
+        registry.
+        """
         return self._registry.snapshot().version is not None
 
     def check_begun(self) -> None:
-        """Find out whether the state folder holds a registry, which the first stream begins.
+        """Check that the state folder holds a registry, which the first stream creates.
 
-        :raises RegistryNotFound: it holds none
+        :raises RegistryNotFound: the folder holds no registry
         """
         if not self.is_begun:
             raise RegistryNotFound(
@@ -87,18 +91,18 @@ class StreamCatalog:
             )
 
     def show(self) -> list[Stream]:
-        """All streams that can be read, by name; :meth:`statuses` has the others too."""
+        """All streams that can be read, by name; :meth:`statuses` also has the others."""
         return self._registry.snapshot().streams()
 
     def show_if_begun(self) -> list[Stream | UnreadableStream] | None:
-        """All streams, those first that can be read; ``None``: there is no registry."""
+        """All streams, first those that can be read. ``None``: there is no registry."""
         snapshot = self._registry.snapshot()
         if snapshot.version is None:
             return None
         return [*snapshot.streams(), *snapshot.unreadable()]
 
     def names(self) -> list[str]:
-        """The names of all streams, those included that cannot be read."""
+        """The names of all streams, including those that cannot be read."""
         return self._registry.snapshot().names
 
     def describe(self, name: str) -> Stream:
@@ -106,31 +110,31 @@ class StreamCatalog:
         return self._registry.snapshot().get(stream_name(name))
 
     def history(self, name: str) -> list[Record]:
-        """Every transition of a stream, oldest first, those included whose record cannot be read;
-        raises ``StreamNotFound``.
+        """Every transition of a stream, oldest first, including those whose record cannot be read.
+        Raises ``StreamNotFound``.
         """
         found = self._registry.snapshot()
         holder = found.holder(stream_name(name)) or found.get(name)
         return self._registry.history(holder.stream_id)
 
     def permitted(self, name: str, right: Right) -> Stream:
-        """One stream, to do something with it.
+        """One stream, if the principal has ``right`` on it.
 
-        :raises StreamNotFound: there is none
-        :raises StreamAccessDenied: the principal may not
+        :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal does not have the right
         """
         stream = self.describe(name)
         check_access(stream, self.principal, right)
         return stream
 
     def drop(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop a stream; that of an upsert table only where that table is missing. One whose record
-        cannot be read is dropped in any case.
+        """Drop a stream. The stream of an upsert table can be dropped only if that table is
+        missing. A stream whose record cannot be read can always be dropped.
 
-        :raises StreamNotFound: there is none, unless ``if_exists``
+        :raises StreamNotFound: there is no such stream, unless ``if_exists``
         :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: the principal may not
-        :raises InvalidRequest: it is that of an upsert table, which is still there
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidRequest: it is the stream of an upsert table that still exists
         """
         snapshot = self._registry.snapshot()
         stream = snapshot.holder(stream_name(name))
@@ -157,22 +161,23 @@ class StreamCatalog:
         max_data_extension: timedelta | str | Kept = KEPT,
         max_lag: timedelta | str | Kept | None = KEPT,
     ) -> Stream:
-        """Change what is said of a stream; what is not given stays.
+        """Change the attributes of a stream; those that are not given stay.
 
-        A stream whose record cannot be read is put right by giving what of it cannot be read.
+        To repair a stream whose record cannot be read, give the attributes that cannot be read.
 
-        :param comment: another comment, or none
-        :param owner: the principal that it belongs to from then on
+        :param comment: the new comment, or ``None``
+        :param owner: the principal that owns it from then on
         :param max_data_extension: how long its sources may be made to keep what it has not consumed
-        :param max_lag: how old a change may grow before its monitor tells; ``None``: any age
+        :param max_lag: how old a change may get before the monitor sends an alert; ``None``: any
+            age
         :param readers: who may read it besides its owner; ``None``: everybody
         :param consumers: who may consume it besides its owner; ``None``: its readers
-        :raises StreamNotFound: there is none
+        :raises StreamNotFound: there is no such stream
         :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: the principal may not
-        :raises InvalidName: the owner cannot be one
-        :raises InvalidRequest: it is that of an upsert table, or an argument is wrong
-        :raises StreamUnreadable: its record cannot be read, and is not put right by this
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidName: ``owner`` is not a valid name
+        :raises InvalidRequest: it is the stream of an upsert table, or an argument is wrong
+        :raises StreamUnreadable: its record cannot be read, and these attributes do not repair it
         """
         given: dict[str, Any] = {
             "comment": comment,
@@ -195,20 +200,20 @@ class StreamCatalog:
     def rename(self, name: str, to: str) -> Stream:
         """Give a stream another name; statements find it under that name from then on.
 
-        :raises StreamNotFound: there is none
-        :raises StreamExists: there is another one of the new name
+        :raises StreamNotFound: there is no such stream
+        :raises StreamExists: another stream has the new name
         :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: the principal may not
-        :raises InvalidRequest: it is that of an upsert table
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidRequest: it is the stream of an upsert table
         """
         snapshot = self._registry.snapshot()
         stream = snapshot.get(stream_name(name))
         return self._moved(snapshot, stream, Transition.RENAMED, name=stream_name(to))
 
     def clone(self, name: str, of: str, *, comment: str | None = None) -> Stream:
-        """Create a stream that stands where another one stands, and goes its own way.
+        """Create a stream at the same offset as another one; the two then move independently.
 
-        It belongs to the principal; who else may use it is as with the original.
+        The clone belongs to the principal. Its readers and consumers are those of the original.
 
         :raises StreamNotFound: there is no stream ``of``
         :raises StreamExists: there is a stream of that name
@@ -240,9 +245,9 @@ class StreamCatalog:
         return created
 
     def undrop(self, name: str) -> Stream:
-        """Bring back the stream that was dropped last under a name, where it stood.
+        """Bring back the stream that was dropped last under a name, at the offset that it had.
 
-        :raises StreamNotFound: none was dropped
+        :raises StreamNotFound: no stream was dropped under that name
         :raises StreamExists: there is a stream of that name
         """
         snapshot = self._registry.snapshot()
@@ -258,13 +263,13 @@ class StreamCatalog:
         return self._moved(snapshot, stream, Transition.UNDROPPED)
 
     def advance(self, name: str) -> Stream:
-        """Move a stream's offset to now without any DML; initial rows are left out too.
+        """Move a stream's offset to now without any DML; initial rows are skipped too.
 
-        :raises StreamNotFound: there is none
+        :raises StreamNotFound: there is no such stream
         :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: the principal may not
+        :raises StreamAccessDenied: the principal may not consume it
         :raises StreamUnusable: its change set can no longer be read
-        :raises InvalidRequest: it is that of an upsert table
+        :raises InvalidRequest: it is the stream of an upsert table
         """
         snapshot = self._registry.snapshot()
         stream = snapshot.get(stream_name(name))
@@ -278,12 +283,12 @@ class StreamCatalog:
         return advanced
 
     def skip_range(self, span: StreamSpan, *, younger: bool = False) -> bool:
-        """Move a stream's offset over a range that holds no change for it, so that its commits need
-        not be kept; gives whether it moved.
+        """Move a stream's offset over a range that holds no change for it, so that the source need
+        not keep these commits; returns whether the offset moved.
 
-        Seed 000: looking whether an empty stream has data keeps it from going stale.
+        Snowflake: checking whether an empty stream has data keeps it from going stale.
 
-        :param younger: do so even if the offset is less than a day old
+        :param younger: move the offset even if it is less than a day old
         """
         snapshot = self._registry.snapshot()
         stream, ends = span.stream, [table.end for table in span.tables]
@@ -292,14 +297,15 @@ class StreamCatalog:
         if not (is_there and is_moving and self._is_skippable(stream, younger=younger)):
             return False
         changes = [Change(stream.standing(*ends), Transition.SKIPPED)]
-        # A favour: another process may move it at this moment, and who only reads may not write.
+        # Optional: another process may move the stream at the same time, or the principal may have
+        # no write access.
         with suppress(CdcError):
             self._registry.transact(snapshot, changes, actor=self.principal)
             return True
         return False
 
     def _is_skippable(self, stream: Stream, *, younger: bool) -> bool:
-        """Whether its offset may move without a consumption, and lies far enough behind."""
+        """Whether its offset may move without a consumption, and is old enough."""
         oldest = min(base.offset.timestamp for base in stream.bases)
         return (
             stream.phase is Phase.IDLE
@@ -309,11 +315,11 @@ class StreamCatalog:
         )
 
     def look(self, name: str) -> StreamLook:
-        """Where a stream stands, and whether it may have a change: false only when it certainly
-        has none. Cheaper than :meth:`status` where the offset lies far behind.
+        """The position of a stream, and whether it may have a change: false only if it certainly
+        has no change. Faster than :meth:`status` if the offset is far back.
 
-        Seed 000, SYSTEM$STREAM_HAS_DATA: it may be true without a change, never false with one; an
-        empty stream is kept fresh (:meth:`skip_range`).
+        Snowflake, SYSTEM$STREAM_HAS_DATA: it may be true without a change, and is never false with
+        one. The call keeps an empty stream from going stale (:meth:`skip_range`).
 
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not read it
@@ -322,7 +328,7 @@ class StreamCatalog:
         return self.look_at(self.describe(name))
 
     def look_at(self, stream: Stream) -> StreamLook:
-        """As :meth:`look`, at a stream that was found; the registry is not read again."""
+        """As :meth:`look`, for a stream that was read already; the registry is not read again."""
         check_access(stream, self.principal, Right.READ)
         found = self._sources.look(stream)
         is_behind = not found.may_have_data and found.latest_version > found.offset_version
@@ -333,22 +339,22 @@ class StreamCatalog:
         return found
 
     def status(self, name: str) -> StreamStatus:
-        """How one stream stands; raises ``StreamNotFound``."""
+        """The status of one stream; raises ``StreamNotFound``."""
         return self.status_of(self.describe(name))
 
     def statuses(self) -> list[StreamStatus]:
-        """The status of every stream, by name; of one that could not be checked, why."""
+        """The status of every stream, by name; of one that could not be checked, the reason."""
         now, snapshot = self._clock(), self._registry.snapshot()
         found = [status_or_reason(stream, self._sources, now) for stream in snapshot.streams()]
         found += [unreadable_status(stream, now) for stream in snapshot.unreadable()]
         return sorted(found, key=lambda status: stream_key(status.name))
 
     def status_of(self, stream: Stream) -> StreamStatus:
-        """How a stream that was found stands; the registry is not read again."""
+        """The status of a stream that was read already; the registry is not read again."""
         return status_of(stream, self._sources, self._clock())
 
     def upsert_tables(self) -> list[UpsertTableSummary]:
-        """What the logs tell of every upsert table, by name (seed 004)."""
+        """What the logs show of every upsert table, by name."""
         now = self._clock()
         found = [
             summary_of(stream, status_or_reason(stream, self._sources, now), self._files)
@@ -357,13 +363,14 @@ class StreamCatalog:
         return sorted(found, key=lambda each: each.name)
 
     def quarantine_of(self, stream: Stream) -> QuarantineSize | None:
-        """What the log tells of the quarantine of the upsert table whose changes ``stream`` is on;
-        ``None``: it cannot be read.
+        """The size of the quarantine of an upsert table, from its log; ``None``: it cannot be read.
+
+        :param stream: on the changes of the table
         """
         return quarantine_of(stream, self._files)
 
     def _has_no_source(self, stream: Stream) -> bool:
-        """Whether the table of ``stream`` is gone; another one may be in its place."""
+        """Whether the table of ``stream`` is missing; another one may be in its place."""
         try:
             found = self._sources.newest_offset(stream.source.location)
         except NotADeltaTable:

@@ -1,4 +1,4 @@
-"""The clock of the engine; tests hand in their own."""
+"""The clock of the engine. Tests pass their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching streams without Spark: which alerts there are to tell, each once."""
+"""Monitoring streams without Spark: finds the alerts, and sends each of them once."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from .stream_status import StreamStatus, unreadable_status
 from .upsert_jobs import LONGEST_WITHOUT_PROMISE, upsert_streams
 
 _AT_ONCE = 16
-# Stores that do not answer must not silence the alerts of the others: not one of them, nor many in
-# the ten minutes after which the DAG of the monitor is ended.
+# A store that does not answer must not block the alerts of other streams: one stream may take 120
+# seconds, and all together 480, because the monitor's DAG times out after ten minutes.
 _PATIENCE_SECONDS = 120.0
 _WITHIN_SECONDS = 480.0
 
 UNKNOWN = "unknown"
-"""What an alert names as the source of a stream whose record cannot be read."""
+"""The source that an alert names if the record of its stream cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen of a stream; of one on the changes of an upsert table also the quarantine of
-    that, ``None`` where it cannot be read.
+    """The status of a stream. For a stream on the changes of an upsert table also the size of its
+    quarantine, or ``None`` if the quarantine cannot be read.
     """
 
     status: StreamStatus
@@ -47,7 +47,8 @@ class Observation:
 
 @validated
 class StreamMonitor:
-    """Looks at the streams of a state folder, and tells of each change of their standing once.
+    """Checks the streams of a state folder, and sends one alert for each change of a promise's
+    standing.
 
     :param state: the state folder
     :param storage_options: how to reach the store
@@ -73,17 +74,19 @@ class StreamMonitor:
         margin: timedelta | str,
         see: Callable[[StreamStatus], object] = lambda _: None,
     ) -> list[Alert]:
-        """Look at every stream, and call ``tellers`` for each alert that they were not told yet.
+        """Check every stream, and call ``tellers`` for each alert that they have not received yet.
 
-        An alert counts as told when all of them have returned. One that raises is called again by
-        a run that comes ten minutes later or more, the others are not; nothing else is kept back.
-        Where the state folder holds no registry, nothing is told and nothing forgotten.
+        An alert counts as sent when all of ``tellers`` have returned. If one of them raises, a run
+        ten minutes later or more calls that one again, and not the others. Other alerts are sent
+        all the same. If the state folder holds no registry, the call sends nothing and forgets
+        nothing.
 
-        :param tellers: whom to tell, by names that are the same in every run
+        :param tellers: functions that take an alert, by names that are the same in every run
         :param margin: how long before ``stale_after`` a warning is due
-        :param see: is called with the status of every stream before anything is told
-        :returns: what was told
-        :raises ExceptionGroup: what tellers raised, or looking at a stream, after all was tried
+        :param see: called with the status of every stream before any alert is sent
+        :returns: the alerts that were sent
+        :raises ExceptionGroup: what ``tellers`` or the checks of streams raised, after all were
+            tried
         """
         early = interval_of(margin, "margin")
         streams = self._catalog.show_if_begun()
@@ -96,7 +99,7 @@ class StreamMonitor:
         standing = {stream.stream_id for stream in upsert_streams(readable)}
         with _kept(failures, "streams that are no more"):
             self._told.forget_all_but({stream.stream_id for stream in streams})
-        # In an order of its own each time: what was not looked at in this run is in another.
+        # In a random order: a stream that this run has no time for is checked by another run.
         streams = random.sample(streams, len(streams))
         looks = side_by_side(
             lambda stream: self._look_at(stream, standing),
@@ -129,7 +132,8 @@ class StreamMonitor:
         status = self._catalog.status_of(stream)
         if stream.upsert_table is None:
             return Observation(status)
-        # One that is left of a table which was made again does not tell of the new one's.
+        # A table that was dropped and made again has a new stream. Its old stream must not report
+        # the new table's quarantine.
         has_quarantine = stream.stream_id in standing
         quarantine = self._catalog.quarantine_of(stream) if has_quarantine else None
         return Observation(status, stream.upsert_table, quarantine)
@@ -142,7 +146,9 @@ class StreamMonitor:
         tellers: Mapping[str, Callable[[Alert], object]],
         failures: list[Exception],
     ) -> Alert | None:
-        """The alert that ``finding`` gives rise to, where all know it now."""
+        """Send the alert for ``finding`` if it is due; returns it once all of ``tellers`` have
+        it.
+        """
         claim = self._told.claim(seen.status.stream_id, finding.promise, finding.standing)
         if claim is None:
             return None
@@ -164,7 +170,7 @@ class StreamMonitor:
 
 @contextmanager
 def _kept(failures: list[Exception], what: str) -> Iterator[None]:
-    """Put what is raised into ``failures``, with a note of ``what`` it was about, and go on."""
+    """Append an exception to ``failures`` with the note ``what``, and go on."""
     try:
         yield
     except Exception as error:
@@ -173,9 +179,9 @@ def _kept(failures: list[Exception], what: str) -> Iterator[None]:
 
 
 def findings(seen: Observation, now: datetime, margin: timedelta) -> list[Finding]:
-    """How each promise of a stream stands at the moment ``now``.
+    """The standing of each promise of a stream at the moment ``now``.
 
-    :param margin: how long before ``stale_after`` it is near to going stale
+    :param margin: how long before ``stale_after`` the promise counts as nearly broken
     """
     status, found = seen.status, [_staleness(seen.status, now, margin)]
     if seen.upsert_table is None:
@@ -187,7 +193,7 @@ def findings(seen: Observation, now: datetime, margin: timedelta) -> list[Findin
 
 
 def lag_of(status: StreamStatus, now: datetime) -> timedelta:
-    """How long the oldest change that is not consumed has waited; zero where there is none."""
+    """How long the oldest change that is not consumed has waited; zero if no change waits."""
     return now - (status.behind_since or now)
 
 
@@ -218,7 +224,9 @@ def _lag(status: StreamStatus, now: datetime) -> Finding:
 
 
 def _apply_lag(table: str, status: StreamStatus, now: datetime) -> Finding:
-    """How long the changes of an upsert table wait; it lags also where it promises nothing."""
+    """Whether the changes of an upsert table wait too long. A table without a ``max_staleness`` has
+    a limit too.
+    """
     lag = lag_of(status, now)
     waits = f"waits for {length_text(lag)} to be applied"
     reason = f"the oldest change of upsert table {table} {waits}"
@@ -231,7 +239,9 @@ def _apply_lag(table: str, status: StreamStatus, now: datetime) -> Finding:
 
 
 def _quarantine(table: str, size: QuarantineSize) -> Finding:
-    """Whether changes are in quarantine; late ones hold nobody up, and are told of as a warning."""
+    """Whether the quarantine holds changes. Late changes block no others, so they cause a warning
+    only.
+    """
     holds = f"the quarantine of upsert table {table} holds"
     if size.changes == 0:
         return Finding(Promise.QUARANTINE, Standing.KEPT, f"{holds} no change")

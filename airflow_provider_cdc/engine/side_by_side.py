@@ -1,4 +1,4 @@
-"""Doing the same for many things at once, where one that hangs keeps no other waiting for ever."""
+"""Runs the same work for many items at once; an item that hangs blocks no other."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ def side_by_side(
     patience_seconds: float,
     within_seconds: float = float("inf"),
 ) -> list[Result | Exception]:
-    """What ``work`` gives for each of ``items``, or what it raised.
+    """The results of ``work`` for each of ``items``, or the exceptions that it raised.
 
-    One that has not ended ``patience_seconds`` after its begin counts as ``TimeoutError``. Nothing
-    can end its thread, so it is left to itself; the process does not wait for it.
+    An item that has not ended ``patience_seconds`` after its begin counts as ``TimeoutError``. Its
+    thread cannot be stopped and runs on; the process does not wait for it.
 
-    :param at_once: how many are done at once
-    :param within_seconds: how long all of them may take; what has not ended then, or not begun,
-        counts as ``TimeoutError``, too
+    :param at_once: how many items are worked on at once
+    :param patience_seconds: how long one item may take
+    :param within_seconds: how long all items may take; those that have not ended or not begun by
+        then count as ``TimeoutError`` too
     """
     return _Gang(work, items, patience_seconds, within_seconds).done(at_once)
 
@@ -74,12 +75,12 @@ class _Gang(Generic[Item, Result]):
                 outcome = error
             with self._changed:
                 if place in self._found:
-                    # It was given up, and another thread goes on.
+                    # It timed out, and another thread took over.
                     return
                 self._end(place, outcome)
 
     def _give_up(self) -> float:
-        """End what takes too long; the seconds until the next may have to be."""
+        """Time out the items that take too long; returns the seconds until the next timeout."""
         now = time.monotonic()
         if now >= self._ends:
             self._end_all()

@@ -1,4 +1,4 @@
-"""How a stream stands towards its source, and how SHOW STREAMS tells it."""
+"""The status of a stream, and its line of SHOW STREAMS."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class BaseStatus:
-    """How a stream stands towards one table that it reads.
+    """The status of a stream for one table that it reads.
 
-    ``versions_behind`` counts all commits after the offset, ``commits_behind`` those that changed
-    data (of a stream of inserts: that added files with rows), ``bytes_behind`` the bytes of the
-    files in which the range's ends differ (of an append-only stream: that hold inserted rows);
-    they are ``None`` where the table's part cannot be read, and ``invalid_reason`` says why.
+    ``versions_behind`` counts all commits after the offset. ``commits_behind`` counts those that
+    changed data; for a stream that records inserts alone, those that added files with rows.
+    ``bytes_behind`` is the size of the files in which the ends of the range differ; for an
+    append-only stream, of the files that hold inserted rows. They are ``None`` if the table cannot
+    be read, and ``invalid_reason`` gives the reason.
     """
 
     table: str
@@ -58,29 +59,30 @@ class BaseStatus:
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """How a stream stands towards its source (seed 000: SHOW STREAMS, STALE, STALE_AFTER).
+    """The status of a stream. Snowflake: SHOW STREAMS, with STALE and STALE_AFTER.
 
-    ``base_tables`` tells it of each table that the stream reads; the versions and what lies behind
-    are sums over these, ``None`` where one of them cannot be read. ``may_have_data`` is false only
-    when there is certainly no change for the stream's mode. ``behind_since`` is the time of the
-    first commit with data that is not consumed, where there may be a change. ``stale_after`` is a
+    ``base_tables`` holds the status for each table that the stream reads. Versions and counts are
+    sums over these tables, or ``None`` if one of them cannot be read. ``may_have_data`` is false
+    only if there is certainly no change for the stream's mode. ``behind_since`` is the time of the
+    first commit with data that is not consumed, if there may be a change. ``stale_after`` is a
     prediction that counts on extended retentions; ``kept_until`` is what the sources' properties
-    promise as they are. ``stale`` says that ``stale_after`` has passed, or that the stream cannot
-    be read already; that a source could not be looked at just now makes no stream stale.
-    ``file_format`` is that of a stream on files, whose commits are the looks that found its folder
-    changed; ``view`` is that of a stream on a view, which only an engine with Spark can compare
-    with what it was.
+    guarantee as they are. ``stale`` means that ``stale_after`` has passed, or that the stream can
+    no longer be read. A source that cannot be reached just now does not make a stream stale.
+    ``file_format`` is set for a stream on files; its commits are the refreshes that found changes
+    in its folder. ``view`` is set for a stream on a view; only an engine with Spark can check
+    whether that view has changed.
 
-    ``complete_through`` says that every change up to then was consumed which the source held at the
-    moment of the look. Where changes wait it is the millisecond before the first of them, by the
-    commits' own times (of files, by when they were written); else the moment at which the look
-    began. Of a view it is the least of its tables. A commit that was under way then, or whose
-    writer's clock is behind, may still come with an earlier time, and so may a file that is moved
-    into a folder: a later look can give an earlier moment. ``None``: nothing can be said, because
-    the stream cannot be read or its initial rows wait.
+    ``complete_through`` means: the stream has consumed every change up to this moment that its
+    source held when it was read. If changes wait, it is the millisecond before the first of them,
+    by the times of the commits (for files, by the times at which they were written). Otherwise it
+    is the moment at which the check began. For a view it is the earliest of its tables. A commit in
+    progress, a writer with a slow clock, or a file that is moved into a folder may still bring an
+    earlier time, so a later check can return an earlier moment. ``None``: unknown, because the
+    stream cannot be read or its initial rows wait.
 
-    Of a stream whose record in the registry cannot be read, ``invalid_reason`` says why, and what
-    cannot be known is ``None``; ``stale_after`` and ``kept_until`` are the moment of the check.
+    If the record of the stream in the registry cannot be read, ``invalid_reason`` gives the reason
+    and unknown fields are ``None``. Then ``stale_after`` and ``kept_until`` are the moment of the
+    check.
     """
 
     name: str
@@ -130,8 +132,8 @@ class StreamStatus:
 
 
 def unreadable_status(stream: UnreadableStream, now: datetime) -> StreamStatus:
-    """What can be said of a stream whose record cannot be read: what its record says, as far as it
-    can be read, and why not all of it.
+    """The status of a stream whose record cannot be read: the fields that can be read, and the
+    reason.
     """
     known, bases = stream.parts, stream.bases or ()
     view, folder = known.get("view"), known.get("folder")
@@ -170,7 +172,7 @@ def unreadable_status(stream: UnreadableStream, now: datetime) -> StreamStatus:
 
 
 def _waiting(status: StreamStatus | BaseStatus) -> str:
-    """What waits of a stream or of one of its tables, or why that cannot be told."""
+    """What waits for a stream or for one of its tables, or why that is unknown."""
     if status.invalid_reason is not None:
         return status.invalid_reason.partition(". Cause: ")[0]
     if not status.may_have_data:
@@ -180,16 +182,16 @@ def _waiting(status: StreamStatus | BaseStatus) -> str:
 
 
 def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
-    """How ``stream`` stands; a stream that cannot be read says why.
+    """The status of ``stream``. If the stream cannot be read, ``invalid_reason`` gives the reason.
 
-    :param now: a moment before its sources are looked at
+    :param now: a moment before its sources are read
     """
     return _status(stream, [_base_status(each, sources, now) for each in stream.by_base()], now)
 
 
 def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
-    """As :func:`status_of`; where a source could not even be looked at, ``invalid_reason`` tells
-    it, and the stream is not taken for stale.
+    """As :func:`status_of`. If a source fails with another error than ``StreamUnusable``,
+    ``invalid_reason`` gives that error, and the stream does not count as stale.
     """
     try:
         return status_of(stream, sources, now)
@@ -197,7 +199,7 @@ def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> Strea
         reason = f"{type(error).__name__}: {error}"
     try:
         bases = [_told_of(each, None, reason, now) for each in stream.by_base()]
-    except ValueError as error:  # what its offset says of the source is no JSON
+    except ValueError as error:  # the properties in its offset are not JSON
         return unreadable_status(unusable(stream, f"its offset is damaged, {error}"), now)
     return replace(_status(stream, bases, now), stale=False)
 
@@ -243,7 +245,7 @@ def _status(stream: Stream, bases: Sequence[BaseStatus], now: datetime) -> Strea
 
 
 def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatus:
-    """How ``stream`` stands towards its only base table."""
+    """The status of ``stream`` for its only base table."""
     try:
         return _told_of(stream, sources.range(stream), None, now)
     except StreamUnusable as error:
@@ -253,8 +255,9 @@ def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatu
 def _told_of(
     stream: Stream, span: SourceRange | None, reason: str | None, now: datetime
 ) -> BaseStatus:
-    """The status of a stream on one table, of which ``span`` is not consumed; ``None``: it cannot
-    be read, for that ``reason``.
+    """The status of a stream on one table.
+
+    :param span: its range that is not consumed; ``None``: it cannot be read, because of ``reason``
     """
     end = stream.offset if span is None else span.end
     found = None if span is None else candidates(span)
@@ -283,8 +286,9 @@ def _told_of(
 def _complete_through(
     span: SourceRange, behind_since: datetime | None, now: datetime
 ) -> datetime | None:
-    """Up to when everything was consumed that the table of ``span`` held; ``now`` is a moment
-    before it was looked at.
+    """Up to when the stream has consumed all changes that the table of ``span`` held.
+
+    :param now: a moment before the table was read
     """
     if span.stream.shows_initial_rows:
         return None
@@ -292,14 +296,14 @@ def _complete_through(
         return now
     times = [behind_since]
     if span.stream.folder is not None:
-        # They were there before a look found them.
+        # A file is in the folder before a refresh finds it.
         files = map(FolderFile.of, unread_files(span.commits).files)
         times.extend(file.modified_at for file in files)
     return min(now, min(times) - _MILLISECOND)
 
 
 def _least(moments: Iterable[datetime | None]) -> datetime | None:
-    """The first of ``moments``; ``None`` where one of them is not known."""
+    """The earliest of ``moments``, or ``None`` if one of them is unknown."""
     least: datetime | None = None
     for moment in moments:
         if moment is None:
@@ -318,11 +322,11 @@ def _commits_with_data(span: SourceRange) -> list[Commit]:
 def _kept(
     stream: Stream, span: SourceRange | None, now: datetime, *, may_have_data: bool
 ) -> tuple[datetime, datetime]:
-    """Until when what ``stream`` needs is kept: as predicted, and as promised."""
+    """Until when the sources keep what ``stream`` needs: as predicted, and as guaranteed."""
     if span is None:
         since, properties = stream.last_consumed_at or stream.created_at, stream.offset.properties
     else:
-        # Where something waits, the files need not be looked through once more.
+        # If changes wait, the files need not be checked again.
         may_rest = not may_have_data and not stream.shows_initial_rows
         is_quiet = may_rest and StreamSpan(stream, (span,)).holds_nothing
         since, properties = now if is_quiet else span.oldest or now, span.end.properties
@@ -337,7 +341,7 @@ def _kept(
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
-    """The sum of ``counts``; ``None`` where one of them is not known."""
+    """The sum of ``counts``, or ``None`` if one of them is unknown."""
     total = 0
     for count in counts:
         if count is None:
@@ -347,11 +351,12 @@ def _total(counts: Iterable[int | None]) -> int | None:
 
 
 def shown(status: StreamStatus) -> dict[str, Any]:
-    """One line of SHOW STREAMS: its columns in their order, each a plain value.
+    """One line of SHOW STREAMS: its columns in order, each a plain value.
 
-    ``catalog`` and ``database`` are those that the source was named with; a path has none.
-    ``offsets`` are those of the base tables, in their order; several have no one ``offset``.
-    ``readers`` and ``consumers`` are ``None`` where none are named, and empty where that is nobody.
+    ``catalog`` and ``database`` come from the name of the source as it was given; a path has
+    neither. ``offsets`` are those of the base tables, in order; ``offset`` is set if there is one
+    base table. ``readers`` and ``consumers`` are ``None`` if no list was given, and empty for an
+    empty list.
     """
     parts = () if status.table_on is None else table_name(status.table_on).parts
     extension = status.max_data_extension

@@ -1,4 +1,4 @@
-"""The apply jobs of upsert tables: how long they took, and when they are due; no Spark."""
+"""The apply jobs of upsert tables: how long they took, and when they are due. No Spark."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .stream_status import StreamStatus
 _MILLISECOND = timedelta(milliseconds=1)
 
 WITHOUT_PROMISE = timedelta(hours=1)
-"""How often changes are applied where every read merges what waits: so that this stays little."""
+"""How often changes are applied if every read merges the waiting ones, so that few of them wait."""
 
 LONGEST_WITHOUT_PROMISE = 3 * WITHOUT_PROMISE
-"""How long a change of such a table may wait before the monitor of streams tells."""
+"""How long a change of such a table may wait before the monitor of streams sends an alert."""
 
 
 def apply_schedules(
@@ -27,7 +27,7 @@ def apply_schedules(
 ) -> list[ApplySchedule]:
     """When the changes of each upsert table among ``streams`` are due to be applied.
 
-    :param without_promise: how often where the table has no ``max_staleness``
+    :param without_promise: the interval for a table without ``max_staleness``
     """
     tables = upsert_streams(streams)
     took = times.read(stream.stream_id for stream in tables)
@@ -45,11 +45,11 @@ def apply_schedules(
 
 
 def apply_watermark(stream: Stream, status: StreamStatus) -> datetime:
-    """Every change that was ingested at or before it is applied or in quarantine; it never goes
-    back (seed 004).
+    """The apply watermark. Every change that was ingested at or before it is applied or in
+    quarantine, and it never goes back. BigQuery: ``upsert_stream_apply_watermark``.
 
     :param stream: on the changes of an upsert table
-    :param status: how it stands
+    :param status: the status of ``stream``
     """
     if status.behind_since is not None:
         return status.behind_since - _MILLISECOND
@@ -65,8 +65,8 @@ def upsert_stream(streams: Iterable[Stream], location: str) -> Stream | None:
 
 
 def upsert_streams(streams: Iterable[Stream]) -> list[Stream]:
-    """Those on the changes of upsert tables; of several at one place the newest, as a table that
-    was dropped past the engine and made again leaves the stream of the one before.
+    """The streams on the changes of upsert tables. Of several at one location, the newest: a table
+    that was dropped without the engine and made again leaves its old stream.
     """
     newest: dict[str, Stream] = {}
     for stream in streams:
@@ -81,18 +81,18 @@ def upsert_streams(streams: Iterable[Stream]) -> list[Stream]:
 def recent_durations(
     stream_id: str, times: ApplyTimes, history: Callable[[], Iterable[Record]], since: datetime
 ) -> list[timedelta]:
-    """How long applies took lately: from the moment that they were due, with the wait for a slot
-    and the start of the driver, where that was noted in the last seven days; else as
-    :func:`apply_durations` has it of those that ended after ``since``.
+    """How long recent applies took. If times were noted in the last seven days, these count, from
+    the moment that the apply was due: with the wait for a slot and the start of the driver.
+    Otherwise :func:`apply_durations` gives those that ended after ``since``.
 
-    :param history: gives that of the stream on the changes, oldest first
+    :param history: gives the history of the stream on the changes, oldest first
     """
     return times.read([stream_id])[stream_id] or apply_durations(history(), since)
 
 
 def apply_durations(history: Iterable[Record], since: datetime) -> list[timedelta]:
-    """How long each apply took that ended after ``since``, from its begin to its commit; one that
-    was killed and finished later took as long as that.
+    """How long each apply took that ended after ``since``, from its begin to its commit. An apply
+    that was killed and finished later counts up to its commit.
 
     :param history: of the stream on the changes, oldest first
     """

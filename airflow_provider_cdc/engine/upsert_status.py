@@ -1,4 +1,4 @@
-"""How upsert tables stand, and what can be told of that without Spark."""
+"""The status of upsert tables, and the part of it that needs no Spark."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UpsertTableStatus:
-    """How an upsert table stands (seed 004). Every change that was ingested at or before
-    ``upsert_stream_apply_watermark`` is applied or in quarantine, and it never goes back;
-    ``max_staleness`` and ``tombstone_horizon`` are as BigQuery shows intervals, ``0-0 0 0:10:0``,
-    and in words.
-    ``pending_since`` is when the oldest change that waits was ingested. ``held_changes`` are in
-    quarantine because they are bad or follow a bad one of their key, ``late_changes`` because they
-    came later than a delete is remembered. ``held_since`` is when the write of the oldest change
-    began that is in quarantine and not late, what was released and is not applied yet included;
-    ``None``: there is none, and all changes up to the watermark are applied but for late ones.
-    While an apply runs that takes what was released, it may not tell of it any more.
+    """The status of an upsert table.
+
+    BigQuery: all changes up to ``upsert_stream_apply_watermark`` are applied. Here that means:
+    every change that was ingested at or before it is applied or in quarantine, and it never goes
+    back. ``max_staleness`` and ``tombstone_horizon`` are in BigQuery's format of intervals and in
+    words: ``0-0 0 0:10:0 (10 minutes)``. ``pending_since`` is when the oldest change that waits was
+    ingested. ``held_changes`` are in quarantine because they are bad or follow a bad change of
+    their key. ``late_changes`` are in quarantine because they are older than a delete whose
+    tombstone has ended. ``held_since`` is when the write of the oldest change in quarantine that is
+    not late began; it also counts redriven changes that are not applied yet. ``None``: there is no
+    such change, and all changes up to the watermark are applied, except late ones. During an apply
+    that takes redriven changes, ``held_since`` may already leave them out.
     """
 
     name: str
@@ -58,10 +60,11 @@ class UpsertTableStatus:
 
 @dataclass(frozen=True, slots=True)
 class UpsertTableSummary:
-    """What the logs tell of an upsert table, by the name that it was created with; the fields are
-    those of :class:`UpsertTableStatus`. ``quarantined_changes`` are all that are in quarantine,
-    held, late, or released and not applied yet; ``None``: its log does not tell. The counts of what
-    waits are ``None`` where it can no longer be told, and ``invalid_reason`` says why.
+    """What the logs show of an upsert table, by the name that it was created with. The fields are
+    those of :class:`UpsertTableStatus`. ``quarantined_changes`` counts all changes in quarantine:
+    held, late, or redriven and not applied yet. ``None``: its log does not show it. The counts of
+    what waits are ``None`` if they can no longer be determined, and ``invalid_reason`` gives the
+    reason.
     """
 
     name: str
@@ -95,10 +98,10 @@ def _standing(status: UpsertTableStatus | UpsertTableSummary, held: int | None) 
 
 
 def summary_of(stream: Stream, status: StreamStatus, files: Files) -> UpsertTableSummary:
-    """What the logs tell of an upsert table.
+    """What the logs show of an upsert table.
 
     :param stream: on its changes
-    :param status: how that stands
+    :param status: the status of ``stream``
     """
     quarantine = quarantine_of(stream, files)
     return UpsertTableSummary(
@@ -116,7 +119,7 @@ def summary_of(stream: Stream, status: StreamStatus, files: Files) -> UpsertTabl
 
 
 def quarantine_of(stream: Stream, files: Files) -> QuarantineSize | None:
-    """What the log tells of the quarantine of an upsert table; ``None``: it cannot be read.
+    """The size of the quarantine of an upsert table, from its log; ``None``: it cannot be read.
 
     :param stream: on the changes of the table
     """

@@ -1,4 +1,4 @@
-"""Hooks: the way from a task to the stream registry and to Spark."""
+"""Hooks: how a task reaches the stream registry and Spark."""
 
 DEFAULT_CONN_ID = "cdc_default"
-"""The connection of type ``cdc`` where none is named."""
+"""The connection of type ``cdc`` if no other is named."""

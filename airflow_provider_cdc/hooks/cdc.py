@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class CdcHook(BaseHook):
-    """The state folder of a ``cdc`` connection and the Spark that works on it.
+    """The state folder of a ``cdc`` connection and the Spark connection for its jobs.
 
     :param conn_id: a connection of type ``cdc``; see :class:`CdcConnection` for its fields
     """
@@ -73,7 +73,7 @@ class CdcHook(BaseHook):
 
     @classmethod
     async def asettings(cls, conn_id: str) -> CdcConnection:
-        """What :attr:`settings` holds, for the event loop of a triggerer; raises as it does."""
+        """As :attr:`settings`, for the event loop of a triggerer; raises the same errors."""
         connection = await cls.aget_connection(conn_id)
         settings = CdcConnection.from_extra(conn_id, await connection.aextra_dejson())
         for secret in settings.secrets:
@@ -81,21 +81,21 @@ class CdcHook(BaseHook):
         return settings
 
     def monitor(self) -> StreamMonitor:
-        """What tells of the streams of the state folder, without a JVM."""
+        """The monitor of the streams of the state folder, without a JVM."""
         settings = self.settings
         return StreamMonitor(settings.state, storage_options=settings.store_options)
 
     def submit(self, task: Task, *, context: Context | None = None) -> Answer:
         """Run ``task`` on Spark and wait for its answer, which holds no error.
 
-        :param context: the Airflow task's context, for OpenLineage where that is configured
+        :param context: the Airflow task's context, for OpenLineage if that is configured
         :raises AirflowFailException: the job failed, and running it again cannot help
         :raises CdcJobFailed: the job failed, and running it again is safe and may help
         """
         with task_errors():
             self._submission = self.submission(request_for(self.settings, task), context)
         if self._was_killed:
-            # It came while there was nothing yet to stop.
+            # The kill came when there was nothing to stop yet.
             self._submission.kill()
         answer = self._submission.run()
         if answer.error:
@@ -104,7 +104,7 @@ class CdcHook(BaseHook):
         return answer
 
     def submission(self, request: Request, context: Context | None = None) -> Submission:
-        """How ``request`` would reach Spark, by the type of the Spark connection.
+        """How ``request`` is submitted to Spark, which depends on the type of the Spark connection.
 
         :raises InvalidRequest: the request is too long, or the worker lacks what it needs
         :raises CdcJobFailed: no Spark connection was found
@@ -133,7 +133,9 @@ class CdcHook(BaseHook):
         self.kill()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the state folder can be listed and the Spark connection exists, and why not."""
+        """Whether the state folder can be listed and the Spark connection exists, and if not,
+        why.
+        """
         try:
             self._list_state()
             found = self._found()
@@ -167,9 +169,9 @@ class CdcHook(BaseHook):
 
 
 def request_for(settings: CdcConnection, task: Task) -> Request:
-    """The request for ``task`` under an id of its own, as a driver will read it.
+    """The request for ``task`` under a new id, as a driver will read it.
 
-    :raises InvalidRequest: an argument is of a type that it cannot have
+    :raises InvalidRequest: an argument has the wrong type
     """
     kind = KINDS[type(task)]
     fields: dict[str, Any] = {kind.value: task}

@@ -1,4 +1,4 @@
-"""What a connection of type ``cdc`` says, parsed and checked."""
+"""The fields of a connection of type ``cdc``, parsed and checked."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ DEFAULT_CONF = {**DELTA_CONF, "spark.log.level": "WARN"}
 """Spark settings of every job that is submitted."""
 
 LOCAL_CONF = LOCAL_SETTINGS
-"""Spark settings of jobs that run in one process, where many small tasks cost more than they save;
-a cluster has its own.
+"""Spark settings of jobs that run in one process, where many small tasks cost more than they save.
+A cluster has its own settings.
 """
 
-# What spark-submit gets as it stands.
+# Fields that spark-submit gets as they are.
 _ARGUMENTS = ("jars", "packages", "archives", "py_files", "driver_python", "entry_point")
 _SECRET = r"secret|password|passphrase|token|(access|account|private|api)[._-]?key|(^|[._])sas[._]"
-# Beside what Spark redacts in its own pages, the keys of stores and services; a Kubernetes setting
-# only names a secret.
+# Besides the names that Spark redacts in its own pages, these are the keys of stores and services.
+# A Kubernetes setting only names a secret.
 _WITH_USER = re.compile(r"://[^/\s,]*@")
-# Before the @ of a store's address may stand a container, as in abfss://container@account.
+# A container may come before the @ of a store's address, as in abfss://container@account.
 _WITH_PASSWORD = re.compile(r"://[^/\s,@:]*:[^/\s,@]*@")
 _SECRET_SETTING = re.compile(
     rf"^(?!spark[.]kubernetes[.]).*({_SECRET}|[.]credentials?$|headers[.]authorization)",
     re.IGNORECASE,
 )
-# ``key`` is what s3fs calls an access key's id; a file or a path only names a secret.
+# ``key`` is s3fs' name for the id of an access key. A file or a path only names a secret.
 _SECRET_OPTION = re.compile(
     rf"^(?!.*_(file|path)$).*({_SECRET}|^key$|(customer|master)_key|connection_string|(^|_)credential$)",
     re.IGNORECASE,
@@ -48,13 +48,13 @@ class CdcConnection:
     """The settings of a ``cdc`` connection, all of them fields of its extra.
 
     ``state`` is the folder of registry, scratch and answers. ``storage_options`` say how to reach
-    its store; ``secret_storage_options`` are those that hold secrets, and win over them.
-    ``secret_conf`` are Spark settings that do. All three reach the driver by its environment only.
-    ``packages`` and ``jars`` bring Delta (with ``jars`` alone, no package is fetched).
-    ``archives``, ``py_files``, ``driver_python`` and ``entry_point`` say how a driver in cluster
-    mode comes by the engine; in client mode it runs in the environment of the worker.
-    ``principal`` is who reads, consumes and owns streams; None: the user of worker and driver.
-    ``pool_conf`` are Spark settings of the jobs that tasks of one Airflow pool submit, by its name.
+    its store. ``secret_storage_options`` are those that hold secrets, and override the others.
+    ``secret_conf`` are Spark settings that hold secrets. All three reach the driver through its
+    environment only. ``packages`` and ``jars`` bring Delta (with ``jars`` alone, no package is
+    fetched). ``archives``, ``py_files``, ``driver_python`` and ``entry_point`` give the engine to a
+    driver in cluster mode; in client mode it runs in the environment of the worker. ``principal``
+    is who reads, consumes and owns streams; None: the user of worker and driver. ``pool_conf``
+    holds, by the name of an Airflow pool, Spark settings of the jobs that its tasks submit.
     """
 
     conn_id: str
@@ -124,12 +124,12 @@ class CdcConnection:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that no log may show."""
+        """The values that must not show in a log."""
         return (*self.secret_storage_options.values(), *self.secret_conf.values())
 
     @property
     def store_options(self) -> dict[str, str]:
-        """All storage options, those that hold secrets too."""
+        """All storage options, including those that hold secrets."""
         return {**self.storage_options, **self.secret_storage_options}
 
     def catalog(self) -> StreamCatalog:
@@ -139,12 +139,12 @@ class CdcConnection:
         )
 
     def apply_times(self) -> ApplyTimes:
-        """How long applying the changes of each upsert table took lately."""
+        """How long recent applies of each upsert table took."""
         return ApplyTimes(self.state, Files(self.store_options), utc_now)
 
 
 def is_secret(setting: str) -> bool:
-    """Whether the name of a Spark setting says that it holds a secret."""
+    """Whether a Spark setting holds a secret, by its name."""
     return bool(_SECRET_SETTING.search(setting))
 
 
@@ -201,7 +201,9 @@ def _malformed(conn_id: str, name: str, expected: str) -> InvalidRequest:
 
 
 def _repositories(conn_id: str, present: Mapping[str, Any]) -> str | None:
-    """What spark-submit gets as an argument, which processes and the task's log show."""
+    """The repositories for spark-submit. As an argument they show in processes and in the task's
+    log.
+    """
     given = _text(present, "repositories")
     if given is not None and _WITH_USER.search(given):
         raise InvalidRequest(

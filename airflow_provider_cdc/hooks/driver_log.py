@@ -1,5 +1,5 @@
-"""The log of a task from what spark-submit prints: the driver's records at their levels, and not
-what asks nobody to do anything.
+"""The log of a task from what spark-submit prints: the driver's records at their levels, without
+output that needs no action.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from airflow_provider_cdc.engine import spark as engine_spark
 from airflow_provider_cdc.jobs.driver_lines import RECORD
 
 LOG4J_FILE = Path(engine_spark.__file__).with_name("log4j2.properties")
-"""What keeps the log of Spark's JVM to what asks somebody to do something."""
+"""The log4j file that limits the log of Spark's JVM to what needs action."""
 
 LOG4J_VARIABLE = "LOG4J_CONFIGURATION_FILE"
 _LOG4J_SETTINGS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 _COMMAND = "Spark-Submit cmd"
 _LEVELS = {"WARN": logging.WARNING, "FATAL": logging.CRITICAL}
-# How Ivy begins to say where it finds jars, and ends.
+# The lines with which Ivy begins and ends its report on jars.
 _IVY_BEGINS = re.compile(r":: loading settings|Ivy Default Cache set to|The jars for the packages")
 _IVY_ENDS = re.compile(r"\s*\d+ artifacts? copied")
 _HARMLESS = re.compile(
@@ -39,9 +39,9 @@ _FAILURE = re.compile(
 
 
 class DriverLog:
-    """The logger of Airflow's hook for spark-submit, which logs each line that it reads.
+    """The logger of Airflow's hook for spark-submit, which logs each line that the hook reads.
 
-    A record keeps its level; Ivy's report and banners are logged as DEBUG.
+    A record keeps its level. Ivy's report and banners are logged as DEBUG.
     """
 
     def __init__(self, logger: Any) -> None:
@@ -51,14 +51,14 @@ class DriverLog:
         self._is_ivys = False
 
     def following(self, lines: Iterator[str]) -> Iterator[str]:
-        """``lines``, each of them kept as it is while it is worked on."""
+        """``lines``; each one is remembered while the hook processes it."""
         for self._line in lines:
             yield self._line
         self._line = None
 
     def info(self, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message of the hook; of a line of spark-submit's that is being worked on, the line
-        at its own level.
+        """Log a message of the hook. If it is the line of spark-submit that is being processed, log
+        that line at its own level.
         """
         if args or self._line is None or msg != self._line.strip():
             # The command holds the whole request.
@@ -71,7 +71,7 @@ class DriverLog:
             self._logger.log(level, text)
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else a logger can do."""
+        """Every other attribute of a logger."""
         return getattr(self._logger, name)
 
     def _read(self, line: str) -> tuple[int, str]:
@@ -93,7 +93,7 @@ class DriverLog:
         if self._is_ivys or _HARMLESS.match(line):
             return logging.DEBUG, line
         if not line[0].isspace():
-            # A print of a user's function, say.
+            # For example a print of a user's function.
             self._level = logging.INFO
         return self._level, line
 
@@ -103,7 +103,7 @@ class LoggedSubmitHook(SparkSubmitHook):
 
     @cached_property
     def log(self) -> Any:
-        """Where it logs to."""
+        """The logger."""
         return DriverLog(super().log)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
@@ -111,8 +111,8 @@ class LoggedSubmitHook(SparkSubmitHook):
 
 
 def log4j_environment(conf: Mapping[str, str], spark_folder: str | None) -> dict[str, str]:
-    """The variable that names this package's log4j file to a driver of this machine; empty where
-    somebody has named one of their own.
+    """The variable that gives a driver on this machine this package's log4j file; empty if the user
+    has named another one.
 
     :param conf: the settings of the job
     :param spark_folder: where Spark is installed

@@ -1,4 +1,4 @@
-"""How an error of the engine ends a task: at once, or with a retry, and without a traceback."""
+"""How an error of the engine ends a task: at once or with a retry, and without a traceback."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_provider_cdc.engine.core.errors import CdcError, message_lines
 
-# What Airflow calls of a task, in the task's own process.
+# The methods of a task that Airflow calls in the task's own process.
 _CALLED = ("execute", "execute_complete")
 _LOGGED = "_is_logged_by_cdc"
 
 
 class CdcJobFailed(AirflowException):
-    """A job failed in a way that running the same task again can mend."""
+    """A job failed in a way that running the same task again can fix."""
 
 
 @contextmanager
 def task_errors() -> Iterator[None]:
-    """Turn errors of the engine into what Airflow acts on.
+    """Turn errors of the engine into exceptions that Airflow acts on.
 
-    :raises AirflowFailException: for an error that no retry can mend
-    :raises CdcJobFailed: for an error that a retry can mend
+    :raises AirflowFailException: for an error that no retry can fix
+    :raises CdcJobFailed: for an error that a retry can fix
     """
     try:
         yield
@@ -39,17 +39,17 @@ def task_failure(message: str, *, retryable: bool) -> AirflowException:
 
 
 def logged(error: AirflowException) -> AirflowException:
-    """``error``, of which the log of the task has its lines already."""
+    """Mark ``error`` as one whose lines are in the task's log already; returns it."""
     setattr(error, _LOGGED, True)
     return error
 
 
 class FailsPlainly:
-    """Base of operators and sensors: an error of this package is logged as a line each for what
-    happened, the cause and the fix, and ends the task without the frames of this package.
+    """Base of operators and sensors. An error of this package is logged as one line each for what
+    happened, the cause and the fix. It ends the task without the frames of this package.
 
-    Airflow logs a traceback of every exception that ends a task; of these its own frames are left.
-    An error that comes from elsewhere, such as a notifier, keeps its traceback.
+    Airflow logs a traceback of every exception that ends a task. Only Airflow's own frames are left
+    in it. An error from elsewhere, such as a notifier, keeps its traceback.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whether a stream is worth waking its consumer for: the one check of sensor and trigger."""
+"""Whether a stream may have data for its consumer: the one check of sensor and trigger."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """What a look saw of a stream: the versions of its source after ``offset_version`` (exclusive)
-    up to ``latest_version`` (inclusive).
+    """What a check read of a stream: the versions of its source after ``offset_version``
+    (exclusive) up to ``latest_version`` (inclusive).
     """
 
     stream_id: str
@@ -23,17 +23,18 @@ class LookedAt:
 def readiness(
     catalog: StreamCatalog, stream: str, *, empty: LookedAt | None = None
 ) -> LookedAt | None:
-    """Where ``stream`` may have data, or None where it certainly has none. Reads logs only.
+    """What ``stream`` has to consume if it may have data, or None if it certainly has none. Reads
+    logs only.
 
-    That ``stale_after`` has passed is no error here: it is a prediction, and a quiet source would
-    keep its stream from ever being consumed again.
+    A ``stale_after`` in the past is no error here. It is a prediction, and an error would keep the
+    stream of a quiet source from ever being consumed again.
 
-    :param empty: what is known to hold nothing; anything else is another matter, such as the same
-        stream after it was rewound, or another stream of its name
+    :param empty: a range that is known to hold no change; any other range counts, such as that of
+        the same stream after a rewind, or of another stream with its name
     :raises StreamNotFound: there is no such stream
     :raises StreamAccessDenied: the principal may not read it
     :raises StreamUnusable: the stream can no longer give an exact change set, and waiting cannot
-        help (seed 000); a table or a folder that is out of reach is taken for one that is gone
+        help; a table or a folder that is out of reach counts as missing
     """
     known = catalog.describe(stream)
     found = catalog.look_at(known)

@@ -1,4 +1,4 @@
-"""Whether a worker still reaches the registry in which a monitor has seen streams."""
+"""Checks that a worker still reaches the registry in which a monitor has seen streams."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reached_errors(hook: CdcHook) -> Iterator[None]:
-    """As :func:`~..hooks.failures.task_errors`; that there is no such stream, is no reason to give
-    up where the worker only does not reach the registry.
+    """As :func:`~..hooks.failures.task_errors`, except that a missing stream can be retried if the
+    worker only does not reach the registry.
 
-    :raises AirflowFailException: for an error that no retry can mend
-    :raises CdcJobFailed: for an error that a retry can mend
+    :raises AirflowFailException: for an error that no retry can fix
+    :raises CdcJobFailed: for an error that a retry can fix
     """
     with task_errors():
         try:
@@ -33,8 +33,8 @@ def reached_errors(hook: CdcHook) -> Iterator[None]:
 
 
 def check_reach(hook: CdcHook) -> None:
-    """Refuse a state folder without a registry where there was one: a folder that is not mounted
-    would get a second one, whose streams consume what those of the first one consume.
+    """Refuse a state folder without a registry if it had one before. A folder that is not mounted
+    would get a second registry, whose streams would consume the same changes as those of the first.
 
     :raises CdcJobFailed: a monitor has seen streams of this connection, and there is no registry
     """

@@ -1,7 +1,7 @@
-"""The jars that Spark resolved packages to, so that Ivy is asked once and not by each job.
+"""The jars that Spark resolved packages to, so that Ivy is asked once and not for each job.
 
-A driver that was started with packages writes which jars it got to a file of the worker. Later jobs
-of the worker name these jars, as long as all of them are there; they need no network then.
+A driver that was started with packages writes the jars that it got to a file of the worker. Later
+jobs of the worker name these jars while all of them exist, and then need no network.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from urllib.parse import unquote, urlsplit
 
 log = logging.getLogger(__name__)
 
-# A version that may be another one tomorrow is asked for each time.
+# A version that may change is resolved each time.
 _FIXED = re.compile(r"[^:,\s]+:[^:,\s]+:(?!latest\.)[\w.+-]*[\w](?<!-SNAPSHOT)")
 _OF_JARS = "spark.jars"
 
 
 class ResolvedJars:
-    """All jars of jobs with ``packages``, as a file below ``AIRFLOW_HOME`` names them.
+    """All jars of jobs with ``packages``, as listed in a file below ``AIRFLOW_HOME``.
 
-    :param packages: Maven coordinates with commas between them
-    :param repositories: where they are looked for, besides Maven Central
+    :param packages: Maven coordinates, separated by commas
+    :param repositories: where to search for them, besides Maven Central
     :param jars: further jars
     :param conf: the settings of the job
     """
@@ -44,8 +44,8 @@ class ResolvedJars:
         self.are_fixed = all(_FIXED.fullmatch(each.strip()) for each in packages.split(","))
 
     def read(self) -> tuple[str, ...]:
-        """The URIs of the jars; none where they are not known, or one of them is not a file of
-        this machine.
+        """The URIs of the jars; empty if they are not known, or one of them is not a file of this
+        machine.
         """
         try:
             found = json.loads(self.file.read_text(encoding="utf-8"))
@@ -55,7 +55,9 @@ class ResolvedJars:
         return jars if all(map(_is_there, jars)) else ()
 
     def prepare(self) -> bool:
-        """Make the folder in which a driver writes the file; whether there is one."""
+        """Create the folder in which a driver writes the file; returns whether it can be
+        written.
+        """
         with suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
         return os.access(self.file.parent, os.W_OK)

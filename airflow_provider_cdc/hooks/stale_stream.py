@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class StaleStreamHook(BaseHook):
-    """Status of the streams of a ``cdc`` connection, from the registry and the Delta logs alone.
+    """The status of the streams of a ``cdc`` connection, from the registry and the Delta logs
+    alone.
 
     :param conn_id: a connection of type ``cdc``
     """
@@ -30,11 +31,11 @@ class StaleStreamHook(BaseHook):
         self.conn_id = conn_id
 
     def get_conn(self) -> StreamCatalog:
-        """The stream registry that the statuses are read from."""
+        """The stream registry from which the statuses are read."""
         return CdcHook(self.conn_id).catalog()
 
     def monitor(self) -> StreamMonitor:
-        """What tells of each change of a stream's standing once."""
+        """The monitor that reports each change of a stream's standing once."""
         return CdcHook(self.conn_id).monitor()
 
     def get_statuses(self) -> list[StreamStatus]:

@@ -1,4 +1,4 @@
-"""The two ways in which a request reaches Spark: spark-submit, or a session over Spark Connect."""
+"""The two ways to submit a request to Spark: spark-submit, or a session over Spark Connect."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ARGUMENT_BYTES = 120_000
-# Airflow gives a task five seconds from being told to end until it is ended.
+# Airflow ends a task five seconds after asking it to stop.
 _KILL_SECONDS = 3
-# A second attempt would find the work done, and overwrite the answer of the first one.
+# A second attempt would find the work done, and overwrite the answer of the first.
 _YARN_CLUSTER_CONF = {"spark.yarn.maxAppAttempts": "1"}
 _LINEAGE_SECRET = re.compile(r"^spark[.]openlineage[.]transport[.](auth|headers)[.]")
 _SESSION_SETTINGS = ("spark.sql.", "spark.databricks.")
@@ -60,8 +60,8 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class Submission(ABC):
-    """One request on its way to Spark and back. Where it ``logs_here``, the log of the task has
-    what the driver logs.
+    """One request to Spark, and its answer. If ``logs_here``, the log of the task has the driver's
+    log.
     """
 
     logs_here = True
@@ -75,11 +75,12 @@ class Submission(ABC):
     def run(self) -> Answer:
         """Run the request and wait for its answer.
 
-        :raises CdcJobFailed: Spark ended without an answer, or it was killed before it was reached
+        :raises CdcJobFailed: Spark ended without an answer, or the request was killed before it was
+            submitted
         """
 
     def kill(self) -> None:
-        """Stop what :meth:`run` started, wherever it runs; what it has not started, it will not."""
+        """Stop what :meth:`run` started, wherever it runs, and keep it from starting more."""
         self._was_killed = True
         self._stop()
 
@@ -98,8 +99,8 @@ class SparkSubmission(Submission):
     """A request run by ``spark-submit`` through the Spark provider's hook.
 
     :param spark: the Spark connection
-    :param conf: Spark settings that win over those of the connection; those that hold secrets reach
-        the driver as ``secret_conf`` of the connection does, and in cluster mode not at all
+    :param conf: Spark settings that override those of the connection; those that hold secrets reach
+        the driver like ``secret_conf`` of the connection, and in cluster mode not at all
     :raises InvalidRequest: the request is too long, or the worker lacks what the master needs
     """
 
@@ -116,7 +117,7 @@ class SparkSubmission(Submission):
         self.cluster_mode = extra.get("deploy-mode") == "cluster"
         self.logs_here = not self.cluster_mode
         self.is_local = bool(_LOCAL.fullmatch(spark.host or ""))
-        # As the Spark provider looks for them in the address of the master.
+        # The Spark provider searches the address of the master in the same way.
         master = f"{spark.conn_type}://{spark.host or ''}"
         self.is_yarn = "yarn" in master
         if "k8s" in master:
@@ -160,9 +161,9 @@ class SparkSubmission(Submission):
         return answer
 
     def _stop(self) -> None:
-        """End the application: what the Spark provider knows of it, and every process of it here.
+        """End the application: what the Spark provider knows of it, and all of its processes here.
 
-        In client mode the provider ends the JVM alone, and the Python driver would live on.
+        In client mode the provider ends only the JVM, and the Python driver would live on.
         """
         processes = self._processes()
         try:
@@ -182,8 +183,8 @@ class SparkSubmission(Submission):
     def environment(self) -> dict[str, str]:
         """The environment of spark-submit: the worker's own, and the secrets of the connection.
 
-        In cluster mode the driver runs elsewhere and must have them in its own environment:
-        the Spark provider would put environment variables on the command line.
+        In cluster mode the driver runs elsewhere and has to have them in its own environment: the
+        Spark provider would put environment variables on the command line.
         """
         environment = {**self._spark_home, **os.environ, **self._environment}
         for variable, values in (
@@ -212,7 +213,7 @@ class SparkSubmission(Submission):
 
     @property
     def _spark_home(self) -> dict[str, str]:
-        # Else the script asks whatever python3 is on the PATH where Spark is.
+        # Otherwise the script asks the python3 on the PATH for the place of Spark.
         home = _package_of_spark() if self._binary else None
         return {} if home is None else {"SPARK_HOME": home}
 
@@ -237,7 +238,7 @@ class SparkSubmission(Submission):
         )
 
     def _jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
-        """The packages that Spark has to resolve, and the jars that it need not."""
+        """The packages that Spark has to resolve, and the jars that need no resolving."""
         settings = self.connection
         if settings.packages is None or self.cluster_mode:
             return settings.packages, settings.jars
@@ -249,7 +250,7 @@ class SparkSubmission(Submission):
         return settings.packages, settings.jars
 
     def _check_master(self, spark: Connection) -> None:
-        # The Spark provider looks the connection up by itself, and takes YARN where that fails.
+        # The Spark provider reads the connection itself, and assumes YARN if that fails.
         if not self.is_yarn and self.spark_hook._connection["master"] == "yarn":
             raise CdcJobFailed(
                 f"Spark connection {spark.conn_id}: was not found by the Spark provider, which"
@@ -264,9 +265,9 @@ class SparkSubmission(Submission):
             process.stdout.close()
 
     def _end(self, failure: AirflowException | None) -> str:
-        """How spark-submit ended, and the last of what it said.
+        """How spark-submit ended, and its last line.
 
-        :param failure: what the Spark provider makes of it, with the command and up to 500 lines
+        :param failure: the Spark provider's error, with the command and up to 500 lines
         """
         process = self.spark_hook._submit_sp
         if failure is None:
@@ -290,9 +291,9 @@ class SparkSubmission(Submission):
 
 
 class ConnectSubmission(Submission):
-    """A request run in this process on a session over Spark Connect: no JVM is started.
+    """A request run in this process on a session over Spark Connect; no JVM is started.
 
-    :param conf: Spark settings that win over those of the connection
+    :param conf: Spark settings that override those of the connection
     """
 
     def __init__(
@@ -307,13 +308,13 @@ class ConnectSubmission(Submission):
         self._session: SparkSession | None = None
 
     def run(self) -> Answer:
-        """See :meth:`Submission.run`; settings that only a server can have are left to it."""
+        """See :meth:`Submission.run`. Settings that only a server can have are not set."""
         session = self._session = self._new_session()
         try:
             self._check_alive()
             return run(self.request, session, self.connection.store_options)
         finally:
-            # A session that is stopped runs nothing, and cannot be asked to interrupt it.
+            # A session that is stopped runs nothing, and cannot be interrupted.
             self._session = None
             session.stop()
 
@@ -350,8 +351,8 @@ def _package_of_spark() -> str | None:
 def request_argument(request: Request) -> str:
     """The JSON of ``request`` as one argument of spark-submit.
 
-    It is ASCII, because a JVM takes it for what its locale says. No two braces of a kind stand
-    together in it, because YARN takes those for a variable, and no dollar, as Kubernetes does.
+    It is ASCII, because a JVM decodes it by its locale. No two equal braces follow each other,
+    because YARN takes these for a variable. It has no dollar sign, which Kubernetes takes for one.
 
     :raises InvalidRequest: it is longer than one argument may be
     """
@@ -368,13 +369,15 @@ def request_argument(request: Request) -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """A string of JSON, in which what a cluster or a locale might change stands as numbers."""
+    """A string of JSON, with numeric escapes for characters that a cluster or a locale might
+    change.
+    """
     text = json.dumps(json.loads(match[0]))
     return text.replace("{", "\\u007b").replace("}", "\\u007d").replace("$", "\\u0024")
 
 
 def lineage_conf(context: Context | None) -> dict[str, str]:
-    """OpenLineage's Spark settings for the task of ``context``, where Airflow adds any."""
+    """OpenLineage's Spark settings for the task of ``context``, if Airflow adds any."""
     properties: dict[str, str] = {}
     if context is None:
         return properties
@@ -386,7 +389,7 @@ def lineage_conf(context: Context | None) -> dict[str, str]:
 
 
 def _check_kubernetes(conn_id: str) -> None:
-    # The Spark provider leaves the name out where it cannot import it, and needs it all the same.
+    # If the Spark provider cannot import this name it leaves it out, but needs it all the same.
     if not hasattr(spark_submit, "kube_client"):
         raise InvalidRequest(
             f"Spark connection {conn_id}",
@@ -397,7 +400,7 @@ def _check_kubernetes(conn_id: str) -> None:
 
 
 def _spark_binary(spark_extra: Mapping[str, Any]) -> str | None:
-    # A worker started by its full path has no spark-submit of its own environment on the PATH.
+    # A worker started by its full path does not have its environment's spark-submit on the PATH.
     beside_python = Path(sys.executable).parent / "spark-submit"
     wanted = spark_extra.get("spark-binary") or "spark-submit"
     return str(beside_python) if not shutil.which(wanted) and beside_python.exists() else None

@@ -1,4 +1,4 @@
-"""What the log says that a job has done; a consumption says by itself what it does."""
+"""The log lines about what a job has done. A consumption logs its own lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .model import (
 
 
 def answer_lines(request: Request, answer: Answer) -> tuple[str, ...]:
-    """The lines about ``answer``, which holds no error; none where others have said it."""
+    """The lines about ``answer``, which holds no error; empty if they are logged elsewhere."""
     if answer.stream is not None:
         return (_stream_line(answer.stream),)
     if answer.upsert_table is not None:

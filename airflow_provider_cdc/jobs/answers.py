@@ -1,7 +1,7 @@
 """Answers of jobs as files in the state folder, from the driver to the task that submitted it.
 
 A job's answer is ``<state>/answers/<request_id>.json``. It is written beside its place and then
-moved there, so that a reader finds a whole answer or none.
+moved there, so a reader finds a whole answer or no file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 def write_answer(
     state: str, answer: Answer, storage_options: Mapping[str, Any] | None = None
 ) -> None:
-    """Put ``answer`` into the state folder.
+    """Write ``answer`` to the state folder.
 
     :raises InvalidRequest: its request id is not the hex form of a UUID
     """
@@ -33,7 +33,7 @@ def write_answer(
 def read_answer(
     state: str, request_id: str, storage_options: Mapping[str, Any] | None = None
 ) -> Answer | None:
-    """The answer to ``request_id``, or None where the job has not answered.
+    """The answer to ``request_id``, or None if the job has not answered.
 
     :raises InvalidRequest: ``request_id`` is not the hex form of a UUID
     """
@@ -47,7 +47,7 @@ def read_answer(
 def remove_answer(
     state: str, request_id: str, storage_options: Mapping[str, Any] | None = None
 ) -> None:
-    """Delete the answer to ``request_id``, which was read; nothing happens where there is none.
+    """Delete the answer to ``request_id`` after it was read; does nothing if there is no answer.
 
     :raises InvalidRequest: ``request_id`` is not the hex form of a UUID
     """

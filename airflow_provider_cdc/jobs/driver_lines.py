@@ -1,4 +1,4 @@
-"""How a driver writes its log, so that whoever submitted it finds each record's level again."""
+"""The format of a driver's log, from which the submitter reads each record's level."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RECORD = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)"
     r" (?P<text>.*)"
 )
-"""The first line of a record of this process, and of the JVM's under this package's log4j file."""
+"""The first line of a record of this process, or of the JVM with this package's log4j file."""
 
 
 class DriverFormatter(logging.Formatter):

@@ -1,8 +1,8 @@
 """The one application that spark-submit runs: ``entry_point.py --request '<json>'``.
 
-Its only argument is the JSON of a :class:`~airflow_provider_cdc.jobs.model.Request`; secrets come
-by the environment, because arguments show in the process list. Exits with 1 after an error, which
-the answer in the state folder describes.
+Its only argument is the JSON of a :class:`~airflow_provider_cdc.jobs.model.Request`. Secrets come
+from the environment, because arguments show in the process list. It exits with 1 after an error,
+which the answer in the state folder describes.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ SECRET_CONF_VARIABLE = "AIRFLOW_PROVIDER_CDC_SECRET_CONF"
 """Environment variable: Spark settings that must not show in arguments, a JSON object."""
 
 JARS_FILE_VARIABLE = "AIRFLOW_PROVIDER_CDC_JARS_FILE"
-"""Environment variable: the file to write the URIs of the jars to that Spark got for the packages
-of the submission, a JSON list. Client mode alone.
+"""Environment variable: the file to which the driver writes the URIs of the jars that Spark got for
+the packages of the submission, a JSON list. In client mode only.
 """
 
 DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""The settings without which a Spark session does not know Delta."""
+"""The settings that a Spark session needs for Delta."""
 
-# As a script this module is called __main__, whose messages nobody asked for.
+# As a script this module is called __main__, whose messages below WARNING are not logged.
 log = logging.getLogger("airflow_provider_cdc.jobs.entry_point")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the request of the command line; returns the exit code.
 
-    :raises msgspec.ValidationError: the request is not one
+    :raises msgspec.ValidationError: the request is malformed
     """
     from airflow_provider_cdc.jobs.run import run  # noqa: PLC0415 - DAG files need no Spark
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def json_object(environment: Mapping[str, str], variable: str) -> dict[str, str]:
-    """The JSON object in ``variable``; empty where the variable is not set or empty.
+    """The JSON object in ``variable``; empty if the variable is not set or empty.
 
     :raises ValueError: the variable holds something else; the message does not repeat it
     """
@@ -86,8 +86,8 @@ def json_object(environment: Mapping[str, str], variable: str) -> dict[str, str]
 
 
 def delta_session(secret_conf: Mapping[str, str]) -> SparkSession:
-    """The session that spark-submit prepared; where its settings lack Delta, one that has it."""
-    # Workers read the names above without Spark.
+    """The session that spark-submit prepared; if its settings lack Delta, a new one with Delta."""
+    # Workers import the names above without Spark.
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ def delta_session(secret_conf: Mapping[str, str]) -> SparkSession:
 def keep_jars(spark: SparkSession, file: str | None) -> None:
     """Write the URIs of the session's jars to ``file``, for later submissions of this worker.
 
-    :param file: ``None``: nobody wants to know
+    :param file: ``None``: nothing is written
     """
     if not file:
         return

@@ -25,20 +25,19 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.engine.spark.tables import Tables
 
 _VERSION = 1
-# All of the target, and not those partitions alone of which there are rows.
+# Replace the whole target, and not only the partitions that have new rows.
 _WHOLE = {"spark.sql.sources.partitionOverwriteMode": "static"}
 
 
 def export_changes(
     task: ExportChanges, engine: Engine, spark: SparkSession, tables: Tables
 ) -> None:
-    """Write the changes that ``task`` names to where it says.
+    """Write the changes that ``task`` names to its target.
 
-    A Delta table is created where there is none; appending twice under one ``export_id`` appends
-    once, and a table that has to be new may be one that the same ``export_id`` created.
+    A Delta table is created if it does not exist. Appending twice under one ``export_id`` appends
+    once. With the mode ``error`` the table may exist only if the same ``export_id`` created it.
 
-    :raises InvalidRequest: there is a table already, and ``task`` says that there must be none, or
-        its columns do not fit
+    :raises InvalidRequest: the table exists and the mode is ``error``, or its columns do not fit
     :raises CdcError: what ``Engine.changes`` raises
     """
     changes = engine.changes(
@@ -53,10 +52,10 @@ def export_changes(
 
 
 def export_table(task: ExportTable, engine: Engine, spark: SparkSession, tables: Tables) -> None:
-    """Write the rows of the upsert table that ``task`` names to where it says, as a job in its
+    """Write the rows of the upsert table that ``task`` names to its target, as a job in the table's
     history; otherwise as :func:`export_changes`.
 
-    :raises InvalidRequest: there is a table already, and ``task`` says that there must be none
+    :raises InvalidRequest: the target exists and the mode is ``error``
     :raises CdcError: what ``Engine.query_table`` raises
     """
     engine.query_table(task.table, lambda rows: _write(task, rows, spark, tables))
@@ -80,7 +79,7 @@ def _write_table(task: Export, rows: DataFrame, spark: SparkSession, tables: Tab
                 empty.saveAsTable(target.sql)
             else:
                 empty.save(target.path)
-    # An attempt may be killed after it created the table.
+    # An attempt may have been killed after it created the table.
     if task.mode is ExportMode.ERROR and tables.creation_mark(tables.get(target)) != known_by:
         raise InvalidRequest(
             f"export to {task.target}",

@@ -1,4 +1,4 @@
-"""Functions of the user's own that consume streams: found by name, run in a transaction."""
+"""Functions of the user that consume streams: found by name, run in a transaction."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<function>[^\W\d]\
 
 
 def check_consume(task: Consume) -> None:
-    """Refuse a task that says in two ways how to consume, or in no way.
+    """Refuse a task that gives two ways to consume, or no way.
 
-    :raises InvalidRequest: it has statements and a function, or neither; or the function's name
-        cannot be one; or there is no stream for it
+    :raises InvalidRequest: it has statements and a function, or neither; or the function's name is
+        malformed; or no stream is given for the function
     """
     if bool(task.statements) == (task.apply is not None):
         raise InvalidRequest(
@@ -43,7 +43,8 @@ def check_consume(task: Consume) -> None:
 def consume_by_function(engine: Engine, task: Consume) -> Outcome:
     """Call the function with the change set of each stream, in order, and the transaction.
 
-    Whatever the function raises consumes nothing and is raised; see ``Engine.transaction``.
+    If the function raises, nothing is consumed and the exception is raised; see
+    ``Engine.transaction``.
 
     :raises InvalidRequest: there is no such function
     """

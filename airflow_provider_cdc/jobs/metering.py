@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
 
 def slot_meter(spark: SparkSession) -> Callable[[], int] | None:
-    """Gives the milliseconds that all tasks of the application took so far; ``None`` over Spark
-    Connect, where many sessions share the executors and nobody tells whose a task was.
+    """Returns a function that gives the milliseconds of all tasks of the application so far.
+    ``None`` over Spark Connect: many sessions share the executors, and a task does not show its
+    session.
     """
     context: Any = getattr(spark, "_sc", None)
     if context is None:

@@ -1,4 +1,4 @@
-"""What a job is asked to do and what it answers, as frozen dataclasses that travel as JSON.
+"""What a job is asked to do and what it answers, as frozen dataclasses that are sent as JSON.
 
 The operator builds the same dataclass that the driver reads, so there is one list of arguments.
 """
@@ -22,7 +22,7 @@ from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, Upser
 class CreateStream:
     """Create a stream; see ``Engine.create_stream`` for the arguments.
 
-    ``at`` and ``before`` are points as :func:`~..engine.core.points.as_mapping` writes them,
+    ``at`` and ``before`` are points as :func:`~..engine.core.points.as_mapping` writes them.
     ``file_options`` are text as :func:`~..engine.core.file_options.options_as_text` writes them.
     """
 
@@ -51,9 +51,9 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class Consume:
-    """Consume ``streams`` as ``consumer``, within bounds: by ``statements`` that read them, or by
-    the function that ``apply`` names as ``package.module:function``, which gets the change set of
-    each and the transaction.
+    """Consume ``streams`` as ``consumer``, within bounds. Either ``statements`` read them, or
+    ``apply`` names a function as ``package.module:function``. The function gets the change set of
+    each stream and the transaction.
     """
 
     statements: tuple[str, ...]
@@ -66,7 +66,7 @@ class Consume:
 
 @dataclass(frozen=True, slots=True)
 class HasData:
-    """Ask the engine whether ``stream`` has a change, exactly."""
+    """Check with the engine whether ``stream`` has a change, exactly."""
 
     stream: str
 
@@ -82,7 +82,7 @@ class ExportFormat(StrEnum):
 
 
 class ExportMode(StrEnum):
-    """What becomes of what is there already."""
+    """What happens to rows or files that the target has already."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -93,8 +93,8 @@ class ExportMode(StrEnum):
 class ExportChanges:
     """Write the changes of the table or view ``name`` to ``target``; see ``Engine.changes``.
 
-    ``target`` is a table's name or path, or with a ``format`` of files the URI of a folder.
-    ``export_id`` is what a repeated append is recognised by.
+    ``target`` is a table's name or path, or with a ``format`` of files the URI of a folder. A
+    repeated append is recognised by its ``export_id``.
     """
 
     name: str
@@ -115,8 +115,8 @@ class ExportChanges:
 
 @dataclass(frozen=True, slots=True)
 class ExportTable:
-    """Write the rows of the upsert table ``table``, as fresh as its ``max_staleness`` asks, to
-    ``target``; see ``Engine.query_table``, and :class:`ExportChanges` for the other fields.
+    """Write the rows of the upsert table ``table`` to ``target``, as fresh as its ``max_staleness``
+    requires; see ``Engine.query_table``, and :class:`ExportChanges` for the other fields.
     """
 
     table: str
@@ -152,7 +152,9 @@ class Maintain:
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """Bring ``target`` back after ``stream`` went stale; see ``Engine.recover``."""
+    """Make ``target`` equal to the source of ``stream`` after it went stale; see
+    ``Engine.recover``.
+    """
 
     stream: str
     target: str
@@ -162,7 +164,7 @@ class Recover:
 
 @dataclass(frozen=True, slots=True)
 class AbortConsumption:
-    """End the open consumption of ``stream``, and leave the targets of ``keep`` as they are; see
+    """End the open consumption of ``stream``, and leave the targets in ``keep`` as they are; see
     ``Engine.abort``.
     """
 
@@ -172,7 +174,7 @@ class AbortConsumption:
 
 @dataclass(frozen=True, slots=True)
 class RewindStream:
-    """Move ``stream`` back to the point ``to``, as of :class:`CreateStream`; see
+    """Move ``stream`` back to the point ``to``, in the form of :class:`CreateStream`; see
     ``Engine.rewind``.
     """
 
@@ -196,8 +198,9 @@ class CreateUpsertTable:
 
 @dataclass(frozen=True, slots=True)
 class AlterUpsertTable:
-    """Change what is promised of the upsert table ``table``; see ``Engine.alter_upsert_table``.
-    Without a ``tombstone_horizon`` that stays.
+    """Change the intervals of the upsert table ``table``; see ``Engine.alter_upsert_table``. With
+    ``keeps_max_staleness`` its ``max_staleness`` stays, and without a ``tombstone_horizon`` that
+    stays.
     """
 
     table: str
@@ -208,7 +211,7 @@ class AlterUpsertTable:
 
 @dataclass(frozen=True, slots=True)
 class AddColumns:
-    """Give the upsert table ``table`` the columns of ``schema``; see ``Engine.add_columns``."""
+    """Add the columns of ``schema`` to the upsert table ``table``; see ``Engine.add_columns``."""
 
     table: str
     schema: str
@@ -225,7 +228,7 @@ class DropUpsertTable:
 @dataclass(frozen=True, slots=True)
 class WriteChanges:
     """Write what ``query`` returns as changes of the upsert table ``table``; see
-    ``Engine.write_changes``. The same ``write_id`` again writes nothing.
+    ``Engine.write_changes``. A second write with the same ``write_id`` writes nothing.
     """
 
     table: str
@@ -243,9 +246,7 @@ class ApplyUpserts:
 
 @dataclass(frozen=True, slots=True)
 class RedriveChanges:
-    """Let the changes in quarantine of the upsert table ``table`` wait again; see
-    ``Engine.redrive``.
-    """
+    """Redrive the changes in quarantine of the upsert table ``table``; see ``Engine.redrive``."""
 
     table: str
     late: bool = False
@@ -310,15 +311,15 @@ KINDS: Mapping[type[Task], JobKind] = {
     ApplyUpserts: JobKind.APPLY_UPSERTS,
     RedriveChanges: JobKind.REDRIVE_CHANGES,
 }
-"""The kind of each task; it is the name of the field of :class:`Request` that carries the task."""
+"""The kind of each task, which is also the name of the field of :class:`Request` that holds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One submission. Exactly the field that ``kind`` names is set.
 
-    ``request_id`` is chosen by the submitter and names the answer in the state folder.
-    ``principal`` is who asks; None: the user of the driver's process. No secret belongs in here: it
+    The submitter chooses ``request_id``, which names the answer in the state folder. ``principal``
+    is who asks; None: the user of the driver's process. A request must hold no secret, because it
     shows in the process list.
     """
 
@@ -346,7 +347,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class JobError:
-    """An error of the engine, as it travels back: its ``kind`` (``CdcError.kind``), message, and
+    """An error of the engine in an answer: its ``kind`` (``CdcError.kind``), its message, and
     whether running the same task again can help.
     """
 
@@ -357,7 +358,7 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a job answers: an error, or the result that belongs to its kind."""
+    """A job's answer: an error, or the result that belongs to its kind."""
 
     request_id: str
     error: JobError | None = None

@@ -1,7 +1,6 @@
-"""Run one request on a Spark session: the driver's side of every job.
+"""Runs one request on a Spark session: the driver's side of every job.
 
-The same function serves the spark-submit entry point and, in the task's own process, a session
-over Spark Connect.
+The spark-submit entry point calls it, and so does a task itself on a session over Spark Connect.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ def run(
 ) -> Answer:
     """Do what ``request`` asks with the engine on ``spark``; an error becomes part of the answer.
 
-    An error of the engine is logged in lines, an unexpected one with its traceback. Nothing is
-    raised but what ends the process.
+    An error of the engine is logged in lines, an unexpected one with its traceback. Only what ends
+    the process is raised.
     """
     try:
         engine = cdc.Engine(

@@ -1,4 +1,4 @@
-"""The jobs of upsert tables, on an engine."""
+"""Runs the jobs of upsert tables on an engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answer | None:
-    """Do what ``request`` asks of an upsert table; ``None`` where it asks nothing of one.
+    """Do what ``request`` asks of an upsert table; ``None`` if it has no task for one.
 
     :raises CdcError: what the engine's method raises
     """

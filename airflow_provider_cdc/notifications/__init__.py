@@ -1,1 +1,1 @@
-"""Notifiers that tell of streams."""
+"""Notifiers for the alerts of streams."""

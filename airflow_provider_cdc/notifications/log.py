@@ -1,4 +1,4 @@
-"""A notifier that writes to the log of the task, for those who collect logs."""
+"""A notifier that writes to the log of the task, for collectors of logs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MESSAGE = "{{ alert.sentence }}; {{ alert.details }}"
 
 
 class LogNotifier(BaseNotifier):
-    """Writes an alert to the log of the task: as a warning, and that a promise is kept again as
-    information. As the callback of a deadline alert (``AsyncCallback``) it writes to the
-    triggerer's log, and needs a message of its own.
+    """Writes an alert to the log of the task: as a warning, and a recovery as information. As the
+    callback of a deadline alert (``AsyncCallback``) it writes to the triggerer's log, and needs a
+    message of its own.
 
     :param message: what to write (templated, see :class:`~..operators.monitor.CheckStreams`)
     """
@@ -31,7 +31,7 @@ class LogNotifier(BaseNotifier):
         self.message = message
 
     def __repr__(self) -> str:
-        """The same in each process: mapped operators are told from one another by it."""
+        """The same in each process, because it distinguishes mapped operators."""
         return f"LogNotifier(message={self.message!r})"
 
     def notify(self, context: Context) -> None:

@@ -15,17 +15,17 @@ _TRUTH: Mapping[str, bool] = {"True": True, "true": True, "False": False, "false
 
 
 def written(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | None:
-    """The point that an argument names, as a job's JSON has it.
+    """The point that an argument names, in the form of a job's JSON.
 
-    :raises InvalidRequest: it names none
+    :raises InvalidRequest: it names no point
     """
     point = point_of(given)
     return None if point is None else as_mapping(point)
 
 
 def number(given: Any) -> Any:
-    """A number, of digits too; ``None`` where a template gave nothing. What is neither is returned
-    as it is, for whoever checks it to name.
+    """A number, also from digits; ``None`` if a template gave nothing. Any other value is returned
+    as it is, and a later check refuses it.
     """
     if not isinstance(given, str):
         return given
@@ -40,10 +40,10 @@ def length(given: timedelta | str | None, name: str) -> timedelta | None: ...
 @overload
 def length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None: ...
 def length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None:
-    """A length of time, as a duration or as text such as ``P14D`` or ``INTERVAL 2 HOUR``; ``None``
-    where a template gave nothing, ``KEPT`` where the user gave nothing.
+    """A length of time, from a duration or from text such as ``P14D`` or ``INTERVAL 2 HOUR``.
+    ``None`` if a template gave nothing, ``KEPT`` if the user gave nothing.
 
-    :raises InvalidRequest: the text names no length of time
+    :raises InvalidRequest: the text is not a length of time
     """
     if isinstance(given, Kept):
         return given
@@ -52,7 +52,7 @@ def length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept 
 
 
 def truth(given: Any) -> Any:
-    """Whether it is so, told by ``True`` or ``False`` as text too; what is neither is returned as
-    it is.
+    """A truth value, also from the text ``True`` or ``False``. Any other value is returned as it
+    is.
     """
     return _TRUTH.get(given.strip(), given) if isinstance(given, str) else given

@@ -1,4 +1,4 @@
-"""The operator of CHANGES: what changed between two points, without a stream."""
+"""The operator of CHANGES: it exports what changed between two points, without a stream."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 class ExportChanges(StreamOperator):
     """Write what changed in a table or a view between two points to a table or to files.
 
-    Nothing advances (seed 000, CHANGES). A task that runs again writes the same once more: it
-    overwrites, or, where it appends to a Delta table, it appends once for each run of its DAG.
-    Intervals from before the table's first commit are no error: there were no rows then.
+    Snowflake, CHANGES: no offset advances. A task that runs again writes the same changes once
+    more: it overwrites, or, if it appends to a Delta table, it appends once for each run of its
+    DAG. An interval before the table's first commit is no error: the table had no rows then.
 
     Returns (XCom) ``source``, ``target`` and ``format``.
 
     :param source: name or path of a table, or the name of a view (templated)
-    :param target: name or path of a Delta table, which is created where there is none; with a
+    :param target: name or path of a Delta table, which is created if it does not exist; with a
         format of files the URI of a folder (templated)
-    :param at: the point behind which the changes begin, exclusive: ``Version(3)``,
+    :param at: the point after which the changes begin, exclusive: ``Version(3)``,
         ``OffsetOf("a_stream")`` or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as
         ``{"timestamp": "{{ data_interval_start }}"}`` it is templated. A DAG has such intervals
-        with a timetable like ``CronDataIntervalTimetable``, and none with ``@daily``
-    :param before: the point that they begin with, inclusive; version 0 too
+        with a timetable like ``CronDataIntervalTimetable``, and not with ``@daily``
+    :param before: the point at which they begin, inclusive; version 0 is allowed too
     :param end: the last point, inclusive; now by default (templated as ``at``)
     :param information: ``default`` or ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)
@@ -93,7 +93,7 @@ class ExportChanges(StreamOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Export the changes.
 
-        :raises AirflowFailException: an argument is wrong, or the changes cannot be told
+        :raises AirflowFailException: an argument is wrong, or the changes cannot be determined
         :raises CdcJobFailed: a retry may help
         """
         self.hook.submit(self._task(context), context=context)
@@ -119,7 +119,7 @@ class ExportChanges(StreamOperator):
     def _check_interval(self) -> None:
         """Refuse an interval that can hold nothing: an export would empty its target.
 
-        :raises InvalidRequest: it ends before it begins, or begins behind the moment it ends at
+        :raises InvalidRequest: it ends before it begins, or begins and ends at the same moment
         """
         subject = f"changes of {self.source}"
         start = bound_of(subject, point_of(self.at), point_of(self.before))

@@ -1,4 +1,4 @@
-"""What a task is known by: as a consumer, and as whoever did something in a run of its DAG."""
+"""The identities of a task: as a consumer, and for what it does in a run of its DAG."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def once_for_run(context: Context, *what: object) -> str:
-    """The id under which a task does ``what`` once in a run of its DAG, however often it runs.
+    """The id under which a task does ``what`` once in a run of its DAG, even if it runs again.
 
-    :param what: arguments of the task, which whoever takes the request checks
+    :param what: arguments of the task, which are checked elsewhere
     """
     instance = context["ti"]
     known_by = [instance.dag_id, instance.task_id, instance.map_index, instance.run_id, *what]
@@ -23,12 +23,12 @@ def once_for_run(context: Context, *what: object) -> str:
 
 
 def default_consumer(context: Context) -> str:
-    """The consumer that a task is unless it says otherwise: ``<dag_id>/<task_id>``, and
-    ``/<map_index>`` where it is mapped. It is the same in a retry and in the next run.
+    """The consumer of a task that names none: ``<dag_id>/<task_id>``, and ``/<map_index>`` if the
+    task is mapped. It is the same in a retry and in the next run.
 
-    Airflow's ids may hold dots, but no slash: no two tasks are one consumer, of which each would
-    undo what the other has begun. They may be longer than a consumer's name: then a digest takes
-    the place of the end.
+    Airflow's ids may have dots, but no slash, so two tasks are never one consumer. Otherwise each
+    would undo what the other has begun. An id that is longer than the name of a consumer may be
+    ends in a digest.
     """
     instance = context["ti"]
     consumer = f"{instance.dag_id}/{instance.task_id}"

@@ -1,4 +1,4 @@
-"""The operators that keep streams from going stale, and bring targets back where one did."""
+"""The operators that keep streams from going stale, and recover the targets of stale streams."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 class MaintainStreams(StreamOperator):
     """Extend the retention of what the streams of a connection have not consumed, and take back
-    what is not needed any more (seed 000, data retention).
+    extensions that are no longer needed. Snowflake, data retention: a source keeps what its streams
+    have not consumed, up to a limit.
 
-    To be run on a timer, once a day or more often; an additional run does nothing.
+    Run it on a timer, once a day or more often; an additional run does nothing.
 
-    Returns (XCom) ``skipped`` and ``sources``, each with what was found and done at one table.
+    Returns (XCom) ``skipped``, and ``sources`` with what was found and done at each table.
 
     :param ahead: how much later the next run ends at the latest; twice the DAG's interval is good
     :param conn_id: a connection of type ``cdc`` (templated)
@@ -40,10 +41,10 @@ class MaintainStreams(StreamOperator):
         self.ahead = ahead
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Do the maintenance; the retry does what is left.
+        """Do the maintenance; a retry does what is left.
 
-        :raises AirflowFailException: the job failed for good
-        :raises CdcJobFailed: a retry may help; so it may where a table could not be changed
+        :raises AirflowFailException: the job failed, and a retry cannot help
+        :raises CdcJobFailed: a retry may help, also if a table could not be changed
         """
         with task_errors():
             ahead = interval_of(self.ahead, "ahead")
@@ -66,13 +67,13 @@ class MaintainStreams(StreamOperator):
 
 class RecoverStream(ConsumingOperator):
     """Make a target equal to the source of a stream that went stale, and let the stream go on from
-    there: only rows that differ are written, in one consumption.
+    there. Only rows that differ are written, in one consumption.
 
     Returns (XCom) the outcome, as ``ConsumeStream`` does.
 
     :param stream: the name of the stream (templated)
-    :param target: name or path of the table to bring back (templated)
-    :param key: the column or the columns that tell its rows apart (templated)
+    :param target: name or path of the table to recover (templated)
+    :param key: the column or the columns that identify its rows (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 

@@ -1,4 +1,4 @@
-"""The operator that tells of streams that lag or go stale."""
+"""The operator that sends alerts for streams that lag or go stale."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
 
 
 class CheckStreams(StreamOperator):
-    """Look at all streams of a connection, and tell of each change of their standing once.
+    """Check all streams of a connection, and send one alert for each change of their standing.
 
-    A warning comes ``margin`` before ``stale_after``, or when the source no longer promises to keep
-    what a stream needs; a miss when ``stale_after`` has passed, when the stream cannot be read, or
-    when its oldest change is older than its ``max_lag``; a recovery when that is over. No JVM is
-    started.
+    A warning is sent ``margin`` before ``stale_after``, or when the source no longer guarantees to
+    keep what a stream needs. A miss is sent when ``stale_after`` has passed, when the stream cannot
+    be read, or when its oldest change is older than its ``max_lag``. A recovery is sent when that
+    is over. No JVM is started.
 
-    Of an upsert table, ``max_lag`` is its ``max_staleness``, or three hours where it has none; a
-    miss comes when changes are in its quarantine, and a warning where all of them are late.
+    For an upsert table, ``max_lag`` is its ``max_staleness``, or three hours if it has none. A miss
+    is sent when changes are in its quarantine, and a warning if all of them are late.
 
-    The templates of a notifier see ``alert``, with ``kind``, ``promise``, ``stream``, ``source``,
-    ``upsert_table`` (or None), ``reason``, ``lag_commits``, ``lag_bytes``, ``lag_seconds``,
-    ``stale_after`` and ``last_consumer``, and in words ``sentence`` and ``details``. They see these
-    by themselves too, but for those that the notifier has a template field of the same name for,
-    such as ``source``: Airflow shows it that field instead.
+    The templates of a notifier can use ``alert``, with ``kind``, ``promise``, ``stream``,
+    ``source``, ``upsert_table`` (or None), ``reason``, ``lag_commits``, ``lag_bytes``,
+    ``lag_seconds``, ``stale_after`` and ``last_consumer``, and with the texts ``sentence`` and
+    ``details``. They can also use each of these by its own name. The exception is a name that is a
+    template field of the notifier, such as ``source``: Airflow then gives them that field.
 
-    Every look also sets Airflow's metrics ``cdc.stream.<conn_id>.<stream>.`` with ``lag_seconds``,
-    ``lag_commits``, ``has_data`` (0 or 1) and ``stale_in_seconds`` (negative: it is stale), which
-    go where Airflow's own go (StatsD, OpenTelemetry).
+    Each run also sets Airflow's metrics ``cdc.stream.<conn_id>.<stream>.`` with ``lag_seconds``,
+    ``lag_commits``, ``has_data`` (0 or 1) and ``stale_in_seconds`` (negative: it is stale). They go
+    where Airflow's own metrics go (StatsD, OpenTelemetry).
 
-    It also keeps ``stale_after`` of every stream in the Variable ``cdc_stale_after.<conn_id>``,
-    from which :class:`~airflow_provider_cdc.deadlines.stale.StreamStaleDeadline` has it.
+    It also writes ``stale_after`` of every stream to the Variable ``cdc_stale_after.<conn_id>``,
+    which :class:`~airflow_provider_cdc.deadlines.stale.StreamStaleDeadline` reads.
 
-    Returns (XCom) the alerts that were told.
+    Returns (XCom) the alerts that were sent.
 
-    :param notifiers: whom to tell, any of Airflow's notifiers; one that fails keeps no other from
-        being called, and is called again by a later run, which calls the others no more
+    :param notifiers: any of Airflow's notifiers; if one fails, the others are called all the same,
+        and a later run calls only that one again
     :param margin: how long before ``stale_after`` a warning is due
     :param conn_id: a connection of type ``cdc`` (templated)
     """
@@ -72,10 +72,10 @@ class CheckStreams(StreamOperator):
         self.margin = margin
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Tell what there is to tell.
+        """Send the alerts that are due.
 
-        :raises CdcJobFailed: a notifier failed, and what it was to tell is told by a later run; or
-            a stream could not be looked at, or the registry is out of reach
+        :raises CdcJobFailed: a notifier failed, and a later run sends it the alert; or a stream
+            could not be checked, or the registry is out of reach
         """
         moments: dict[str, datetime] = {}
 
@@ -100,8 +100,8 @@ class CheckStreams(StreamOperator):
         return [_plain(alert) for alert in told]
 
     def _tellers(self, context: Context) -> dict[str, Callable[[Alert], None]]:
-        """Each notifier by its class, and where there are several of one by its place among them:
-        these names outlive changes of what it says and of where the DAG's file lies.
+        """Each notifier by its class and its number among those of its class. These names stay when
+        its message changes, or when the DAG's file moves.
         """
         tellers: dict[str, Callable[[Alert], None]] = {}
         seen: Counter[str] = Counter()
@@ -119,7 +119,7 @@ class CheckStreams(StreamOperator):
             alert.kind.value,
             alert.stream,
         )
-        # Rendering its templates changes it.
+        # Rendering its templates changes the notifier.
         copy.copy(notifier)(_context(context, alert))
 
     def _measure(self, status: StreamStatus) -> None:
@@ -144,7 +144,7 @@ def _told_why(error: Exception) -> str:
 
 
 def _plain(alert: Alert) -> dict[str, Any]:
-    """As XCom keeps it."""
+    """The alert in the form that XCom keeps."""
     moments = {"stale_after": alert.stale_after.isoformat(), "at": alert.at.isoformat()}
     words = {"kind": alert.kind.value, "promise": alert.promise.value}
     return asdict(alert) | moments | words

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class StreamOperator(FailsPlainly, BaseOperator):
-    """What the operators of streams share: the connection, and being killed with the job."""
+    """Base of the operators of streams: they have a connection, and a kill stops their job."""
 
     ui_color = "#d5ecf2"
 
@@ -55,10 +55,11 @@ class StreamOperator(FailsPlainly, BaseOperator):
 
 
 class ConsumingOperator(StreamOperator):
-    """What the operators that consume share: each consumption becomes an asset event.
+    """Base of the operators that consume: each consumption becomes an asset event.
 
-    Of every stream, as of :func:`~airflow_provider_cdc.assets.stream.consumption_asset`; the events
-    of the task's own ``outlets`` have what was consumed as ``consumed`` in their extra.
+    Each consumed stream has an event, see
+    :func:`~airflow_provider_cdc.assets.stream.consumption_asset`. The events of the task's own
+    ``outlets`` have what was consumed as ``consumed`` in their extra.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -68,7 +69,7 @@ class ConsumingOperator(StreamOperator):
     def announced(
         self, outcome: Outcome | None, context: Context, *, upsert_table: str | None = None
     ) -> dict[str, Any]:
-        """The outcome for XCom, after its asset events were emitted.
+        """Emit the asset events of an outcome; returns the outcome for XCom.
 
         :param upsert_table: the upsert table whose changes were consumed
         :raises CdcJobFailed: the job answered without an outcome
@@ -80,7 +81,7 @@ class ConsumingOperator(StreamOperator):
 
 
 class CreateStream(StreamOperator):
-    """Create a stream on a Delta table, on a view or on a folder of files, at its present version
+    """Create a stream on a Delta table, on a view or on a folder of files, at its current version
     or at an earlier point.
 
     Returns (XCom) ``stream``, ``stream_id``, ``source``, ``mode`` and ``offset_version``.
@@ -90,19 +91,21 @@ class CreateStream(StreamOperator):
     :param on_view: name of a view that a stream can follow (templated); or else
     :param on_files: absolute path or URI of a folder of files (templated)
     :param file_format: ``parquet``, ``csv``, ``json``, ``orc`` or ``avro`` (templated)
-    :param file_options: those of Spark's reader, such as ``{"header": True}`` (templated)
-    :param file_schema: the columns in DDL (templated); by default inferred from the files there are
+    :param file_options: options of Spark's reader, such as ``{"header": True}`` (templated)
+    :param file_schema: the columns in DDL (templated); by default inferred from the existing files
     :param mode: ``standard``, which is the default, or ``append_only``; with ``on_files`` always
         ``insert_only`` (templated)
     :param append_semantics: ``inserted`` or ``surviving``, for ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)
-    :param at: the point behind which the stream stands: ``Version(3)``, ``OffsetOf("other")`` or
-        ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as ``{"version": "{{ ... }}"}``
-        (keys ``version``, ``timestamp``, ``offset_of``) it is templated
-    :param before: the same, but changes of that very version or time are the stream's first ones
+    :param at: the point after which the stream's changes begin: ``Version(3)``,
+        ``OffsetOf("other")`` or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as
+        ``{"version": "{{ ... }}"}`` (keys ``version``, ``timestamp``, ``offset_of``) it is
+        templated
+    :param before: the same, but the changes of that very version or time are the stream's first
+        ones
     :param or_replace: drop a stream of that name in the same step; a retry replaces it again
-    :param if_not_exists: where the stream exists already, return it and start no Spark job; set it
-        for a task with retries, because an attempt may end after it created the stream
+    :param if_not_exists: if the stream exists already, return it and start no Spark job; set it for
+        a task with retries, because an attempt may end after it created the stream
     :param show_initial_rows: the first consumption takes the rows at the offset
     :param comment: free text (templated)
     :param stream_owner: the principal that owns the stream; by default the connection's (templated)
@@ -110,8 +113,8 @@ class CreateStream(StreamOperator):
     :param consumers: who may consume it besides its owner; by default its readers (templated)
     :param max_data_extension: how long its sources may be made to keep what it has not consumed, a
         duration or text such as ``P14D`` (templated)
-    :param max_lag: how old a change may grow before the monitor of streams tells, likewise
-        (templated)
+    :param max_lag: how old a change may get before the monitor of streams sends an alert, in the
+        same forms (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -187,11 +190,11 @@ class CreateStream(StreamOperator):
         self.max_lag = max_lag
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Create the stream, or return the one that is there.
+        """Create the stream, or return the existing one.
 
         :raises AirflowFailException: an argument is wrong, the table cannot have a stream, or a
             stream of that name exists
-        :raises CdcJobFailed: a retry may help: the state folder is out of reach, for instance
+        :raises CdcJobFailed: a retry may help, for example if the state folder is out of reach
         """
         task = self._task()
         if self.if_not_exists and (existing := self._existing()):
@@ -240,36 +243,37 @@ class CreateStream(StreamOperator):
 
 
 class ConsumeStream(ConsumingOperator):
-    """Consume streams by DML or a function, exactly once: a retry goes on, or begins anew.
+    """Consume streams by DML or a function, exactly once: a retry goes on, or begins again.
 
-    All statements see the same changes, those between the streams' offsets and the versions that
-    were pinned when the consumption began; when the last one is applied, all offsets move there.
-    Readers of several targets may see one statement's effect before the other's. One consumer is
-    one sequence of consumptions, so let its runs follow each other (``max_active_runs=1``, and
-    ``max_active_tis_per_dag=1`` where the DAG may be backfilled, whose runs Airflow counts apart).
+    All statements see the same changes: those between the streams' offsets and the versions that
+    were pinned when the consumption began. When the last statement is applied, all offsets move
+    there. Readers of several targets may see one statement's effect before another's. The
+    consumptions of one consumer follow each other, so let its runs do so too: set
+    ``max_active_runs=1``, and ``max_active_tis_per_dag=1`` if the DAG may be backfilled, because
+    Airflow counts backfill runs separately.
 
-    A retry finishes the consumption that statements began. What a function did before it was ended
-    is undone first, then the function runs again, because nobody else can tell what it had left to
-    do.
+    A retry finishes a consumption by statements. After a function that did not finish, a retry
+    first undoes what the function did, and then calls the function again, because nothing else
+    knows what it had left to do.
 
-    Returns (XCom) ``consumption_id``, ``consumer``, ``streams`` (name, ``after_version``
-    exclusive, ``through_version`` inclusive, ``rows`` by action, ``strategy``), ``statements`` and
+    Returns (XCom) ``consumption_id``, ``consumer``, ``streams`` (name, ``after_version`` exclusive,
+    ``through_version`` inclusive, ``rows`` by action, ``strategy``), ``statements`` and
     ``seconds``.
 
     :param stream: the stream, or streams, that the statements must read (templated)
     :param sql: one statement, or several (templated; ``.sql`` files); or else
     :param apply: ``package.module:function``, a function that the driver can import, for what SQL
-        cannot say (templated). It is called with the change set of each stream, a DataFrame, and
-        the :class:`~airflow_provider_cdc.engine.Transaction`, by whose ``sql`` and ``write`` it
-        writes; what it raises consumes nothing
-    :param consumer: the identity that a retry is recognised by; by default the DAG's and the
-        task's id, and the map index of a mapped task (templated). Where the list that a task is
-        mapped over may change its order, name it by what is consumed: another consumer undoes what
-        this one has begun, and cannot finish it
-    :param max_commits: take at most so many commits of each stream; the rest waits for the next run
-        (templated)
-    :param max_bytes: take only the first commits, at least one, that added and removed so many
-        bytes of files together (templated); neither bound cuts initial rows
+        cannot express (templated). It is called with the change set of each stream, a DataFrame,
+        and the :class:`~airflow_provider_cdc.engine.Transaction`. It writes by the transaction's
+        ``sql`` and ``write``. If it raises, nothing is consumed
+    :param consumer: the identity by which a retry is recognised; by default the DAG's and the
+        task's id, and the map index of a mapped task (templated). If the list that a task is mapped
+        over may change its order, name the consumer by what it consumes: another consumer undoes
+        what this one has begun, and cannot finish it
+    :param max_commits: take at most this many commits of each stream; the rest waits for the next
+        run (templated)
+    :param max_bytes: take only the first commits, at least one, that together added and removed at
+        most this many bytes of files (templated); neither bound cuts initial rows
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -305,8 +309,7 @@ class ConsumeStream(ConsumingOperator):
         self.max_bytes = max_bytes
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the statements or the function as one consumption, after a look at them that costs
-        no JVM.
+        """Run the statements or the function as one consumption, after a check that needs no JVM.
 
         :raises AirflowFailException: a stream is missing or unusable, a statement is not one that
             can consume, no statement reads a stream that ``stream`` names, or not exactly one of
@@ -350,7 +353,7 @@ class ConsumeStream(ConsumingOperator):
 
 
 class AdvanceStream(StreamOperator):
-    """Move a stream's offset to its source's present version, without any DML. No Spark job is
+    """Move a stream's offset to its source's current version, without any DML. No Spark job is
     started.
 
     Returns (XCom) what :class:`CreateStream` returns.
@@ -368,7 +371,7 @@ class AdvanceStream(StreamOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Advance the stream.
 
-        :raises AirflowFailException: the stream is missing, or is not the principal's to consume
+        :raises AirflowFailException: the stream is missing, or the principal may not consume it
         :raises CdcJobFailed: a consumption of it is open
         """
         with reached_errors(self.hook):

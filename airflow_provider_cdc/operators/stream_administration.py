@@ -1,4 +1,4 @@
-"""The operators that put a stream right: they end its consumption, move it back, or change it."""
+"""The operators that repair a stream: they end its consumption, move it back, or change it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 class AbortConsumption(StreamOperator):
     """End the open consumption of a stream without moving its offset; what was applied is undone.
 
-    It is the way out where a consumer cannot finish or undo what it has begun, because somebody
-    else has written to a target since. Where no consumption is open nothing is done, and no Spark
-    job is started, so a retry is safe; it ends whatever is open by then.
+    Use it if a consumer can neither finish nor undo what it has begun, because another process has
+    written to a target since. If no consumption is open, nothing is done and no Spark job is
+    started. So a retry is safe; it ends any consumption that is open by then.
 
     Returns (XCom) ``stream``, ``stream_id``, ``source``, ``mode`` and ``offset_version``.
 
-    :param stream: the name of the stream; of a consumption of several streams one of them
+    :param stream: the name of the stream; for a consumption of several streams, one of them
         (templated)
-    :param keep: the target, or the targets, where what was applied stays, as the statements name
-        them (templated): the next consumption gives them the same changes again
+    :param keep: the target, or the targets, where what was applied stays, by their names in the
+        statements (templated): the next consumption applies the same changes to them again
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -48,9 +48,10 @@ class AbortConsumption(StreamOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """End the consumption.
 
-        :raises AirflowFailException: the stream is missing or not the principal's, or ``keep``
-            names what is no target of the consumption
-        :raises CdcJobFailed: a retry may help; or a target that is not in ``keep`` has moved on
+        :raises AirflowFailException: the stream is missing, the principal may not abort it, or
+            ``keep`` names a table that is not a target of the consumption
+        :raises CdcJobFailed: a retry may help; or a target that is not in ``keep`` has changed
+            since
         """
         with reached_errors(self.hook):
             keep = one_or_several(f"stream {self.stream}", "keep", self.keep)
@@ -63,14 +64,14 @@ class AbortConsumption(StreamOperator):
 
 
 class RewindStream(StreamOperator):
-    """Move a stream back to an earlier point: it returns again what it returned since.
+    """Move a stream back to an earlier point: it returns again what it has returned since.
 
     Returns (XCom) what :class:`AbortConsumption` returns.
 
     :param stream: the name of the stream (templated)
-    :param to: the point behind which the stream stands then: ``Version(3)``, ``OffsetOf("other")``
-        or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as ``{"version": "{{ ... }}"}``
-        it is templated
+    :param to: the point after which the stream's changes then begin: ``Version(3)``,
+        ``OffsetOf("other")`` or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as
+        ``{"version": "{{ ... }}"}`` it is templated
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -82,11 +83,11 @@ class RewindStream(StreamOperator):
         self.to = to
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Move it back; a retry moves it to the same point.
+        """Move the stream back; a retry moves it to the same point.
 
-        :raises AirflowFailException: the stream is missing, not the principal's to consume, or
+        :raises AirflowFailException: the stream is missing, the principal may not consume it, or it
             cannot be read from that point on
-        :raises CdcJobFailed: a retry may help: a consumption of it is open, for instance
+        :raises CdcJobFailed: a retry may help, for example if a consumption of it is open
         """
         with reached_errors(self.hook):
             to = written(self.to)
@@ -103,19 +104,19 @@ class RewindStream(StreamOperator):
 
 
 class AlterStream(StreamOperator):
-    """Change what is said of a stream; what is not given stays. No Spark job is started.
+    """Change the attributes of a stream; those that are not given stay. No Spark job is started.
 
     Returns (XCom) what :class:`AbortConsumption` returns.
 
     :param stream: the name of the stream (templated)
-    :param comment: another comment, or None (templated)
+    :param comment: the new comment, or None (templated)
     :param stream_owner: the principal that owns it from then on (templated)
     :param readers: who may read it besides its owner; None: everybody (templated)
     :param consumers: who may consume it besides its owner; None: its readers (templated)
     :param max_data_extension: how long its sources may be made to keep what it has not consumed, a
         duration or text such as ``P14D`` (templated)
-    :param max_lag: how old a change may grow before the monitor of streams tells, likewise; None:
-        any age (templated)
+    :param max_lag: how old a change may get before the monitor of streams sends an alert, in the
+        same forms; None: any age (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -154,8 +155,8 @@ class AlterStream(StreamOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Alter the stream; a retry does so again.
 
-        :raises AirflowFailException: the stream is missing or not the principal's, or an argument
-            is wrong
+        :raises AirflowFailException: the stream is missing, the principal does not own it, or an
+            argument is wrong
         :raises CdcJobFailed: a consumption of it is open
         """
         with reached_errors(self.hook):

@@ -1,4 +1,4 @@
-"""The operators of upsert tables: changes are written, and applied later (seed 004)."""
+"""The operators of upsert tables. BigQuery, CDC: changes are written, and applied later."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ HELD, LATE = "held_changes", "late_changes"
 
 
 class CreateUpsertTable(StreamOperator):
-    """Create a table that changes are upserted into by a primary key (seed 004).
+    """Create a table that changes are upserted into by a primary key. BigQuery, CDC: each change is
+    an UPSERT or a DELETE of one key.
 
     Returns (XCom) ``table``, ``location``, ``stream``, ``primary_key`` and ``max_staleness`` in
     seconds.
@@ -42,16 +43,15 @@ class CreateUpsertTable(StreamOperator):
     :param table: its name, or a path (templated)
     :param schema: the data columns in DDL, such as ``id INT, name STRING`` (templated)
     :param primary_key: a column, or up to 16 of them (templated)
-    :param max_staleness: how far a read may lie behind what was written, as
-        ``INTERVAL 10 MINUTE``, ``PT10M`` or a ``timedelta``; None: every read is fresh (templated)
-    :param tombstone_horizon: how long a delete is remembered for changes that come late, written
-        in the same ways (templated)
-    :param cluster_by: what the base is clustered by; by default the first 4 columns of the key
+    :param max_staleness: how far a read may lag behind what was written, as ``INTERVAL 10 MINUTE``,
+        ``PT10M`` or a ``timedelta``; None: every read is fresh (templated)
+    :param tombstone_horizon: how long a delete is remembered for late changes, in the same forms
         (templated)
+    :param cluster_by: the columns that the base is clustered by; by default the first 4 columns of
+        the key (templated)
     :param partial_changes: whether a change may leave columns as they are
-    :param if_not_exists: where there is such an upsert table, it stays as it is and is returned;
-        set it for a task with retries, because a retry then finishes what an attempt that was
-        killed has left
+    :param if_not_exists: if there is such an upsert table, it stays as it is and is returned; set
+        it for a task with retries, because a retry then finishes what a killed attempt has left
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -89,11 +89,11 @@ class CreateUpsertTable(StreamOperator):
         self.if_not_exists = if_not_exists
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Create the table, or return the one that is there.
+        """Create the table, or return the existing one.
 
-        :raises AirflowFailException: the schema, the key or an interval is none, or there is a
+        :raises AirflowFailException: the schema, the key or an interval is invalid, or there is a
             table of that name
-        :raises CdcJobFailed: a retry may help: the state folder is out of reach, for instance
+        :raises CdcJobFailed: a retry may help, for example if the state folder is out of reach
         """
         subject, clustered = f"upsert table {self.table}", self.cluster_by
         with task_errors():
@@ -113,12 +113,12 @@ class CreateUpsertTable(StreamOperator):
 
 
 class AlterUpsertTable(StreamOperator):
-    """Change what is promised of an upsert table; what is not given stays. Its DAG follows, and its
-    alerts.
+    """Change the intervals of an upsert table; those that are not given stay. Its DAG and its
+    alerts use the new ones.
 
     :param table: the upsert table (templated)
-    :param max_staleness: as of :class:`CreateUpsertTable`; None: every read is fresh (templated)
-    :param tombstone_horizon: as of :class:`CreateUpsertTable` (templated)
+    :param max_staleness: as for :class:`CreateUpsertTable`; None: every read is fresh (templated)
+    :param tombstone_horizon: as for :class:`CreateUpsertTable` (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -138,10 +138,10 @@ class AlterUpsertTable(StreamOperator):
         self.tombstone_horizon = tombstone_horizon
 
     def execute(self, context: Context) -> None:
-        """Alter it; a retry finishes what an attempt began.
+        """Alter the table; a retry finishes what an attempt began.
 
-        :raises AirflowFailException: an interval is none, or there is no such upsert table
-        :raises CdcJobFailed: a retry may help: changes are being applied, for instance
+        :raises AirflowFailException: an interval is invalid, or there is no such upsert table
+        :raises CdcJobFailed: a retry may help, for example if changes are being applied
         """
         with task_errors():
             staleness = length(self.max_staleness, "max_staleness")
@@ -156,9 +156,9 @@ class AlterUpsertTable(StreamOperator):
 
 
 class AddColumns(StreamOperator):
-    """Give an upsert table columns that it lacks; its view shows them too.
+    """Add columns to an upsert table; its view shows them too.
 
-    They are NULL in the rows that there are and in the changes that wait. Columns that it has
+    They are NULL in the existing rows and in the changes that wait. Columns that the table has
     already stay as they are. Returns (XCom) what :class:`CreateUpsertTable` returns.
 
     :param table: the upsert table (templated)
@@ -174,10 +174,10 @@ class AddColumns(StreamOperator):
         self.schema = schema
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Add them; a retry finishes what an attempt began.
+        """Add the columns; a retry finishes what an attempt began.
 
-        :raises AirflowFailException: the schema is none, it has such a column of another type, or
-            there is no such upsert table
+        :raises AirflowFailException: the schema is invalid, the table has such a column of another
+            type, or there is no such upsert table
         :raises CdcJobFailed: a retry may help
         """
         task = jobs.AddColumns(self.table, self.schema)
@@ -201,10 +201,10 @@ class DropUpsertTable(StreamOperator):
         self.if_exists = if_exists
 
     def execute(self, context: Context) -> None:
-        """Drop it; a retry finishes what an attempt began.
+        """Drop the table; a retry finishes what an attempt began.
 
         :raises AirflowFailException: there is no such upsert table
-        :raises CdcJobFailed: a retry may help: changes are being applied, for instance
+        :raises CdcJobFailed: a retry may help, for example if changes are being applied
         """
         self.hook.submit(jobs.DropUpsertTable(self.table, self.if_exists), context=context)
 
@@ -212,14 +212,14 @@ class DropUpsertTable(StreamOperator):
 class WriteChanges(StreamOperator):
     """Write the rows of a query as changes of an upsert table, once for each run of the DAG.
 
-    Each row has the key, ``_CHANGE_TYPE`` (UPSERT or DELETE), the values and, where there is an
-    order, ``_CHANGE_SEQUENCE_NUMBER``. A retry after the write writes nothing; the same task of the
-    same run writes again where its query is another one.
+    Each row has the key, ``_CHANGE_TYPE`` (UPSERT or DELETE), the values and, if there is an order,
+    ``_CHANGE_SEQUENCE_NUMBER``. A retry after the write writes nothing. The same task of the same
+    run writes again if its query has changed.
 
     :param table: the upsert table (templated)
     :param query: the SELECT of the changes (templated; ``.sql`` files)
-    :param on_bad_rows: ``fail``, and nothing is written, or ``quarantine``, and the other rows are
-        (templated)
+    :param on_bad_rows: ``fail``: a bad row fails the write, and nothing is written; ``quarantine``:
+        bad rows go to the quarantine, and the others are written (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -241,7 +241,8 @@ class WriteChanges(StreamOperator):
         :raises AirflowFailException: a column or a row does not fit; nothing was written
         :raises CdcJobFailed: a retry may help
         """
-        # With the query: a task that is cleared after its query was corrected writes again.
+        # The id includes the query: a task that is cleared after its query was corrected writes
+        # again.
         write_id = once_for_run(context, self.table, self.query)
         subject = f"changes of {self.table}"
         with task_errors():
@@ -251,15 +252,15 @@ class WriteChanges(StreamOperator):
 
 
 class ExportTable(StreamOperator):
-    """Write the rows of an upsert table, as fresh as its ``max_staleness`` asks, to a table or to
-    files (seed 004, EXPORT DATA).
+    """Write the rows of an upsert table to a table or to files, as fresh as its ``max_staleness``
+    requires. BigQuery: EXPORT DATA.
 
-    Nothing is applied. Changes that have to be merged are merged by this task, so it belongs into a
-    pool of its own, such as ``cdc_query``. A task that runs again overwrites, or, where it appends
-    to a Delta table, appends once for each run of its DAG.
+    Nothing is applied. This task merges the changes that have to be merged, so it belongs in a pool
+    of its own, such as ``cdc_query``. A task that runs again overwrites, or, if it appends to a
+    Delta table, appends once for each run of its DAG.
 
     :param table: the upsert table (templated)
-    :param target: name or path of a Delta table, which is created where there is none; with a
+    :param target: name or path of a Delta table, which is created if it does not exist; with a
         format of files the URI of a folder (templated)
     :param file_format: ``delta``, ``parquet``, ``csv``, ``json`` or ``orc`` (templated)
     :param mode: ``overwrite``, ``append`` (Delta tables alone) or ``error`` (templated)
@@ -302,12 +303,13 @@ class ExportTable(StreamOperator):
 
 
 class RedriveChanges(StreamOperator):
-    """Let the changes in quarantine of an upsert table that can be applied now wait again.
+    """Redrive the changes in quarantine of an upsert table that can be applied now: they wait
+    again.
 
-    Bad ones are corrected in the quarantine before. Returns (XCom) how many were released.
+    Correct bad changes in the quarantine before. Returns (XCom) how many changes were redriven.
 
     :param table: the upsert table (templated)
-    :param late: those too that came later than a delete is remembered (templated)
+    :param late: whether to redrive late changes too (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -319,7 +321,7 @@ class RedriveChanges(StreamOperator):
         self.late = late
 
     def execute(self, context: Context) -> int:
-        """Release them; a retry finishes what an attempt began.
+        """Redrive the changes; a retry finishes what an attempt began.
 
         :raises AirflowFailException: there is no such upsert table
         :raises CdcJobFailed: a retry may help
@@ -329,17 +331,20 @@ class RedriveChanges(StreamOperator):
 
 
 class ApplyUpserts(ConsumingOperator):
-    """Apply the changes that wait for an upsert table, exactly once; nothing where none waits.
+    """Apply the changes that wait for an upsert table, exactly once; does nothing if no change
+    waits.
 
     Returns (XCom) the outcome, as ``ConsumeStream`` does, with ``held_changes`` and
-    ``late_changes``, how many changes are in quarantine after it; or None. The two are also
-    Airflow's metrics ``cdc.stream.<conn_id>.<stream>.held_changes`` and ``.late_changes``.
+    ``late_changes``, the numbers of changes in quarantine after it; or None if no change waits. The
+    two are also Airflow's metrics ``cdc.stream.<conn_id>.<stream>.held_changes`` and
+    ``.late_changes``.
 
-    :param table: the upsert table, by its name or the root of its base (templated); by the root,
-        where nothing waits, no Spark job is started
-    :param is_timed: note how long it took since its run was due, from which
+    :param table: the upsert table, by its name or the root of its base (templated); by the root, no
+        Spark job is started if nothing waits
+    :param is_timed: whether to note how long it took since its run was due, from which
         :func:`~airflow_provider_cdc.dag_factories.upserts.background_apply_dags` takes the
-        schedule; not of a run that began later than the table's ``max_staleness`` after it was due
+        schedule. A run that began later than the table's ``max_staleness`` after it was due is not
+        noted
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -354,7 +359,7 @@ class ApplyUpserts(ConsumingOperator):
         """Apply the changes; a retry finishes what an attempt began.
 
         :raises AirflowFailException: there is no such upsert table
-        :raises CdcJobFailed: a retry may help; the changes wait, the table is as it was
+        :raises CdcJobFailed: a retry may help; the changes still wait, and the table is unchanged
         """
         began = utc_now()
         with task_errors():
@@ -380,18 +385,18 @@ class ApplyUpserts(ConsumingOperator):
         return result
 
     def _note(self, stream: Stream, due: datetime, began: datetime) -> None:
-        # An old run that is cleared, or one that waited for a scheduler that was away, tells
-        # nothing of how long applies take; one whose task waited for a slot does.
+        # An old run that is cleared, or one that waited for a scheduler that was down, does not
+        # show how long applies take. A run whose task waited for a slot does.
         if began - due <= (stream.max_lag or WITHOUT_PROMISE):
             self.hook.settings.apply_times().note(stream.stream_id, utc_now() - due)
 
     def _quarantined(self, outcome: Outcome) -> dict[str, int]:
-        """How many changes are in quarantine, which also become metrics."""
+        """How many changes are in quarantine; they also become metrics."""
         metrics = outcome.statements[-1].metrics
         named = {HELD: HELD_CHANGES, LATE: LATE_CHANGES}
-        # They could not be counted where they are not there.
+        # A count that could not be taken is missing.
         found = {name: metrics[key] for name, key in named.items() if key in metrics}
-        # There is none where another driver finished what this one began.
+        # No stream is listed if another driver finished what this one began.
         for stream in outcome.streams:
             measure(self.conn_id, stream.name, found)
         return found

@@ -35,17 +35,15 @@ _EMPTY = "cdc.empty"
 
 
 class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
-    """Wait until a stream has data. A missing stream, or one that is seen to be stale, fails at
-    once.
+    """Wait until a stream has data. A stream that is missing, or found to be stale, fails at once.
 
-    A look costs milliseconds and no JVM: it reads commits from the newest one back towards the
-    stream's offset, and says no only where it is certain that they hold nothing for the stream's
-    mode. A yes does not vouch for the commits that it did not read; whoever consumes reads them all
-    and refuses them where they cannot be relied on. With ``exact`` a yes is then confirmed by the
-    engine on Spark.
+    A check takes milliseconds and no JVM. It reads commits from the newest one back towards the
+    stream's offset. It says no only if they certainly hold nothing for the stream's mode. A yes
+    does not cover the commits that it did not read: the consumer reads all of them, and refuses
+    those that are not reliable. With ``exact`` the engine on Spark then confirms a yes.
 
-    What fails ends the wait as ``soft_fail``, ``silent_fail`` and ``never_fail`` say, deferrable or
-    not. A triggerer that cannot reach a store or the connection looks again in any case.
+    A failure ends the wait as ``soft_fail``, ``silent_fail`` and ``never_fail`` say, deferrable or
+    not. A triggerer that cannot reach a store or the connection checks again in any case.
 
     Returns (XCom) ``stream``, ``offset_version`` (exclusive) and ``latest_version`` (inclusive).
 
@@ -84,7 +82,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         self.hook.kill()
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once.
+        """Check once.
 
         :raises AirflowFailException: the stream is missing or stale
         :raises CdcJobFailed: the exact check failed, and a retry may help
@@ -102,7 +100,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         return PokeReturnValue(is_done=True, xcom_value=self._result(found))
 
     def execute(self, context: Context) -> Any:
-        """Wait, in this worker or, if deferrable, in the triggerer after one look here.
+        """Wait in this worker or, if deferrable, in the triggerer after one check here.
 
         :raises AirflowSensorTimeout: there was no data for ``timeout`` seconds
         """
@@ -113,9 +111,9 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         return looked.xcom_value if looked.is_done else self._wait(since)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Take the trigger's event; where an exact check finds nothing, wait on.
+        """Take the trigger's event; if an exact check finds nothing, wait again.
 
-        :raises AirflowFailException: the stream went missing or stale
+        :raises AirflowFailException: the stream is missing or stale by now
         :raises CdcJobFailed: a retry may help
         """
         looked = self._looked(lambda: self._taken(event, context))
@@ -126,8 +124,8 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
     def resume_execution(
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
     ) -> Any:
-        """Go on after the wait. Airflow's own would skip a deferrable sensor where it fails one
-        that is not.
+        """Go on after the wait. Airflow's own method would skip a deferrable sensor in cases where
+        it fails another one.
         """
         try:
             return BaseOperator.resume_execution(self, next_method, next_kwargs, context)
@@ -139,14 +137,15 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
             raise
 
     def _looked(self, look: Callable[[], PokeReturnValue]) -> PokeReturnValue:
-        """What ``look`` returns; what it raises ends the wait as in Airflow's own loop."""
+        """What ``look`` returns; an exception ends the wait as in Airflow's own loop."""
         try:
             return look()
         except AirflowSkipException:
             raise
         except (AirflowFailException, AirflowTaskTimeout) as error:
             if isinstance(error, AirflowTaskTimeout):
-                # Airflow ends the job of a task that fails by it, not of one that is skipped.
+                # This exception makes Airflow end the job of a task that fails, but not of one that
+                # is skipped.
                 self.on_kill()
             if self.soft_fail or self.never_fail:
                 raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
@@ -162,7 +161,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
     def _taken(self, event: dict[str, Any], context: Context) -> PokeReturnValue:
         if event["status"] == "failed":
             raise task_failure(event["message"], retryable=event["retryable"])
-        # A triggerer of an older version gives no id.
+        # A triggerer of an older version gives no stream id.
         found = LookedAt(
             event.get("stream_id", ""), event["offset_version"], event["latest_version"]
         )
@@ -181,7 +180,9 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         return bool(answer.has_data)
 
     def _known(self, context: Context) -> LookedAt | None:
-        """What an exact check has found empty; the one of an earlier process where it was left."""
+        """What an exact check has found empty, in this process or, if it was stored, in an earlier
+        one.
+        """
         if self._empty is None and self.exact and self.reschedule:
             match context["task_state_store"].get(_EMPTY):
                 case [str(stream_id), int(offset_version), int(latest_version)]:

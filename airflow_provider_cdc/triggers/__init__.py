@@ -1,1 +1,1 @@
-"""Triggers that wait for a stream without holding a worker."""
+"""Triggers that wait for a stream without occupying a worker."""

@@ -1,7 +1,7 @@
 """Work of triggers in threads of their own.
 
-The threads that asyncio lends are few, and all triggers of a triggerer share them: looks at a store
-that does not answer would take all of them, and no trigger would look again.
+asyncio has few threads, and all triggers of a triggerer share them. Reads from a store that does
+not answer would take all of them, and no trigger would check again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def in_own_thread(
 ) -> Result:
     """What ``work`` returns, from a thread that the process does not wait for when it ends.
 
-    A few are done at once; one that takes long gives its place to others, and goes on.
+    A few run at once. One that takes long makes room for others, and goes on.
 
     :raises Exception: what ``work`` raised
     """
@@ -43,7 +43,7 @@ async def in_own_thread(
 
 def _begun(loop: AbstractEventLoop, work: Callable[[], Result]) -> Future[Result]:
     found: Future[Result] = loop.create_future()
-    # Who is cancelled does not ask what was raised.
+    # A cancelled caller does not fetch the exception, and asyncio would warn of that.
     found.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     context = copy_context()
 

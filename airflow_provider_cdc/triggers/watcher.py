@@ -1,8 +1,8 @@
-"""The trigger of an asset that is a stream: wakes DAGs when there is new data.
+"""The trigger of a stream's asset: it wakes DAGs when there is new data.
 
-All watchers of one connection share a poll. What was fired is remembered in Airflow's asset state
-store once the event is in Airflow's database and not before: a triggerer that is restarted repeats
-nothing that arrived, and loses nothing that did not.
+All watchers of one connection share a poll. A fired event is recorded in Airflow's asset state
+store only after it is in Airflow's database. So a restarted triggerer repeats no event that
+arrived, and loses no event that did not.
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ class Wake:
     stream_id: str
     offset_version: int
     data_version: int | None
-    # What it says may change with every commit; that is no other reason.
+    # The text may change with every commit, and that is not another reason.
     problem: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """The last wake of a watcher, and when it was."""
+    """The last wake of a watcher, and its time."""
 
     wake: Wake
     at: datetime
 
     def covers(self, wake: Wake, now: datetime, repeat_after: timedelta) -> bool:
-        """Whether ``wake`` is nothing new, and not yet to be repeated."""
+        """Whether ``wake`` is not new, and not yet due to be repeated."""
         return self.wake == wake and now - self.at < repeat_after
 
 
 class Memory:
-    """What a watcher fired last, kept in the state store of its asset. Where the store fails, it
-    forgets: then a wake comes once more.
+    """The last wake that a watcher fired, kept in the state store of its asset. If the store fails,
+    the wake is forgotten and fires once more.
 
-    :param store: of the asset; without one a watcher forgets with its triggerer
+    :param store: the store of the asset; without it the wake is forgotten when the triggerer ends
     """
 
     def __init__(self, store: AssetStateStoreAccessor | None) -> None:
         self._store = store
 
     async def recall(self) -> Fired | None:
-        """What was kept, if that is what this version of the provider keeps."""
+        """The wake that was kept, if it has the form of this version of the provider."""
         if self._store is None:
             return None
         try:
@@ -87,7 +87,7 @@ class Memory:
             return None
 
     async def keep(self, fired: Fired) -> None:
-        """Keep ``fired`` in place of what was kept."""
+        """Keep ``fired`` in place of the wake before."""
         if self._store is None:
             return
         value: dict[str, Any] = {"wake": asdict(fired.wake), "at": fired.at.isoformat()}
@@ -105,14 +105,14 @@ def _fired_of(kept: Mapping[str, Any]) -> Fired | None:
 
 
 class LookFailed(Exception):
-    """It could not be found out whether a stream has data."""
+    """A check could not find out whether a stream has data."""
 
 
 class StreamPoll:
-    """One poll of a connection: its streams as they are now, looked at when a watcher asks.
+    """One poll of a connection: its streams as they are now, which are checked when a watcher asks.
 
     :param streams: all streams of ``catalog``
-    :param unfinished: looks of earlier polls that have not ended, by the keys of their streams
+    :param unfinished: checks of earlier polls that have not ended, by the keys of their streams
     """
 
     def __init__(
@@ -128,21 +128,21 @@ class StreamPoll:
         self.fired: list[tuple[Memory, Fired]] = []
 
     async def look(self, stream: str) -> Wake | None:
-        """Why to wake whoever waits for ``stream``, if there is a reason. One look serves all.
+        """The reason to wake the watchers of ``stream``, or None. All of them share one check.
 
-        :raises LookFailed: it could not be found out, or an earlier look has not ended
+        :raises LookFailed: the check failed, or an earlier check has not ended
         """
         key = stream_key(stream)
         if key in self._unfinished and not self._unfinished[key].done():
             raise LookFailed(stream)
         if key not in self._looks:
             self._looks[key] = asyncio.create_task(in_own_thread(self._look, key))
-        # One watcher that is cancelled must not take the look away from another.
+        # A watcher that is cancelled must not cancel the check of another one.
         return await asyncio.shield(self._looks[key])
 
     async def settled(self) -> dict[str, asyncio.Task[Wake | None]]:
-        """Wait for the looks that were begun, but not for ever: one must not keep all waiting.
-        Returns those that have not ended, of earlier polls too.
+        """Wait for the checks of this poll, for a limited time, so that one check does not delay
+        all of them. Returns the checks that have not ended, including those of earlier polls.
         """
         if self._looks:
             _, late = await asyncio.wait(self._looks.values(), timeout=_PATIENCE_SECONDS)
@@ -170,7 +170,7 @@ class StreamPoll:
 
 
 class StreamPolls(SharedStreamProducer):
-    """Polls a connection for all watchers of its streams, for ever.
+    """Polls a connection for all watchers of its streams, without end.
 
     :param conn_id: a connection of type ``cdc``
     :param poll_interval: seconds between two polls
@@ -181,15 +181,16 @@ class StreamPolls(SharedStreamProducer):
         self._poll_interval = poll_interval
 
     async def open_stream(self) -> AsyncIterator[tuple[StreamPoll, StreamPoll]]:
-        """A poll every ``poll_interval`` seconds; one that fails is logged, not raised, because it
-        would end every watcher of the connection.
+        """A poll every ``poll_interval`` seconds. A poll that fails is logged and not raised,
+        because that would end every watcher of the connection.
         """
         settings = catalog = None
         unfinished: dict[str, asyncio.Task[Wake | None]] = {}
         is_missed = False
         while True:
             try:
-                # The connection may have been edited; a catalog remembers what it read.
+                # The connection may have been edited. An unchanged one keeps its catalog, which
+                # remembers what it read.
                 found = await CdcHook.asettings(self._conn_id)
                 if catalog is None or found != settings:
                     settings, catalog = found, found.catalog()
@@ -209,26 +210,26 @@ class StreamPolls(SharedStreamProducer):
                 continue
             yield poll, poll
             await asyncio.sleep(self._poll_interval)
-            # Polls must not pile up before a watcher whose look takes longer than the interval.
+            # Polls must not pile up while a watcher's check takes longer than the interval.
             unfinished = await poll.settled()
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Remember what was fired in polls whose events are in Airflow's database."""
+        """Record what was fired in polls whose events are in Airflow's database."""
         for poll, outcome in batch:
             for memory, fired in poll.fired if outcome.is_clean else ():
                 await memory.keep(fired)
 
 
 class StreamWatcherTrigger(BaseEventTrigger):
-    """Fires whenever a stream has new data for whoever watches it as an asset, and when it can no
-    longer be read, or may not be; either again every ``repeat_after``.
+    """Fires for a stream's asset when the stream has new data, and when it cannot or may not be
+    read. It fires again every ``repeat_after`` seconds while that lasts.
 
-    The event is a dict: ``stream``, ``stream_id``, ``offset_version`` (exclusive),
-    ``data_version`` (inclusive) and ``problem``, each as of the look.
+    The event is a dict: ``stream``, ``stream_id``, ``offset_version`` (exclusive), ``data_version``
+    (inclusive) and ``problem``, each as of the check.
 
     :param stream: the name of the stream; one that does not exist yet has no data
     :param conn_id: a connection of type ``cdc``
-    :param asset: the name of the asset, in whose state store the last event is remembered
+    :param asset: the name of the asset, whose state store keeps the last event
     :param poll_interval: seconds between two polls of the connection
     :param repeat_after: seconds after which data that still waits fires again
     """
@@ -244,7 +245,7 @@ class StreamWatcherTrigger(BaseEventTrigger):
         self.repeat_after = repeat_after
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments, from which another triggerer goes on."""
+        """Class path and arguments, with which another triggerer goes on."""
         return (
             "airflow_provider_cdc.triggers.watcher.StreamWatcherTrigger",
             {
@@ -268,7 +269,7 @@ class StreamWatcherTrigger(BaseEventTrigger):
     async def filter_shared_stream(
         self, shared_stream: AsyncIterator[StreamPoll]
     ) -> AsyncIterator[TriggerEvent]:
-        """Fire for what is new of this watcher's own stream."""
+        """Fire for what is new in this watcher's own stream."""
         memory = self._memory()
         fired = await memory.recall()
         repeat_after = timedelta(seconds=self.repeat_after)
@@ -278,7 +279,7 @@ class StreamWatcherTrigger(BaseEventTrigger):
             except LookFailed:
                 continue
             if wake is None:
-                # What has been consumed may come again: the stream may be moved back.
+                # Consumed data may come again, because the stream may be rewound.
                 fired = None
                 continue
             if fired and fired.covers(wake, now, repeat_after):
@@ -288,7 +289,7 @@ class StreamWatcherTrigger(BaseEventTrigger):
             poll.fired.append((memory, fired))
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """The same by a poll of its own, where no triggerer shares one."""
+        """The same with a poll of its own, if the triggerer shares no poll."""
         polls = StreamPolls(self.conn_id, self.poll_interval).open_stream()
         async for event in self.filter_shared_stream(poll async for poll, _ in polls):
             yield event

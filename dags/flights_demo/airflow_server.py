@@ -1,8 +1,8 @@
 """A real Airflow on this machine for a demo or a test: its four parts and its REST API.
 
-Each part runs in a session of its own and is ended with everything in that session: tasks (which
-have process groups of their own) and the Spark applications that they wait for. Logs are read from
-the disk: the servers that ``airflow standalone`` starts for them listen on every interface.
+Each part runs in a session of its own. Stopping a part ends everything in that session: tasks
+(which have process groups of their own) and the Spark applications that they wait for. Logs are
+read from the disk, because the log servers of ``airflow standalone`` listen on every interface.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Found = TypeVar("Found")
 
 
 class AirflowServerError(RuntimeError):
-    """The server did not do what was asked of it; the message ends with its last lines.
+    """The server did not do what was requested; the message ends with its last lines.
 
-    ``status`` is that of its answer over HTTP, if it gave one.
+    ``status`` is the status of its answer over HTTP, if it gave one.
     """
 
     def __init__(self, message: str, status: int | None = None) -> None:
@@ -52,7 +52,7 @@ class AirflowServerError(RuntimeError):
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on at the moment."""
+    """A loopback port on which nothing listens at the moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -66,7 +66,7 @@ class AirflowServer:
     :param home: ``AIRFLOW_HOME``; database, logs and passwords are made there
     :param dags_folder: the folder of DAG files
     :param port: of the api-server, on the loopback address
-    :param env: environment variables on top of the present ones, as ``AIRFLOW_CONN_...``
+    :param env: environment variables in addition to the present ones, such as ``AIRFLOW_CONN_...``
     """
 
     home: Path
@@ -113,9 +113,9 @@ class AirflowServer:
         }
 
     def start(self) -> AirflowServer:
-        """Make the database, where there is none, and start all parts.
+        """Create the database if it does not exist, and start all parts.
 
-        :raises AirflowServerError: the database could not be made
+        :raises AirflowServerError: the database could not be created
         """
         self.home.mkdir(parents=True, exist_ok=True)
         migration = self._parts["db"] = self._run("db", "migrate")
@@ -130,7 +130,7 @@ class AirflowServer:
         return self
 
     def kill(self, part: str) -> None:
-        """Kill a part of the server, as ``triggerer``, with all that it started."""
+        """Kill a part of the server, such as ``triggerer``, with all that it started."""
         _kill([self._parts[part]])
         del self._parts[part]
 
@@ -152,9 +152,9 @@ class AirflowServer:
             )
 
     def wait_healthy(self, timeout_seconds: float = 300) -> AirflowServer:
-        """Wait until database, scheduler, triggerer and dag-processor report that they are well.
+        """Wait until database, scheduler, triggerer and dag-processor report that they are healthy.
 
-        :raises AirflowServerError: the server ended, or is not well after ``timeout_seconds``
+        :raises AirflowServerError: the server ended, or is not healthy after ``timeout_seconds``
         """
         parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
@@ -194,11 +194,12 @@ class AirflowServer:
         return self._request(method, f"/api/v2{path}", body)
 
     def make_pool(self, name: str, slots: int, timeout_seconds: float = 60) -> None:
-        """Make a pool, where there is none of that name.
+        """Create a pool if there is no pool of that name.
 
-        The scheduler locks SQLite while it writes; what that refuses is asked for again.
+        The scheduler locks SQLite while it writes. A request that fails because of that is
+        repeated.
 
-        :raises AirflowServerError: it was not made within ``timeout_seconds``
+        :raises AirflowServerError: the pool was not created within ``timeout_seconds``
         """
         body = {"name": name, "slots": slots, "include_deferred": False}
 
@@ -217,7 +218,8 @@ class AirflowServer:
     def wait_dag(self, dag_id: str, timeout_seconds: float = 300) -> None:
         """Wait until the DAG was parsed.
 
-        :raises AirflowServerError: it was not within ``timeout_seconds``, or has import errors
+        :raises AirflowServerError: it was not parsed within ``timeout_seconds``, or there are
+            import errors
         """
 
         def parsed() -> bool:
@@ -240,7 +242,7 @@ class AirflowServer:
         return run_id
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        """The state of a run, as ``running`` or ``success``."""
+        """The state of a run, such as ``running`` or ``success``."""
         state: str = self.api("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"]
         return state
 
@@ -273,7 +275,7 @@ class AirflowServer:
         raise AirflowServerError("\n".join([f"run {run_id} of {dag_id} failed.", *logs]))
 
     def task(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
-        """The present attempt of a task: ``state``, ``try_number`` and more."""
+        """The current attempt of a task: ``state``, ``try_number`` and more."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
         instance: dict[str, Any] = self.api("GET", path)
         return instance
@@ -283,7 +285,7 @@ class AirflowServer:
     ) -> None:
         """Wait until a task is in ``state``.
 
-        :raises AirflowServerError: it is not after ``timeout_seconds``
+        :raises AirflowServerError: it is not in that state after ``timeout_seconds``
         """
         self._wait(
             lambda: self.task(dag_id, run_id, task_id)["state"] == state,
@@ -363,7 +365,7 @@ def _end(text: str, lines: int = 40) -> str:
 
 
 def _kill(leaders: Collection[subprocess.Popen[bytes]]) -> None:
-    # Again and again: one that starts while they are listed is not in the list.
+    # Again and again, because a process that starts while they are listed is not in the list.
     while _signal(leaders, signal.SIGKILL):
         pass
     for process in leaders:
@@ -371,7 +373,7 @@ def _kill(leaders: Collection[subprocess.Popen[bytes]]) -> None:
 
 
 def _signal(leaders: Collection[subprocess.Popen[bytes]], number: signal.Signals) -> bool:
-    """Send a signal to all processes of these sessions; whether there were any."""
+    """Send a signal to all processes of these sessions; returns whether there were any."""
     members = _members(leaders)
     for pid in members:
         with suppress(ProcessLookupError):

@@ -28,7 +28,7 @@ class Comparison:
 
 
 def expected_punctuality(flights: DataFrame, airlines: DataFrame) -> DataFrame:
-    """What ``carrier_punctuality`` must hold, by one aggregation of the whole source."""
+    """The correct content of ``carrier_punctuality``, by one aggregation of the whole source."""
     sums = ", ".join(f"SUM({term}) AS {name}" for name, term in PUNCTUALITY_COUNTS.items())
     return flights.sparkSession.sql(
         f"SELECT flight.carrier, FIRST(airline.name) AS name, {sums} FROM {{flights}} AS flight "
@@ -40,7 +40,7 @@ def expected_punctuality(flights: DataFrame, airlines: DataFrame) -> DataFrame:
 
 
 def compare(target: str, expected: DataFrame, found: DataFrame) -> Comparison:
-    """Compare as multisets of rows; prints the first rows that differ."""
+    """Compare as multisets of rows, and print the first rows that differ."""
     found = found.select(expected.columns)
     missing = expected.exceptAll(found)
     surplus = found.exceptAll(expected)
@@ -68,12 +68,12 @@ def run(spark: SparkSession, warehouse: Warehouse, state: str) -> list[Compariso
 
 
 def passed(comparisons: list[Comparison]) -> bool:
-    """Whether every target holds rows, and none of them differs."""
+    """Whether every target holds rows, and no row differs."""
     return all(item.rows_compared and not item.rows_differing for item in comparisons)
 
 
 def main() -> None:
-    """Compare, print, write --result, and exit with 1 if a row differs or none was compared."""
+    """Compare, print, write --result, and exit with 1 if a row differs or no row was compared."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--warehouse", required=True, help="folder of the tables")
     parser.add_argument("--cdc-state", required=True, help="the state folder of the engine")

@@ -1,8 +1,8 @@
 """The flights demo: replay, a real Airflow that consumes, and a comparison at the end.
 
-Beside it the replay writes changes to an upsert table, which a DAG of its own applies. Exits with 0
-if every row of the targets equals what the source gives, no run of the DAG failed, and the upsert
-table was never staler than it promises.
+The replay also writes changes to an upsert table, which a DAG of its own applies. The demo exits
+with 0 if every row of the targets equals what the source gives, no run of the DAG failed, and the
+upsert table was never staler than its ``max_staleness``.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class DemoFailed(Exception):
 
 @dataclass
 class Consumed:
-    """What the stream's history tells of the consumptions so far."""
+    """The consumptions so far, from the stream's history."""
 
     catalog: StreamCatalog
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def report(self) -> None:
-        """Print each consumption that was committed since the last look."""
+        """Print each consumption that was committed since the last report."""
         for record in self.catalog.history(STREAM):
             outcome = record.stream.last_outcome
             if outcome is None or outcome.consumption_id in self.outcomes:
@@ -85,8 +85,8 @@ class Consumed:
 
 @dataclass
 class Board:
-    """How fresh the upsert table is kept: ``staleness`` is the most seconds that any change waited
-    for being applied.
+    """How fresh the upsert table is kept. ``staleness`` is the longest time in seconds that a
+    change waited to be applied.
     """
 
     catalog: StreamCatalog
@@ -98,20 +98,23 @@ class Board:
 
     @property
     def verdict(self) -> str:
-        """How stale it got, and what its ``max_staleness`` allows."""
+        """The highest staleness, and what ``max_staleness`` allows."""
         stale, promise = (
             length_text(timedelta(seconds=round(each))) for each in (self.staleness, self.promise)
         )
         return f"flight_board was at most {stale} stale; its max_staleness allows {promise}"
 
     def check(self) -> None:
-        """:raises DemoFailed: it was staler than it promises to be"""
+        """Check the staleness.
+
+        :raises DemoFailed: it was higher than ``max_staleness``
+        """
         if self.staleness > self.promise:
             raise DemoFailed(f"{self.verdict}: the promise is broken")
         say(self.verdict)
 
     def report(self) -> None:
-        """Print the watermark where it has moved since the last look."""
+        """Print the watermark if it has moved since the last report."""
         stream = upsert_stream(self.catalog.show(), self.location)
         if stream is None or stream.max_lag is None:
             raise DemoFailed(f"{self.location} is no upsert table with a max_staleness")
@@ -145,7 +148,7 @@ def job(module: str, *arguments: str) -> list[str]:
 
 @contextmanager
 def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """``command`` while it runs, with Spark's own messages in ``log``; ended in any case."""
+    """``command`` while it runs, with Spark's own messages in ``log``. It is ended in any case."""
     with log.open("wb") as messages:
         process = subprocess.Popen(command, cwd=DAGS, stderr=messages)
         try:
@@ -166,7 +169,10 @@ def finish(command: list[str], log: Path) -> None:
 
 
 def check(code: int, name: str, log: Path) -> None:
-    """:raises DemoFailed: ``code`` is not 0"""
+    """Check an exit code.
+
+    :raises DemoFailed: ``code`` is not 0
+    """
     if code:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
         raise DemoFailed(f"{name} exited with {code}\n{tail}")
@@ -222,7 +228,10 @@ def wait_for_stream(server: AirflowServer, catalog: StreamCatalog) -> None:
 
 
 def refuse_failed_runs(server: AirflowServer) -> None:
-    """:raises DemoFailed: a DAG run failed"""
+    """Check that no DAG run failed.
+
+    :raises DemoFailed: a DAG run failed
+    """
     if failed := failed_runs(server):
         raise DemoFailed(f"{DAG_ID} failed in {', '.join(failed)}; logs: {server.home}/logs")
 
@@ -240,7 +249,7 @@ def consume_all(
     """
     ended_at: float | None = None
     while True:
-        # Asked before the offset is looked at, so that nothing is written in between.
+        # Read before the offset, so that nothing is written in between.
         code = process.poll()
         consumed.report()
         board.report()
@@ -259,8 +268,8 @@ def consume_all(
 
 
 def apply_now(server: AirflowServer) -> None:
-    """Let the DAG of the upsert table run now: nothing more comes, and its next run may be minutes
-    away.
+    """Run the DAG of the upsert table now, because no more changes come, and its next run may be
+    minutes away.
     """
     (dag,) = server.api("GET", "/dags?tags=upserts")["dags"]
     say(f"the replay has ended; runs the DAG '{dag['dag_display_name']}' once more")
@@ -268,7 +277,7 @@ def apply_now(server: AirflowServer) -> None:
 
 
 def make_anew(state: Path) -> None:
-    """Empty the folder of an earlier demo, or make it.
+    """Empty the folder of an earlier demo, or create it.
 
     :raises DemoFailed: the folder holds something else
     """
@@ -281,7 +290,7 @@ def make_anew(state: Path) -> None:
 
 
 def run(state: Path, days: int, *, stay: bool) -> None:
-    """The whole demo below ``state``, which is made anew.
+    """Run the whole demo below ``state``, which is emptied first.
 
     :raises DemoFailed: anything went wrong, a row differs, or the upsert table's promise is broken
     """
@@ -340,10 +349,10 @@ def compare(state: Path, warehouse: list[str]) -> None:
 
 
 def end_when_told() -> None:
-    """End by ``KeyboardInterrupt`` at the first SIGTERM or Ctrl-C.
+    """Raise ``KeyboardInterrupt`` at the first SIGTERM or Ctrl-C.
 
-    Further ones are ignored: ``make`` and a terminal may both send one, and the second would
-    interrupt the ending of what was started.
+    Later signals are ignored: ``make`` and a terminal may both send one, and the second would
+    interrupt the cleanup.
     """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -1,8 +1,8 @@
 """Replay the flights of 2013 as an operational system would write them.
 
-A flight is inserted a day before it is scheduled to leave, updated when it departs and again when
-it arrives, and deleted when it is cancelled. Time runs in ticks; each kind of event of a tick is
-one commit. A flight in the air at the end of a tick arrives in the next one.
+A flight is inserted a day before its scheduled departure, updated when it departs and again when it
+arrives, and deleted when it is cancelled. Time runs in ticks. Each kind of event of a tick is one
+commit. A flight that is in the air at the end of a tick arrives in the next tick.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOON = 720
 YEAR_DAYS = 365
 USUAL_TICKS = 26
 
-# The first kind of event, in their order, that knows a column.
+# The first kind of event, by its place in their order, that has a value for the column.
 KNOWN_FROM = {"dep_time": 1, "dep_delay": 1, "arr_time": 2, "arr_delay": 2, "air_time": 2}
 
 EVENTS = """
@@ -75,7 +75,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One run: what it writes to, and the events that it takes from."""
+    """One run: the table that it writes to, and its events."""
 
     spark: SparkSession
     table: str
@@ -105,7 +105,9 @@ class Replay:
         return rows
 
     def changes(self, tick: Tick) -> DataFrame:
-        """What ``tick`` does, as changes in any order: their numbers say which is the newest."""
+        """The changes of ``tick``, in any order: their sequence numbers show which is the
+        newest.
+        """
         of_kinds = []
         for rank, (kind, condition) in enumerate(_conditions(tick).items()):
             columns = [
@@ -164,7 +166,7 @@ class Replay:
 
 
 def _conditions(tick: Tick) -> dict[str, str]:
-    """Which events of each kind a tick has, the kinds in the order of a flight's life."""
+    """The events of each kind in a tick, with the kinds in the order of a flight's life."""
     return {
         kind: f"{kind}_at > {tick.after} AND {kind}_at <= {tick.through}"
         for kind in ("scheduled", "departed", "arrived", "cancelled")
@@ -188,7 +190,7 @@ def load_events(spark: SparkSession, folder: Path, days: int) -> DataFrame:
     path = unpack_flights(folder)
     csv = spark.read.csv(path.as_uri(), header=True, schema=CSV_SCHEMA, nullValue="NA")
     events = spark.sql(EVENTS, csv=csv)
-    # At the end of the last tick the next day's flights are scheduled already.
+    # At the end of the last tick the next day's flights are already scheduled.
     return events.where(f"planned <= {(days + 2) * MINUTES_PER_DAY}").repartition(2).cache()
 
 

@@ -12,14 +12,14 @@ from . import session
 from .dataset import data_folder
 from .tables import FLIGHT_COLUMNS, PUNCTUALITY_COUNTS, Warehouse, delta
 
-# Two jobs and the replay have a Spark of their own, on two cores perhaps: an apply takes a minute
-# or two then, and twice that and seven minutes is what BigQuery recommends.
+# Two jobs and the replay each have a Spark of their own, perhaps on two cores. Then an apply takes
+# a minute or two. BigQuery recommends twice that and seven minutes.
 BOARD_STALENESS = "INTERVAL 15 MINUTE"
 DELETION_VECTORS = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
 
 
 def create_tables(spark: SparkSession, warehouse: Warehouse, state: str) -> None:
-    """Create what is not there yet."""
+    """Create the tables that do not exist yet."""
     flight = ", ".join(f"{name} {kind}" for name, kind in FLIGHT_COLUMNS.items())
     counts = ", ".join(f"{name} BIGINT" for name in PUNCTUALITY_COUNTS)
     columns = {

@@ -1,4 +1,4 @@
-"""The demo's tables: where they lie, their columns, and how SQL names them."""
+"""The demo's tables: their locations, their columns, and their names in SQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PUNCTUALITY_COUNTS = {
     "total_dep_delay": "COALESCE(dep_delay, 0)",
     "total_arr_delay": "COALESCE(arr_delay, 0)",
 }
-"""What each flight adds to its carrier's row; all whole numbers, so that sums are exact."""
+"""What each flight adds to its carrier's row; all are whole numbers, so that sums are exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Warehouse:
 
     @property
     def flights(self) -> str:
-        """The source: one row a flight that was not cancelled."""
+        """The source: one row for each flight that was not cancelled."""
         return f"{self.root}/flights"
 
     @property
@@ -57,12 +57,12 @@ class Warehouse:
 
     @property
     def flight_board(self) -> str:
-        """Upsert table: the source's live rows, by the changes that the replay writes to it."""
+        """Upsert table: the source's live rows, from the changes that the replay writes to it."""
         return f"{self.root}/flight_board"
 
     @property
     def carrier_punctuality(self) -> str:
-        """Target: one row of counts and sums a carrier."""
+        """Target: one row of counts and sums for each carrier."""
         return f"{self.root}/carrier_punctuality"
 
 

@@ -1,6 +1,6 @@
 """The two statements of the demo's consumption.
 
-A standard stream gives an update as a DELETE of the old row and an INSERT of the new one.
+A standard stream returns an update as a DELETE of the old row and an INSERT of the new one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def consumption(stream: str, warehouse: Warehouse) -> list[str]:
 
 
 def merge_current_flights(stream: str, warehouse: Warehouse) -> str:
-    """Copy each changed flight; the old half of an update is left out."""
+    """Copy each changed flight; the pre-image of an update is left out."""
     columns = list(FLIGHT_COLUMNS)
     assignments = ", ".join(f"target.{name} = change.{name}" for name in columns[1:])
     return f"""\
@@ -32,7 +32,9 @@ WHEN NOT MATCHED AND change.`METADATA$ACTION` = 'INSERT' THEN
 
 
 def merge_punctuality(stream: str, warehouse: Warehouse) -> str:
-    """Add what the changes add and take away; to apply it twice would count them twice."""
+    """Add the counts of inserts and subtract those of deletes; applying it twice would count them
+    twice.
+    """
     counts = list(PUNCTUALITY_COUNTS)
     signed = ",\n    ".join(
         f"SUM(sign * {term}) AS {name}" for name, term in PUNCTUALITY_COUNTS.items()

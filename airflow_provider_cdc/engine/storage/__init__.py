@@ -1,1 +1,1 @@
-"""The only place of the engine that opens files and logs."""
+"""The only package of the engine that opens files and logs."""

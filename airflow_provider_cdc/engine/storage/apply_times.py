@@ -1,6 +1,6 @@
-"""How long applies took from when they were due, below the state folder, for whoever times them.
+"""How long applies took from when they were due, noted below the state folder.
 
-One small file for each upsert table, ``applies/<stream id>.json``; all of them are read at once.
+Each upsert table has one small file, ``applies/<stream id>.json``. All files are read at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST.total_seconds())]
 
 
 class ApplyTimes:
-    """The notes of a state folder.
+    """The apply times of a state folder.
 
     :param state: the state folder
     """
@@ -35,8 +35,8 @@ class ApplyTimes:
         self._clock = clock
 
     def note(self, stream_id: str, took: timedelta) -> None:
-        """Note an apply that has ended just now; old notes go. Of two at once one may be lost, and
-        where the store cannot be written this is logged: the apply is done all the same.
+        """Note an apply that has just ended, and drop old notes. Of two concurrent notes one may be
+        lost. A failed write is logged only, because the apply itself succeeded.
         """
         now = self._clock()
         try:

@@ -1,4 +1,4 @@
-"""When the commits of a Delta log were made, as Delta's own time travel has it."""
+"""The times of the commits of a Delta log, as Delta's own time travel sees them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ _TICK = timedelta(milliseconds=1)
 class CommitTimes:
     """The times of a log's commits.
 
-    A commit's own time counts where the table has in-commit timestamps; before these were switched
-    on, the time its file was written, and a millisecond more than the commit before it where the
-    clock was turned back. So a time names the same version here as in ``TIMESTAMP AS OF``.
+    In a table with in-commit timestamps a commit's own time counts. For a commit before these were
+    switched on, the time counts at which its file was written; if the clock was turned back, it is
+    one millisecond after the commit before it. So a time means the same version here as in
+    ``TIMESTAMP AS OF``.
     """
 
     def __init__(self, log: DeltaLog) -> None:
         self._log = log
 
     def newest(self, moment: datetime, *, is_inclusive: bool) -> int | None:
-        """The newest version that was committed by ``moment``; -1: none was, ``None``: the log
-        begins later, and no longer tells.
+        """The newest version that was committed by ``moment``. -1: no version was. ``None``:
+        unknown, because the log begins later.
 
         :param moment: with a time zone
         :param is_inclusive: whether a commit at exactly that time counts

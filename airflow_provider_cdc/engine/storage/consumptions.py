@@ -1,4 +1,4 @@
-"""Moving the streams of a consumption through their phases, all together or none."""
+"""Moves the streams of a consumption through their phases, all of them or none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRIES = 5
 
 
 class Consumptions:
-    """The registry's view of consumptions: begin, extend, resume, commit, resolve, abort.
+    """Begins, extends, resumes, commits, resolves and aborts consumptions in the registry.
 
     Every move is one compare-and-set over all streams of the consumption.
     """
@@ -38,9 +38,9 @@ class Consumptions:
         *,
         is_open_ended: bool = False,
     ) -> Consumption:
-        """Record that ``consumer`` takes ``ranges`` of ``streams``, as ``snapshot`` shows them.
+        """Record that ``consumer`` consumes ``ranges`` of ``streams``, as ``snapshot`` shows them.
 
-        :param is_open_ended: :meth:`extend` will add to it
+        :param is_open_ended: whether :meth:`extend` will add to it
         :raises StreamConflict: one of the streams was moved since the snapshot
         """
         consumption = Consumption(
@@ -66,11 +66,11 @@ class Consumptions:
         ranges: Sequence[StreamRange],
         statements: Sequence[PlannedStatement],
     ) -> Consumption:
-        """Record that an open-ended ``consumption`` takes ``ranges`` of more ``streams``, as
-        ``snapshot`` shows them, and that more ``statements`` are about to be applied.
+        """Record that an open-ended ``consumption`` also consumes ``ranges`` of more ``streams``,
+        as ``snapshot`` shows them, and that it is about to apply more ``statements``.
 
         :returns: the consumption as it was stored
-        :raises StreamConflict: somebody else ended it, or moved one of the streams
+        :raises StreamConflict: another process ended it, or moved one of the streams
         """
         known = self.streams(snapshot, consumption)
         stored = known[0].consumption
@@ -98,9 +98,10 @@ class Consumptions:
         actor: str,
         outcome: Outcome | None = None,
     ) -> Consumption:
-        """Move every stream of ``consumption`` by ``transition``; returns it as it was stored.
+        """Move every stream of ``consumption`` by ``transition``; returns the consumption as it was
+        stored.
 
-        A commit that somebody else made of the same consumption is as good as one's own.
+        A commit of the same consumption by another process counts as this one's.
 
         :raises StreamConflict: the consumption is no longer open, or not in the right phase
         """
@@ -114,7 +115,7 @@ class Consumptions:
                 raise
             stored = _moved(streams[0].consumption or consumption, transition)
             if transition is Transition.COMMITTED and stored.epoch != consumption.epoch:
-                # It was reopened since its targets were looked at: some of it may be undone.
+                # It was reopened since its targets were checked: some of it may be undone.
                 raise _ended(streams[0], consumption)
             changes = [self._change(stream, transition, stored, outcome) for stream in streams]
             try:
@@ -127,7 +128,7 @@ class Consumptions:
         return stored
 
     def streams(self, snapshot: RegistrySnapshot, consumption: Consumption) -> list[Stream]:
-        """The streams of ``consumption``, those among them that joined it since it was looked at.
+        """The streams of ``consumption``, including those that have joined it since.
 
         :raises StreamConflict: it has ended
         """
@@ -135,13 +136,13 @@ class Consumptions:
         return [snapshot.by_id(each) for each in _live_ids(snapshot, stored)]
 
     def phase(self, consumption: Consumption) -> Phase:
-        """The phase of the consumption's streams; raises StreamConflict when it has ended."""
+        """The phase of the consumption's streams; raises StreamConflict if it has ended."""
         return _open_in(self._registry.snapshot(), consumption)[0].phase
 
     def check_ending(self, consumption: Consumption) -> None:
-        """Refuse to undo what somebody else has ended or reopened meanwhile.
+        """Refuse to undo a consumption that another process has ended or reopened meanwhile.
 
-        :raises StreamConflict: ``consumption`` is no longer resolved, or aborted, in its epoch
+        :raises StreamConflict: ``consumption`` is no longer being resolved or aborted in its epoch
         """
         stream, stored = _open_in(self._registry.snapshot(), consumption)
         is_ending = stream.phase in (Phase.RESOLVING, Phase.ABORTING)
@@ -208,7 +209,7 @@ def _open_in(snapshot: RegistrySnapshot, consumption: Consumption) -> tuple[Stre
 
 def _live_ids(snapshot: RegistrySnapshot, consumption: Consumption) -> tuple[str, ...]:
     """The ids of the streams that move together. Only a stream that cannot be read can be dropped
-    while it is consumed; the others go on without it.
+    during its consumption; the other streams go on without it.
     """
     ids = consumption.stream_ids
     return tuple(each for each in ids if each in snapshot) or ids

@@ -1,4 +1,4 @@
-"""How CSV files begin: the little of each that its header takes."""
+"""The headers of CSV files, read from the first bytes of each file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from ..core.csv_headers import HeaderStyle, header_of
 from .files import Files, each
 
 _BYTES_AT_ONCE = 1 << 16
-# By the end of a name, as Hadoop takes it; what else Hadoop opens has forms of its own.
+# Codecs by the suffix of the name, as Hadoop chooses them. Hadoop's other codecs have formats of
+# their own.
 _OPENED: Mapping[str, Callable[[IO[bytes]], IO[bytes]]] = {
     ".gz": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
     ".bz2": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
 }
 _OF_HADOOP = (".deflate", ".lz4", ".snappy", ".zst", ".zstd")
-# Java takes a text without a mark of its byte order for one with the great end first.
+# Java reads a text without a byte order mark as big-endian.
 _ENCODINGS = {"utf8": "utf-8-sig", "utf16": "utf-16-be", "utf32": "utf-32-be"}
 _MARKED = {"utf16": codecs.BOM_UTF16_LE, "utf32": codecs.BOM_UTF32_LE}
 
 
 class BrokenHead(Exception):
-    """A file whose beginning cannot be read: which one, and why."""
+    """The beginning of a file cannot be read; ``uri`` is the file, ``reason`` the cause."""
 
     def __init__(self, uri: str, reason: str) -> None:
         self.uri = uri
@@ -34,9 +35,9 @@ class BrokenHead(Exception):
 
 
 def heads(files: Files, uris: Iterable[str], style: HeaderStyle) -> dict[str, str]:
-    """The header of each file, several read at once; those that only Hadoop opens are left out.
+    """The header of each file, several read at once. Files that only Hadoop can open are left out.
 
-    :raises FileNotFoundError: one of them is not there
+    :raises FileNotFoundError: one of them does not exist
     :raises BrokenHead: one of them cannot be read
     """
 

@@ -1,4 +1,4 @@
-"""Reading a Delta log: its versions, its commits, and what is in force at one of them."""
+"""Reading a Delta log: its versions, its commits, and the state of the table at one of them."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class LogIncomplete(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The versions of a log as one listing shows them: the newest, and those of its commits."""
+    """The versions of a log in one listing: the newest, and those of its commits."""
 
     latest_version: int
     commits: frozenset[int]
 
     def check(self, *, after: int) -> None:
-        """Raise :class:`LogIncomplete` when a commit ``after`` (exclusive) is gone."""
+        """Raise :class:`LogIncomplete` if a commit ``after`` (exclusive) is missing."""
         for version in range(after + 1, self.latest_version + 1):
             if version not in self.commits:
                 raise LogIncomplete(version)
@@ -55,14 +55,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint of ``version``: the ``names`` of its files, sidecars left out."""
+    """A complete checkpoint of ``version``: the ``names`` of its files, without sidecars."""
 
     version: int
     names: tuple[str, ...]
 
 
 class DeltaLog:
-    """The log of one Delta table; every call looks at the store anew.
+    """The log of one Delta table; every call reads the store again.
 
     :param location: the root of the table, a URI or an absolute path
     """
@@ -74,8 +74,8 @@ class DeltaLog:
 
     @property
     def is_begun(self) -> bool:
-        """Whether the log holds a commit or a checkpoint: an attempt to create a table that was
-        refused, or killed, leaves a folder without one.
+        """Whether the log holds a commit or a checkpoint. A refused or killed attempt to create a
+        table leaves a folder without them.
         """
         first = (_commit_name(0), _LAST_CHECKPOINT)
         if any(self._files.exists(join(self._folder, name)) for name in first):
@@ -87,13 +87,13 @@ class DeltaLog:
         return self.listing().latest_version
 
     def listing(self, *, since: int = 0) -> Listing:
-        """The versions that are there, checkpoints without a commit of theirs included.
+        """The versions in the log, including checkpoints whose commit is missing.
 
-        :param since: the version from which on they are asked for; where there is none, all are
+        :param since: the version to list from; if there is no version from there on, all are listed
         :raises NotADeltaTable: there is no log
         """
         if since > 0:
-            # No file is called by a number alone: this one lies in front of all of its version.
+            # No file has a bare number as its name: this sorts before all files of its version.
             found = _listed(self._names(after=f"{since:020d}"))
             if found is not None:
                 return found
@@ -111,16 +111,16 @@ class DeltaLog:
         """The commits ``after`` (exclusive) to ``through`` (inclusive), oldest first, fetched many
         at once as they are asked for.
 
-        :raises LogIncomplete: one of them is gone
+        :raises LogIncomplete: one of them is missing
         """
         for version, content in self._contents(after, through):
             yield parse_commit(version, content)
 
     def newest_first(self, *, after: int, through: int) -> Iterator[Commit]:
-        """The same commits, newest first: that one alone, as it answers most questions, and the
-        others at once.
+        """The same commits, newest first: the newest is fetched alone, as it answers most
+        questions, and the others at once.
 
-        :raises LogIncomplete: one of them is gone
+        :raises LogIncomplete: one of them is missing
         """
         newest = max(after, through - 1)
         for begin, end in ((newest, through), (after, newest)):
@@ -128,18 +128,20 @@ class DeltaLog:
                 yield parse_commit(version, content)
 
     def commit(self, version: int) -> Commit:
-        """One commit; raises :class:`LogIncomplete` when it is gone."""
+        """One commit; raises :class:`LogIncomplete` if it is missing."""
         return parse_commit(version, self._content(version))
 
     def fingerprint(self, version: int) -> str:
-        """That of one commit, not parsed; raises :class:`LogIncomplete` when it is gone."""
+        """The fingerprint of one commit, without parsing it; raises :class:`LogIncomplete` if it is
+        missing.
+        """
         return fingerprint_of(self._content(version))
 
     def actions(self, *, after: int, through: int) -> Iterator[dict[str, Any]]:
         """The actions of the commits ``after`` (exclusive) to ``through`` (inclusive) as the log
         has them, each under its name; older commits first.
 
-        :raises LogIncomplete: one of the commits is gone
+        :raises LogIncomplete: one of the commits is missing
         """
         for _, content in self._contents(after, through):
             yield from parse_lines(content)
@@ -147,7 +149,7 @@ class DeltaLog:
     def file_times(self, versions: Sequence[int]) -> list[datetime]:
         """When the files of commits that the listing showed were written.
 
-        :raises LogIncomplete: one of them is gone by now
+        :raises LogIncomplete: one of them is missing by now
         """
         if not versions:
             return []
@@ -157,7 +159,7 @@ class DeltaLog:
             raise LogIncomplete(versions[0]) from None
 
     def state_at(self, version: int) -> TableState:
-        """Metadata, protocol and high-water mark in force at ``version``.
+        """Metadata, protocol and row id high-water mark in force at ``version``.
 
         :raises LogIncomplete: the log no longer reaches back to that version
         """
@@ -183,12 +185,14 @@ class DeltaLog:
         )
 
     def checkpoints(self, *, through: int) -> list[Checkpoint]:
-        """The complete checkpoints, newest first: one in parts needs all of them."""
+        """The complete checkpoints up to ``through``, newest first. A checkpoint in parts needs all
+        of them.
+        """
         found: dict[tuple[int, str], list[str]] = {}
         for name in self._names():
             match = _CHECKPOINT.match(name)
             if match and int(match[1]) <= through:
-                # Without parts each file is a checkpoint by itself.
+                # Without parts each file is a checkpoint of its own.
                 found.setdefault((int(match[1]), match[2] or name), []).append(name)
         complete = [
             Checkpoint(version, tuple(names))
@@ -200,10 +204,10 @@ class DeltaLog:
     def checkpoint_actions(
         self, checkpoint: Checkpoint, kinds: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """The actions of ``kinds`` that a checkpoint holds, in the form of :meth:`actions`; those
-        of its sidecars, where it has some, come with ``add``.
+        """The actions of ``kinds`` in a checkpoint, in the form of :meth:`actions`. If ``kinds``
+        has ``add``, the actions of its sidecars are included.
 
-        :raises FileNotFoundError: a file of the checkpoint is gone
+        :raises FileNotFoundError: a file of the checkpoint is missing
         """
         sidecars: list[str] = []
         wanted = [*kinds, _SIDECAR] if "add" in kinds else [*kinds]
@@ -224,7 +228,7 @@ class DeltaLog:
             try:
                 contents = self._files.read_below(self._folder, list(map(_commit_name, chunk)))
             except FileNotFoundError:
-                # Only one at a time tells which of them it is.
+                # Only reading them one by one shows which one is missing.
                 contents = map(self._content, chunk)
             yield from zip(chunk, contents, strict=True)
 
@@ -281,7 +285,7 @@ def _remember(
     protocol: Mapping[str, Any] | None,
     high_water_mark: int | None,
 ) -> None:
-    """Keep what is found first: the search goes from new to old."""
+    """Keep the first value that is found: the search goes from new to old."""
     values = (metadata, protocol, high_water_mark)
     for name, value in zip(_STATE_ACTIONS, values, strict=True):
         if value is not None:

@@ -1,7 +1,7 @@
-"""The tables whose retention a state folder has extended, so that none stays so by oversight.
+"""The tables whose retention a state folder has extended, so that no extension is forgotten.
 
-A table is noted before it is changed and again behind it, and struck off after it was changed back:
-one that no stream reads any more is still found.
+A table is noted before its retention is changed and again after it. The note is removed after the
+retention was changed back. So a table that no stream reads any more is still found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .files import Files, join
 
 logger = logging.getLogger(__name__)
 
-# A job that is killed may leave the draft of a file behind.
+# A job that is killed may leave the draft of a file.
 _WHOLE = re.compile("[0-9a-f]{64}")
 
 
@@ -29,7 +29,7 @@ class ExtendedSources:
         self._files = files
 
     def locations(self) -> list[str]:
-        """All of them as they were noted, sorted; what a killed writer left unfinished is none."""
+        """All locations as they were noted, sorted, without the drafts of killed writers."""
         try:
             names = self._files.names(self._folder)
         except FileNotFoundError:
@@ -39,11 +39,13 @@ class ExtendedSources:
         return sorted(found for uri in uris if (found := _location(uri, contents[uri])))
 
     def note(self, location: str) -> None:
-        """Remember a table that is about to be changed, or that was."""
+        """Note a table whose retention is about to be changed, or was changed."""
         self._files.write(self._file(location), location.encode())
 
     def strike_off(self, location: str) -> None:
-        """Forget a table that is as its owner wants it, under this spelling."""
+        """Remove the note of a table whose retention is as its owner wants it, under this
+        spelling.
+        """
         self._files.remove(self._file(location))
 
     def _file(self, location: str) -> str:
@@ -51,7 +53,7 @@ class ExtendedSources:
 
 
 def _location(uri: str, content: bytes) -> str | None:
-    """The location that a note holds; ``None`` where the note is damaged, which is logged."""
+    """The location in a note; ``None`` if the note is damaged, which is logged."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Files of any store, through fsspec: the one module that opens them."""
+"""Files of any store, through fsspec. Only this module opens files."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ from ..core.folder_log import FolderFile
 from .listings import files_below, lists_in_order, local_files_below, names_in_order
 from .store_options import fsspec_options
 
-# Hadoop's names of stores that fsspec knows under another one.
+# Hadoop's schemes for stores that fsspec knows under another name.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs", "wasb": "abfs", "abfss": "abfs"}
 
 _ENCODED = ("Zs", "Zl", "Zp", "Cc")
 
 _Found = TypeVar("_Found")
-# A request to an object store is a wait of some 50 ms.
+# A request to an object store takes about 50 ms.
 _AT_ONCE = 16
-# What s3fs makes of a refused condition (412) or of two such writes at once (409) where the store
-# says too little of it. It makes the same of other failures: whether there is a file tells.
+# s3fs raises these for a refused condition (412) or for two such writes at once (409), if the
+# store's answer has no details. It raises them for other failures too: check whether the file
+# exists.
 _MAYBE_TAKEN = (errno.EINVAL, errno.EBUSY, errno.EIO)
 _TRIES = 3
 
@@ -42,7 +43,7 @@ _TRIES = 3
 class Files:
     """Reads, lists and writes files by their URI or absolute path.
 
-    :param options: how to reach the store, by the names of delta-rs or those of fsspec
+    :param options: how to reach the store, by the names of delta-rs or of fsspec
     """
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
@@ -54,9 +55,10 @@ class Files:
         return bytes(filesystem.cat_file(path))
 
     def opened(self, uri: str, block_bytes: int) -> AbstractContextManager[IO[bytes]]:
-        """A file to read from its beginning on, so many bytes a request.
+        """A file, opened to read from its beginning.
 
-        :raises FileNotFoundError: it is not there, at once or when it is entered
+        :param block_bytes: how many bytes each request reads
+        :raises FileNotFoundError: it does not exist; raised at once or on entering the context
         """
         filesystem, path = self._open(uri)
         opened = filesystem.open(path, "rb", block_size=block_bytes)
@@ -67,13 +69,13 @@ class Files:
         return each(self.read, uris)
 
     def read_below(self, folder: str, names: Sequence[str]) -> list[bytes]:
-        """The contents of files in a folder, fetched at once where the store can do that.
+        """The contents of files in a folder, fetched at once if the store can do that.
 
-        :raises FileNotFoundError: one of them is not there
+        :raises FileNotFoundError: one of them does not exist
         """
         filesystem, path = self._open(folder)
         if isinstance(filesystem, LocalFileSystem):
-            # Many small files: what fsspec does for each takes longer than to read it.
+            # There may be many small files: fsspec's overhead for each takes longer than the read.
             return [_content(f"{path}/{name}") for name in names]
         found = filesystem.cat_ranges([join(path, name) for name in names], None, None)
         for content in found:
@@ -82,8 +84,8 @@ class Files:
         return [bytes(content) for content in found]
 
     def read_parquet(self, uri: str, columns: list[str]) -> list[dict[str, Any]]:
-        """The rows of a Parquet file that have one of ``columns``, with those of them that the file
-        has; the others cost no more than a bit.
+        """The rows of a Parquet file that have a value in one of ``columns``, with those of
+        ``columns`` that the file has. Other rows cost no more than one bit each.
         """
         filesystem, path = self._open(uri)
         rows: list[dict[str, Any]] = []
@@ -96,14 +98,16 @@ class Files:
         return rows
 
     def names(self, uri: str, *, after: str = "") -> list[str]:
-        """The names in a folder that sort behind ``after``, sorted.
+        """The names in a folder that sort after ``after``, sorted.
 
-        :raises FileNotFoundError: there is no such folder; with ``after`` some stores do not tell
+        :raises FileNotFoundError: there is no such folder; with ``after`` some stores do not report
+            this
         """
         filesystem, path = self._open(uri)
         found: Iterable[str]
         if isinstance(filesystem, LocalFileSystem) and os.path.isdir(path):
-            # A log has thousands: what fsspec does for each takes longer than to list it.
+            # A log has thousands of files: fsspec's overhead for each takes longer than the
+            # listing.
             found = os.listdir(path)
         elif after and lists_in_order(filesystem, path):
             found = names_in_order(filesystem, path, after)
@@ -117,9 +121,9 @@ class Files:
         return _modified(filesystem, path)
 
     def modified_below(self, folder: str, names: Sequence[str]) -> list[datetime]:
-        """When files in a folder were last written, from one listing where the store gives one.
+        """When files in a folder were last written, from one listing if the store gives one.
 
-        :raises FileNotFoundError: one of them is not there
+        :raises FileNotFoundError: one of them does not exist
         """
         filesystem, path = self._open(folder)
         filesystem.ls(path, True)
@@ -131,7 +135,7 @@ class Files:
         return bool(filesystem.exists(path))
 
     def sizes(self, uris: Iterable[str]) -> dict[str, int | None]:
-        """The bytes of files, several looked at at once; ``None`` where nothing is."""
+        """The sizes of files in bytes, several read at once; ``None`` if there is no such file."""
         return each(self._size, uris)
 
     def write(self, uri: str, content: bytes) -> None:
@@ -143,8 +147,8 @@ class Files:
         filesystem.mv(draft, path)
 
     def create(self, uri: str, content: bytes) -> bool:
-        """Write a file whole where there is none, and say whether this call did: of several at
-        once one does. Local disks, S3, GCS and ADLS hold to that; so does memory.
+        """Write a whole file if it does not exist; returns whether this call wrote it. Of several
+        calls at once, one does. Local disks, S3, GCS, ADLS and the memory store guarantee this.
         """
         filesystem, path = self._open(uri)
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
@@ -167,8 +171,8 @@ class Files:
         return True
 
     def claim(self, uri: str, content: bytes) -> bool:
-        """As :meth:`create`, with a content that is like no other's: a file that this call wrote
-        counts as its own also where the store's answer was lost.
+        """As :meth:`create`, for a content that no other call writes. A file that this call wrote
+        counts as its own even if the store's answer was lost.
         """
         try:
             is_new = self.create(uri, content)
@@ -176,14 +180,14 @@ class Files:
             if self._holds(uri, content):
                 return True
             raise
-        # A store's client that repeats a request is refused by its own first attempt.
+        # If a client repeats a request, its own first attempt can make the store refuse the second.
         return is_new or self._holds(uri, content)
 
     def below(self, folder: str) -> list[FolderFile]:
-        """The files in a folder and all folders below it, hidden ones left out.
+        """The files in a folder and in all folders below it, without hidden ones.
 
-        :raises FileNotFoundError: there is no such folder, where the store knows of folders
-        :raises NotADirectoryError: it is a file, where the store knows of folders
+        :raises FileNotFoundError: there is no such folder, if the store has folders
+        :raises NotADirectoryError: it is a file, if the store has folders
         """
         filesystem, path = self._open(folder)
         if isinstance(filesystem, LocalFileSystem):
@@ -191,13 +195,13 @@ class Files:
         return files_below(filesystem, path)
 
     def remove(self, uri: str) -> None:
-        """Remove a file or a whole folder; nothing happens where there is none."""
+        """Remove a file or a whole folder; does nothing if there is no such file."""
         filesystem, path = self._open(uri)
         if filesystem.exists(path):
             filesystem.rm(path, recursive=True)
 
     def remove_if_empty(self, folder: str) -> None:
-        """Remove a folder that holds no file, nor any folder below it one. A file that comes
+        """Remove a folder if neither it nor a folder below it holds a file. A file that is written
         meanwhile stays.
         """
         filesystem, path = self._open(folder)
@@ -205,18 +209,19 @@ class Files:
         if any(not name.endswith("/") for name in marks):
             return
         for mark in marks:
-            # An object that stands for a folder, as Hadoop writes it: this one, and no other below.
+            # An object that marks a folder, as Hadoop writes it: remove this one, and no other
+            # below it.
             filesystem.rm_file(mark)
-        # Of real folders, one that is not empty any more is not removed.
+        # A real folder that is no longer empty is not removed.
         with suppress(OSError, NotImplementedError):
             for name, _, _ in filesystem.walk(path, topdown=False) if not marks else ():
                 filesystem.rmdir(name)
 
     def remove_at_once(self, uri: str, *, moved_to: str) -> None:
-        """Remove a folder of one file so that nobody finds it empty; raises ``FileNotFoundError``.
+        """Remove a folder of one file so that no reader finds it empty; raises
+        ``FileNotFoundError``.
 
-        :param moved_to: what it is called meanwhile on a disk; stores of objects know no folder
-            without a file
+        :param moved_to: its name on a disk while it is removed; object stores have no empty folders
         """
         filesystem, path = self._open(uri)
         if not isinstance(filesystem, LocalFileSystem):
@@ -226,8 +231,8 @@ class Files:
         self.remove(moved_to)
 
     def remove_table(self, root: str) -> None:
-        """Remove a Delta table, its newest commit first: where that is cut off, what is left is the
-        table as it once was, or nothing that is a table.
+        """Remove a Delta table, its newest commit first. If this is interrupted, an older version
+        of the table remains, or no table at all.
         """
         self.remove_log(root)
         self.remove(root)
@@ -241,7 +246,7 @@ class Files:
                 self.remove(join(log, name))
 
     def remove_all_but(self, folder: str, kept: str) -> None:
-        """Remove what is in a folder but for what is called ``kept``."""
+        """Remove everything in a folder except ``kept``."""
         for name in self.names(folder):
             if name != kept:
                 self.remove(join(folder, name))
@@ -265,13 +270,13 @@ class Files:
             scheme = SCHEMES[scheme]
             uri = f"{scheme}:{rest}"
         filesystem, path = url_to_fs(uri, **fsspec_options(self._options, scheme))
-        # Every look at a log has to see what is there now.
+        # Each read of a log has to see the newest files.
         filesystem.invalidate_cache()
         return filesystem, path
 
 
 def _content(path: str) -> bytes:
-    # Of a small file, Python's own file takes longer to make than its content to read.
+    # For a small file, creating Python's file object takes longer than reading the content.
     file = os.open(path, os.O_RDONLY)
     try:
         size = os.fstat(file).st_size
@@ -280,13 +285,13 @@ def _content(path: str) -> bytes:
             return content
     finally:
         os.close(file)
-    # It is being written, or so large that one call reads a part of it.
+    # It is being written, or is so large that one call reads only a part of it.
     with open(path, "rb") as whole:
         return whole.read()
 
 
 def _linked(path: str, content: bytes) -> bool:
-    """Write ``path`` under another name first: whoever sees it sees all of it."""
+    """Write ``path`` under another name first, so that a reader sees all of it."""
     draft = f"{path}.{uuid.uuid4().hex}.draft"
     try:
         with open(draft, "xb") as handle:
@@ -310,10 +315,10 @@ def _modified(filesystem: Any, path: str) -> datetime:
 
 
 def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found]:
-    """What ``work`` finds at each of ``uris``, several asked at once."""
+    """The results of ``work`` for each of ``uris``, several at once."""
     wanted = sorted(set(uris))
 
-    # Each thread has its share: handing out one by one takes longer than a look at a local file.
+    # Each thread has its share: passing them on one by one takes longer than reading a local file.
     shares = [wanted[first::_AT_ONCE] for first in range(min(_AT_ONCE, len(wanted)))]
 
     def of_share(share: Sequence[str]) -> list[tuple[str, _Found]]:
@@ -324,17 +329,17 @@ def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found
 
 
 def place_of(location: str) -> str:
-    """What all spellings of one location have in common: other schemes of a store, a slash more."""
+    """A key that all spellings of one location share: other schemes of a store, an extra slash."""
     return location_key(location, SCHEMES)
 
 
 def join(folder: str, *names: str) -> str:
-    """The URI of something below ``folder``."""
+    """The URI of a file or folder below ``folder``."""
     return "/".join((folder.rstrip("/"), *names))
 
 
 def encoded_uri(location: str) -> str:
-    """``location`` as a percent-encoded URI with a scheme, as actions of a Delta log want it."""
+    """``location`` as a percent-encoded URI with a scheme, as actions of a Delta log have it."""
     if location.startswith("/"):
         return "file://" + quote(location)
     scheme, _, rest = location.partition(":")
@@ -343,7 +348,7 @@ def encoded_uri(location: str) -> str:
 
 
 def absolute_path(location: str, path: str) -> str:
-    """The percent-encoded absolute form of the ``path`` that an action of a log names."""
+    """The percent-encoded absolute form of a ``path`` in an action of a log."""
     if urlsplit(path).scheme:
         return path
     if path.startswith("/"):
@@ -352,14 +357,14 @@ def absolute_path(location: str, path: str) -> str:
 
 
 def plain_uri(encoded: str) -> str:
-    """The URI that opens the file which an action names percent-encoded."""
+    """The URI that opens a file, from its percent-encoded path in an action."""
     return unquote(encoded)
 
 
 def hadoop_uri(encoded: str) -> str:
     """The form in which Hadoop writes the percent-encoded absolute path ``encoded``.
 
-    Delta's DELETE by vectors finds a file by its path, compared as text.
+    Delta's DELETE with deletion vectors finds a file by its path, compared as text.
     """
     scheme, _, rest = plain_uri(encoded).partition(":")
     path = rest[2:] if rest.startswith("///") else rest
@@ -367,6 +372,6 @@ def hadoop_uri(encoded: str) -> str:
 
 
 def _as_in_java(character: str) -> str:
-    """As ``java.net.URI`` does: other letters than ASCII's stay as they are."""
+    """As ``java.net.URI`` does: letters outside ASCII stay as they are."""
     is_kept = not character.isascii() and unicodedata.category(character) not in _ENCODED
     return character if is_kept else quote(character, safe="/;:@&=+$,!'()*")

@@ -1,8 +1,10 @@
-"""The logs of folders of files: kept below the state folder, refreshed by whoever looks at them.
+"""The logs of folders of files, kept below the state folder. Each process that reads a folder
+refreshes its log.
 
-A refresh lists the folder and writes what differs as the next version, which exists only once: of
-several processes that refresh at once one writes it, and the others begin again. Each reads the log
-before it lists, so that what a version says is never older than the version before it.
+A refresh lists the folder and writes the difference as the next version. A version can be written
+only once: if several processes refresh at once, one writes it and the others begin again. Each
+reads the log before it lists the folder, so a version never shows an older listing than the version
+before it.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ from .delta_log import DeltaLog
 from .files import SCHEMES, Files, join
 
 _TRIES = 20
-# A refresh reads the snapshot and the commits behind it, which are slower to read.
+# A refresh reads the snapshot and the commits after it, which are slower to read.
 _COMMITS_WITHOUT_SNAPSHOT = 10
 _FILES_WITHOUT_SNAPSHOT = 1000
 _SNAPSHOTS = "snapshots"
 
 
 def log_location(state: str, uri: str, name_glob: str | None) -> str:
-    """Where the log of a folder lies: one for all streams of the folder that have one glob."""
+    """Where the log of a folder is stored. All streams of the folder with the same glob share
+    it.
+    """
     key = folder_key(uri, name_glob, SCHEMES)
     return join(state, "folders", hashlib.sha256(key.encode()).hexdigest()[:32])
 
@@ -40,7 +44,7 @@ def log_location(state: str, uri: str, name_glob: str | None) -> str:
 class FolderLogs:
     """Reads folders and writes their logs; nothing here needs Spark.
 
-    :param clock: tells the time that versions carry
+    :param clock: gives the time of new versions
     """
 
     def __init__(self, files: Files, clock: Callable[[], datetime] = utc_now) -> None:
@@ -48,7 +52,7 @@ class FolderLogs:
         self._clock = clock
 
     def open(self, location: str, folder: Folder) -> FolderState:
-        """The log of ``folder`` at ``location``, begun where there is none, and refreshed.
+        """The log of ``folder`` at ``location``, created if it does not exist, and refreshed.
 
         :raises StreamUnusable: there is no such folder
         """
@@ -60,20 +64,20 @@ class FolderLogs:
         return self._refreshed(f"folder {folder.uri}", location, folder)
 
     def refresh(self, stream: Stream) -> None:
-        """Write down what came into the folder of ``stream`` and what went; nothing happens where
-        it is on no folder.
+        """Write the new and the removed files of the folder of ``stream`` to its log. Does nothing
+        for a stream that is not on a folder.
 
-        :raises StreamUnusable: the folder is gone
-        :raises StreamConflict: others refreshed it all the time
+        :raises StreamUnusable: the folder is missing
+        :raises StreamConflict: other processes refreshed it first, several times in a row
         """
         if stream.folder is not None:
-            with suppress(NotADeltaTable):  # The reader of the log says so of the stream.
+            with suppress(NotADeltaTable):  # The reader of the log reports it.
                 self._refreshed(f"stream {stream.name}", stream.source.location, stream.folder)
 
     def check_unchanged(self, stream: Stream, expected: Iterable[FolderFile]) -> None:
-        """Refuse files of the folder of ``stream`` that are not what the log says.
+        """Refuse files of the folder of ``stream`` that differ from its log.
 
-        :raises FilesChanged: naming the first of them
+        :raises FilesChanged: names the first of them
         """
         assert stream.folder is not None
         wanted = list(expected)
@@ -102,7 +106,7 @@ class FolderLogs:
             if content is None:
                 return state
             version = state.version + 1
-            # What could not be read back would be an error here, before it is written.
+            # Content that cannot be read back fails here, before it is written.
             refreshed = fold(state, [parse_commit(version, content)])
             if self._files.create(_commit_of(location, version), content):
                 return refreshed
@@ -114,7 +118,7 @@ class FolderLogs:
         )
 
     def _listed(self, subject: str, folder: Folder) -> dict[str, FolderFile]:
-        """What is in ``folder`` now; empty files hold no rows, and do not count."""
+        """The files in ``folder`` now, by their paths, without empty ones, which hold no rows."""
         pattern = None if folder.name_glob is None else name_pattern(folder.name_glob)
         try:
             found = self._files.below(folder.uri)
@@ -155,7 +159,7 @@ class FolderLogs:
         commits = list(log.commits(after=begin, through=newest))
         state = fold(snapshot, commits)
         changes = sum(len(commit.adds) + len(commit.removes) for commit in commits)
-        # Not for each refresh that finds many files, where the folder has many more.
+        # Not after each refresh that finds many files, if the folder has many more.
         most = max(_FILES_WITHOUT_SNAPSHOT, len(state.files) // 4)
         if len(commits) >= _COMMITS_WITHOUT_SNAPSHOT or changes >= most:
             self._write_snapshot(location, state)
@@ -164,7 +168,8 @@ class FolderLogs:
     def _snapshot(self, location: str, newest: int) -> FolderState | None:
         for name in reversed(self._snapshots(location)):
             if int(name.partition(".")[0]) <= newest:
-                # One that cannot be read is left to the log, from which it was made.
+                # Without a readable snapshot, the state is read from the log, from which snapshots
+                # are made.
                 with suppress(FileNotFoundError, msgspec.MsgspecError):
                     return from_json(
                         self._files.read(join(location, _SNAPSHOTS, name)), FolderState
@@ -175,7 +180,7 @@ class FolderLogs:
         older = self._snapshots(location)
         name = f"{state.version:020d}.json"
         self._files.write(join(location, _SNAPSHOTS, name), to_json(state).encode())
-        # The last but one stays for whoever is about to read it.
+        # Keep the one before this for a process that is about to read it.
         for old in older[:-1]:
             with suppress(FileNotFoundError):
                 self._files.remove(join(location, _SNAPSHOTS, old))
@@ -189,7 +194,7 @@ class FolderLogs:
 
 
 def _is_text(path: str) -> bool:
-    """Whether ``path`` has no bytes in it that are no characters, as local disks allow."""
+    """Whether all bytes of ``path`` are characters; local disks allow others."""
     return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)
 
 

@@ -48,7 +48,7 @@ _VACUUM_HOURS = 24
 
 
 class JobHistory:
-    """The history of a state folder.
+    """The job history of a state folder.
 
     :param state: the state folder
     :param storage_options: how to reach the store
@@ -60,7 +60,7 @@ class JobHistory:
         self._options = dict(storage_options or {})
 
     def record(self, job: Job) -> None:
-        """Add a job. What fails is logged: a job is not undone because nobody can tell of it."""
+        """Add a job. An error is logged only, because the job itself is done."""
         with put_off(f"record of job {job.job_id} of {job.table}", logging.WARNING):
             self._append(job)
             table = self._open()
@@ -68,7 +68,7 @@ class JobHistory:
                 _keep_up(table, job.ended_at - KEPT_FOR)
 
     def read(self, since: datetime) -> list[Job]:
-        """The jobs that ended at ``since`` or later, by their beginnings."""
+        """The jobs that ended at ``since`` or later, by their start."""
         if not DeltaTable.is_deltatable(self._location, self._options):
             return []
         found = pa.table(self._open().to_pyarrow_table(filters=[("ended_at", ">=", since)]))
@@ -88,7 +88,7 @@ class JobHistory:
                     post_commithook_properties=NO_HOOKS,
                 )
             except DeltaError:
-                # Two that create the table at once.
+                # Two processes may create the table at once.
                 if not tries_left:
                     raise
             else:
@@ -99,7 +99,7 @@ class JobHistory:
 
 
 def _job_of(row: Mapping[str, Any]) -> Job | None:
-    """The job of a row; ``None`` where it cannot be read, which is logged."""
+    """The job of a row; ``None`` if it cannot be read, which is logged."""
     try:
         return msgspec.convert(row, Job)
     except msgspec.ValidationError as error:
@@ -108,11 +108,12 @@ def _job_of(row: Mapping[str, Any]) -> Job | None:
 
 
 def _keep_up(table: DeltaTable, oldest: datetime) -> None:
-    """Few files, a short log, and nothing that is older than ``oldest``."""
-    # A plain timestamp has nanoseconds, and Delta's statistics have not.
+    """Compact the files, shorten the log, and delete the jobs that ended before ``oldest``."""
+    # A plain timestamp has nanoseconds, and Delta's statistics do not.
     moment = f"""arrow_cast('{oldest.isoformat()}', 'Timestamp(Microsecond, Some("UTC"))')"""
     table.delete(f"ended_at < {moment}")
-    # Two compactions of the same files would double their rows: the second is refused by this id.
+    # Two compactions of the same files would double their rows: Delta refuses the second by this
+    # id.
     once = CommitProperties(app_transactions=[Transaction("upkeep", table.version())])
     table.optimize.compact(commit_properties=once, post_commithook_properties=NO_HOOKS)
     table.create_checkpoint()

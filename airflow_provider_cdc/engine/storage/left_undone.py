@@ -1,4 +1,4 @@
-"""What may be left undone when it goes wrong: the log tells of it, and somebody does it later."""
+"""Work that may be left undone if it fails: the error is logged, and a later run does the work."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def put_off(what: str, level: int = logging.INFO) -> Iterator[None]:
-    """Log whatever goes wrong in something that may be left undone, or made up for later."""
+    """Log any error of work that may be left undone, or done later."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of delta-rs is no Exception
+    except BaseException as error:  # a panic of delta-rs is not an Exception
         logger.log(level, "Left undone: %s: %s", what, error)

@@ -1,4 +1,4 @@
-"""Listing the files below a folder, with what tells one version of a file from another."""
+"""Lists the files below a folder, with the marks that distinguish two versions of a file."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from fsspec.spec import AbstractFileSystem
 from ..core.file_paths import is_hidden
 from ..core.folder_log import FolderFile, Former
 
-# What GCS calls the version of an object and when that was written. Its other marks and times move
-# when only the object's metadata do, as when a rule puts it into a cheaper class of storage.
+# GCS's names for the version of an object and for the time at which it was written. Its other marks
+# and times also change with the object's metadata, such as when a rule moves it to a cheaper
+# storage class.
 _GENERATION, _GENERATED = "generation", "timeCreated"
-# What other stores call the time of the last write, and their mark of the content.
+# Other stores' names for the time of the last write, and for their mark of the content.
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 _MARKS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
-# How a bucket is called that does not list by name.
+# The suffix of S3's directory buckets, which do not list names in order.
 _DIRECTORY_BUCKET = "--x-s3"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def local_files_below(root: str) -> list[FolderFile]:
-    """The files below a local folder. A folder that cannot be read is an error, not an empty one;
-    what goes while it is listed is gone. Links are followed, but not in circles.
+    """The files below a local folder. A folder that cannot be read is an error, not an empty
+    folder. A file that is removed during the listing is left out. Links are followed, but not in
+    circles.
 
     :raises FileNotFoundError: there is no such folder
     """
     while True:
         before = _identity(root)
         found = list(_scanned(root, "", frozenset()))
-        # Of a folder that was exchanged for another one, files that are in both would seem gone.
+        # If the folder was replaced by another one, files that are in both would seem to be
+        # missing.
         if _identity(root) == before:
             return found
 
@@ -43,8 +46,8 @@ def local_files_below(root: str) -> list[FolderFile]:
 def files_below(filesystem: Any, root: str) -> list[FolderFile]:
     """The files below a folder of any other store.
 
-    :raises FileNotFoundError: there is no such folder, where the store knows of folders
-    :raises NotADirectoryError: it is a file, where the store knows of folders
+    :raises FileNotFoundError: there is no such folder, if the store has folders
+    :raises NotADirectoryError: it is a file, if the store has folders
     """
     base = root.rstrip("/") + "/"
     found = []
@@ -56,8 +59,8 @@ def files_below(filesystem: Any, root: str) -> list[FolderFile]:
 
 
 def lists_in_order(filesystem: Any, folder: str) -> bool:
-    """Whether a store can be asked for the names in a folder that sort behind another one: S3, but
-    for its directory buckets.
+    """Whether a store can list the names in a folder that sort after a given one: S3 can, except in
+    its directory buckets.
     """
     protocols = filesystem.protocol
     if "s3" not in ((protocols,) if isinstance(protocols, str) else protocols):
@@ -66,8 +69,8 @@ def lists_in_order(filesystem: Any, folder: str) -> bool:
 
 
 def names_in_order(filesystem: Any, folder: str, after: str) -> Iterator[str]:
-    """The names in a folder of such a store that sort behind ``after``: the others cost nothing,
-    where a whole listing asks once for each thousand of them.
+    """The names in a folder of such a store that sort after ``after``. The other names cost
+    nothing; a whole listing needs a request for each thousand of them.
     """
     bucket, key, _ = filesystem.split_path(folder)
     prefix = key.rstrip("/") + "/"
@@ -84,10 +87,10 @@ def names_in_order(filesystem: Any, folder: str, after: str) -> Iterator[str]:
 
 
 def _found(filesystem: Any, root: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """The path of each file and what the store tells of it.
+    """The path of each file, and what the store reports for it.
 
-    What fsspec does for a store that cannot list all below a folder at once takes folders that fail
-    to be listed for empty ones.
+    If a store cannot list everything below a folder at once, fsspec walks the folders and treats
+    those that cannot be listed as empty. This function reports the error instead.
     """
     kind = type(filesystem)
     own = kind.find is not AbstractFileSystem.find
@@ -105,7 +108,7 @@ def _walked(
     except FileNotFoundError:
         if is_root or filesystem.exists(folder):
             raise
-        # It went while the folder above it was listed.
+        # It was removed while the folder above it was listed.
         return
     for info in listed:
         path = info["name"].rstrip("/")
@@ -160,7 +163,7 @@ def _is_told(info: Mapping[str, Any], name: str) -> bool:
 
 
 def _nanoseconds(moment: Any) -> int:
-    """A time as a store tells it, in nanoseconds from 1970 on."""
+    """A time from a store, in nanoseconds since 1970."""
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     if isinstance(moment, datetime):

@@ -1,4 +1,4 @@
-"""The errors of streams whose source, or what they need of its log, is gone."""
+"""The errors for streams whose source, or the part of its log that they need, is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .delta_log import LogIncomplete
 
 
 def gone(stream: Stream) -> StreamStale:
-    """The error where no table is found where the source was."""
+    """The error if there is no table at the location of the source."""
     renamed = (
         f'; where it was renamed, create_stream("{stream.name}", on_table="its_new_name",'
         f' at=OffsetOf("{stream.name}"), or_replace=True) goes on where the stream stands'
@@ -24,7 +24,7 @@ def gone(stream: Stream) -> StreamStale:
 
 
 def incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:
-    """The error where a commit up to version ``last`` was cleaned up."""
+    """The error if a commit up to version ``last`` was cleaned up."""
     return StreamStale(
         f"stream {stream.name}",
         "is stale, commits after its offset were cleaned up",
@@ -35,7 +35,10 @@ def incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:
 
 
 def replaced(stream: Stream, found: str) -> StreamStale:
-    """The error where the log is another one; ``found`` says what shows it."""
+    """The error if the log is that of another table.
+
+    :param found: what shows this, for the message
+    """
     return StreamStale(
         f"stream {stream.name}",
         f"is stale, its source {stream.source.name} was replaced",

@@ -1,4 +1,4 @@
-"""From the commits of a range to the files that a change set reads, vectors included."""
+"""From the commits of a range to the files that a change set reads, with their deletion vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .files import Files, absolute_path, encoded_uri, plain_uri
 
 
 class RangeFiles:
-    """Makes the files of one source listable from anywhere, and reads their vectors.
+    """Gives the files of one source absolute paths, and reads their deletion vectors.
 
     :param location: the root of the source
     """
@@ -34,8 +34,8 @@ class RangeFiles:
         self._sizes: dict[str, int | None] = {}
 
     def listed(self, net: NetFiles) -> list[ListedFile]:
-        """Both sides of a net difference. A file whose vector changed is listed with exactly the
-        rows that were deleted (old side) or came back (new side).
+        """The files of both sides of a net difference. A file whose deletion vector changed is
+        listed with exactly the rows that were deleted (old side) or came back (new side).
         """
         files = [ListedFile(Side.OLD, self.absolute(file)) for file in net.removed]
         files.extend(ListedFile(Side.NEW, self.absolute(file)) for file in net.added)
@@ -45,7 +45,7 @@ class RangeFiles:
         return files
 
     def absolute(self, file: DataFile) -> DataFile:
-        """``file`` with absolute paths to itself and to its vector."""
+        """``file`` with absolute paths to itself and to its deletion vector."""
         return structs.replace(
             file,
             path=absolute_path(self._location, file.path),
@@ -53,7 +53,10 @@ class RangeFiles:
         )
 
     def missing(self, files: Iterable[DataFile]) -> list[str]:
-        """The paths among ``files`` (absolute ones) and their vectors that no longer exist."""
+        """The paths of ``files`` and of their deletion vectors that no longer exist.
+
+        :param files: with absolute paths
+        """
         paths: set[str] = set()
         for file in files:
             paths.add(plain_uri(file.path))
@@ -64,12 +67,16 @@ class RangeFiles:
         return sorted(path for path in paths if self._sizes[path] is None)
 
     def size_of(self, file: DataFile) -> int:
-        """The bytes of ``file``: in the store if :meth:`missing` looked at it, else in the log."""
-        # Spark leaves out files that have none.
+        """The bytes of ``file``: from the store if :meth:`missing` has checked it, else from the
+        log.
+        """
+        # Spark leaves out files of zero bytes.
         return self._sizes.get(plain_uri(file.path)) or file.size_bytes or 1
 
     def deleted(self, file: DataFile) -> BitMap64:
-        """The positions that the vector of ``file`` leaves out; its path is an absolute one."""
+        """The positions that the deletion vector of ``file`` deletes; its path has to be
+        absolute.
+        """
         vector = file.deletion_vector
         if vector is None:
             return BitMap64()
@@ -83,8 +90,8 @@ class RangeFiles:
         record_count = pair.new.record_count or pair.old.record_count
         old, new = self.absolute(pair.old), self.absolute(pair.new)
         if record_count is None:
-            # Without a row count no complement can be made: both sides whole, the netting drops
-            # what they share.
+            # Without a row count there is no complement: list both files whole, and netting drops
+            # the rows that they share.
             return [ListedFile(Side.OLD, old), ListedFile(Side.NEW, new)]
         before, after = self.deleted(old), self.deleted(new)
         listed = []
@@ -99,7 +106,9 @@ class RangeFiles:
         return listed
 
     def fetch_vectors(self, files: Iterable[DataFile]) -> None:
-        """Read the vectors of ``files`` side by side, each once, for who needs them one by one."""
+        """Read the deletion vectors of ``files`` at once, each one once, before they are used one
+        by one.
+        """
         vectors = [self._absolute_vector(file.deletion_vector) for file in files]
         self._fetch(
             plain_uri(vector.path_or_inline)

@@ -1,11 +1,11 @@
 """The stream registry: every stream of a state folder, in one Delta table.
 
 A transition of a stream is one row with the stream's whole new state. Delta's application
-transactions make writing it a compare-and-set: a commit under an application id that another
-commit has used since the table was read is refused. So there is no lock and no service, a killed
-process leaves either its whole transition or nothing, and the rows are the history.
+transactions make each write a compare-and-set: Delta refuses a commit under an application id that
+another commit has used since the table was read. So there is no lock and no service. A killed
+process leaves its whole transition or nothing. The rows are the history.
 
-Seed 000: an offset moves only with a transaction. Seed 001: the first to commit wins.
+Snowflake: an offset moves only with a transaction. Databend: the first consumer to commit wins.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _TRIES = 3
 
 
 class Registry:
-    """The streams of a state folder: read them, move them, look at their past.
+    """The streams of a state folder: read them, move them, read their history.
 
-    Safe for any number of threads and processes on any number of machines, as far as the store can
-    create a file only where there is none (local disks, S3, ADLS and GCS can).
+    Safe for any number of threads and processes on any number of machines, if the store can create
+    a file only if it does not exist (local disks, S3, ADLS and GCS can).
 
     :param state: the state folder: an absolute path or a URI
     :param storage_options: delta-rs' options for the store
-    :param clock: tells the time that records carry
+    :param clock: gives the time of new records
     :param upkeep: when and how the table is tidied up
-    :raises InvalidRequest: ``state`` is no folder that the registry can use
+    :raises InvalidRequest: ``state`` is not a folder that the registry can use
     """
 
     def __init__(
@@ -73,7 +73,9 @@ class Registry:
         self._upkeep = upkeep
 
     def snapshot(self) -> RegistrySnapshot:
-        """All live streams at one moment; none, and nothing is created, where there is no table."""
+        """All live streams at one moment. Without a table there are no streams, and no table is
+        created.
+        """
         try:
             table = self._store.open()
         except TableNotFoundError:
@@ -87,11 +89,11 @@ class Registry:
         return RegistrySnapshot(table.version(), live, table)
 
     def identity(self) -> str | None:
-        """What tells this registry from others; ``None`` where there is no table yet."""
+        """The id of this registry, which no other one has; ``None`` if there is no table yet."""
         return str(self._store.open().metadata().id) if self._store.exists() else None
 
     def history(self, stream_id: str) -> list[Record]:
-        """Every transition of a stream, oldest first; empty where there is no such stream."""
+        """Every transition of a stream, oldest first; empty if there is no such stream."""
         return self._records(f"stream_id = {literal(stream_id)}")
 
     def dropped(self, name: str) -> Stream | None:
@@ -111,19 +113,19 @@ class Registry:
     def transact(
         self, expected: RegistrySnapshot, changes: Sequence[Change], *, actor: str
     ) -> tuple[Stream, ...]:
-        """Make all of ``changes``, or none, provided that none of their streams has moved since
+        """Make all of ``changes`` or no change, provided that none of their streams has moved since
         ``expected`` was read.
 
-        :param expected: the snapshot that the changes were decided on; it can be used again, and
-            still stands for the same moment
-        :param changes: at most one a stream; the phases are the caller's to check
+        :param expected: the snapshot that the changes are based on; it can be used again, and still
+            shows the same moment
+        :param changes: at most one for each stream; the caller checks the phases
         :param actor: who makes them, for the history
         :returns: the new states, in the order of ``changes``, without those that cannot be read
         :raises InvalidRequest: the changes contradict each other, a state could not be read back,
             or the folder cannot be written
         :raises StreamExists: a stream is created under the name of a live one
         :raises StreamConflict: another process moved one of the streams first; nothing was written
-        :raises OutcomeUnknown: the write failed, and it cannot be told whether it landed
+        :raises OutcomeUnknown: the write failed, and it is unknown whether it landed
         """
         _check(expected, changes)
         moved = [
@@ -140,7 +142,7 @@ class Registry:
                 self._append(table, rows, ids)
             except InvalidRequest:
                 raise
-            except Exception as error:  # whatever it is, the table tells what became of it
+            except Exception as error:  # the table shows whether the write landed
                 again = attempt < _TRIES - 1 and isinstance(error, DeltaError)
                 settled = self._settle(nonce, changes, error, again=again)
                 if settled is None:
@@ -152,7 +154,7 @@ class Registry:
         return tuple(each.stream for each in moved if isinstance(each.stream, Stream))
 
     def tidy(self) -> None:
-        """Run the upkeep now, due or not; does nothing where there is no table."""
+        """Run the upkeep now, due or not; does nothing if there is no table."""
         if self._store.exists():
             self._upkeep.run(self._store)
 
@@ -173,15 +175,15 @@ class Registry:
     def _settle(
         self, nonce: str, changes: Sequence[Change], error: Exception, *, again: bool
     ) -> RegistrySnapshot | None:
-        """Find out what became of a commit that ``error`` ended.
+        """Find out the outcome of a commit that failed with ``error``.
 
-        A refusal is doubted too: a store that repeats a request whose answer was lost may be
-        refused by its own first attempt. And Delta refuses more than it must, such as a snapshot
-        whose log is gone: where none of the streams has moved, writing the same rows on top of what
-        is there now is still the same compare-and-set.
+        A refused commit may have landed too: a store's client that repeats a request after a lost
+        answer is refused by its own first attempt. Delta also refuses more than it has to, such as
+        a snapshot whose log was cleaned up. If none of the streams has moved, writing the same rows
+        on top of the current version is still the same compare-and-set.
 
-        :param again: the write may be repeated
-        :returns: ``None`` where it landed, else the snapshot to repeat the write on
+        :param again: whether the write may be repeated
+        :returns: ``None`` if it landed, else the snapshot to repeat the write on
         """
         found: StreamConflict | StreamExists | None = None
         try:
@@ -190,7 +192,7 @@ class Registry:
                 self._check_unmoved(now, changes, error)
             except (StreamConflict, StreamExists) as refusal:
                 found = refusal
-            # Last, so that a move which was just found cannot be one's own.
+            # Checked last, so that a move that was found above cannot be this commit itself.
             if self._records(f"nonce = {literal(nonce)}"):
                 return None
         except Exception as unread:
@@ -236,7 +238,7 @@ class Registry:
         ]
 
     def _table_of(self, expected: RegistrySnapshot) -> DeltaTable:
-        """A handle at the version of ``expected``; the table is created if it was not there."""
+        """A handle at the version of ``expected``; the table is created if it does not exist."""
         table = expected.take_table()
         if table is not None:
             return table
@@ -256,7 +258,7 @@ class Registry:
                 storage_options=self._store.options,
             )
         except Exception as error:
-            # Of several processes that create it at once, all but one are refused.
+            # If several processes create it at once, all except one are refused.
             if not self._store.exists():
                 raise InvalidRequest(
                     f"state folder {self._state}",
@@ -294,7 +296,9 @@ def _row(change: Change) -> dict[str, Any]:
 
 
 def _transaction_ids(expected: RegistrySnapshot, change: Change) -> list[tuple[str, int]]:
-    """What ``change`` must be alone with: its stream, and a name that it takes."""
+    """The application ids of ``change``: its stream's, and that of a name that it takes. Delta
+    refuses it if another commit has used one of them since.
+    """
     stream = change.stream
     ids = [(stream.stream_id, stream.sequence)]
     if _takes_name(expected, change):
@@ -328,11 +332,11 @@ def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
         known = stream.stream_id in expected
         sequence = expected.sequence_of(stream.stream_id) if known else 0
         if change.transition is Transition.UNDROPPED:
-            # No snapshot holds it; that it moves from the snapshot on, Delta itself finds out.
+            # No snapshot holds it; Delta itself finds out whether it has moved since the snapshot.
             sequence = stream.sequence
         if stream.sequence != sequence or known == (change.transition in BIRTHS):
             _conflict(stream, f"expected sequence {sequence}, found {stream.sequence}", None)
-        # One that cannot be read has no way but out.
+        # A stream that cannot be read can only be dropped.
         phase = Phase.DROPPED if isinstance(stream, UnreadableStream) else stream.phase
         if (phase is Phase.DROPPED) != (change.transition is Transition.DROPPED):
             raise InvalidRequest(

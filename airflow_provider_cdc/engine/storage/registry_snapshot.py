@@ -1,4 +1,4 @@
-"""What the registry shows and takes: records of the past, the streams of one moment, changes."""
+"""What the registry returns and takes: records of the past, the streams of one moment, changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..core.summaries import moment_text
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One transition of a stream: the state it led to, when, and who made it.
+    """One transition of a stream: the new state, the time, and who made it.
 
     All transitions of one ``transact`` share their ``nonce``.
     """
@@ -37,9 +37,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transition to be made: the whole new state, with the sequence of the old one.
+    """A transition to make: the whole new state, with the sequence of the old one.
 
-    A stream that is created has the sequence 0. One that cannot be read can only be dropped.
+    A stream that is created has the sequence 0. A stream that cannot be read can only be dropped.
     """
 
     stream: Stream | UnreadableStream
@@ -48,8 +48,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The newest row of a live stream: what can be known of it without its state, and the text of
-    that.
+    """The newest row of a live stream: the columns that can be read without its state, and the text
+    of the state.
     """
 
     stream_id: str
@@ -59,7 +59,7 @@ class Row:
 
     @property
     def stream(self) -> Stream | UnreadableStream:
-        """The stream, read anew at each call."""
+        """The stream, decoded at each call."""
         return read_stream(
             self.state, stream_id=self.stream_id, name=self.name, sequence=self.sequence
         )
@@ -68,8 +68,8 @@ class Row:
 class RegistrySnapshot:
     """The live streams of one version of the registry; a dropped stream is not live.
 
-    Nothing is read from storage after it was made. Names are compared without case. A stream whose
-    state cannot be read is live: its name is taken, and whoever asks for it gets the reason.
+    A snapshot reads nothing from the store after it was made. Names are compared without case. A
+    stream whose state cannot be read is live: its name is taken, and getting it raises the reason.
 
     :param version: the version of the table; ``None`` while there is no table
     :param rows: the newest row of each live stream
@@ -95,7 +95,7 @@ class RegistrySnapshot:
 
     @property
     def names(self) -> list[str]:
-        """The names of all live streams, sorted, those included that cannot be read."""
+        """The names of all live streams, sorted, including those that cannot be read."""
         return sorted((row.name for row in self._rows.values()), key=stream_key)
 
     def streams(self) -> list[Stream]:
@@ -107,21 +107,21 @@ class RegistrySnapshot:
         return [found for found in self._all() if isinstance(found, UnreadableStream)]
 
     def holder(self, name: str) -> Stream | UnreadableStream | None:
-        """Which live stream has that name, whether or not it can be read."""
+        """The live stream of that name, whether or not it can be read."""
         stream_id = self._ids.get(stream_key(name))
         return None if stream_id is None else self._record(stream_id)
 
     def find(self, name: str) -> Stream | None:
-        """The live stream of that name, if there is one.
+        """The live stream of that name, or ``None``.
 
-        :raises StreamUnreadable: there is, and it cannot be read
+        :raises StreamUnreadable: it cannot be read
         """
         return _readable(self.holder(name))
 
     def get(self, name: str) -> Stream:
         """The live stream of that name.
 
-        :raises StreamNotFound: there is none; the error suggests names that are close
+        :raises StreamNotFound: there is no such stream; the error suggests similar names
         :raises RegistryNotFound: there is no registry either
         :raises StreamUnreadable: it cannot be read
         """
@@ -146,7 +146,7 @@ class RegistrySnapshot:
     def by_id(self, stream_id: str) -> Stream:
         """The live stream of that id.
 
-        :raises StreamNotFound: there is none
+        :raises StreamNotFound: there is no such stream
         :raises StreamUnreadable: it cannot be read
         """
         stream = _readable(self._record(stream_id))
@@ -171,7 +171,9 @@ class RegistrySnapshot:
         return stream_id in self._rows
 
     def take_table(self) -> DeltaTable | None:
-        """The handle that the snapshot was read with, once: writing moves a handle forward."""
+        """The handle that the snapshot was read with, only once: a write moves the handle
+        forward.
+        """
         try:
             return self._table.pop()
         except IndexError:

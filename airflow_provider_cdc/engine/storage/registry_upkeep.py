@@ -1,4 +1,4 @@
-"""Where and how the registry's table lies on disk, and the work that keeps reading it quick."""
+"""Where and how the registry's table is stored, and the upkeep that keeps it quick to read."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ SCHEMA = pa.schema(
 
 _FILE_SCHEMA = SCHEMA.remove(SCHEMA.get_field_index("archived"))
 
-# A snapshot reads the partition of rows that may be the newest of a stream, and nothing else.
+# A snapshot reads only the partition of the rows that may be the newest of a stream.
 PARTITION = "archived"
 
 CONFIGURATION = {
     "delta.appendOnly": "true",
     "delta.dataSkippingStatsColumns": "stream_id,sequence,at",
-    # The rows are the history, not the log: it only has to outlive the snapshots in use.
+    # The history is in the rows, not in the log: the log only has to outlive the snapshots in use.
     "delta.logRetentionDuration": "interval 6 hours",
     "delta.deletedFileRetentionDuration": "interval 6 hours",
 }
 
-# Neighbouring rows repeat most of their JSON, which zstd finds and a dictionary does not.
+# Neighbouring rows repeat most of their JSON: zstd makes use of that, and a dictionary does not.
 WRITER = WriterProperties(
     compression="ZSTD",
     compression_level=3,
@@ -70,7 +70,7 @@ WRITER = WriterProperties(
     },
 )
 
-# What delta-rs does after a commit may fail after the commit has landed: upkeep does it instead.
+# delta-rs' work after a commit may fail after the commit has landed: upkeep does it instead.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 _PARTITIONS = 2
@@ -78,15 +78,15 @@ _PARTITIONS = 2
 # Two rewrites of the same files would double their rows: Delta refuses the second by this id.
 _REWRITE = "upkeep"
 
-# delta-rs decodes percent escapes in plain paths, so that two folders would become one; at the
-# other characters it panics, or opens another folder.
+# delta-rs decodes percent escapes in plain paths, so two folders would become one. At the other
+# characters it panics, or opens another folder.
 _UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]\\^|\x00-\x1f\x7f]")
 
 
 def registry_location(state: str) -> str:
     """The location of the registry's table under the folder ``state``; see :func:`table_location`.
 
-    :raises InvalidRequest: delta-rs cannot take it
+    :raises InvalidRequest: delta-rs cannot use it
     """
     return table_location(state, "registry")
 
@@ -95,7 +95,7 @@ def table_location(state: str, name: str) -> str:
     """The location of a table of the engine's own under the folder ``state``.
 
     :param state: an absolute path, or a URI such as ``file:///data/cdc`` or ``s3://bucket/cdc``
-    :raises InvalidRequest: it is neither, or holds a character that delta-rs cannot take
+    :raises InvalidRequest: ``state`` is neither, or holds a character that delta-rs cannot use
     """
     parts = urlsplit(state) if "://" in state or state.startswith("file:") else None
     if parts is not None and parts.scheme == "file":
@@ -125,7 +125,7 @@ def _refused(state: str, cause: str) -> InvalidRequest:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The place of one registry's table, and what opens it.
+    """The place of one registry's table, and how to open it.
 
     :param location: as :func:`registry_location` gives it
     :param options: delta-rs' options for the store
@@ -154,17 +154,18 @@ def literal(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """When and how the registry tidies itself; the history of every stream stays whole.
+    """When and how the registry is tidied up; the history of every stream stays whole.
 
-    It never disturbs a transition, may be killed anywhere, and may run in several processes at
-    once. delta-rs' own ``optimize.compact`` may not: of two at once each adds all rows again.
+    Upkeep never disturbs a transition. It may be killed at any point, and may run in several
+    processes at once. delta-rs' own ``optimize.compact`` may not: if two run at once, each adds all
+    rows again.
 
-    :param commits: tidy up when so many small files have gathered (about one a commit)
-    :param file_bytes: archived rows are gathered until a file has about a quarter of so many bytes
+    :param commits: tidy up when there are this many small files (about one for each commit)
+    :param file_bytes: archived rows are merged until a file has about a quarter of this many bytes
     :param retention_hours: how long files that the table no longer lists stay readable
-    :param unlisted_hours: how long files stay that no commit has listed: a writer may be held for
-        as long between its file and its commit, and be none the worse
-    :param vacuum_every: delete such files every so many rounds of upkeep
+    :param unlisted_hours: how long files stay that no commit has listed; a writer may be held up
+        for as long between its file and its commit without harm
+    :param vacuum_every: delete such files once in this many rounds of upkeep
     """
 
     commits: int = 20
@@ -174,22 +175,23 @@ class Upkeep:
     vacuum_every: int = 10
 
     def run_when_due(self, table: DeltaTable, store: Store) -> None:
-        """Tidy up if ``table`` has gathered enough small files; never raises, as :meth:`run`."""
+        """Tidy up if ``table`` has enough small files; never raises, like :meth:`run`."""
         with put_off(_UPKEEP):
             if sum(self._is_small(file) for file in _files(table)) >= self.commits:
                 self.run(store)
 
     def run(self, store: Store) -> None:
-        """Rewrite, checkpoint and vacuum; a step that fails is logged and left for later."""
+        """Rewrite, vacuum and checkpoint; a step that fails is logged and left for later."""
         with put_off(_UPKEEP):
             self._rewrite(store.open(), store)
-        # A checkpoint forgets which files were removed so long ago that they may be deleted.
+        # Vacuum first: a checkpoint forgets the files that were removed so long ago that they may
+        # be deleted.
         for step in (self._vacuum, self._checkpoint, self._vacuum_unlisted):
             with put_off(_UPKEEP):
                 step(store.open())
 
     def _rewrite(self, table: DeltaTable, store: Store) -> None:
-        """Gather small files, and archive the rows that no snapshot needs, in one commit."""
+        """Merge small files, and archive the rows that no snapshot needs, in one commit."""
         files = [file for file in _files(table) if not file["archived"] or self._is_small(file)]
         if len(files) <= _PARTITIONS:
             return
@@ -227,7 +229,7 @@ class Upkeep:
         table.cleanup_metadata()
 
     def _vacuum(self, table: DeltaTable) -> None:
-        """Delete the files that commits removed, if there are such; nothing is listed for it."""
+        """Delete the files that commits removed, if there are any; this lists no folder."""
         vacuum = partial(
             table.vacuum,
             retention_hours=self.retention_hours,
@@ -238,8 +240,8 @@ class Upkeep:
             vacuum(dry_run=False)
 
     def _vacuum_unlisted(self, table: DeltaTable) -> None:
-        """Delete what a killed or refused writer left behind, now and then."""
-        # Each round moves the version on by a little more than ``commits``: no counter to keep.
+        """Delete the files that killed or refused writers left, in some rounds."""
+        # Each round moves the version on by a little more than ``commits``: no counter is needed.
         if (table.version() // self.commits) % self.vacuum_every == 0:
             table.vacuum(
                 retention_hours=self.unlisted_hours,
@@ -257,8 +259,8 @@ DEFAULT = Upkeep()
 
 
 def superseded(rows: pa.Table) -> list[bool]:
-    """Which of ``rows`` no snapshot needs: all but the newest of a stream, and that too when the
-    stream was dropped.
+    """Which of ``rows`` no snapshot needs: all except the newest of a stream, and that one too if
+    the stream was dropped.
 
     :param rows: the columns ``stream_id``, ``sequence`` and ``transition``
     """
@@ -293,7 +295,7 @@ def _read(files: Sequence[Mapping[str, Any]], filesystem: PyFileSystem) -> pa.Ta
 
 
 def _write(rows: pa.Table, archived: bool, now: int, filesystem: PyFileSystem) -> AddAction:
-    """Write ``rows`` to a file of their own that no commit lists yet."""
+    """Write ``rows`` to a file of their own, which no commit lists yet."""
     values = _partition(archived)
     path = f"{PARTITION}={values[PARTITION]}/part-{uuid.uuid4()}.zstd.parquet"
     described = [name for name in _FILE_SCHEMA.names if name != "state"]

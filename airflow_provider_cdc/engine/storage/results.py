@@ -1,7 +1,8 @@
-"""The rows that queries consumed, below the state folder, until they were handed out and are old.
+"""The rows that queries consumed, kept below the state folder until a day after a caller received
+them.
 
-What one query of one consumer took is one Delta table, ``results/<key>-<moment>-<nonce>``; the file
-``....handed_out`` beside it says that a caller has got it.
+The result of one query of one consumer is one Delta table, ``results/<key>-<moment>-<nonce>``. A
+file beside it with the same name and ``.handed_out`` records that a caller has received it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _HANDED_OUT = ".handed_out"
 
 
 class Results:
-    """The result tables of a state folder, and which of them were handed out.
+    """The result tables of a state folder, and which of them callers have received.
 
     :param state: the state folder
     """
@@ -32,8 +33,8 @@ class Results:
         self._clock = clock
 
     def waiting(self, consumer: str, query: str) -> list[str]:
-        """The roots of the tables for ``query`` of ``consumer`` that nobody has got, oldest first;
-        they may be empty or unfinished.
+        """The roots of the tables for ``query`` of ``consumer`` that no caller has received, oldest
+        first. They may be empty or unfinished.
         """
         names = set(self._names())
         tables = [name for name in names if name.startswith(f"{_key(consumer, query)}-")]
@@ -44,23 +45,23 @@ class Results:
         ]
 
     def new(self, consumer: str, query: str) -> str:
-        """The root of a table that is not there yet, for ``query`` of ``consumer``."""
+        """The root of a new table for ``query`` of ``consumer``."""
         moment = f"{self._clock():%Y%m%dT%H%M%S%f}"
         return join(self._folder, f"{_key(consumer, query)}-{moment}-{uuid.uuid4().hex[:8]}")
 
     def hand_out(self, root: str) -> bool:
-        """Note that a caller gets the table; false where another one has got it."""
+        """Record that a caller receives the table; false if another caller has received it."""
         return self._files.claim(f"{root}{_HANDED_OUT}", uuid.uuid4().hex.encode())
 
     def sweep(self) -> None:
-        """Remove what was handed out more than a day ago, and nothing that was not; what cannot be
-        removed is logged and left for another time.
+        """Remove the tables that callers received more than a day ago, and no others. A table that
+        cannot be removed is logged and left for another time.
         """
         for name in self._names():
-            # Where another process is at it, the mark is left to that one.
+            # If another process is removing it, that one also removes the mark.
             with put_off(f"removing {name} from {self._folder}"), suppress(FileNotFoundError):
                 if name.endswith(_HANDED_OUT) and self._is_old(name):
-                    # The table first: without its mark it would be handed out again.
+                    # Remove the table first: without its mark a caller would receive it again.
                     self._files.remove_table(join(self._folder, name.removesuffix(_HANDED_OUT)))
                     self._files.remove(join(self._folder, name))
 

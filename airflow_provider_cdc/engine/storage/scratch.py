@@ -1,4 +1,4 @@
-"""Scratch folders: the crafted logs and lists of files that change sets are read through."""
+"""Scratch folders: the crafted logs and file lists through which change sets are read."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ KEPT_FOR = timedelta(days=1)
 _TABLE = ("_delta_log", f"{0:020d}.json")
 _LIST = (sink_log.FOLDER, sink_log.NAME)
 _MOVED = "_removed"
-# What a folder with a list seems to hold to whoever does not see the list.
+# The only file in a folder with a list, for a reader that does not see the list.
 NO_FILE = "no-file"
 
 
 class Scratch:
-    """Crafted tables and lists of files below the state folder: all of them hold no data. A crafted
-    table may have files that say which rows of the source's files to leave out.
+    """Crafted tables and file lists below the state folder. They hold no data. A crafted table may
+    have deletion vector files, which mark rows of the source's files to leave out.
 
     :param state: the state folder
     """
@@ -40,32 +40,35 @@ class Scratch:
     def write_table(
         self, table_id: str, log: bytes, vectors: Iterable[tuple[str, bytes]] = ()
     ) -> str:
-        """Put down a crafted table; returns its root.
+        """Write a crafted table; returns its root.
 
-        :param vectors: the names and the contents of the files that its log names
+        :param vectors: the names and contents of the deletion vector files that its log names
         """
         for name, content in vectors:
             self._write(table_id, (name,), content)
         return self._write(table_id, _TABLE, log)
 
     def write_list(self, files: bytes) -> str:
-        """Put down a list of files; returns the folder that Spark reads as if they were in it.
+        """Write a file list; returns the folder that Spark reads as if the files were in it.
 
-        Where Spark cannot see the list, it reads what does lie there: a file that is no Parquet.
+        If Spark does not see the list, the read fails: the one file in the folder is not Parquet.
         """
         name = new_table_id()
         self._write(name, (NO_FILE,), b"This folder is read by its list.")
         return self._write(name, _LIST, files)
 
     def remove(self, root: str) -> None:
-        """Remove a crafted table or a list; who still reads it fails, and never finds it empty."""
+        """Remove a crafted table or a list. A reader that still uses it fails, and never finds it
+        empty.
+        """
         with suppress(FileNotFoundError):
             self._files.remove_at_once(join(root, _LIST[0]), moved_to=join(root, _MOVED))
         self._files.remove(root)
 
     def sweep(self) -> None:
-        """Remove what is older than a day: a lazily read change set leaves it behind. What cannot
-        be removed, such as another principal's, is logged and left for another time.
+        """Remove the tables and lists that are older than a day: change sets that are read lazily
+        leave them. What cannot be removed, such as another principal's, is logged and left for
+        another time.
         """
         try:
             names = self._files.names(self._folder)
@@ -95,8 +98,8 @@ class Scratch:
         for file in ((NO_FILE,), _TABLE):
             with suppress(FileNotFoundError):
                 return self._is_past(join(root, *file))
-        # It is being written, or another process is sweeping it. Who writes it may have ended
-        # between its vectors and its log.
+        # It is being written, or another process is sweeping it. Its writer may have ended between
+        # the deletion vectors and the log.
         vectors = [name for name in self._files.names(root) if is_vector_file(name)]
         return any(self._is_past(join(root, name)) for name in vectors)
 

@@ -35,11 +35,11 @@ class SourceHistory:
         *,
         may_precede_all: bool = False,
     ) -> Offset:
-        """The offset behind the last version that lies on the near side of ``bound``.
+        """The offset after the last version that ``bound`` includes.
 
-        :param subject: what asks, for messages
-        :param streams: those that an ``OffsetOf`` may name
-        :param may_precede_all: a bound in front of version 0 is an offset too; refused otherwise
+        :param subject: the stream or table, for messages
+        :param streams: the streams that an ``OffsetOf`` may name
+        :param may_precede_all: whether a bound before version 0 is an offset too; refused otherwise
         :raises InvalidRange: there is no such version, or the log no longer reaches back to it
         :raises StreamNotFound: there is no such stream
         :raises InvalidRequest: that stream is on another table
@@ -82,7 +82,7 @@ class SourceHistory:
 def _standing(
     subject: str, source: Source, bound: Bound, streams: RegistrySnapshot
 ) -> Offset | None:
-    """Where the stream of an ``OffsetOf`` stands; ``None`` for other points."""
+    """The offset of the stream of an ``OffsetOf``; ``None`` for other points."""
     if not isinstance(bound.point, OffsetOf):
         return None
     other = streams.get(bound.point.stream)

@@ -1,4 +1,4 @@
-"""The log of a stream's source: where a stream stands in it, and what came since."""
+"""The log of a stream's source: where the stream is in it, and what came since."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ _LATER = "name a later point, or create a stream without one: it switches row tr
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """What a stream has not consumed of one table: the commits after ``start`` up to and with
-    ``end``. Of a folder they list no file that was found overwritten or gone by ``seen_through``.
+    """What a stream has not consumed of one table: the commits after ``start`` up to ``end``,
+    inclusive. For a folder they list no file that was found overwritten or removed by version
+    ``seen_through``.
     """
 
     stream: Stream
@@ -60,19 +61,19 @@ class SourceRange:
 
     @property
     def added_files(self) -> list[DataFile]:
-        """The files that its commits added, whatever became of them since."""
+        """The files that its commits added, even if they no longer exist."""
         return [file for commit in self.commits for file in commit.adds]
 
     @property
     def layout(self) -> Layout | None:
-        """What was in force at its start, if a commit may have changed that."""
+        """The layout at its start, if a commit may have changed it."""
         is_kept = all(commit.metadata is None for commit in self.commits)
         return None if is_kept else Layout.of(json.loads(self.start.metadata))
 
     @property
     def oldest(self) -> datetime | None:
-        """When the oldest of its commits was made; ``None``: there is none. The clocks of several
-        writers may differ, so that this need not be the first one.
+        """The time of its oldest commit; ``None`` if it has no commit. Clocks of writers may
+        differ, so the oldest commit need not be the first.
         """
         return min((commit.timestamp for commit in self.commits), default=None)
 
@@ -86,18 +87,19 @@ class StreamSpan:
 
     @property
     def holds_nothing(self) -> bool:
-        """Whether the stream may move over it: it certainly holds no change of the stream's mode,
-        and can never hold one again.
+        """Whether the stream may move over it: it certainly holds no change for the stream's mode,
+        and will never hold one.
 
-        Of a view any change of a table counts, because what others are joined with has changed, and
-        of its columns, because the view may mean something else since.
+        For a view, any change of a table counts, because the rows that others are joined with have
+        changed. A change of its columns counts, because the view may have another meaning since.
         """
         return not self.may_be_refilled and all(map(self._is_empty, self.tables))
 
     @property
     def may_be_refilled(self) -> bool:
-        """Whether a RESTORE may bring rows back that were inserted in it and are gone. A surviving
-        stream that stood behind it would take them for rows that it has seen, by their ids.
+        """Whether a RESTORE may bring back rows that were inserted in it and deleted since. A
+        surviving stream with an offset after it would take them for rows that it has seen, by their
+        ids.
         """
         if self.stream.mode is not StreamMode.APPEND_ONLY:
             return False
@@ -115,7 +117,9 @@ class StreamSpan:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What of a range may hold a change for a stream's mode: ``size_bytes`` of files, if any."""
+    """What may hold a change for a stream's mode in a range: whether there are such files, and
+    their size.
+    """
 
     are_there: bool
     size_bytes: int
@@ -123,12 +127,12 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class StreamLook:
-    """The range of a stream that is not consumed yet: the versions of its source after
-    ``offset_version`` up to ``latest_version``, and whether they may hold a change. Of a view these
-    are the sums over its base tables: they grow where any of them does.
+    """The range that a stream has not consumed yet: the versions of its source after
+    ``offset_version`` up to ``latest_version``, and whether they may hold a change. For a view
+    these are sums over its base tables: they grow when any table does.
 
-    ``data_version`` is the newest version that says it changed data, or the offset's. Unlike the
-    latest version it stays where only files are rearranged.
+    ``data_version`` is the newest version that says it changed data, or the offset. Unlike the
+    latest version it does not move when files are only rearranged.
     """
 
     offset_version: int
@@ -138,10 +142,10 @@ class StreamLook:
 
 
 class SourceLog:
-    """Looks at the sources of streams; nothing here needs Spark. The log of a folder is brought up
-    to date before it is read, unless the end is given.
+    """Reads the sources of streams; nothing here needs Spark. The log of a folder is refreshed
+    before it is read, unless the end is given.
 
-    :param clock: tells the time that new versions of such a log carry
+    :param clock: gives the time of new versions of such a log
     """
 
     def __init__(self, files: Files, clock: Callable[[], datetime] = utc_now) -> None:
@@ -149,7 +153,7 @@ class SourceLog:
         self._folders = FolderLogs(files, clock)
 
     def newest_offset(self, location: str) -> Offset:
-        """The offset right behind the newest version of the table at ``location``.
+        """The offset at the newest version of the table at ``location``.
 
         :raises NotADeltaTable: there is no Delta log
         """
@@ -157,11 +161,11 @@ class SourceLog:
         return offset_of(log.state_at(log.latest_version()))
 
     def newest_version(self, stream: Stream) -> int:
-        """The newest version of the first table of ``stream``, by one listing; of a folder, with
-        what is in it now.
+        """The newest version of the first table of ``stream``, from one listing. A folder is
+        refreshed first.
 
         :raises NotADeltaTable: there is no Delta log
-        :raises StreamUnusable: the folder is gone
+        :raises StreamUnusable: the folder is missing
         """
         self._folders.refresh(stream)
         log = DeltaLog(stream.source.location, self._files)
@@ -176,17 +180,17 @@ class SourceLog:
         limit: BatchLimit = _ALL,
         is_open: bool | None = None,
     ) -> SourceRange:
-        """What ``stream`` has not consumed, checked to be whole.
+        """What ``stream`` has not consumed of its one table, checked to be complete.
 
-        :param through: the last version, inclusive; the newest where it is ``None``
-        :param seen_through: of a folder, the version that was the newest when ``through`` was
+        :param through: the last version, inclusive; ``None``: the newest
+        :param seen_through: for a folder, the version that was the newest when ``through`` was
             chosen; ``None``: ``through``, or the newest
-        :param limit: how much of that to take at most
-        :param is_open: it may end before that, where it is not settled yet what stands; unless it
-            is said, where ``through`` is ``None``
-        :raises StreamStale: commits are gone, or the source is another table now
+        :param limit: how much of it to take at most
+        :param is_open: whether it may end before that, if the undo of a consumption is not settled
+            yet; by default only if ``through`` is ``None``
+        :raises StreamStale: commits are missing, or the source is another table now
         :raises ChangeTrackingDisabled: row tracking is off
-        :raises InvalidRange: ``through`` lies before the offset or after the newest version
+        :raises InvalidRange: ``through`` is before the offset or after the newest version
         """
         if through is None:
             self._folders.refresh(stream)
@@ -215,12 +219,12 @@ class SourceLog:
     ) -> StreamSpan:
         """What ``stream`` has not consumed of all its base tables; raises as :meth:`range`.
 
-        Of one that shows its initial rows that is nothing but these: the range is empty.
+        For a stream that shows its initial rows that is these rows alone: the range is empty.
 
         :param through: the last version of each base table
-        :param seen_through: as of :meth:`range`, for each of them
+        :param seen_through: as for :meth:`range`, for each of them
         :param limit: how much of each to take at most
-        :param is_open: as of :meth:`range`
+        :param is_open: as for :meth:`range`
         """
         if stream.shows_initial_rows:
             through = [base.offset.version for base in stream.bases]
@@ -235,12 +239,12 @@ class SourceLog:
         )
 
     def range_from(self, stream: Stream, *, through: int | None = None) -> SourceRange:
-        """The range of a stream whose offset was chosen in the past; refuses one from which changes
-        cannot be told: change tracking has to be on from there on (seed 000).
+        """The range of a stream whose offset was chosen in the past. Snowflake: change tracking has
+        to be on from that offset on, else changes cannot be determined.
 
-        :param through: the last version, inclusive; the newest where it is ``None``
+        :param through: the last version, inclusive; ``None``: the newest
         :raises ChangeTrackingDisabled: row tracking was off at the offset, or is off
-        :raises StreamStale: it was off in between, or commits are gone
+        :raises StreamStale: it was off in between, or commits are missing
         """
         if not is_tracked(json.loads(stream.offset.metadata)):
             raise ChangeTrackingDisabled(
@@ -269,12 +273,13 @@ class SourceLog:
         )
 
     def look(self, stream: Stream) -> StreamLook:
-        """Whether the range may hold a change: false only when it certainly holds none.
+        """Whether the range may hold a change: false only if it certainly holds no change.
 
-        Seed 000, SYSTEM$STREAM_HAS_DATA. Commits that only rearranged files (OPTIMIZE, statistics)
-        are no data. Where a recent commit answers, older ones are not read.
+        Snowflake, SYSTEM$STREAM_HAS_DATA: it may be true without a change, and is never false with
+        one. Commits that only rearranged files (OPTIMIZE, statistics) are no data. If a recent
+        commit answers the question, older ones are not read.
 
-        :raises StreamStale: commits are gone, or the source is seen to be another table now
+        :raises StreamStale: commits are missing, or the source is seen to be another table now
         :raises ChangeTrackingDisabled: row tracking is seen to be off
         """
         looks = [self._look(each) for each in stream.by_base()]
@@ -292,7 +297,7 @@ class SourceLog:
         newest, offset = listing.latest_version, stream.offset.version
         self._check_same_log(stream, log, newest)
         recent, changed = NewestFirst(stream), offset
-        # A listing may miss a file that is there; the range is read by name and tells for sure.
+        # A listing may miss a file that exists; reading the range by name is certain.
         with suppress(LogIncomplete):
             listing.check(after=offset)
             after = max(offset, newest - _RECENT_COMMITS)
@@ -321,7 +326,7 @@ class SourceLog:
     ) -> SourceRange:
         """The range through ``last``, of a log that is known to be the stream's.
 
-        :param is_open: it may end before that, where it is not settled yet what stands
+        :param is_open: as for :meth:`range`
         """
         commits = self._commits(stream, log, last, limit, is_open=is_open)
         end = offset_after(stream.offset, commits)
@@ -343,21 +348,22 @@ class SourceLog:
         return found
 
     def _check_same_log(self, stream: Stream, log: DeltaLog, newest: int) -> None:
-        """Refuse a log that is not the one that the offset lies in."""
+        """Refuse a log that is not the one of the offset."""
         offset = stream.offset
         if precedes_all(offset):
             return
         try:
             found = log.fingerprint(offset.version)
         except LogIncomplete:
-            # Cleaning up the commit of the offset itself loses nothing: it is kept in the offset.
+            # If the commit of the offset itself was cleaned up, nothing is lost: the offset holds
+            # it.
             self._check_same_table(stream, log, newest)
             return
         if found != offset.fingerprint:
             raise replaced(stream, f"version {offset.version} is another commit than it was")
 
     def _check_same_table(self, stream: Stream, log: DeltaLog, newest: int) -> None:
-        # Where too much of the log is gone to tell, the range is refused for that.
+        # If too much of the log is missing to find out, reading the range reports that.
         with suppress(LogIncomplete):
             found = log.state_at(newest).table_id
             if found != stream.source.table_id:
@@ -376,7 +382,7 @@ class SourceLog:
 
 
 def candidates(span: SourceRange) -> Candidates:
-    """The files of ``span`` that may hold a change of the stream's mode."""
+    """The files of ``span`` that may hold a change for the stream's mode."""
     if span.stream.mode is StreamMode.INSERT_ONLY:
         unread = unread_files(span.commits)
         return Candidates(bool(unread.files), unread.plan.size_bytes)

@@ -1,4 +1,4 @@
-"""Where the sources of all streams stood at one moment: the end of what a transaction sees."""
+"""The newest versions of all sources at one moment: the end of what a transaction reads."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .source_log import SourceLog, StreamSpan
 
 
 class SourcePins:
-    """The newest version of every source, listed when a transaction starts; folders are read anew.
+    """The newest version of every source, listed when a transaction starts; folders are refreshed.
 
-    Seed 000: in a transaction a stream returns the records from its offset to the transaction's
-    start. All streams of one table end at the same version. A source that cannot be listed matters
-    only to whoever reads it.
+    Snowflake: in a transaction a stream returns the records from its offset to the transaction's
+    start. All streams of one table end at the same version. A source that cannot be listed fails
+    only the streams that read it.
     """
 
     def __init__(self, sources: SourceLog, streams: Iterable[Stream]) -> None:
         self._sources = sources
-        # Any stream of a table or of a folder tells where that stands, however it spells it.
+        # Any stream of a table or folder gives its newest version, however it spells the location.
         self._streams = {
             place_of(found.source.location): found
             for stream in streams
@@ -30,10 +30,11 @@ class SourcePins:
         self._ends = each(self._end, self._streams)
 
     def span(self, stream: Stream, limit: BatchLimit) -> StreamSpan:
-        """What ``stream`` has not consumed, as far as it was there when the transaction started.
+        """What ``stream`` has not consumed, up to the start of the transaction.
 
         :param limit: how much of that to take at most
-        :raises StreamConflict: the stream has moved past that moment
+        :raises StreamConflict: the stream has moved past that moment, or its source could not be
+            listed
         :raises StreamUnusable: its change set can no longer be read
         """
         through = [self._version(stream, base.source.location) for base in stream.bases]
@@ -52,7 +53,7 @@ class SourcePins:
         found = self._ends[place_of(location)]
         if isinstance(found, int):
             return found
-        # It says what is wrong with the source, if that is still so.
+        # This raises what is wrong with the source, if that is still so.
         self._sources.span(stream)
         raise StreamConflict(
             f"stream {stream.name}",
@@ -64,5 +65,5 @@ class SourcePins:
     def _end(self, key: str) -> int | Exception:
         try:
             return self._sources.newest_version(self._streams[key])
-        except Exception as error:  # kept until somebody reads that source
+        except Exception as error:  # kept until a stream reads that source
             return error

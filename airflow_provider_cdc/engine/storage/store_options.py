@@ -1,7 +1,7 @@
-"""Storage options in the words of fsspec.
+"""Storage options by the names of fsspec.
 
 The options of a state folder go to two libraries: to delta-rs, which writes the registry, and to
-fsspec, which opens files. Each has names of its own, so those of delta-rs are translated.
+fsspec, which opens files. Each has its own names, so those of delta-rs are translated.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _SERVICE_ACCOUNT_KEY = "service_account_key"
 
 
 class _Store(NamedTuple):
-    """What fsspec calls an option, by delta-rs's name for it without its prefix; of two names that
-    mean the same the first one wins. ``defaults`` are fsspec's options of it that we set.
+    """fsspec's name of an option, by delta-rs' name without its prefix. Of two names that mean the
+    same option, the first one wins. ``defaults`` are options of fsspec that we set.
     """
 
     prefix: str
@@ -39,7 +39,7 @@ _S3 = _Store(
         "region": _REGION,
         "default_region": _REGION,
     },
-    # With more it asks for the size of each file first, to read large ones in parts at once.
+    # With more, it asks for the size of each file first, to read large ones in parts at once.
     {"max_concurrency": 1},
 )
 _GCS = _Store(
@@ -71,11 +71,11 @@ _OTHER = _Store("", {})
 
 
 def fsspec_options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
-    """``options`` for fsspec's library of ``scheme``: s3fs, gcsfs, adlfs or any other.
+    """``options`` for fsspec's library for ``scheme``: s3fs, gcsfs, adlfs or any other.
 
-    Names that begin with ``AWS_``, ``GOOGLE_`` or ``AZURE_``, in capitals or not, are delta-rs's:
-    they are translated, and left out where there is nothing to translate them to. Its short names
-    (``access_key_id``) are translated as well. Other names are fsspec's own, and win over these.
+    Names that begin with ``AWS_``, ``GOOGLE_`` or ``AZURE_``, in capitals or not, are delta-rs'.
+    They are translated, or left out if fsspec has no such option. delta-rs' short names
+    (``access_key_id``) are translated too. Other names are fsspec's own, and override these.
 
     :raises InvalidRequest: the key of a service account is not JSON; the message does not repeat it
     """

@@ -1,4 +1,4 @@
-"""Reading a whole table out of its log: a checkpoint, and the commits after it."""
+"""Reads a whole table from its log: a checkpoint, and the commits after it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _KINDS = ("protocol", "metaData", "domainMetadata", "add")
 
 def newest_snapshot(location: str, files: Files) -> TableSnapshot:
     """The newest version of the table at ``location``, with absolute paths to its files and their
-    vectors.
+    deletion vectors.
 
     :raises NotADeltaTable: there is no Delta log
-    :raises LogIncomplete: commits are gone that no checkpoint holds
+    :raises LogIncomplete: commits are missing that no checkpoint holds
     """
     log = DeltaLog(location, files)
     version = log.latest_version()
@@ -32,13 +32,15 @@ def newest_snapshot(location: str, files: Files) -> TableSnapshot:
 
 
 def _begun(log: DeltaLog, version: int) -> tuple[Replay, int]:
-    """A replay of the newest checkpoint that can be read, and its version; -1 without one."""
+    """A replay of the newest checkpoint that can be read, and its version; -1 without a
+    checkpoint.
+    """
     for checkpoint in log.checkpoints(through=version):
         replay = Replay()
         try:
             replay.take(log.checkpoint_actions(checkpoint, _KINDS))
         except FileNotFoundError:
-            # A sidecar is gone, or the checkpoint was cleaned up: an older one does as well.
+            # A sidecar is missing, or the checkpoint was cleaned up: use an older one.
             continue
         return replay, checkpoint.version
     return Replay(), -1

@@ -1,4 +1,4 @@
-"""The logs of a consumption's targets: what was applied, and by whom they were changed."""
+"""The logs of a consumption's targets: what was applied, and who else changed them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from .files import Files
 
 
 class TargetLog:
-    """Looks at targets anew at every call; nothing here needs Spark."""
+    """Reads targets again at every call; nothing here needs Spark."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def newest_version(self, location: str) -> int:
-        """The newest version of the table at ``location``; -1 where there is no Delta log."""
+        """The newest version of the table at ``location``; -1 if there is no Delta log."""
         try:
             return DeltaLog(location, self._files).latest_version()
         except NotADeltaTable:
             return -1
 
     def filled_by(self, location: str) -> str | None:
-        """The id of the consumption that filled a table of rows that a query consumed; ``None``
-        where it is empty, or where there is no Delta log.
+        """The id of the consumption that filled a result table; ``None`` if the table is empty, or
+        has no Delta log.
         """
         log = DeltaLog(location, self._files)
         return filled_by(log.commits(after=-1, through=self.newest_version(location)))
@@ -58,17 +58,17 @@ class TargetLog:
             ) from None
 
     def state(self, consumption: Consumption, statement: PlannedStatement) -> StatementState:
-        """What became of ``statement``; raises as :meth:`commits_since`."""
+        """The outcome of ``statement``; raises as :meth:`commits_since`."""
         return statement_state(consumption, statement.index, self.commits_since(statement))
 
     def states(self, consumption: Consumption) -> list[StatementState]:
-        """What became of every statement, in order."""
+        """The outcome of every statement, in order."""
         return [self.state(consumption, statement) for statement in consumption.statements]
 
     def moved_on(
         self, consumption: Consumption, statement: PlannedStatement, *, first_version: int
     ) -> Commit | None:
-        """The first foreign commit that the target got from ``first_version`` on, if any."""
+        """The first foreign commit of the target from ``first_version`` on, or ``None``."""
         return foreign_commit(
             consumption, self.commits_since(statement), first_version=first_version
         )

@@ -1,9 +1,9 @@
-"""Which alerts were told, so that each is told once though several monitors look.
+"""Records which alerts were sent, so that each is sent once although several monitors run.
 
-Each change of a promise's standing is a file ``alerts/<stream id>/<promise>-<number>`` that holds
-the standing and that only one process can create; the same name with ``.told`` says that whoever
-was to know it knows it. Until then ``.told.<digest>`` says so of one of them, and
-``.again.<number>``, which only one process can create either, is the right to try once more.
+Each change of a promise's standing is a file ``alerts/<stream id>/<promise>-<number>``. It holds
+the standing, and only one process can create it. A file with ``.told`` appended records that all
+receivers have the alert. Until then a file with ``.told.<digest>`` records this for one of them. A
+file with ``.again.<number>``, which only one process can create, is the right to try once more.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .files import Files, join
 _TOLD = ".told"
 _AGAIN = ".again"
 _DIGITS = 8
-# Whole names alone: a monitor that is killed may leave drafts of its files behind.
+# Whole names alone: a monitor that is killed may leave drafts of its files.
 _NAME = re.compile(
     rf"(?P<promise>[a-z]+)-(?P<number>\d{{{_DIGITS}}})"
     rf"(?P<mark>|{_TOLD}|{_TOLD}\.[0-9a-f]{{16}}|{_AGAIN}\.\d{{{_DIGITS}}})"
 )
-# A monitor that has not told what it claimed for so long has died on the way.
+# A monitor that has not sent an alert this long after claiming it has died.
 _TELLING_TAKES = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A change of standing that this process is to tell of; ``before`` is what was told last, and
-    ``marks`` say whom an earlier attempt told (:meth:`ToldAlerts.knows`).
+    """A change of standing that this process has to report. ``before`` is the standing that was
+    reported last. ``marks`` show who received an earlier attempt (:meth:`ToldAlerts.knows`).
     """
 
     stream_id: str
@@ -44,7 +44,7 @@ class Claim:
 
 
 class ToldAlerts:
-    """The alerts of one state folder.
+    """The sent alerts of one state folder.
 
     :param state: the state folder
     """
@@ -55,9 +55,9 @@ class ToldAlerts:
         self._clock = clock
 
     def claim(self, stream_id: str, promise: Promise, standing: Standing) -> Claim | None:
-        """The right to tell how ``promise`` stands now; ``None`` where that was told, or another
-        process is telling it. What was claimed and not told for ten minutes is claimed again, and
-        so is what was claimed again.
+        """The right to report the standing of ``promise``; ``None`` if it was reported already, or
+        another process is reporting it. A claim that is not reported within ten minutes can be
+        claimed again, any number of times.
         """
         found = self._found(stream_id, promise)
         last = max(found, default=0)
@@ -81,16 +81,16 @@ class ToldAlerts:
         return claim if self._files.create(path, standing.value.encode()) else None
 
     def knows(self, claim: Claim, name: str) -> bool:
-        """Whether an earlier attempt told ``name`` of it."""
+        """Whether an earlier attempt reached ``name``."""
         return _mark_of(name) in claim.marks
 
     def told_to(self, claim: Claim, name: str) -> None:
-        """Note that ``name`` was told of it, whoever else was not."""
+        """Record that ``name`` received the alert, whether or not others did."""
         path = self._path(claim.stream_id, claim.promise, claim.number)
         self._files.create(path + _mark_of(name), b"")
 
     def told(self, claim: Claim) -> None:
-        """Note that all were told of it, and forget what was told before."""
+        """Record that all received the alert, and remove the files of earlier alerts."""
         path = self._path(claim.stream_id, claim.promise, claim.number)
         self._files.create(path + _TOLD, b"")
         for number, marks in self._found(claim.stream_id, claim.promise).items():
@@ -98,7 +98,10 @@ class ToldAlerts:
                 self._files.remove(self._path(claim.stream_id, claim.promise, number) + mark)
 
     def forget_all_but(self, stream_ids: set[str]) -> None:
-        """Forget what was told of streams that are no more."""
+        """Forget the alerts of streams that no longer exist.
+
+        :param stream_ids: the ids of the streams that exist
+        """
         for name in self._listed(self._folder):
             if name not in stream_ids:
                 self._files.remove(join(self._folder, name))
@@ -109,19 +112,19 @@ class ToldAlerts:
         try:
             return Standing(self._files.read(self._path(stream_id, promise, number)).decode())
         except (FileNotFoundError, ValueError):
-            # What is older than the last one that was told is forgotten. Where a file is damaged,
-            # the promise is taken for kept: an alert may come twice, and none is lost.
+            # Alerts older than the last one that was sent are removed. If a file is damaged, the
+            # promise counts as kept: an alert may come twice, and no alert is lost.
             return Standing.KEPT
 
     def _is_old(self, path: str) -> bool:
         try:
             return self._clock() - self._files.modified(path) > _TELLING_TAKES
         except FileNotFoundError:
-            # What came after it was told meanwhile.
+            # A later alert was sent meanwhile, and removed it.
             return False
 
     def _found(self, stream_id: str, promise: Promise) -> dict[int, list[str]]:
-        """The marks of each number; that of the claim itself is empty."""
+        """The marks of each number; the mark of the claim itself is empty."""
         found: dict[int, list[str]] = {}
         for name in self._listed(join(self._folder, stream_id)):
             match = _NAME.fullmatch(name)
