@@ -1,4 +1,4 @@
-"""Values that a caller may pass by mistake, and what must hold after each of them."""
+"""Values that a caller may pass by mistake, and what must be true after each of them."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ FEW_ABSURD: tuple[Any, ...] = (
     object(),
     timedelta.max,
 )
-"""One of each kind, for callers that take long."""
+"""One value of each kind, for callers that take long."""
 
 
 def absurd_values() -> st.SearchStrategy[Any]:
-    """One of the values above, or something of the same kind."""
+    """One of the values above, or another value of the same kind."""
     return st.one_of(
         st.sampled_from(ABSURD),
         st.text(max_size=20),

@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session a process, Hypothesis profiles, marks by folder."""
+"""Shared by all tests: one Spark session for each process, Hypothesis profiles, marks by folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_settings import ALONE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Airflow reads its home when it is first imported, which may be while tests are collected.
+# Airflow reads its home on first import, which may happen while tests are collected.
 if "AIRFLOW_HOME" not in os.environ:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home")
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
@@ -36,7 +36,7 @@ FOLDER_MARKS = {
 }
 
 
-# Of the engine's modules those that take longest; two processes that end together end first.
+# The engine's longest modules: two processes finish soonest if they finish together.
 LONG_FOLDERS = ("upserts", "consumption")
 LONG_MODULES = (
     "test_view_streams.py",
@@ -51,8 +51,8 @@ LONG_MODULES = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folder, so that each one belongs to a layer of the Makefile, and put the
-    long ones of the engine before its short ones.
+    """Mark tests by their folder, so that each test belongs to a layer of the Makefile, and put the
+    engine's long tests before its short ones.
     """
     items.sort(key=_rank)
     for item in items:
@@ -62,14 +62,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item) -> bool:
-    """Whether the test comes behind the others."""
+    """Whether the test comes after the others."""
     is_long = item.path.parent.name in LONG_FOLDERS or item.path.name in LONG_MODULES
     return item.path.relative_to(TESTS).parts[0] == "engine" and not is_long
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The process's Spark session; the JVM starts with the first test that asks for it."""
+    """The Spark session of the process; its JVM starts with the first test that uses it."""
     from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
@@ -83,5 +83,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
-    # Its connections close when they are collected, and say so to streams that are closed by then.
+    # py4j's connections close when they are collected, and log to streams that are closed by then.
     logging.getLogger("py4j").setLevel(logging.ERROR)

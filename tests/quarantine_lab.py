@@ -9,7 +9,7 @@ from upsert_lab import UpsertLab
 from airflow_provider_cdc.engine import StreamCatalog
 
 BAD = "no number"
-"""A sequence number that is none."""
+"""Text that is not a sequence number."""
 
 
 class QuarantineLab(UpsertLab):
@@ -22,7 +22,7 @@ class QuarantineLab(UpsertLab):
         return f"delta.`{self.table()}/_cdc/quarantine`"
 
     def held(self) -> list[tuple[Any, ...]]:
-        """Key, salary and reason of what is in quarantine, in the order of their ingestion."""
+        """Key, salary and reason of the changes in quarantine, in the order of their ingestion."""
         found = self.spark.sql(
             f"SELECT ID, Salary, _cdc_reason FROM {self.quarantine()}"
             " WHERE _cdc_redrive IS NULL ORDER BY _cdc_since, _cdc_order"
@@ -33,7 +33,7 @@ class QuarantineLab(UpsertLab):
         return StreamCatalog(str(self.root / "state"))
 
     def counted(self, outcome: Any) -> tuple[int, int]:
-        """How many changes an apply says are held and late."""
+        """The numbers of held and of late changes that an apply reports."""
         metrics = outcome.statements[-1].metrics
         return metrics["heldChanges"], metrics["lateChanges"]
 
@@ -45,7 +45,7 @@ class QuarantineLab(UpsertLab):
         )
 
     def apply_all(self) -> list[tuple[Any, ...]]:
-        """Apply, after a look at what that will give; what the table holds then."""
+        """The rows after an apply, once they equal those that a read showed before it."""
         expected = self.read()
         self.apply()
         assert self.read() == self.applied() == expected

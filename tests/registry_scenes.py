@@ -1,4 +1,4 @@
-"""What tests of the registry do with it again and again."""
+"""Helpers for tests of the registry."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from airflow_provider_cdc.engine.storage.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
 
 NEVER = Upkeep(commits=1_000_000)
-# Leaves only what a snapshot of now needs: safe where nobody else writes.
+# Keeps only what a snapshot of now needs: safe without other writers.
 HARSH = Upkeep(commits=3, retention_hours=0, unlisted_hours=0, vacuum_every=1)
 WRITERS = 4
 
 
 def stream(name: str, version: int = 0, stream_id: str | None = None) -> Stream:
-    """A stream with a state as long as real ones have."""
+    """A stream with a state as long as that of real streams."""
     metadata = random.Random(name).randbytes(1000).hex()
     return new_stream(
         name, stream_id=stream_id or str(uuid.uuid4()), offset=new_offset(version, metadata)

@@ -17,7 +17,7 @@ from airflow_provider_cdc.engine.core.model import METADATA_COLUMNS
 
 _METADATA = {astuple(names) for names in METADATA_COLUMNS.values()}
 
-# Brings a table ``copy`` of (id, v) up to date with what the stream ``s`` holds.
+# Updates a table ``copy`` of (id, v) by the changes of the stream ``s``.
 MERGE_INTO_COPY = """
     MERGE INTO {copy} t USING (
         SELECT * FROM s WHERE METADATA$ACTION = 'INSERT' OR NOT METADATA$ISUPDATE
@@ -29,7 +29,7 @@ MERGE_INTO_COPY = """
 
 
 class Crash(BaseException):
-    """Ends a driver where it stands: the engine must not be able to clean up after itself."""
+    """Ends a driver at once: the engine must not be able to clean up."""
 
 
 class Change(NamedTuple):
@@ -43,7 +43,7 @@ class Change(NamedTuple):
 
 @dataclass(eq=False)
 class StreamLab:
-    """An engine whose state and tables live below ``root``; tables are named by a short word."""
+    """An engine whose state and tables are below ``root``; a short word names each table."""
 
     spark: SparkSession
     root: Path
@@ -53,7 +53,7 @@ class StreamLab:
         self.engine = self.new_engine()
 
     def new_engine(self, listener: Any = None, strategy: Strategy | None = None) -> Engine:
-        """A second engine on the same state, as another process would have it."""
+        """A second engine on the same state, as in another process."""
         state = str(self.root / "state")
         return Engine(self.spark, state, on_progress=listener, strategy=strategy)
 
@@ -65,7 +65,7 @@ class StreamLab:
         return f"delta.`{self.path(table)}`"
 
     def sql(self, *statements: str) -> None:
-        """Run statements in which ``{word}`` stands for the table of that word."""
+        """Run statements in which ``{word}`` is the table of that word."""
         for statement in statements:
             self.spark.sql(self.text(statement)).collect()
 
@@ -75,7 +75,7 @@ class StreamLab:
     def make(
         self, table: str, columns: str, *statements: str, properties: str = "", clause: str = ""
     ) -> None:
-        """Make a table by a CREATE, and by ``statements`` in which ``{t}`` stands for it."""
+        """Make a table by a CREATE and by ``statements``, in which ``{t}`` is the table."""
         settings = f"TBLPROPERTIES ({properties})" if properties else ""
         create = f"CREATE TABLE {{t}} ({columns}) USING delta {clause} {settings}"
         texts = create, *statements
@@ -116,7 +116,7 @@ class StreamLab:
         return sorted(found, key=repr)
 
     def committed_at(self, table: str, version: int) -> datetime:
-        """When Delta says that a version was committed."""
+        """The time at which a version was committed, by Delta."""
         history = self.spark.sql(f"DESCRIBE HISTORY {self.name(table)}")
         (row,) = history.where(f"version = {version}").select("timestamp").collect()
         moment: datetime = row[0]
@@ -135,7 +135,7 @@ class _Names(dict[str, str]):
         return self._lab.name(table)
 
 
-# Where a driver comes by that consumes with one statement, which nobody hinders.
+# The points that a driver of one statement passes without any trouble.
 PASSED_POINTS = (
     ProtocolPoint.BEFORE_BEGIN,
     ProtocolPoint.AFTER_BEGIN,

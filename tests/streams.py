@@ -1,4 +1,4 @@
-"""Streams as the registry holds them, and commits, for tests that need no table behind them."""
+"""Streams as the registry stores them, and commits, for tests that need no table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def new_offset(version: int = 0, metadata: str = "{}") -> Offset:
 
 
 def new_stream(name: str = "s", **fields: Any) -> Stream:
-    """An idle standard stream; ``fields`` are those of :class:`Stream` that matter."""
+    """An idle standard stream; ``fields`` are those of :class:`Stream` that a test sets."""
     values: dict[str, Any] = {
         "stream_id": f"id of {name}",
         "sequence": 0,
@@ -54,7 +54,7 @@ def new_stream(name: str = "s", **fields: Any) -> Stream:
 
 
 def register(state: Path, stream: Stream) -> Stream:
-    """Put ``stream`` into the registry of a state folder."""
+    """Write ``stream`` to the registry of a state folder."""
     registry = Registry(str(state))
     changes = [Change(stream, Transition.CREATED)]
     (registered,) = registry.transact(registry.snapshot(), changes, actor="tests")
@@ -62,7 +62,7 @@ def register(state: Path, stream: Stream) -> Stream:
 
 
 def quiet_stream(state: Path, table: Path, name: str, moment: datetime = NOON) -> Stream:
-    """Register a stream behind the only commit of a table; :func:`add_file` gives it data."""
+    """Register a stream at the only commit of a table; :func:`add_file` gives it data."""
     add_file(table, 0, moment, data_change=False)
     source = Source(f"lake.{name}", str(table), "a-table-id")
     return register(
@@ -71,7 +71,7 @@ def quiet_stream(state: Path, table: Path, name: str, moment: datetime = NOON) -
 
 
 def offset_at(table: Path, version: int) -> Offset:
-    """The offset right behind a commit that :func:`add_file` made."""
+    """The offset at a commit that :func:`add_file` made."""
     metadata = {
         "id": "a-table-id",
         "schemaString": NO_COLUMNS,
@@ -84,13 +84,13 @@ def offset_at(table: Path, version: int) -> Offset:
 def add_file(
     table: Path, version: int, moment: datetime, size: int = 1, *, data_change: bool = True
 ) -> None:
-    """Commit to the log of a table, begun where there is none, a file that nobody has to read."""
+    """Commit a file that no test reads to the log of a table, which is created if there is none."""
     file = {
         "path": f"f{version}",
         "size": size,
         "dataChange": data_change,
         "baseRowId": 0,
-        # Rows that were there before keep what they have.
+        # Without data change, rows keep their earlier commit version.
         "defaultRowCommitVersion": version if data_change else version - 1,
     }
     info = {"timestamp": int(moment.timestamp() * 1000)}
@@ -101,7 +101,7 @@ def add_file(
 
 
 def new_commit(version: int, operation: str = "WRITE", **fields: Any) -> Commit:
-    """A commit without actions; ``fields`` are those of :class:`Commit` that matter."""
+    """A commit without actions; ``fields`` are those of :class:`Commit` that a test sets."""
     values: dict[str, Any] = {
         "timestamp": NOON,
         "fingerprint": f"f{version}",
@@ -119,7 +119,7 @@ def new_commit(version: int, operation: str = "WRITE", **fields: Any) -> Commit:
 
 
 def delta_row_id(text: str) -> int:
-    """Delta's row id in one of a change set: sixteen lower-case digits, the first of them 1."""
+    """Delta's row id from that of a change set: sixteen lower-case digits, the first of them 1."""
     assert len(text) == 16, text
     assert text[0] == "1", text
     assert text == text.lower(), text

@@ -1,4 +1,4 @@
-"""Copies of Delta tables, made as files: a fraction of what making the tables anew costs."""
+"""Copies of Delta tables by their files: much cheaper than making the tables anew."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pyspark.sql import SparkSession
 
 _ID = re.compile(r'"metaData":\{"id":"([^"]+)"')
 _ANY_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Milliseconds. What statistics hold under such a name has a backslash before its quotes.
+# Times in milliseconds; inside statistics such a name has a backslash before its quotes.
 _TIME = re.compile(
     r'(?<=")(timestamp|createdTime|inCommitTimestamp|inCommitTimestampOpt|modificationTime)":(\d+)'
 )
 
 
 class Templates:
-    """Tables that this process made once. Each further one that is made alike is a copy of their
-    files, with ids of its own, and as if its newest commit were of now.
+    """Tables that this process made once: the next identical table is a copy of their files, with
+    ids of its own and its newest commit moved to now.
     """
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class Templates:
     def make(
         self, spark: SparkSession, place: Path, what: Hashable, make: Callable[[Path], None]
     ) -> None:
-        """Make what ``what`` names in the folder ``place``.
+        """Make the table that ``what`` names in the folder ``place``.
 
-        Over Spark Connect, and where something is in that folder already, it is made there.
+        Over Spark Connect, and in a folder that already exists, ``make`` makes the table there.
 
-        :param make: makes it in a folder, and nothing beside it that matters, in the same way
-            wherever that is; the settings of the session may have a say in it
+        :param make: makes the table in a folder and nothing else that matters, in the same way in
+            any folder; the settings of the session may influence it
         """
         if place.exists() or not isinstance(spark, SparkSession):
             make(place)
@@ -64,10 +64,10 @@ TEMPLATES = Templates()
 
 
 def copy_as_new(template: Path, place: Path) -> None:
-    """Copy the tables in ``template`` to ``place``, each with an id of its own, and with all times
-    moved by what makes the newest file one of now.
+    """Copy the tables in ``template`` to ``place``, each with an id of its own, and move all times
+    so that the newest file is from now.
 
-    Tables with checkpoints keep their metadata, which is in Parquet files too.
+    Tables with checkpoints keep their metadata, because it is also in Parquet files.
     """
     shutil.copytree(template, place)
     files = [file for file in place.rglob("*") if file.is_file()]
@@ -94,12 +94,12 @@ def _moved(found: re.Match[str], seconds: float) -> str:
 
 
 def _settings(spark: SparkSession) -> str:
-    """All settings of a session, as one text: asked for one by one they take longer than a copy."""
+    """All settings of a session, as one text: reading them one by one takes longer than a copy."""
     return str(spark._jsparkSession.conf().getAllAsJava().toString())
 
 
 def copy_tables(template: Path, root: Path, versions: Mapping[str, int]) -> None:
-    """Copy tables of ``template`` to ``root``, each through the version that is named for it."""
+    """Copy tables of ``template`` to ``root``, each through its version in ``versions``."""
     for table, version in versions.items():
         shutil.copytree(template / table, root / table, ignore=_commits_after(version))
 
@@ -121,6 +121,6 @@ def _commits_after(version: int) -> Callable[[str, list[str]], set[str]]:
 
 
 def _version(name: str) -> int | None:
-    """The version that a file of a Delta log belongs to, its checksums among them."""
+    """The version of a file of a Delta log, or of its checksum file."""
     first = name.lstrip(".").split(".")[0]
     return int(first) if len(first) == 20 and first.isdigit() else None

@@ -1,4 +1,4 @@
-"""An upsert table for tests, and a clock that is set by hand."""
+"""An upsert table for tests, and a clock that tests set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class UpsertLab(StreamLab):
     ) -> Self:
         """A lab with its table.
 
-        :param fill: writes into the base, by the session and the path that are given to it
+        :param fill: writes into the base at a path, by a session
         :param options: those of ``create_upsert_table``
         """
         lab = cls(spark, root)
@@ -67,8 +67,8 @@ class UpsertLab(StreamLab):
         return (engine or self.engine).apply_upserts(self.table())
 
     def send_in_batches(self, changes: list[tuple[Any, ...]], chance: Random, least: int) -> None:
-        """Write ``changes`` in batches of ``least`` to 29, apply after some of them and at the end;
-        applying gives what was read before.
+        """Write ``changes`` in batches of ``least`` to 29, apply after some of them and at the end,
+        and check that each apply gives the rows that a read showed before it.
         """
         while changes:
             size = chance.randrange(least, 30)
@@ -85,14 +85,14 @@ class UpsertLab(StreamLab):
         return sorted(map(tuple, rows), key=repr)
 
     def applied(self) -> list[tuple[Any, ...]]:
-        """What the base alone holds for readers."""
+        """The rows that a reader of the base alone gets."""
         base = self.spark.read.format("delta").load(self.table())
         rows = base.where("_cdc.deleted_at IS NULL").drop("_cdc").collect()
         return sorted(map(tuple, rows), key=repr)
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Airflow for tests: connections for the unit layer, one real server for the rest."""
+"""Airflow for tests: connections for the unit layer, one real server for the other layers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ airflow_server = _module(
 
 @pytest.fixture
 def define_connection(monkeypatch):
-    """Defines an Airflow connection by its JSON for the length of a test."""
+    """Defines an Airflow connection by its JSON for one test."""
 
     def define(conn_id: str, conn_type: str, host: str | None = None, **extra: object) -> str:
         value = {"conn_type": conn_type, "host": host, "extra": extra}
@@ -45,7 +45,7 @@ def define_connection(monkeypatch):
 
 @pytest.fixture
 def wait_for():
-    """Waits for the first true answer of a call."""
+    """Waits until a call returns a true value, and returns that value."""
 
     def wait(what, seconds: float = 400):
         deadline = time.monotonic() + seconds
@@ -59,7 +59,7 @@ def wait_for():
 
 @pytest.fixture
 def variables(monkeypatch) -> dict[str, str]:
-    """Airflow's Variables where no supervisor of a task hands them on."""
+    """Replaces Airflow's Variables, which need the supervisor of a task."""
     kept: dict[str, str] = {}
 
     class Variables:
@@ -79,7 +79,7 @@ def variables(monkeypatch) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RunningAirflow:
-    """A running Airflow, with the state folder and the tables that its connections name."""
+    """A running Airflow, and the state folder and tables that its connections name."""
 
     server: airflow_server.AirflowServer
     state: Path
@@ -89,8 +89,8 @@ class RunningAirflow:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a real PostgreSQL, which ends with the tests."""
-    # Below the folder of the tests its own user could not reach it.
+    """The URL of a real PostgreSQL that ends with the tests."""
+    # PostgreSQL's own user cannot reach a path below the folder of the tests.
     with (
         tempfile.TemporaryDirectory(prefix="postgres-") as name,
         pytest.MonkeyPatch.context() as env,
@@ -103,7 +103,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def statsd() -> Iterator[tuple[int, set[str]]]:
-    """The port of a server of StatsD's protocol, and the metrics that it was sent."""
+    """The port of a StatsD server, and the metrics that it received."""
     metrics: set[str] = set()
 
     class Receiver(socketserver.DatagramRequestHandler):
@@ -149,7 +149,7 @@ def running_airflow(tmp_path_factory, postgres, statsd) -> Iterator[RunningAirfl
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres,
             "AIRFLOW__METRICS__STATSD_ON": "True",
             "AIRFLOW__METRICS__STATSD_PORT": str(port),
-            # A triggerer that was killed is given up after so many seconds.
+            # Airflow gives a killed triggerer up after this many seconds.
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
         },
     )

@@ -1,4 +1,4 @@
-"""Whatever an operator, a sensor or a factory gets, a task ends with one of our errors."""
+"""A task ends with one of our errors, whatever an operator, a sensor or a factory gets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 ENDS = (CdcError, CdcJobFailed, AirflowFailException, AirflowSkipException)
 PEOPLE = {"readers": ["r"], "consumers": None}
 LENGTHS = {"max_data_extension": "P1D", "max_lag": None}
-# What each operator takes when it is used well.
+# Good arguments of each operator.
 GOOD = {
     CreateStream: {
         "stream": "new",
@@ -111,7 +111,7 @@ CASES = [(operator, argument) for operator, given in GOOD.items() for argument i
 
 
 class Submitted(Exception):
-    """A job would be submitted: its request can be read by a driver."""
+    """A job would be submitted: a driver can read its request."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Streams and consumptions as assets: their URIs, and the events of what was consumed."""
+"""Streams and consumptions as assets: their URIs, and the events of a consumption."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_provider_cdc.operators.stream import ConsumeStream
 
 
 def outcome(**rows: int) -> Outcome:
-    """A consumption of a stream for each argument, of so many inserted rows."""
+    """A consumption of the streams that ``rows`` names, each with its number of inserted rows."""
     streams = tuple(
         StreamOutcome(
             f"id of {name}",

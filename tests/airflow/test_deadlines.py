@@ -1,4 +1,4 @@
-"""The deadline of a DAG that consumes a stream, by what the monitor saw."""
+"""The deadline of a DAG that consumes a stream, by the times that the monitor recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log of a task shows of what spark-submit prints."""
+"""The lines of spark-submit that the log of a task shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from airflow_provider_cdc.hooks.driver_log import LOG4J_FILE, DriverLog
 from airflow_provider_cdc.jobs.driver_lines import RECORD, DriverFormatter
 
-# As a driver of Spark 4.2 printed it, the middle of Ivy's report left out.
+# Output of a driver of Spark 4.2, without the middle of Ivy's report.
 OUTPUT = """\
 WARNING: Using incubator modules: jdk.incubator.vector
 WARNING: package sun.security.action not in java.base
@@ -35,7 +35,7 @@ Setting Spark log level to "WARN".
 
 
 class Kept:
-    """A logger that keeps what it is told."""
+    """A logger that keeps its lines."""
 
     def __init__(self):
         self.lines: list[tuple[str, str]] = []
@@ -45,7 +45,7 @@ class Kept:
 
 
 def shown(output: str) -> list[tuple[str, str]]:
-    """What is logged of ``output``, as the Spark provider reads it, but for DEBUG."""
+    """The lines logged for ``output``, read as the Spark provider reads it, except DEBUG lines."""
     logger = Kept()
     log = DriverLog(logger)
     for line in log.following(iter(output.splitlines(keepends=True))):

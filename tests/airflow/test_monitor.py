@@ -1,4 +1,4 @@
-"""The operator and the DAG that tell of streams, with notifiers that are Airflow's own."""
+"""The operator and the DAG that send alerts of streams to Airflow's own notifiers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "tr
 
 
 class Recorder(BaseNotifier):
-    """Keeps what it is told; each call renders the template anew."""
+    """Keeps its messages; each call renders the template again."""
 
     template_fields = ("message",)
 
@@ -43,7 +43,7 @@ class Recorder(BaseNotifier):
 
 
 class Patient(Recorder):
-    """One that nothing keeps from being told."""
+    """A notifier that never fails."""
 
     def notify(self, context):
         self.told.append(self.message)

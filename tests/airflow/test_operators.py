@@ -244,7 +244,7 @@ def test_create_stream_hands_view_initial_rows_and_principals_to_its_job():
 
 
 def ended_by(operator, context=None):
-    """What ends a task of ``operator``, the ERROR lines of its log, and the traces of Airflow's."""
+    """The error that ends a task of ``operator``, its ERROR lines, and Airflow's traces."""
     with capture_logs() as found:
         try:
             operator.execute(context or {})
@@ -327,7 +327,7 @@ def test_export_hands_points_to_its_job_and_is_known_again_in_a_retry():
 
 
 class Streams:
-    """A catalog of one stream, which is being consumed or is not."""
+    """A catalog of one stream, with or without an open consumption."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -593,7 +593,7 @@ def test_trigger_serialised_is_pinned():
 
 
 class Submitted:
-    """A hook that keeps what it was to submit."""
+    """A hook that keeps its tasks instead of submitting them."""
 
     def __init__(self, answer=None):
         self.tasks = []

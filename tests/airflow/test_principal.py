@@ -1,4 +1,4 @@
-"""A job asks in the name of the principal of its Airflow connection."""
+"""A job uses the principal of its Airflow connection."""
 
 from __future__ import annotations
 

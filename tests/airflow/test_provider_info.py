@@ -87,7 +87,7 @@ def test_provider_info_form_begins_with_the_required_field_and_the_common_ones()
     fields = INFO["connection-types"][0]["conn-fields"]
     sections = [item["schema"].get("section") for item in fields.values()]
 
-    # Airflow's form shows a star where null is no value, and puts a section into a panel.
+    # Airflow's form shows a star at a field that may not be null, and puts a section into a panel.
     assert [name for name, item in fields.items() if "null" not in item["schema"]["type"]] == [
         "state"
     ]
@@ -112,7 +112,9 @@ def test_provider_info_secrets_are_redacted_by_airflow_where_it_shows_a_connecti
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs a command of the provider on an empty state folder; gives the lines that it prints."""
+    """Runs a command of the provider on an empty state folder, and returns the lines that it
+    prints.
+    """
     extra = {"state": str(tmp_path)}
     monkeypatch.setenv("AIRFLOW_CONN_CDC_CLI", json.dumps({"conn_type": "cdc", "extra": extra}))
     (name,) = INFO["cli"]

@@ -1,4 +1,4 @@
-"""Workers that do not reach the folder in which a monitor has seen streams."""
+"""Workers that cannot reach a folder in which a monitor has seen streams."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def empty_folder(tmp_path, define_connection, variables):
 
 
 def seen() -> None:
-    """What the monitor writes where it sees a stream."""
+    """The record that the monitor writes when it sees a stream."""
     write_stale_after("cdc_default", {"s": NOON}, is_whole=True)
 
 

@@ -1,4 +1,4 @@
-"""Streams under a real scheduler, triggerer and spark-submit: nothing lost, nothing twice."""
+"""Streams under a real scheduler, triggerer and spark-submit: no change is lost or doubled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [
 
 
 def make_tables(spark, tables: Path, name: str) -> None:
-    """A source of three rows, a target that equals it, and an empty log of changes."""
+    """A source of three rows, a target with the same rows, and an empty log of changes."""
     columns = "id INT, v STRING"
     for table in (name, f"{name}_current"):
         spark.sql(f"CREATE TABLE delta.`{tables}/{table}` ({columns}) USING delta")
@@ -36,7 +36,7 @@ def make_tables(spark, tables: Path, name: str) -> None:
 
 
 def rows(spark, table: Path) -> list[tuple]:
-    """The rows of a table as sorted tuples, NULLs as text so that they sort."""
+    """The rows of a table as sorted tuples."""
     return sorted(tuple(row) for row in spark.read.format("delta").load(str(table)).collect())
 
 
@@ -99,8 +99,8 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
     following = server.xcom("cdc_flow", second, "consume")["streams"][0]
     assert following["after_version"] == outcome["streams"][0]["through_version"]
 
-    # Each consumption woke the DAG behind it, which sees what was consumed.
-    # (Airflow 3.3.2 fails to list the events of a run that has not started.)
+    # Each consumption wakes the next DAG, which sees the range of that consumption. (Airflow 3.3.2
+    # fails to list the events of a run that has not started.)
     def woken() -> list[dict]:
         return server.api("GET", "/dags/cdc_after/dagRuns?order_by=run_after")["dag_runs"]
 
@@ -156,7 +156,7 @@ def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_r
 
 
 def test_stream_that_nobody_consumes_is_told_of_three_times(running_airflow, wait_for):
-    """A warning, a miss and, when it is consumed after all, a recovery: each once."""
+    """A warning, a miss and, after a late consumption, a recovery: each once."""
     server, tables = running_airflow.server, running_airflow.tables
     catalog = StreamCatalog(str(running_airflow.state))
     watched = watched_stream(running_airflow.state, tables / "watched")
@@ -173,7 +173,7 @@ def test_stream_that_nobody_consumes_is_told_of_three_times(running_airflow, wai
         catalog.advance(watched)
         wait_for(lambda: len(told()) == 3)
         runs = server.api("GET", "/dags/cdc_monitor/dagRuns")["total_entries"]
-        # Looks that found nothing new come between and after.
+        # Checks without news run before and after these.
         wait_for(lambda: server.api("GET", "/dags/cdc_monitor/dagRuns")["total_entries"] > runs + 2)
     finally:
         server.api("PATCH", "/dags/cdc_monitor", {"is_paused": True})
@@ -184,7 +184,7 @@ def test_stream_that_nobody_consumes_is_told_of_three_times(running_airflow, wai
 
 
 def watched_stream(state: Path, table: Path) -> str:
-    """A stream with a change, on a table that keeps what it needs for a minute."""
+    """A stream with a change, on a table that keeps removed files for a minute."""
     minute = {"delta.deletedFileRetentionDuration": "interval 60 seconds"}
     metadata = {"id": "t", "configuration": minute | {"delta.enableRowTracking": "true"}}
     add_file(table, 1, datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""DAGs that streams wake, under a real scheduler and triggerer on PostgreSQL."""
+"""Streams wake DAGs under a real scheduler and triggerer on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def commit(airflow, name, version, moment=NOW, *, data_change=True):
 
 
 def query(server, text, *values) -> list[tuple]:
-    """Rows of Airflow's own database. Its API fails to list the events of an asset while a run that
+    """Rows of Airflow's own database: its API fails to list the events of an asset while a run that
     one of them made has not started (Airflow 3.3.2).
     """
     url = server.env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].replace("+psycopg2", "")
@@ -47,7 +47,7 @@ def query(server, text, *values) -> list[tuple]:
 
 
 def wakes(server, stream) -> list[int]:
-    """Up to which version the data reached that woke the consumers of a stream."""
+    """The version that the data reached at each wake of a stream's consumers."""
     found = query(
         server,
         "SELECT asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_event.asset_id"
@@ -74,7 +74,7 @@ def test_new_data_wakes_a_dag_once_and_an_optimize_wakes_none(airflow, wait_for)
 
     commit(airflow, "woken", 2, data_change=False)
     commit(airflow, "witness", 1)
-    # Whatever the OPTIMIZE would have woken was polled together with this.
+    # The same poll covers the OPTIMIZE, which must not wake a DAG.
     wait_for(lambda: wakes(server, "witness") == [1])
     assert wakes(server, "woken") == [1]
 
@@ -89,7 +89,7 @@ def test_restarted_triggerer_repeats_no_wake_and_loses_none(airflow, wait_for):
     seen = len(wakes(server, "witness"))
     commit(airflow, "kept", 1)
     wait_for(lambda: wakes(server, "kept") == [1])
-    # A wake of another poll means that the first one was remembered.
+    # A wake in another poll shows that Airflow remembers the first wake.
     commit(airflow, "witness", 2)
     wait_for(lambda: len(wakes(server, "witness")) == seen + 1)
     wait_for(lambda: remembered(server, "kept") == 1)
@@ -108,7 +108,7 @@ def test_restarted_triggerer_repeats_no_wake_and_loses_none(airflow, wait_for):
 
 
 def remembered(server, stream) -> int | None:
-    """Up to which version Airflow's asset state store remembers that it fired."""
+    """The version at which the stream last fired, by Airflow's asset state store."""
     found = query(
         server,
         "SELECT value FROM asset_state_store JOIN asset ON asset.id = asset_state_store.asset_id"
@@ -138,14 +138,14 @@ def test_run_of_a_consumer_misses_its_deadline_when_its_stream_goes_stale(airflo
 
 
 def stale_after(server) -> str:
-    """What the monitor wrote for the scheduler."""
+    """The record that the monitor wrote for the scheduler."""
     found = server.api("GET", "/variables")["variables"]
     values = [item["value"] for item in found if item["key"] == "cdc_stale_after.cdc_default"]
     return values[0] if values else ""
 
 
 def deadlines(server, run) -> list[tuple]:
-    """Whether each deadline of a run was missed, and what became of its callback."""
+    """For each deadline of a run: whether it was missed, and the state of its callback."""
     return query(
         server,
         "SELECT deadline.missed, callback.state FROM deadline"

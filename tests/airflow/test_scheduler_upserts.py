@@ -1,4 +1,4 @@
-"""Changes of an upsert table applied in the background, under a real scheduler and spark-submit."""
+"""Changes of an upsert table applied in the background, by a real scheduler and spark-submit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHANGES = "id INT, v STRING, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING
 
 @pytest.fixture
 def table(running_airflow, spark, wait_for):
-    """An upsert table with a DAG of its own; both go when the test has ended."""
+    """An upsert table with a DAG of its own; the test removes both at its end."""
     server, name = running_airflow.server, str(running_airflow.tables / "kept_fresh")
     server.make_pool("cdc_background", 1)
     engine = Engine(spark, running_airflow.state.as_uri())
@@ -38,7 +38,7 @@ def table(running_airflow, spark, wait_for):
     yield engine, name, dag_id
     server.api("PATCH", f"/dags/{dag_id}", {"is_paused": True})
     wait_for(lambda: not tasks_under_way(server, dag_id))
-    # The scheduler leaves a paused DAG alone: a run whose task it had not queued never ends.
+    # The scheduler ignores a paused DAG: a run without a queued task would never end.
     for run in runs(server, dag_id, "running"):
         server.api("PATCH", f"/dags/{dag_id}/dagRuns/{run['dag_run_id']}", {"state": "failed"})
     engine.drop_upsert_table(name)

@@ -41,7 +41,7 @@ def stream(tmp_path, define_connection):
 
 @pytest.fixture
 def looks(stream, monkeypatch):
-    """Says what each look at ``s`` gives or raises; the last one for ever."""
+    """Sets what each check of ``s`` returns or raises; the last one repeats for ever."""
 
     def script(*given):
         left = list(given)
@@ -63,7 +63,7 @@ def sensor(**fields) -> StreamHasDataSensor:
 
 
 def ended(context=None, **fields):
-    """What a sensor returns or raises in the end, whatever it waits in."""
+    """The result or the error of a sensor, after any number of deferrals."""
     context = {} if context is None else context
     try:
         waited = sensor(**fields).execute(context)
@@ -72,7 +72,7 @@ def ended(context=None, **fields):
     else:
         return waited
     while True:
-        # Each resumption is a process of its own.
+        # Each resumption runs in a process of its own.
         resumed = sensor(**fields)
         try:
             return resumed.resume_execution(*resumption(pause), context)
@@ -224,7 +224,7 @@ class Store(dict):
 
 @pytest.fixture
 def checks(monkeypatch):
-    """The exact checks that were made; only the third one finds a change."""
+    """The exact checks that were made; the third one is the first to find a change."""
     made = []
 
     def submit(hook, task, *, context):

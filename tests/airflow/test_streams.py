@@ -1,4 +1,4 @@
-"""Operators, sensor and hooks on real streams: whatever can be done without a Spark job is."""
+"""Operators, sensor and hooks on real streams, where they work without a Spark job."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_sensor_whose_source_is_gone_fails_for_good(stream):
     with pytest.raises(AirflowFailException, match="stream s: is stale") as caught:
         sensor().poke(TASK)
 
-    # Creating the stream anew would leave out what it has not consumed.
+    # A new stream would skip the changes that this one has not consumed.
     assert 'at=OffsetOf("s")' in str(caught.value)
     assert "recreate" not in str(caught.value)
 
@@ -217,7 +217,7 @@ def test_drop_stream_leaves_none_and_a_second_time_fails_unless_told(stream):
 
 @pytest.fixture
 def jobs_on_session(spark, monkeypatch):
-    """Jobs run on the session of the tests, whatever Spark connection there is."""
+    """Jobs run on the session of the tests, whatever the Spark connection is."""
 
     def submit(hook, task, *, context=None):
         answer = run(request_for(hook.settings, task), spark)
@@ -238,7 +238,7 @@ def test_consumption_that_is_aborted_and_a_stream_that_is_rewound(stream, spark,
     def interrupted():
         with stream.engine.transaction(consumer="c") as tx:
             tx.sql(f"INSERT INTO delta.`{target}` SELECT id FROM s")
-            # What somebody else writes keeps the consumption from being undone.
+            # A commit of another writer keeps the consumption from being undone.
             spark.sql(f"INSERT INTO delta.`{target}` VALUES (99)")
             raise KeyboardInterrupt
 

@@ -41,7 +41,7 @@ SECRET = "hunter2hunter2"
 
 @pytest.fixture
 def connection(define_connection, tmp_path, monkeypatch) -> CdcConnection:
-    # Jars that another test has resolved are named there.
+    # Another test may have recorded its resolved jars in Airflow's home.
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
     define_connection("spark_default", "spark", "local[2]")
     return CdcConnection.from_extra(
@@ -276,7 +276,7 @@ def test_spark_connection_that_the_spark_provider_alone_does_not_find_is_no_yarn
 
 @pytest.fixture
 def stand_in(define_connection, tmp_path, monkeypatch):
-    """Puts a script of the test in the place of spark-submit; ``$@`` are its arguments."""
+    """Replaces spark-submit by a script of the test; ``$@`` are its arguments."""
     define_connection("cdc_default", "cdc", state=(tmp_path / "state").as_uri())
     define_connection("spark_default", "spark", "local[2]")
 

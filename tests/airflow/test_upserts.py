@@ -62,7 +62,7 @@ APPLIED = Outcome(
 
 @pytest.fixture
 def state(tmp_path, define_connection, monkeypatch):
-    """The state folder of ``cdc_default``, with nothing kept of it."""
+    """The state folder of ``cdc_default``, before anything is stored in it."""
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
     define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
     return tmp_path / "state"
@@ -228,7 +228,7 @@ def test_parsing_imports_neither_spark_nor_pandas():
 
 
 class Submitted:
-    """The hook of a state folder, which keeps what it was to submit."""
+    """The hook of a state folder, which keeps its tasks instead of submitting them."""
 
     def __init__(self, outcome=None):
         self.tasks = []
@@ -346,7 +346,7 @@ def test_quarantine_that_was_emptied_is_measured_though_no_change_waits(state, m
     with monkeypatch.context() as patch:
         patch.setattr(stats, "gauge", gauges.__setitem__)
         operator.execute({})
-    # Its file has no statistics: how much is in it is not known.
+    # The file has no statistics, so the number of changes in it is unknown.
     assert gauges == {}
     removal = {"remove": {"path": "f0", "dataChange": True}}
     (quarantine / "_delta_log" / f"{1:020d}.json").write_text(json.dumps(removal))
@@ -397,7 +397,7 @@ def test_jobs_of_a_pool_have_its_spark_settings(define_connection, tmp_path):
 
 
 def _submission(hook, found):
-    """As the hook's own, but what it gives is kept and not run."""
+    """Like the hook's own method, but keeps the submission instead of running it."""
 
     def submission(request, context):
         made = CdcHook.submission(hook, request, context)
@@ -481,7 +481,7 @@ ORDERS = UpsertTable(
 
 
 def operating(kind, answer, **arguments):
-    """An operator whose hook keeps what it was to submit, and gives ``answer``."""
+    """An operator whose hook keeps its tasks and answers with ``answer``."""
     operator = kind(task_id="t", table="{{ t }}", **arguments)
     operator.render_template_fields({"t": "orders", "minutes": 10, "key": "id"})
     operator.__dict__["hook"] = hook = Submitted()

@@ -27,7 +27,7 @@ NOW = datetime.now(UTC)
 
 
 class Store(dict):
-    """The state stores of assets, as a triggerer hands them to a trigger."""
+    """The state stores of assets, as a triggerer passes them to a trigger."""
 
     def __getitem__(self, asset):
         async def aget(key, default=None):
@@ -68,7 +68,7 @@ class Triggerer:
         self._unconfirmed.clear()
 
     async def wait(self, count: int) -> list[dict]:
-        """The events, once there are as many."""
+        """The events, once there are ``count`` of them."""
         async with asyncio.timeout(20):
             while len(self.events) < count:
                 for task in self._tasks:
@@ -92,7 +92,7 @@ def trigger_on(stream: str, *, repeat_after: timedelta = timedelta(hours=1), **f
 
 @asynccontextmanager
 async def triggerer(store: Store, *streams: str):
-    """A triggerer that watches ``streams`` from its start on."""
+    """A triggerer that watches ``streams`` from its start."""
     running = Triggerer(store)
     try:
         for stream in streams:
@@ -104,8 +104,8 @@ async def triggerer(store: Store, *streams: str):
 
 @pytest.fixture
 def folder(tmp_path, define_connection):
-    """A connection with two streams without data: ``s``, and the ``witness`` whose wake shows that
-    all watchers have had a poll since its commit.
+    """A connection with two streams without data: ``s``, and ``witness``, whose wake shows that all
+    watchers have polled since its commit.
     """
     define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
     for name in ("s", "witness"):
@@ -232,7 +232,7 @@ def test_triggerer_that_dies_before_its_event_arrived_fires_it_again(folder):
     async def scenario():
         async with triggerer(store, "s", "witness") as running:
             await running.wait(1)
-            # A later poll of all watchers: only the database was not heard of.
+            # A later poll of all watchers succeeds; only the database has not confirmed the event.
             add_file(folder / "witness", 1, NOW)
             await running.wait(2)
         assert store == {}
@@ -274,12 +274,12 @@ def test_data_that_waits_longer_than_repeat_after_wakes_again(folder, monkeypatc
 
 
 def wakes_before_and_after_a_commit(folder, version):
-    """The first wake of "s", and what comes next when "s" and another stream got a commit."""
+    """The first wake of "s", and the next wake after a commit to "s" and to another stream."""
 
     async def scenario():
         async with triggerer(Store(), "s", "witness") as running:
             await running.wait(1)
-            # A message may name the newest version.
+            # The commit matters because a message may name the newest version.
             add_file(folder / "s", version, NOW)
             add_file(folder / "witness", 1, NOW)
             return await running.wait(2)
@@ -324,7 +324,7 @@ def test_registry_out_of_reach_is_told_once_and_watched_again_when_it_is_back(fo
             for count in (1, 2):
                 state.rename(away)
                 await told(count)
-                # Some polls more.
+                # Wait for some more polls.
                 await asyncio.sleep(0.3)
                 assert len(warnings()) == count
                 away.rename(state)
@@ -476,7 +476,7 @@ def test_looks_that_hang_keep_no_look_of_other_connections_waiting(
                 released.set()
 
     assert asyncio.run(scenario()) == ["healthy"]
-    # A stream whose look has not ended is not looked at again.
+    # A stream is not checked again while an earlier check of it runs.
     assert sorted(begun) == sorted(names)
 
 

@@ -20,7 +20,7 @@ NewSession = Callable[[], SparkSession]
 
 @pytest.fixture(scope="session")
 def new_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewSession]:
-    """Makes sessions on one server, each apart from the others."""
+    """Makes sessions on one server, each isolated from the others."""
     sessions: list[SparkSession] = []
     with connect_server(tmp_path_factory.mktemp("connect")) as address:
 

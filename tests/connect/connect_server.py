@@ -1,4 +1,4 @@
-"""Starting a real Spark Connect server, and ending it."""
+"""Start and end a real Spark Connect server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIGURATION = ALONE | {
     "spark.jars.packages": DELTA,
     "spark.connect.grpc.binding.address": "127.0.0.1",
 }
-# Its standard input ends when this process does, however that happens.
+# The guard's standard input closes when this process ends, even by a crash.
 GUARD = ("sh", "-c", '("$@" </dev/null; kill -TERM 0) & read -r _; kill -TERM 0', "guard")
 START_SECONDS = 200
 END_SECONDS = 20
@@ -30,9 +30,9 @@ END_SECONDS = 20
 
 @contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
-    """Run a Connect server on a free port of the loopback; gives its address.
+    """Run a Connect server on a free port of the loopback, and return its address.
 
-    It has a process group of its own, which ends with this context, and with this process.
+    The server has a process group of its own, which ends with this context and with this process.
     """
     port = _free_port()
     configuration = CONFIGURATION | {

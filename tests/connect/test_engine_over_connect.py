@@ -35,7 +35,7 @@ COUNT = "INSERT INTO {counted} SELECT count(*) FROM s"
 
 @pytest.fixture
 def source(lab: StreamLab) -> StreamLab:
-    """A table with three rows, of which ``copy`` has a copy, and the stream ``s`` behind them."""
+    """A table with three rows, its copy ``copy``, and the stream ``s`` at its newest version."""
     lab.make("t", "id INT, v STRING")
     lab.make("copy", "id INT, v STRING")
     lab.make("counted", "rows LONG")
@@ -56,7 +56,7 @@ def change(lab: StreamLab) -> None:
 
 
 def check_consumed_once(lab: StreamLab) -> None:
-    """The copy is the table, and the one consumption counted the four change rows."""
+    """The copy equals the table, and the one consumption counted the four change rows."""
     assert lab.rows("copy") == lab.rows("t") == [(1, "z"), (3, "c"), (4, "d")]
     assert lab.rows("counted") == [(4,)]
     assert lab.changes("s") == []
@@ -180,7 +180,8 @@ def test_consume_after_a_crash_is_finished_or_taken_over(
     with pytest.raises(Crash):
         source.consume(UPSERT, COUNT, consumer="crashed", engine=crashing)
     if point is ProtocolPoint.BEFORE_COMMIT and consumer == "another":
-        # All was applied: it is committed for the crashed driver, and the other one finds nothing.
+        # All statements are applied: the next consumer commits for the crashed driver and finds
+        # nothing.
         source.consume("INSERT INTO {counted} SELECT id FROM s", consumer=consumer)
     else:
         source.consume(UPSERT, COUNT, consumer=consumer)

@@ -1,4 +1,4 @@
-"""A demo that is told to end ends what it started, however often it is told."""
+"""A demo that gets signals to end, one or several, ends the processes that it started."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What README and the pages show can be run, what they point to is there, and the reference leaves
-nothing out.
-"""
+"""The code in README and the pages runs, their links work, and the reference is complete."""
 
 from __future__ import annotations
 
@@ -87,12 +85,12 @@ def test_jars_that_pages_name_fit_the_spark_that_is_required() -> None:
 
 
 def documented() -> dict[str, list[str]]:
-    """Each thing that the reference names, with its arguments as they stand there."""
+    """Each name in the reference, with its documented arguments."""
     return {name: re.findall(r"`(\w+)`", given) for name, given in ROW.findall(REFERENCE)}
 
 
 def named(name: str) -> Callable[..., Any]:
-    """What the reference means by ``name``: a method of the engine where it has no owner."""
+    """What the reference means by ``name``: a method of the engine where it names no owner."""
     owner, _, rest = name.partition(".")
     if not rest:
         return getattr(Engine, name)

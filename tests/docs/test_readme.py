@@ -1,4 +1,4 @@
-"""What the README promises of its first DAG and of the engine in a notebook."""
+"""The README's promises on its first DAG and on the engine in a notebook."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_merge_of_the_readme_keeps_a_copy_equal_also_where_keys_change(
 
 
 def test_python_of_the_readme_runs_from_its_tables_to_its_upsert_table(tmp_path: Path) -> None:
-    """As a newcomer runs it: a JVM of its own, by ``local_session``, and nothing but the README."""
+    """Run only the README's code, as a newcomer does: in a JVM of its own, by ``local_session``."""
     tables, *others = PYTHON.findall(README)
     notebook = [block for block in others if "from airflow.sdk" not in block]
     shown = """
@@ -88,5 +88,5 @@ print("SET", [spark.conf.get(name) for name in names])
     assert re.search(r"\| +1\|Ada L\.\| +INSERT\| +true\|1[0-9a-f]{15}\|", ran.stdout)
     assert "FOUND [[(1, 'Ada L.')], [], [(1, 'Ada')]]" in ran.stdout
     assert "SET ['4', '2']" in ran.stdout
-    # Jars that were fetched once are named, and Ivy has nothing to report.
+    # Spark gets the paths of jars that were fetched before, so Ivy reports nothing.
     assert "resolving dependencies" not in ran.stderr

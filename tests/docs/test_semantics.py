@@ -1,4 +1,4 @@
-"""Every behaviour that the pages on semantics promise names a test, and that test exists."""
+"""Every behaviour that the pages on semantics promise names a test that exists."""
 
 from __future__ import annotations
 

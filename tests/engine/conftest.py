@@ -28,9 +28,9 @@ def make_table(
 ) -> MakeTable:
     """Makes a tracked Delta table at a path with a space and an umlaut in it.
 
-    ``columns`` is the list of columns in SQL, ``clause`` what follows it (PARTITIONED BY ...),
-    ``writes`` are statements on ``{t}`` that run after ``values`` are inserted.
-    Change sets of a table without vectors look at the row ids first, as those of large ones do.
+    ``columns`` is the list of columns in SQL. ``clause`` is what follows it (PARTITIONED BY ...).
+    ``writes`` are statements on ``{t}`` that run after ``values`` are inserted. Change sets of a
+    table without deletion vectors read the row ids first, as those of large tables do.
     """
 
     def make(
@@ -54,7 +54,7 @@ def make_table(
                 f"CREATE TABLE {{t}} ({columns}) USING delta {clause} TBLPROPERTIES ({settings})"
             )
             if values:
-                # One file, so that a change of one row carries the others over.
+                # With all rows in one file, a change of one row carries the others over.
                 rows = ", ".join(f"({row})" for row in values)
                 made.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ * FROM VALUES {rows}")
             made.sql(*writes)

@@ -1,5 +1,5 @@
-"""Files of many rows and their vectors, committed as another writer would: Spark, as it is set up
-in tests, takes minutes for as many.
+"""Files of many rows and their deletion vectors, committed by another writer than Spark, which
+takes minutes for as many rows with the settings of tests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Add = dict[str, Any]
 
 
 def add_rows(table: SourceTable, count: int) -> Add:
-    """Add a file of ``count`` rows to a table of ``id`` and ``v``: their position, and 0."""
+    """Add a file of ``count`` rows to a table of ``id`` and ``v``: ``id`` is the position, ``v`` is
+    0.
+    """
     metadata = json.loads(SourceLog(FILES).newest_offset(table.location).metadata)
     fields = json.loads(metadata["schemaString"])["fields"]
     names = [
@@ -48,7 +50,7 @@ def add_rows(table: SourceTable, count: int) -> Add:
 
 
 def delete_rows(table: SourceTable, before: Add, rows: range, *, inline: bool = False) -> Add:
-    """Delete ``rows``, and no others, of the file that was added by ``before``."""
+    """Delete exactly ``rows`` of the file that ``before`` added."""
     bitmap = BitMap64(rows)
     bitmap.run_optimize()
     content = struct.pack("<I", MAGIC) + bitmap.serialize()

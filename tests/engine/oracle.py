@@ -1,4 +1,4 @@
-"""What a change set must hold, by Spark's own time travel and nothing of the engine's."""
+"""The expected change set, by Spark's own time travel and without the engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FILES = Files()
 
 
 class Change(NamedTuple):
-    """One row of a change set; ``values`` are plain, hashable and in the columns' order."""
+    """One row of a change set; ``values`` are plain, hashable and in the order of the columns."""
 
     action: str
     is_update: bool
@@ -54,7 +54,7 @@ def update(row_id: int, old: tuple[Any, ...], new: tuple[Any, ...]) -> list[Chan
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The rows of a version, their row ids first."""
+    """The rows of a version; each row begins with its row id."""
 
     schema: StructType
     rows: list[Row]
@@ -69,7 +69,7 @@ class Snapshot:
 
 @dataclass
 class SourceTable:
-    """A Delta table at a path, with streams on it and the oracle beside them."""
+    """A Delta table at a path, with streams on it and the oracle to compare them with."""
 
     spark: SparkSession
     location: str
@@ -94,7 +94,7 @@ class SourceTable:
         return SourceLog(FILES).newest_offset(self.location).version
 
     def sql(self, *statements: str) -> None:
-        """Run statements that write ``{t}`` for the table."""
+        """Run statements in which ``{t}`` is the table."""
         for statement in statements:
             self.spark.sql(statement.replace("{t}", self.name)).collect()
 
@@ -135,7 +135,7 @@ class SourceTable:
         return SourceLog(FILES).look(stream).may_have_data
 
     def changes(self, stream: Stream, through: int | None = None) -> Counter[Change]:
-        """What the engine says."""
+        """The change set of the engine."""
         rows = self.read(stream, through).rows
         names = METADATA_COLUMNS[stream.column_style]
         assert rows.columns[-3:] == [names.action, names.is_update, names.row_id]
@@ -148,10 +148,10 @@ class SourceTable:
     def expected(
         self, stream: Stream, through: int | None = None, old: Mapping[str, str | None] = {}
     ) -> Counter[Change]:
-        """What the two snapshots say.
+        """The change set by the two snapshots.
 
-        :param old: the names that columns of today had at the offset, where they differ;
-            ``None``: today's column of that name is another one
+        :param old: maps today's columns to their names at the offset, where these differ; ``None``
+            if today's column of that name is another column
         """
         then = self._snapshot(stream.offset.version)
         today = self._snapshot(self.version if through is None else through)
@@ -170,7 +170,7 @@ class SourceTable:
     def check(
         self, stream: Stream, through: int | None = None, old: Mapping[str, str | None] = {}
     ) -> list[Change]:
-        """The sorted changes of ``stream``, once they are those of the oracle."""
+        """The sorted changes of ``stream``, after comparing them with the oracle."""
         found = self.changes(stream, through)
         expected = self.expected(stream, through, old)
         assert found == expected, {"missing": expected - found, "extra": found - expected}
@@ -179,7 +179,9 @@ class SourceTable:
         return sorted(found.elements(), key=repr)
 
     def check_inserts(self, stream: Stream) -> list[Change]:
-        """As :meth:`check` for a stream that returns the rows born since its offset that live."""
+        """Like :meth:`check`, for a stream that returns the rows inserted since its offset that
+        still exist.
+        """
         expected = Counter(
             change
             for change in self.expected(stream).elements()
@@ -194,7 +196,7 @@ class SourceTable:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.location)
 
     def _snapshot(self, version: int) -> Snapshot:
-        """What Spark reads at ``version``, read once."""
+        """The rows that Spark reads at ``version``, read only once."""
         key = version, FILES.modified(join(self.location, "_delta_log", f"{version:020d}.json"))
         if key not in self.snapshots:
             table = self.snapshot(version)
@@ -209,7 +211,7 @@ MakeTable = Callable[..., SourceTable]
 
 
 def at(stream: Stream, table: SourceTable) -> Stream:
-    """``stream`` with the offset at the table's newest version."""
+    """``stream`` with its offset at the table's newest version."""
     return stream.standing(table.stream().offset)
 
 
@@ -230,7 +232,7 @@ def plain_row(
 
 
 def plain(value: Any, then: DataType, today: DataType) -> Any:
-    """``value`` with plain equality; structs in the order and with the fields of ``today``."""
+    """``value`` with plain equality; structs have the order and the fields of ``today``."""
     if value is None:
         return None
     if isinstance(then, StructType) and isinstance(today, StructType):
@@ -245,7 +247,7 @@ def plain(value: Any, then: DataType, today: DataType) -> Any:
     if isinstance(value, VariantVal):
         return repr(value.toPython())
     if isinstance(value, float) and math.isnan(value):
-        return "NaN"  # which Spark, unlike Python, calls equal to itself
+        return "NaN"  # Spark, unlike Python, treats NaN as equal to itself
     return value
 
 

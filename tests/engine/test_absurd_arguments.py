@@ -1,4 +1,4 @@
-"""Whatever is passed to the engine, only our errors come out, and every reader reads on."""
+"""The engine raises only our errors, whatever it gets, and every reader still works."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ WITHOUT_ARGUMENTS = {"show_streams", "streams"}
 
 
 def used(rows: Any) -> None:
-    """Read what a lazy method returned: its errors are the method's."""
+    """Read the result of a lazy method: errors of the read count as errors of the method."""
     if isinstance(rows, DataFrame):
         rows.count()
 
 
 def attempt(call: Callable[[], Any]) -> str | None:
-    """What is wrong with an error that is not ours."""
+    """The text of an error that is not ours, or ``None``."""
     try:
         used(call())
     except CdcError as error:
@@ -37,7 +37,9 @@ def attempt(call: Callable[[], Any]) -> str | None:
 
 
 class Scene(UpsertLab):
-    """A stream ``s`` on a table, and an upsert table ``t``, made anew where a call removed them."""
+    """A stream ``s`` on a table, and an upsert table ``t``, both made again after a call removes
+    them.
+    """
 
     def set_up(self) -> None:
         self.make("source", "id INT, v STRING")

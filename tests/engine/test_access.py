@@ -1,4 +1,4 @@
-"""Streams that name who may read and who may consume them."""
+"""Streams that name their readers and consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Append-only streams: rows as inserted (seed 000), and rows that survive (seed 001)."""
+"""Append-only streams: rows as inserted (as in Snowflake), and surviving rows (as in Databend)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAPPED = "'delta.columnMapping.mode' = 'name'"
 
 
 def values(table: SourceTable, stream: Stream) -> list[tuple[Any, ...]]:
-    """The values of a change set of which every row is a plain insert of a row id of its own."""
+    """The values of a change set in which every row is a plain insert with a row id of its own."""
     changes = table.changes(stream)
     assert {(change.action, change.is_update) for change in changes} <= {("INSERT", False)}
     row_ids = Counter(change.row_id for change in changes.elements())

@@ -1,4 +1,4 @@
-"""Change sets by the change data feed: the same as by files, from fewer bytes."""
+"""Change sets by the change data feed: the same as by data files, from fewer bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ either_vectors = pytest.mark.parametrize("vectors", [True, False], ids=["vectors
 
 
 def check(table: SourceTable, stream: Stream) -> list[Change]:
-    """The changes by change files, once they are those of the snapshots and of the files."""
+    """The changes by change files, once they equal those of the snapshots and of the data files."""
     by_files = table.read_by(Strategy.FILE_DIFFERENCE)
     by_feed = table.read_by(Strategy.CHANGE_FILES)
     assert by_files.plan(stream).strategy is Strategy.FILE_DIFFERENCE
@@ -87,7 +87,7 @@ def test_change_files_of_a_part_of_the_range_give_the_minimal_change_set(
 def test_change_files_of_a_part_of_the_range_leave_out_rows_that_were_only_carried_over(
     make_table: MakeTable, first: str
 ) -> None:
-    """Values alone do not tell: a variant with an array of mixed types is equal to no other."""
+    """Values alone cannot show it: a variant with an array of mixed types equals no other."""
     properties = FEED if first == "on" else "'delta.enableChangeDataFeed' = 'false'"
     mixed = """parse_json('[1, "a"]')"""
     rows = [f"{i}, 'v{i}', {mixed}" for i in range(4)]
@@ -201,7 +201,7 @@ def test_plan_reads_change_files_where_they_are_smaller(
     assert plan.size_bytes < 10_000
     assert plan.commit_count == 1
     assert "the file difference is" in plan.reason
-    # An append has no change files, and the file that it added is all there is to read.
+    # An append has no change files: the change set reads only the file that it added.
     stream = table.stream()
     table.sql("INSERT INTO {t} VALUES (30000, 'y')")
     plan = table.plan(stream)
@@ -215,7 +215,7 @@ def test_plan_reads_change_files_where_they_are_smaller(
 def test_change_files_without_row_ids_are_refused_when_they_are_read(
     make_table: MakeTable, folder: str
 ) -> None:
-    """The protocol asks no writer to put row ids into them, and Delta 4.4 does."""
+    """The protocol does not require row ids in change files, but Delta 4.4 writes them."""
     table = make_table("id INT, v STRING", *ROWS, properties=FEED, folder=folder)
     stream = table.stream()
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", MERGE)
@@ -229,7 +229,7 @@ def test_change_files_without_row_ids_are_refused_when_they_are_read(
 
 
 def rewrite_change_files(table: SourceTable, version: int) -> None:
-    """Write the change files of a commit as a writer would that knows nothing of row ids."""
+    """Rewrite the change files of a commit without row ids, as a writer that does not know them."""
     log = Path(table.location, "_delta_log", f"{version:020d}.json")
     actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     for action in actions:

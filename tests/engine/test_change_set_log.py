@@ -1,4 +1,4 @@
-"""Change sets and the log itself: checkpoints, long ranges, and history that is gone."""
+"""Change sets and the log itself: checkpoints, long ranges, and missing history."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_change_set_of_commits_that_were_cleaned_up_is_stale(make_table: MakeTab
     remove_commits(table, through=newer.offset.version)
     with pytest.raises(StreamStale, match=r"commits after its offset .* version 3 is gone"):
         table.read(older)
-    # The offset's own commit is not needed: the stream keeps what it has to know of it.
+    # The stream stores all it needs of the commit at its offset, so that commit may be missing.
     assert list(table.changes(newer)) == [delete(2, 3, "c")]
     shutil.rmtree(log_of(table))
     with pytest.raises(StreamStale, match="its source the source is gone"):
@@ -150,7 +150,7 @@ def test_change_set_of_vacuumed_files_is_stale_before_anything_is_read(
     table.sql("DELETE FROM {t} WHERE id = 1")
     stream = table.stream()
     table.sql("DELETE FROM {t} WHERE id = 2", "REORG TABLE {t} APPLY (PURGE)")
-    # Delta refuses to travel back here, although the files exist; a change set needs no travel.
+    # Delta refuses time travel here, although the files exist; a change set does not use it.
     assert list(table.changes(stream)) == [delete(1, 2, "b")]
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:

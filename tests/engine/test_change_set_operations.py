@@ -1,4 +1,4 @@
-"""Change sets across the operations of a table other than plain DML."""
+"""Change sets across operations on a table other than plain DML."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_change_set_across_restore_compares_commit_versions_for_equality(
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
     stream = table.stream()
     table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {first}")
-    # The commit version of row 0 went back below the offset: still an update.
+    # The commit version of row 0 goes back below the offset: the change is still an update.
     assert sorted(table.check(stream)) == sorted(
         [*update(0, (1, "x"), (1, "a")), insert(1, 2, "b")]
     )
@@ -47,7 +47,7 @@ def test_change_set_across_restore_returns_rows_of_undeleting_vectors(
     stream = table.stream()
     table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {one_gone}")
     assert table.check(stream) == [insert(1, 2, "b"), insert(2, 3, "c")]
-    # Both ways at once: row 3 goes, row 1 and 2 came back.
+    # Both directions at once: row 3 is deleted, rows 1 and 2 come back.
     table.sql("DELETE FROM {t} WHERE id = 4")
     assert table.check(stream) == [delete(3, 4, "d"), insert(1, 2, "b"), insert(2, 3, "c")]
     table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {whole}")
@@ -116,7 +116,7 @@ def test_change_set_of_maintenance_alone_is_nothing(
     assert_nothing(table, stream)
     table.sql("OPTIMIZE {t} ZORDER BY (id)", "REORG TABLE {t} APPLY (PURGE)", "VACUUM {t}")
     assert_nothing(table, stream)
-    # With a change among it, what was only rewritten stays out.
+    # With a change in the range, rows that were only rewritten are left out.
     table.sql(
         "UPDATE {t} SET v = 'x' WHERE id = 3", "OPTIMIZE {t}", "REORG TABLE {t} APPLY (PURGE)"
     )
@@ -132,8 +132,8 @@ def test_change_set_behind_maintenance_reads_what_was_touched_and_no_original(
     stream, surviving = table.stream(), table.surviving()
     table.sql("OPTIMIZE {t}", "REORG TABLE {t} APPLY (PURGE)", "OPTIMIZE {t} ZORDER BY (v)")
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 3", "DELETE FROM {t} WHERE id = 1")
-    # Without vectors that is the file as it was and as it is; with them it is one file, and the
-    # one of the updated row.
+    # Without deletion vectors these are the old and the new state of the file. With them, they are
+    # the one file and the file of the updated row.
     assert table.plan(stream).file_count == 2
     changed = [delete(0, 1, "a"), *update(2, (3, "c"), (3, "x"))]
     assert sorted(table.check(stream)) == sorted(changed)

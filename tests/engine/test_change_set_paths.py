@@ -1,4 +1,4 @@
-"""Change sets of files wherever they lie: odd folders, absolute paths, shallow clones."""
+"""Change sets of files in any place: odd folders, absolute paths, shallow clones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = "id INT, v STRING"
 
 
 def append_commit(table: SourceTable, *actions: dict[str, object]) -> None:
-    """Commit ``actions`` as some other writer of Delta would."""
+    """Commit ``actions`` as another writer of Delta would."""
     log = Path(table.location) / "_delta_log"
     commit_info = {"commitInfo": {"timestamp": 1, "operation": "COMPUTE STATISTICS"}}
     lines = [json.dumps(action) for action in (commit_info, *actions)]
@@ -21,7 +21,7 @@ def append_commit(table: SourceTable, *actions: dict[str, object]) -> None:
 
 
 def actions(table: SourceTable, name: str, version: int | None = None) -> list[dict[str, object]]:
-    """The actions called ``name`` of a commit, the newest by default."""
+    """The actions called ``name`` of a commit, by default the newest."""
     last = table.version if version is None else version
     content = (Path(table.location) / "_delta_log" / f"{last:020d}.json").read_text()
     found = [json.loads(line) for line in content.splitlines()]
@@ -91,7 +91,8 @@ def test_change_set_across_computed_statistics_does_not_take_files_for_new(
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
     assert sorted(table.check(stream)) == sorted(update(0, (1, "a"), (1, "x")))
     assert list(table.changes(table.inserted())) == []
-    # Listed again after its vector changed, and after it came into being in the range.
+    # Files are listed again after they were added in the range and after their deletion vector
+    # changed.
     table.sql("INSERT INTO {t} VALUES (9, 'z')")
     born = actions(table, "add")[0]
     append_commit(table, {"add": {**born, "dataChange": False}})

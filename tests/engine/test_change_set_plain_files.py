@@ -1,4 +1,4 @@
-"""Change sets of simple files, which are read as plain Parquet: no crafted log is written."""
+"""Change sets of simple files, which are read as plain Parquet without a crafted log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine.spark.session_settings import settings
 from airflow_provider_cdc.engine.storage.scratch import Scratch
 
 PLAIN = "plain"
-# Spark lists so many paths without a job.
+# Spark lists this many paths without a job.
 MANY = 32
 FEED = "'delta.enableChangeDataFeed' = 'true'"
 
@@ -28,7 +28,7 @@ either_vectors = pytest.mark.parametrize("vectors", [True, False], ids=["vectors
 
 
 def has_crafted_log(table: SourceTable, stream: Stream) -> bool:
-    """Whether a change set is read through a crafted log: a list of files leaves nothing behind."""
+    """Whether a change set is read through a crafted log: a file list needs no scratch folder."""
     roots = table.read(stream).scratch
     assert all((Path(root) / "_delta_log").exists() for root in roots)
     return roots != ()
@@ -129,7 +129,7 @@ def test_plain_change_files_give_the_minimal_change_set(
     stream = table.stream()
     table.sql("UPDATE {t} SET v = 'x' WHERE id IN (1, 2)", "DELETE FROM {t} WHERE id = 2")
     table.sql("INSERT INTO {t} VALUES (9, 'new')", "UPDATE {t} SET v = 'newer' WHERE id = 9")
-    # With vectors they are told by the same file as the delete above.
+    # With deletion vectors, one data file shows both deletes, as it does for the delete above.
     table.sql("DELETE FROM {t} WHERE id = 3", "DELETE FROM {t} WHERE id = 4")
     assert table.plan(stream).strategy is Strategy.CHANGE_FILES
 

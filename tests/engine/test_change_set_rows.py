@@ -1,4 +1,6 @@
-"""The minimal change set: which rows a standard stream returns, with vectors on and off."""
+"""The minimal change set: the rows that a standard stream returns, with deletion vectors on and
+off.
+"""
 
 from __future__ import annotations
 
@@ -195,7 +197,7 @@ MAPPED = "'delta.columnMapping.mode' = 'name'"
 
 
 def read_ids(table: SourceTable, stream: Stream) -> tuple[list[int], int]:
-    """The ids that ``stream`` returns, and how many files of vectors it is read through."""
+    """The ids that ``stream`` returns, and how many files of deletion vectors its read uses."""
     change_set = table.read(stream)
     ids = sorted(change_set.rows.select("id").toArrow()["id"].to_pylist())
     files = [path for root in change_set.scratch for path in Path(root).glob("*.bin")]
@@ -234,7 +236,7 @@ def test_change_set_of_a_file_of_ten_million_rows_is_exact(
     stream = table.stream()
     delete_rows(table, add, deleted)
 
-    # Without it, this session takes minutes for as many rows.
+    # Without code generation, this session takes minutes for as many rows.
     compiled = {"wholeStage": "true", "factoryMode": "FALLBACK"}
     with settings(spark, {f"spark.sql.codegen.{name}": to for name, to in compiled.items()}):
         change_set = table.read(stream)

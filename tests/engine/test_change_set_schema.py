@@ -18,7 +18,7 @@ UNMAP = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
 
 @pytest.fixture
 def own_settings(spark: SparkSession) -> Iterator[None]:
-    """Takes back what the test sets."""
+    """Restores the settings that the test changes."""
     yield
     for name in ("spark.sql.ansi.enabled", "spark.sql.caseSensitive"):
         spark.conf.unset(name)
@@ -40,7 +40,7 @@ def test_change_set_under_column_mapping_follows_columns_by_id(make_table: MakeT
         "ALTER TABLE {t} ADD COLUMN c INT",
     )
     old = {"z": "a", "a": "b", "c": None}
-    # Columns of another identity under an old name: a schema event, and no change of a row.
+    # A column of another identity under an old name is a schema change, not a change of a row.
     assert table.check(stream, old=old) == []
     table.sql("UPDATE {t} SET a = 'new', c = 1 WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
     assert sorted(table.check(stream, old=old), key=repr) == sorted(
@@ -77,7 +77,7 @@ def test_change_set_across_removal_of_column_mapping_keeps_old_values(
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", "DELETE FROM {t} WHERE id = 2")
     expected = sorted([*update(0, (1, "a"), (1, "x")), delete(1, 2, "b")])
     assert sorted(table.check(stream)) == expected
-    # On again the physical names are other ones than those of the files at the offset.
+    # With mapping on again, the physical names differ from those of the files at the offset.
     table.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({MAPPED})")
     assert sorted(table.check(stream)) == expected
 
@@ -128,7 +128,7 @@ def test_change_set_across_a_column_dropped_and_added_while_mapped_reads_null_be
         UNMAP,
         "UPDATE {t} SET v = 'x' WHERE id = 1",
     )
-    # The ends look alike, and yet v is another column.
+    # The schemas at both ends are equal, yet ``v`` is another column.
     assert sorted(table.check(stream, old={"v": None}), key=repr) == sorted(
         update(0, (1, None), (1, "x")), key=repr
     )
@@ -172,7 +172,7 @@ def test_change_set_across_a_restore_finds_the_columns_that_it_brought_back(
         f"RESTORE TABLE {{t}} TO VERSION AS OF {stream.offset.version}",
     )
     assert table.check(stream) == []
-    # Ids began anew in between: by names that row's columns are found.
+    # Column ids began anew in between, so the columns of that row are matched by name.
     assert [change.values for change in table.changes(inserted)] == [(3, "was z", None, "a")]
     table.sql("UPDATE {t} SET a = 'new' WHERE id = 1")
     assert len(table.check(stream)) == 2
@@ -454,7 +454,7 @@ def test_change_set_across_a_restore_to_before_a_clone_took_the_place_tells_rows
     other = make_table("b STRING, a STRING", "'B', 'A'", properties=mapped, folder="other")
     table = make_table("a STRING, b STRING", "'a', 'b'", properties=mapped)
     with_rows = table.version
-    # Column 1 is another one in each of the two: Delta takes a clone for no other table.
+    # Column id 1 is another column in each table, but Delta takes the clone for the same table.
     table.sql("DELETE FROM {t}", f"CREATE OR REPLACE TABLE {{t}} SHALLOW CLONE {other.name}")
     stream = table.stream()
 

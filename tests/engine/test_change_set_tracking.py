@@ -1,4 +1,4 @@
-"""Streams whose row ids cannot be relied on any more say so."""
+"""Streams report when their row ids are no longer reliable."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def test_stream_across_a_replace_without_tracking_that_was_undone_is_stale(
 
 
 def test_stream_across_a_rearrangement_by_the_user_is_stale(make_table: MakeTable) -> None:
-    """Delta writes the rows of such an overwrite as new ones, and calls it no change of data."""
+    """Delta writes the rows of such an overwrite as new rows, but marks the commit as no data
+    change.
+    """
     table = make_table(COLUMNS, *ROWS, "3, 'c'")
     streams = table.stream(), table.inserted(), table.surviving()
     rows = table.spark.read.format("delta").load(table.location).repartition(1)
@@ -120,8 +122,8 @@ def test_stream_across_an_append_that_says_it_changes_nothing_is_stale(
 
 @pytest.mark.parametrize("field", ["baseRowId", "defaultRowCommitVersion", "size"])
 def test_files_that_are_not_told_whole_are_refused(make_table: MakeTable, field: str) -> None:
-    """The protocol lets a writer leave out of a ``remove`` the row ids of what was there, and the
-    size with the values of its partition.
+    """The protocol allows a ``remove`` without the row ids of the file, and without its size and
+    partition values.
     """
     table = make_table(COLUMNS, *ROWS, vectors=False)
     stream, surviving = table.stream(), table.surviving()

@@ -1,4 +1,6 @@
-"""Change sets of values of every type: what counts as a change, and that it comes back whole."""
+"""Change sets of values of every type: which differences count as changes, and that all values come
+back whole.
+"""
 
 from __future__ import annotations
 
@@ -64,14 +66,16 @@ def test_change_set_of_variants_tells_values_of_different_types(make_table: Make
 def test_change_set_of_variants_takes_an_array_of_mixed_types_that_was_written_as_changed(
     make_table: MakeTable,
 ) -> None:
-    """No function of Spark tells the types in it apart, so that equal ones are told as well."""
+    """No function of Spark distinguishes the types in such an array, so equal values count as
+    changed.
+    """
     mixed = """parse_json('{"a": [1, "a"]}')"""
     table = make_table("id INT, v VARIANT", *[f"{i}, {mixed}" for i in range(3)])
     stream = table.stream()
     table.sql(f"UPDATE {{t}} SET v = {mixed} WHERE id = 1")
     found = table.changes(stream)
     assert [(change.row_id, change.is_update) for change in found.elements()] == [(1, True)] * 2
-    # What was only carried over was not written.
+    # Rows that were only carried over do not count as written.
     table.sql("OPTIMIZE {t}", "DELETE FROM {t} WHERE id = 0", "REORG TABLE {t} APPLY (PURGE)")
     assert {change.row_id for change in table.changes(stream)} == {0, 1}
 

@@ -1,4 +1,4 @@
-"""Changes between two points of a table's history, without a stream (seed 000, CHANGES)."""
+"""Changes between two points of a table's history, without a stream (as Snowflake's CHANGES)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def changes(lab: StreamLab, **points: Any) -> list[tuple[Any, ...]]:
 
 
 def difference(lab: StreamLab, first: int, last: int) -> list[tuple[Any, ...]]:
-    """The change set by what Delta reads at both ends; ``id`` tells rows apart."""
+    """The change set by Delta's reads at both ends; ``id`` identifies a row."""
 
     def at(version: int) -> dict[int, str]:
         read = f"SELECT id, v FROM {lab.name('src')} VERSION AS OF {version}"
@@ -116,7 +116,7 @@ def test_changes_in_databends_style_are_named_so(lab: StreamLab) -> None:
         ({"at": Version(1), "before": Version(1)}, "one of them"),
         ({"at": Version(3), "end": Version(2)}, "not earlier than the beginning"),
         ({"before": Version(3), "end": Version(2)}, "not earlier than the beginning"),
-        # No commit lies between them: as versions they are one.
+        # No commit lies between these times: as versions they are the same.
         (
             {"at": Timestamp("2000-01-01T12:00:00Z"), "end": Timestamp("2000-01-01T11:00:00Z")},
             "not earlier than the beginning",

@@ -1,4 +1,4 @@
-"""Each call of Delta's change data feed beside what answers it here (seed 003)."""
+"""Each call of Delta's change data feed, and the call of the engine that replaces it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST = 5
 
 @pytest.fixture(scope="module")
 def lab(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StreamLab:
-    """A table ``src`` with the feed on, whose version 0 inserts; no ``id`` is given out twice."""
+    """A table ``src`` with the feed on, whose version 0 inserts; no ``id`` is used twice."""
     lab = StreamLab(spark, tmp_path_factory.mktemp("feed"))
     lab.sql(
         "CREATE TABLE {src} USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true',"
@@ -42,7 +42,7 @@ def feed(lab: StreamLab, **options: Any) -> DataFrame:
 
 
 def steps(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
-    """Rows of the feed as those of change sets: values, action and is-update."""
+    """Rows of the feed in the form of change sets: values, action and is-update."""
     return Counter(
         (
             row.id,
@@ -55,7 +55,7 @@ def steps(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
 
 
 def net(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
-    """What is left of rows of the feed when their steps cancel each other out, by ``id``."""
+    """Net rows of the feed by ``id``: its steps cancel each other out."""
     old: dict[int, str] = {}
     new: dict[int, str | None] = {}
     for row in sorted(
@@ -137,7 +137,7 @@ def test_range_beyond_the_newest_commit_is_refused_and_a_time_behind_it_is_none(
 
 
 def test_archive_that_takes_one_commit_at_a_time_has_each_step(lab: StreamLab) -> None:
-    """Seed 003: whoever needs all changes for good writes them to a table of their own."""
+    """Delta change data feed: to keep all changes for good, write them to a table of your own."""
     lab.engine.create_stream(
         "archived", on_table=lab.path("src"), at=Version(0), show_initial_rows=True
     )

@@ -1,4 +1,4 @@
-"""Changes that begin with version 0, in front of which a table has no rows (seed 003)."""
+"""Changes from version 0 on, before which a table has no rows (Delta change data feed)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ TRACKED = "'delta.enableRowTracking' = 'true'"
 FEED = "'delta.enableChangeDataFeed' = 'true'"
 MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.enableTypeWidening' = 'true'"
 FROM_0 = Version(0)
-# What a table is created with, in its version 0 and in one file.
+# The rows that version 0 of a table writes, in one file.
 ROWS = "SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd') AS (id, v)"
-# Each makes one version.
+# Each statement makes one version.
 LIFE = (
     "UPDATE {src} SET v = 'x' WHERE id <= 2",
     "DELETE FROM {src} WHERE id = 1",
@@ -59,7 +59,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
 def create(
     lab: StreamLab, *properties: str, rows: str = ROWS, table: str = "src", clause: str = ""
 ) -> None:
-    """A table whose version 0 writes ``rows``."""
+    """Create a table whose version 0 writes ``rows``."""
     settings = ", ".join((TRACKED, *properties))
     lab.sql(f"CREATE TABLE {{{table}}} USING delta {clause} TBLPROPERTIES ({settings}) AS {rows}")
 
@@ -206,7 +206,7 @@ def test_changes_from_version_0_of_a_mapping_that_came_later(lab: StreamLab) -> 
 
 def test_changes_from_version_0_of_clones_are_all_their_rows(lab: StreamLab) -> None:
     create(lab, NO_VECTORS)
-    # The files then hold row ids that are smaller than those of their own rows would be.
+    # The UPDATE makes a file whose stored row ids are smaller than those that the file would give.
     lab.sql("UPDATE {src} SET v = 'x' WHERE id = 1")
     lab.engine.clone_table(lab.path("src"), lab.path("own"))
     lab.sql("CREATE TABLE {shallow} SHALLOW CLONE {src}")
@@ -276,7 +276,7 @@ def test_changes_from_before_the_table_was_replaced_are_refused(lab: StreamLab) 
 
 
 def test_stream_that_shows_its_initial_rows_at_version_0_begins_with_them(lab: StreamLab) -> None:
-    """Which is what a stream in front of version 0 would return, in two consumptions."""
+    """Two consumptions return what a stream before version 0 would return."""
     create(lab)
     lab.sql(*LIFE[:2])
     with pytest.raises(InvalidRange, match="at=Version"):
@@ -296,7 +296,7 @@ def test_stream_that_shows_its_initial_rows_at_version_0_begins_with_them(lab: S
 
 @pytest.fixture
 def view_lab(lab: StreamLab) -> Iterator[StreamLab]:
-    """Two tables, the second of which is younger, and a view ``v`` of their join."""
+    """Two tables, the second one younger than the first, and a view ``v`` of their join."""
     create(lab, table="orders", rows="SELECT 1 AS id, 'o1' AS o")
     lab.sql("INSERT INTO {orders} VALUES (2, 'o2')")
     create(lab, table="names", rows="SELECT 1 AS id, 'n1' AS n")
@@ -319,7 +319,7 @@ def test_changes_of_a_view_from_before_its_tables_are_its_rows_at_the_end(
 ) -> None:
     first = view_lab.committed_at("orders", 0)
     earlier = Timestamp(first - timedelta(days=1))
-    # Where one of the tables was there already, too.
+    # The result is the same if one of the tables exists already.
     for start in (earlier, Timestamp(view_lab.committed_at("orders", 1))):
         assert view_changes(view_lab, at=start) == [
             ("n1!", "o1", "INSERT", False),
@@ -327,7 +327,7 @@ def test_changes_of_a_view_from_before_its_tables_are_its_rows_at_the_end(
         ]
     middle = Timestamp(view_lab.committed_at("names", 0))
     assert view_changes(view_lab, at=earlier, end=middle) == [("n1", "o1", "INSERT", False)]
-    # The younger table is not there at the end either.
+    # The younger table does not exist at the end either.
     end = Timestamp(view_lab.committed_at("orders", 1))
     assert view_changes(view_lab, at=Timestamp(first), end=end) == []
     assert view_changes(view_lab, at=earlier, end=end) == []

@@ -33,7 +33,7 @@ from airflow_provider_cdc.engine.storage.scratch import Scratch
 COLUMNS = "id INT, v STRING"
 ROWS = tuple(f"{number}, 'v{number}'" for number in range(8))
 TRACKED = "'delta.enableRowTracking' = 'true'"
-# So that rows of the source have many commit versions, in their files' actions and in the files.
+# Gives rows of the source many commit versions, in the file actions and in the files.
 HISTORY = (
     "UPDATE {t} SET v = 'two' WHERE id = 1",
     "INSERT INTO {t} SELECT 10 + id, 'three' FROM range(2)",
@@ -71,7 +71,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
 
 @pytest.fixture
 def clone_of(lab: StreamLab, scratch: Scratch) -> CloneOf:
-    """Clones a table to a folder beside it."""
+    """Clones a table to a folder next to it."""
 
     def clone(source: SourceTable, folder: str = "clone ü") -> SourceTable:
         target = str(lab.root / folder)
@@ -82,13 +82,13 @@ def clone_of(lab: StreamLab, scratch: Scratch) -> CloneOf:
 
 
 def ids(table: SourceTable) -> dict[int, tuple[object, ...]]:
-    """The rows of a table by their ids."""
+    """The rows of a table by their row ids."""
     snapshot = table._snapshot(table.version)
     return snapshot.rows_by_id(snapshot.schema, {})
 
 
 def check_steps(table: SourceTable, *statements: str) -> None:
-    """Streams from before the first, and from before each, of ``statements`` are exact."""
+    """Check streams from before the first of ``statements`` and from before each of them."""
     whole, surviving = table.stream(), table.surviving()
     for statement in statements:
         stream, inserted = table.stream(), table.inserted()
@@ -116,7 +116,7 @@ def test_streams_on_a_clone_are_exact_whatever_is_written(
     assert ids(clone) == before
     assert clone.version == 0
 
-    # More commits than the source has versions, so that every version of a row comes again.
+    # The clone gets more commits than the source has versions, so each version number recurs.
     assert len(LATER) > source.version
     check_steps(clone, *LATER)
 
@@ -167,7 +167,8 @@ def test_streams_on_the_source_of_a_clone_are_exact_beside_it(
     assert ids(again) == ids(source) != ids(clone)
 
 
-# What follows the columns, the properties, and whether there are vectors.
+# For each shape: the clause after the columns, the properties, and whether there are deletion
+# vectors.
 SHAPES = {
     "partitions": ("PARTITIONED BY (v)", "", False),
     "mapped by name": ("", "'delta.columnMapping.mode' = 'name'", False),
@@ -302,7 +303,7 @@ def test_vacuum_of_a_clone_takes_nothing_from_its_source(
     assert files_below(source) == shared
     for table in (clone, source):
         stream = table.stream()
-        # Nothing of a version before the newest can be read by time travel here.
+        # Time travel cannot read an earlier version here.
         table.sql("DELETE FROM {t} WHERE id = 5")
         (change,) = table.changes(stream)
         assert (change.action, change.values[0]) == ("DELETE", 5)
@@ -353,7 +354,9 @@ def files_below(table: SourceTable) -> set[str]:
 def test_delta_gives_ids_twice_where_a_clone_takes_the_place_of_its_source(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
-    """Documented: two tables keep ids in a column of one name, which Delta believes cannot be."""
+    """Documented limit: both tables keep row ids in a column of the same name, which Delta does not
+    expect.
+    """
     source = make_table(COLUMNS, *ROWS[:4])
     clone = clone_of(source)
     clone.sql(
@@ -367,7 +370,7 @@ def test_delta_gives_ids_twice_where_a_clone_takes_the_place_of_its_source(
     ids = "SELECT count(*), count(DISTINCT _metadata.row_id) FROM "
     assert source.spark.sql(ids + source.name).collect() == [(12, 11)]
 
-    # The way out gives the column another name.
+    # The workaround gives the row id column another name.
     source.sql(
         "ALTER TABLE {t} DROP FEATURE rowTracking",
         "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
@@ -491,7 +494,7 @@ def test_of_two_clones_to_one_place_one_is_made(
 
 
 def test_streams_of_the_source_have_no_place_on_its_clone(lab: StreamLab) -> None:
-    """Seed 000: a cloned table begins its history at the clone."""
+    """Snowflake: the history of a cloned table begins at the clone."""
     lab.make("src", COLUMNS, properties=TRACKED)
     lab.engine.create_stream("s", on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (1, 'a')")
@@ -507,7 +510,7 @@ def test_streams_of_the_source_have_no_place_on_its_clone(lab: StreamLab) -> Non
 def test_rows_of_a_copy_of_a_table_with_its_log_have_the_row_ids_of_the_original(
     lab: StreamLab,
 ) -> None:
-    """Seed 000: a source and its replica give replicated rows the same row id."""
+    """Snowflake: a source and its replica give replicated rows the same row id."""
     lab.make("src", COLUMNS, properties=TRACKED)
     lab.sql("INSERT INTO {src} VALUES (1, 'a'), (2, 'b')")
     lab.engine.create_stream("s", on_table=lab.path("src"))

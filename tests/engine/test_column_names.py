@@ -1,4 +1,4 @@
-"""Columns whose names Delta tells apart stay two, in everything that reads or writes them."""
+"""Columns whose names Delta distinguishes stay two columns in every read and write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_tables_keep_columns_apart_in_streams_clones_and_recovery(lab: StreamLab
     engine = lab.engine
     engine.create_stream("s", on_table=lab.path("src"))
     engine.create_stream("a", on_table=lab.path("src"), mode="append_only")
-    # Of the same types in another order: exchanged, they would still be stored.
+    # The columns have the same types in another order: exchanged values would still be stored.
     lab.make("copy", "id INT, Mass STRING, `MAß` STRING")
     lab.sql("INSERT INTO {copy} VALUES (1, '10', 'ell'), (2, '20', 'zoll')")
     lab.sql("UPDATE {src} SET mass = 11 WHERE id = 1", "INSERT INTO {src} VALUES (3, 'fuß', 30)")

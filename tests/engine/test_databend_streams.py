@@ -1,4 +1,4 @@
-"""The transcript of Databend's document on streams (seed 001), step by step and value by value."""
+"""The transcript of Databend's document on streams, step by step and value by value."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_transcript_both_modes_show_what_the_document_prints(lab: StreamLab) -> 
         "change$row_id",
     ]
 
-    # Two new values.
+    # Insert two new values.
     life: dict[str, dict[int, str]] = {}
     for stream, table in streams.items():
         lab.sql(f"INSERT INTO {{{table}}} VALUES (2), (3)")
@@ -69,7 +69,7 @@ def test_transcript_both_modes_show_what_the_document_prints(lab: StreamLab) -> 
         life[stream] = row_ids(lab.changes(stream))
         assert life[stream][2] != life[stream][3]
 
-    # An update before the consumption is merged into the insert, and so is a delete.
+    # Before a consumption, an update is merged into the insert, and so is a delete.
     for stream, table in streams.items():
         lab.sql(f"UPDATE {{{table}}} SET a = 4 WHERE a = 2")
         ids = life[stream]
@@ -77,7 +77,7 @@ def test_transcript_both_modes_show_what_the_document_prints(lab: StreamLab) -> 
         lab.sql(f"DELETE FROM {{{table}}} WHERE a = 4")
         assert lab.changes(stream) == [Change((3,), *NEW, ids[3])]
 
-    # Consuming: both give 3, and are empty afterwards.
+    # Both consumptions give 3, and both streams are empty afterwards.
     lab.make("t_consume_standard", "b INT")
     lab.make("t_consume_append_only", "b INT")
     for stream in streams:
@@ -88,7 +88,7 @@ def test_transcript_both_modes_show_what_the_document_prints(lab: StreamLab) -> 
         assert lab.changes(stream) == []
         assert not lab.engine.has_data(stream)
 
-    # An update after the consumption: a pair in one mode, nothing in the other.
+    # An update after the consumption gives a pair in one mode, and nothing in the other.
     for table in streams.values():
         lab.sql(f"UPDATE {{{table}}} SET a = 4 WHERE a = 3")
     ids = life["s_standard"]
@@ -98,7 +98,7 @@ def test_transcript_both_modes_show_what_the_document_prints(lab: StreamLab) -> 
     ]
     assert lab.changes("s_append_only") == []
 
-    # A delete after it: the value at the offset, and no update any more.
+    # A delete after it gives the value at the offset, and is no longer an update.
     for table in streams.values():
         lab.sql(f"DELETE FROM {{{table}}} WHERE a = 4")
     assert lab.changes("s_standard") == [Change((3,), *GONE, ids[3])]

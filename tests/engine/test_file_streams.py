@@ -47,14 +47,14 @@ FORMATS = ["csv", "json", "orc", "parquet"]
 
 @dataclass(eq=False)
 class Inbox(StreamLab):
-    """A folder of files beside the tables; files are written as other programs would."""
+    """A folder of files next to the tables; its files are written as other programs would."""
 
     @property
     def folder(self) -> Path:
         return self.root / "in ü%20"
 
     def put(self, path: str, *rows: str) -> Path:
-        """Write a CSV file of ``rows`` under another name, and give it its own."""
+        """Write a CSV file of ``rows`` under a temporary name, then rename it."""
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(f".{file.name}")
@@ -97,7 +97,7 @@ def inbox(spark: SparkSession, tmp_path: Path) -> Inbox:
 
 @pytest.fixture
 def target(inbox: Inbox) -> Inbox:
-    """The same with a stream ``s`` and an empty table ``t``."""
+    """The inbox with a stream ``s`` and an empty table ``t``."""
     inbox.stream()
     inbox.make("t", COLUMNS)
     return inbox
@@ -126,7 +126,7 @@ def test_rows_of_new_files_are_inserts_in_every_format(inbox: Inbox, file_format
 
 
 def positions(changes: Sequence[Change]) -> list[tuple[int, int]]:
-    """The number of each row's file, and that of the row in it."""
+    """For each change, the number of its file and the number of its row in the file."""
     return [divmod(delta_row_id(change.row_id), ROW_IDS_PER_FILE) for change in changes]
 
 
@@ -147,7 +147,7 @@ def test_avro_without_its_package_is_refused_when_the_stream_is_created(inbox: I
 
 
 def test_an_overwritten_file_is_new_whole_and_a_removed_one_is_nothing(inbox: Inbox) -> None:
-    """Seed 000: file 1 removed and file 2 added between two offsets is file 2 alone."""
+    """Snowflake: file 1 removed and file 2 added between two offsets gives file 2 alone."""
     inbox.put("1.csv", "1,a")
     inbox.stream()
     before = inbox.changes("s")
@@ -281,7 +281,7 @@ def test_a_file_overwritten_while_it_is_read_applies_nothing(target: Inbox) -> N
 
 
 def test_rows_that_an_executor_took_along_are_not_read_again(target: Inbox) -> None:
-    """The file may be another one by then, whose rows the next consumption takes."""
+    """The file may have been replaced, and the next consumption takes the rows of the new file."""
     target.put("a.csv", "1,a")
 
     def lose(progress: Any) -> None:
@@ -708,7 +708,7 @@ def test_malformed_rows_are_the_same_whatever_is_asked_for(inbox: Inbox) -> None
 def test_streams_that_drop_malformed_rows_count_what_they_return(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They were created before that mode was refused."""
+    """Such streams were created before that mode was refused."""
     options = FileOptions({"mode": "DROPMALFORMED"}, None)
     monkeypatch.setattr(file_sources, "file_options", lambda *_: options)
     inbox.stream()

@@ -1,4 +1,4 @@
-"""Streams that show the rows at their offset first (seed 000, SHOW_INITIAL_ROWS)."""
+"""Streams that show the rows at their offset first (as Snowflake's SHOW_INITIAL_ROWS)."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def test_initial_rows_are_read_however_long_ago_their_version_was_written(lab: S
 def test_initial_rows_are_kept_only_for_several_statements(
     lab: StreamLab, statements: int, kept: int
 ) -> None:
-    """They may be all of a large table, and lie in its files as they are read."""
+    """They may be all rows of a large table, and one statement reads them from its files."""
     create(lab)
 
     def in_memory() -> set[int]:
-        """What is there but for Delta's own, the states of tables."""
+        """The ids of the data that Spark keeps, except Delta's own table states."""
         held = lab.spark.sparkContext._jsc.getPersistentRDDs().values()
         return {rows.id() for rows in held if "Delta Table State" not in str(rows.name())}
 
@@ -117,7 +117,7 @@ def test_initial_rows_are_consumed_once_whatever_is_killed(
 
 
 def clean_up(lab: StreamLab) -> None:
-    """Let the log begin behind the offset: what it held before is in a checkpoint."""
+    """Let the log begin after the offset: a checkpoint holds what was before."""
     lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
     last = lab.version("src")

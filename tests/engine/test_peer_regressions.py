@@ -1,4 +1,4 @@
-"""What went wrong in other systems (their issues are named), as it has to go here."""
+"""Bugs of other systems (named by their issues), and the right behaviour here."""
 
 from __future__ import annotations
 

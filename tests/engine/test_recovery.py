@@ -1,4 +1,4 @@
-"""A target is brought back after its stream went stale, by what differs and nothing else."""
+"""A target is recovered after its stream went stale, by writing only the rows that differ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRACKED = "'delta.enableRowTracking' = 'true'"
 
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
-    """A stream whose files were vacuumed, and a copy that lacks what was changed since."""
+    """A stream ``s`` at version 1 of ``src``, and a copy that lacks the changes since."""
     lab = StreamLab(spark, tmp_path)
     lab.make(
         "src",
@@ -48,7 +48,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
 
 
 def lose(lab: StreamLab) -> None:
-    """Let the stream go stale: the commits before the last checkpoint are cleaned up."""
+    """Let the stream go stale by removing the commits before the last checkpoint."""
     log = Path(lab.path("src"), "_delta_log")
     last = max(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
     for version in range(last):
@@ -63,7 +63,7 @@ def recover(lab: StreamLab, engine: Engine | None = None, consumer: str = "c", *
 
 
 def checked(lab: StreamLab) -> None:
-    """Assert that copy and stream are as they should be, and go on so."""
+    """Assert that copy and stream are correct now and after the next change."""
     assert lab.rows("copy") == lab.rows("src")
     status = lab.engine.describe_stream("s")
     assert (status.invalid_reason, status.phase.value) == (None, "idle")
@@ -176,7 +176,7 @@ def test_recovery_that_is_killed_is_finished_or_begun_anew(
     lab.sql("INSERT INTO {src} VALUES (6, 'meanwhile')")
     recover(lab, consumer=who)
     if who == "c":
-        # It ends where the first attempt began.
+        # The retry recovers up to the point where the first attempt began.
         assert lab.seen("s") == [(6, "meanwhile", "INSERT", False)]
         lab.consume(MERGE_INTO_COPY)
     checked(lab)
@@ -261,8 +261,8 @@ def test_composite_key_with_nulls_and_other_types_is_compared_as_merge_does(
 
 
 def compared(lab: StreamLab, source: str, target: str, key: str = "id") -> Any:
-    """Recover a table ``to`` of the columns ``target`` from one, ``of``, of the columns ``source``;
-    both are made where they are not there.
+    """Recover table ``to`` with columns ``target`` from table ``of`` with columns ``source``; the
+    first call only makes both.
     """
     if not Path(lab.path("of")).exists():
         lab.make("of", source, properties=TRACKED)
@@ -274,7 +274,7 @@ def compared(lab: StreamLab, source: str, target: str, key: str = "id") -> Any:
 
 NOTHING = {"inserted": 0, "updated": 0, "deleted": 0}
 ONE_UPDATE = {"inserted": 0, "updated": 1, "deleted": 0}
-# What the session says of values that do not fit, which recovery does not ask.
+# Session settings for values that do not fit; recovery does not depend on them.
 LENIENT = {"spark.sql.ansi.enabled": "false", "spark.sql.storeAssignmentPolicy": "LEGACY"}
 
 
@@ -390,7 +390,7 @@ def test_wider_types_are_stored_and_null_where_none_may_be_fails(pair: StreamLab
     pair.sql("UPDATE {of} SET n = NULL")
     with pytest.raises(StatementFailed, match="NOT NULL"):
         compared(pair, source, target)
-    # Values of VARIANT are equal to themselves alone.
+    # In Python a VARIANT value equals only itself, so compare the texts.
     assert repr(pair.rows("to")) == repr(held)
 
 
@@ -402,7 +402,7 @@ def test_key_that_cannot_be_compared_is_refused(pair: StreamLab) -> None:
 
 @pytest.fixture
 def view_lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
-    """A stream on a join whose left table was cleaned up, and a copy of what the join held."""
+    """A stream on a join whose left table was cleaned up, and a copy of the rows of the join."""
     spark.sql("CREATE SCHEMA IF NOT EXISTS recovery_lab")
     spark.sql("USE recovery_lab")
     lab = StreamLab(spark, tmp_path)

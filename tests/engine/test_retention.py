@@ -40,7 +40,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
 
 
 def in_days(lab: StreamLab, days: float) -> Engine:
-    """The engine as it will be in so many days."""
+    """The engine with a clock that many days ahead."""
 
     def clock() -> datetime:
         return datetime.now(UTC) + timedelta(days=days)
@@ -102,7 +102,7 @@ def test_extension_holds_vacuum_back_and_reports_what_it_keeps(lab: StreamLab) -
     lab.consume(MERGE_INTO_COPY)
     (source,) = lab.engine.maintain().sources
     assert (source.has_changed, source.bytes_kept) == (False, 0)
-    # The owner's own retention is none: the next change would not be kept.
+    # The owner's own retention is zero, so the next change would not be kept.
     lab.sql("UPDATE {src} SET v = 'e'", "VACUUM {src}")
     assert len(lab.seen("s")) == 4
     lab.engine.drop_stream("s")
@@ -242,7 +242,7 @@ def test_empty_stream_moves_over_commits_without_a_change_when_it_is_looked_at(
     lab.sql("OPTIMIZE {src}")
     offset = lab.engine.describe_stream("s").offset_version
     assert lab.engine.has_data("s") is False
-    assert lab.engine.describe_stream("s").offset_version == offset  # it is young
+    assert lab.engine.describe_stream("s").offset_version == offset  # the offset is young
 
     later = in_days(lab, 20)
     assert later.describe_stream("s").stale is False
@@ -255,12 +255,12 @@ def test_empty_stream_moves_over_commits_without_a_change_when_it_is_looked_at(
         "MERGE INTO {src} USING (SELECT 1) ON true WHEN MATCHED THEN UPDATE SET v = 'x'"
         " WHEN NOT MATCHED THEN INSERT (id, v) VALUES (9, 'z')",
     )
-    assert in_days(lab, 20).maintain().skipped == ()  # files were added: only rows can tell
+    assert in_days(lab, 20).maintain().skipped == ()  # only the rows of new files show it
     assert in_days(lab, 20).has_data("appended") is False
     assert lab.engine.describe_stream("appended").offset_version == lab.version("src")
     lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('a' = 'b')")
     assert in_days(lab, 20).maintain().skipped == ("appended",)
-    lab.sql("UPDATE {src} SET v = 'y'")  # that inserts nothing, as its log says
+    lab.sql("UPDATE {src} SET v = 'y'")  # its log shows that it inserts nothing
     assert in_days(lab, 20).maintain().skipped == ("appended",)
     assert lab.engine.has_data("s") is True
 

@@ -1,4 +1,4 @@
-"""The rules of Snowflake's document on table streams (seed 000), a test for each."""
+"""The rules of Snowflake's document on table streams, a test for each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
 
 @pytest.fixture
 def source(lab: StreamLab) -> StreamLab:
-    """A table ``t`` with three rows, the stream ``s`` behind them, and an empty ``target``."""
+    """A table ``t`` with three rows, the stream ``s`` at its newest version, and an empty
+    ``target``.
+    """
     rows = "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')"
     lab.make("t", "id INT, v STRING", rows, properties="'delta.enableRowTracking' = 'true'")
     lab.make("target", "id INT, v STRING, action STRING, is_update BOOLEAN")
@@ -63,7 +65,7 @@ def test_stream_stores_its_offset_and_no_rows_of_the_table(source: StreamLab) ->
     assert source.seen("s") == [(4, "needle in the table", *NEW)]
     stored = [file for file in (source.root / "state").rglob("*") if file.is_file()]
     assert stored
-    # The crafted log of the read holds the file's statistics, and goes with the scratch folder.
+    # The crafted log of a read holds the file's statistics, and is removed with the scratch folder.
     kept = [file for file in stored if "scratch" not in file.parts]
     assert not any(b"needle in the table" in file.read_bytes() for file in kept)
 
@@ -210,7 +212,7 @@ def test_consuming_moves_stale_after_forward(source: StreamLab) -> None:
 
 
 def test_repeatable_read_the_two_transactions_of_the_document(source: StreamLab) -> None:
-    # Transaction 1 changes the table itself, and so does somebody else meanwhile.
+    # Transaction 1 changes the table itself, and another writer changes it meanwhile.
     source.sql("INSERT INTO {t} VALUES (4, 'before the transaction')")
 
     def meanwhile(progress: Progress) -> None:
@@ -223,10 +225,10 @@ def test_repeatable_read_the_two_transactions_of_the_document(source: StreamLab)
         CONSUME,
         engine=source.new_engine(meanwhile),
     )
-    # Every query of it saw the same records.
+    # Every query of the transaction saw the same records.
     row = (4, "before the transaction", "INSERT", False)
     assert source.rows("target") == [row, row]
-    # The position is that of the transaction's start: a second transaction sees the rest.
+    # The offset is at the transaction's start: a second transaction sees the rest.
     assert first.streams[0].through_version == source.version("t") - 2
     assert source.seen("s") == [
         (1, "a", "DELETE", True),
@@ -516,7 +518,7 @@ def test_has_data_tells_whether_a_change_is_not_consumed(source: StreamLab) -> N
     assert has_data("s")
     assert has_data("s", exact=False)
     source.sql("DELETE FROM {t} WHERE id = 4")
-    # The table was written twice, and holds what it held.
+    # The two writes cancel each other out.
     assert not has_data("s")
     assert source.changes("s") == []
 

@@ -1,4 +1,4 @@
-"""Streams themselves: creating, showing, describing, dropping, and what refuses them."""
+"""Streams themselves: creating, showing, describing and dropping them, and the refusals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
 
 @pytest.fixture
 def untracked(spark: SparkSession, tmp_path: Path) -> StreamLab:
-    """A table ``plain`` without row tracking, with a row in it."""
+    """A table ``plain`` without row tracking, with one row."""
     lab = StreamLab(spark, tmp_path)
     lab.make("plain", "id INT", "INSERT INTO {t} VALUES (1)")
     return lab
@@ -242,7 +242,9 @@ def test_creation_that_fails_leaves_tracking_as_it_was(
 def test_creation_that_could_not_switch_tracking_on_leaves_it_to_whoever_did(
     untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two at once Delta lets one switch it on; the other one has nothing to take back."""
+    """Delta lets one of two creations switch row tracking on; the other one has nothing to take
+    back.
+    """
     switch_on = Tables.set_properties
 
     def too_late(tables: Tables, *given: Any) -> None:
@@ -310,7 +312,7 @@ def test_target_that_a_catalog_commits_to_is_refused(
 def test_creation_that_fails_beside_another_stream_leaves_tracking_on(
     untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another stream comes to the table between this one's switch and its registration."""
+    """Another stream is created on the table between this one's switch and its registration."""
     transact = Registry.transact
     pending = [None]
 

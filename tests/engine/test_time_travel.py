@@ -1,4 +1,4 @@
-"""Streams that stand at an earlier point of their source's history (seed 000, Time Travel)."""
+"""Streams at an earlier point of their source's history (as in Snowflake's Time Travel)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams on views (seed 000): what the document prints, and what else a view can hold."""
+"""Streams on views: the examples of Snowflake's document, and other features of views."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRACKED = "'delta.enableRowTracking' = 'true'"
 
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
-    """The document's two tables, each with the row that it starts with, and a schema for views."""
+    """The document's two tables, each with its first row, and a schema for views."""
     spark.sql("CREATE SCHEMA IF NOT EXISTS views_lab")
     spark.sql("USE views_lab")
     lab = StreamLab(spark, tmp_path)
@@ -44,7 +44,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
 
 @pytest.fixture
 def own_settings(spark: SparkSession) -> Iterator[None]:
-    """Takes back what the test sets."""
+    """Restores the settings that the test changes."""
     yield
     for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled"):
         spark.conf.unset(name)
@@ -55,7 +55,7 @@ def view(lab: StreamLab, text: str, name: str = "v", columns: str = "") -> None:
 
 
 def stream(lab: StreamLab, text: str, **options: Any) -> None:
-    """A stream ``s`` on a view ``v``."""
+    """Create a stream ``s`` on a view ``v``."""
     view(lab, text)
     lab.engine.create_stream("s", on_view="v", **options)
 
@@ -215,7 +215,7 @@ def test_view_row_keeps_its_id_through_its_updates(lab: StreamLab) -> None:
 def test_view_over_a_table_that_keeps_what_was_consumed_can_have_a_stream(
     lab: StreamLab, style: str
 ) -> None:
-    """Such a table has columns of the names that a change set adds."""
+    """Such a table has columns with the names that a change set adds."""
     lab.make("kept", "id INT, `METADATA$ACTION` STRING", properties=TRACKED)
     lab.sql("INSERT INTO {kept} VALUES (1, 'INSERT')")
     stream(lab, "SELECT id, `METADATA$ACTION` AS what FROM {kept}", column_style=style)
@@ -666,7 +666,7 @@ def test_column_that_is_another_one_under_its_name_makes_the_stream_of_a_view_st
     lab.engine.create_stream("i", on_view="ids")
     stream(lab, text, mode=mode)
     lab.sql(*changes)
-    # Nothing is left out silently: the stream stays in front of what makes it stale.
+    # The stream stays before the commit that makes it stale, so no change is skipped silently.
     assert lab.engine.maintain().skipped == ()
     with pytest.raises(StreamStale, match=f"it has {name}, which is another column than it was"):
         lab.changes("s")
@@ -675,7 +675,7 @@ def test_column_that_is_another_one_under_its_name_makes_the_stream_of_a_view_st
         lab.changes("s")
     lab.engine.advance("s")
     assert lab.seen("s") == []
-    # A view that does not name the column means what it meant.
+    # A view that does not name the column keeps its meaning.
     assert lab.seen("i") == [(1, "DELETE", False)]
 
 
@@ -718,7 +718,7 @@ def test_initial_rows_from_before_a_column_that_the_view_needs_are_refused(
 def test_condition_that_fails_for_rows_of_different_ends_is_not_asked_for_them(
     lab: StreamLab,
 ) -> None:
-    """Neither end of the view divides by zero; a new order beside an old customer would."""
+    """Neither end of the view divides by zero; a new order with an old customer would."""
     stream(
         lab,
         "SELECT o.id, c.id AS other FROM {orders} o JOIN {customers} c"

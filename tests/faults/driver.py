@@ -1,7 +1,7 @@
-"""A driver process of its own: consumes, and is killed or stopped at a point of the protocol.
+"""A separate driver process that consumes, and is killed or stopped at a point of the protocol.
 
-Its argument is the JSON of an ``Order`` (see ``drivers.py``). It prints one JSON line for each
-consumption that ended, and one whenever it waits for the word to go.
+Its argument is the JSON of an ``Order`` (see ``drivers.py``). It prints a JSON line for each
+consumption that ended, and one whenever it waits for ``go`` on its standard input.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from airflow_provider_cdc.engine import CdcError, Engine, Progress
 
 
 class Halt:
-    """Halts every consumption of this driver that has a point, once each of them stands there.
+    """Halts the driver's consumptions that have a point, once each of them has reached its point.
 
-    Then the whole process group, the JVM in it, is killed; or they wait for the word to go.
+    Then either the whole process group with its JVM is killed, or the consumptions wait for ``go``.
     """
 
     def __init__(self, parties: int, *, is_killed: bool) -> None:
@@ -32,7 +32,7 @@ class Halt:
         self._word = threading.Event()
 
     def listener(self, site: dict[str, Any]) -> Callable[[Progress], None]:
-        """Stops the consumption of ``site`` where the site says."""
+        """Stops the consumption of ``site`` at the site's point."""
 
         def listen(progress: Progress) -> None:
             if [progress.point.value, progress.statement_index] == site["point"]:
@@ -41,7 +41,7 @@ class Halt:
         return listen
 
     def give_up(self) -> None:
-        """A consumption ended without having stood at its point: the others need not wait."""
+        """A consumption ended without reaching its point, so the others need not wait."""
         self._everybody.abort()
 
     def _stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Driver processes that tests start, stop and kill, and the tables that they work on."""
+"""Driver processes that tests start, stop and kill, and the tables that they use."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SUMS = """
     WHEN MATCHED THEN UPDATE SET total = t.total + c.d
     WHEN NOT MATCHED THEN INSERT (k, total) VALUES (c.k, c.d)
 """
-# A driver on a busy machine; on an idle one it takes about 15 seconds.
+# The limit for a driver on a busy machine; on an idle one it takes about 15 seconds.
 DRIVER_SECONDS = 600
-# Neither statement may run twice or not at all: both would show.
+# If either statement runs twice or not at all, its target shows it.
 STATEMENTS = (LOG, SUMS)
 CHANGES = (
     (1, 100, "DELETE", True),
@@ -91,7 +91,7 @@ def build_template(site: Site) -> None:
 
 
 def copy_site(template: Site, root: Path) -> Site:
-    """A site of its own: the stream stands at the source's version 1, the changes come after."""
+    """A site of its own: the stream is at the source's version 1, the changes come after it."""
     copy_tables(template.root, root, {"src": 1, "log": 1, "sums": 1})
     site = Site(template.spark, root)
     site.engine.create_stream("s", on_table=site.path("src"))
@@ -101,11 +101,11 @@ def copy_site(template: Site, root: Path) -> Site:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a driver is to do.
+    """The work of a driver.
 
-    ``sites`` are consumed at once, each in a thread. When each of them that has a point stands
-    there, the driver is killed with its process group; or waits for the word to go, where it is
-    not to be killed. ``waits`` starts only at that word.
+    The driver consumes all ``sites`` at once, each in a thread. Once each of them that has a point
+    has reached it, the driver is killed with its process group if ``is_killed``, and otherwise
+    waits for ``go``. With ``waits`` it starts only at ``go``.
     """
 
     sites: list[dict[str, Any]]
@@ -141,7 +141,7 @@ class Driver:
         os.killpg(self.process.pid, number)
 
     def go(self) -> None:
-        """The word that a driver waits for."""
+        """Let a waiting driver continue."""
         assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
@@ -154,7 +154,7 @@ class Driver:
         return dict(json.loads(line))
 
     def end(self) -> list[dict[str, Any]]:
-        """Wait for the driver's end; what else it printed."""
+        """Wait for the driver's end and return the rest of its output."""
         output, _ = self.process.communicate(timeout=DRIVER_SECONDS)
         return [json.loads(line) for line in output.splitlines()]
 
@@ -164,7 +164,7 @@ class Driver:
 
 @contextmanager
 def running(*drivers: Driver) -> Iterator[None]:
-    """Leave none of ``drivers`` behind, whatever happens."""
+    """End all ``drivers`` at the end, even after an error."""
     try:
         yield
     finally:
@@ -175,7 +175,7 @@ def running(*drivers: Driver) -> Iterator[None]:
 
 
 class Workshop:
-    """Makes what a test needs; nothing that it makes is made twice."""
+    """Makes the sites and drivers of a test, from one template of the tables."""
 
     def __init__(self, spark: SparkSession, folders: pytest.TempPathFactory) -> None:
         self._folders = folders
@@ -196,11 +196,11 @@ class Workshop:
         bounds: Mapping[Site, Mapping[str, int]] | None = None,
         **order: Any,
     ) -> Driver:
-        """Start a driver of ``consumer`` on ``sites``, which halts when each stands at its point.
+        """Start a driver of ``consumer`` on ``sites``, which halts once each has reached its point.
 
-        :param statements: what it runs on a site, where that is not ``STATEMENTS``
-        :param transactions: the sites where it runs them one by one in a transaction
-        :param bounds: how much it takes at most on a site
+        :param statements: the statements of a site, if they are not ``STATEMENTS``
+        :param transactions: the sites that run their statements one by one in a transaction
+        :param bounds: how much the driver consumes at most on a site
         :param order: other fields of ``Order``
         """
         special = statements or {}

@@ -1,4 +1,6 @@
-"""A driver that sleeps while another consumer takes over wakes up, fails and changes nothing."""
+"""A driver that sleeps while another consumer takes over fails when it wakes up, and changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from airflow_provider_cdc.engine import ProtocolPoint
 
 pytestmark = pytest.mark.timeout(2 * DRIVER_SECONDS)
 
-# Longer than its driver is held.
+# This statement runs longer than its driver is held.
 SLOW_LOG = (
     LOG.replace("SELECT id,", "SELECT /*+ COALESCE(1) */ id,")
     + " WHERE id < 5 OR reflect('java.lang.Thread', 'sleep', 45000L) IS NULL OR id = 5"
@@ -52,9 +54,7 @@ def data_files(site: Site, table: str) -> set[Path]:
 
 
 def wait_for_another_file(site: Site, table: str, known: set[Path]) -> None:
-    """Until the statement writes its data: then it has read the table's version and not
-    committed.
-    """
+    """Wait until the statement writes its data: it has read the table's version by then."""
     for _ in range(_LOOKS):
         if data_files(site, table) - known:
             return

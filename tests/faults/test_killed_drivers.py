@@ -1,4 +1,4 @@
-"""A driver that is killed at any point of the protocol loses nothing and doubles nothing."""
+"""A driver that is killed at any point of the protocol loses and doubles nothing."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ def name(point: Point) -> str:
 
 @pytest.fixture(scope="module")
 def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
-    """The sites that a driver left when it was killed, by the point where it stood and by what the
-    site is for.
+    """The sites of a killed driver, by the point it had reached on a site and by the site's use.
 
-    The driver works on all of them at once, and is killed when each stands at its own point: so a
-    dozen points cost one JVM.
+    The driver consumes all of them at once, and is killed when it has reached the point of each
+    one: so a dozen points cost one JVM.
     """
     points = dict.fromkeys(
         item.callspec.params["point"]

@@ -38,9 +38,10 @@ def name(point: Point) -> str:
 
 @pytest.fixture(scope="module")
 def killed(workshop: Workshop) -> Sites:
-    """The sites that one driver left when it was killed, by where it stood and what they are for.
+    """The sites of one killed driver, by the point it had reached on a site and by the site's use.
 
-    It works on all of them at once, and is killed when each stands at its own point.
+    The driver consumes all of them at once, and is killed when it has reached the point of each
+    one.
     """
     wanted = [(point, use) for point in IN_A_TRANSACTION for use in TRANSACTION_USES]
     wanted += [(point, BATCH) for point in IN_A_BATCH]

@@ -1,4 +1,4 @@
-"""Random views over three small tables, and random writes to these."""
+"""Random views over three small tables, and random writes to these tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TABLE = st.sampled_from(TABLES)
 
 @st.composite
 def _relation(draw: st.DrawFn, depth: int) -> str:
-    """Something with the columns k and v that may stand in a FROM."""
+    """A relation for a FROM clause, with the columns k and v."""
     kinds = ["table", "table", "view"] + (["select", "union", "join"] if depth else [])
     match draw(st.sampled_from(kinds)):
         case "table":

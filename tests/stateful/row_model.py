@@ -1,4 +1,4 @@
-"""What a table with streams must hold, in plain Python: rows by row id, version by version."""
+"""A plain Python model of a table with streams: rows by row id, version by version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = dict[int, Row]
 
 
 class Change(NamedTuple):
-    """One row of a change set; ``values`` in the order of the columns at the range's end."""
+    """One row of a change set; ``values`` are in the order of the columns at the range's end."""
 
     row_id: int
     action: str
@@ -44,9 +44,9 @@ class Inserted:
 
 @dataclass
 class TableModel:
-    """A table of rows, its versions, and what was ever inserted into it.
+    """A table of rows, its versions, and all rows ever inserted into it.
 
-    Row ids of inserted rows are told to it once; everything else it predicts.
+    The model learns the row ids of inserted rows once, and predicts everything else.
     """
 
     columns: list[str]
@@ -59,7 +59,7 @@ class TableModel:
         self.record(self.version)
 
     def record(self, version: int) -> None:
-        """The table as it is now is what all versions up to ``version`` that are new hold."""
+        """Record the current table as the content of all new versions up to ``version``."""
         snapshot = Snapshot(tuple(self.columns), {key: dict(row) for key, row in self.rows.items()})
         for passed in range(self.version + 1, version + 1):
             self.history[passed] = snapshot
@@ -91,7 +91,7 @@ class TableModel:
         return sorted(row["k"] for row in self.rows.values())
 
     def change_set(self, stream: StreamModel, through: int | None = None) -> Counter[Change]:
-        """The minimal change set from the stream's offset, by its mode."""
+        """The minimal change set from the stream's offset, by the stream's mode."""
         last = self.version if through is None else through
         end = self.history[last]
         if stream.mode is StreamMode.STANDARD:
@@ -107,7 +107,7 @@ class TableModel:
 
 @dataclass
 class Pending:
-    """A consumption that was begun and not ended, because its driver crashed."""
+    """A consumption that began and did not end, because its driver crashed."""
 
     consumer: str
     streams: tuple[str, ...]
@@ -119,7 +119,7 @@ class Pending:
 
 @dataclass
 class StreamModel:
-    """A stream, and what its consumptions have written to its log target so far."""
+    """A stream, and the rows that its consumptions have written to its log target so far."""
 
     name: str
     mode: StreamMode

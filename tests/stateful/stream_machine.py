@@ -152,7 +152,7 @@ def _collected(rows: DataFrame) -> Counter[Change]:
 
 
 class CrashListener:
-    """Ends the driver at one point, and remembers where that was."""
+    """Ends the driver at one point, and remembers that point."""
 
     def __init__(self) -> None:
         self.wanted: tuple[ProtocolPoint, int | None] | None = None
@@ -171,7 +171,7 @@ class CrashListener:
 
 
 class StreamMachine(RuleBasedStateMachine):
-    """One table with two streams, their targets, and the model of it all."""
+    """One table with two streams, their targets, and a model of all of them."""
 
     numbers = count()
     steps = 0
@@ -228,7 +228,7 @@ class StreamMachine(RuleBasedStateMachine):
         self.view_offset = self.table.version
         self.write([Insert(rows)])
 
-    # One rule, as Hypothesis would leave most of several ones out of most examples.
+    # One rule: with several, Hypothesis would leave most of them out of most examples.
     @rule(action=ACTIONS)
     def act(self, action: tuple[str, dict[str, Any]]) -> None:
         name, arguments = action
@@ -357,7 +357,7 @@ class StreamMachine(RuleBasedStateMachine):
     # Consuming
 
     def advance(self) -> None:
-        # The mirror of the standard stream would miss what is skipped.
+        # Only the append-only stream: the mirror of the standard stream would miss what is skipped.
         stream = self.streams[APPENDED]
         if stream.pending:
             with pytest.raises(StreamConflict, match="cannot be advanced"):
@@ -387,21 +387,21 @@ class StreamMachine(RuleBasedStateMachine):
         if not self.streams:
             return
         try:
-            # Whatever was left open, the next consumer ends it, and nothing is lost or doubled.
+            # The next consumer ends whatever is open, and nothing is lost or doubled.
             self.consume((STANDARD, APPENDED), "last", None)
             for stream in self.streams.values():
                 assert stream.pending is None
                 assert not self.table.change_set(stream)
         finally:
-            # A view whose table is gone cannot be listed, and other tests list the views.
+            # A view without its table cannot be listed, and other tests list the views.
             self.lab.sql(f"DROP VIEW IF EXISTS {self.view}")
 
-    # The model's side
+    # The model
 
     def _follow(
         self, names: tuple[str, ...], consumer: str, statement_count: int, seen: Progress | None
     ) -> None:
-        """Do in the model what the driver did until it ended at ``seen``."""
+        """Repeat in the model the driver's steps until it ended at ``seen``."""
         own = None
         while own is None and (found := self._first_pending(names)):
             if not found.is_resolving and (found.consumer, found.streams) == (consumer, names):
@@ -440,7 +440,7 @@ class StreamMachine(RuleBasedStateMachine):
             if is_committed:
                 stream.commit(self.table, pending.through)
 
-    # The table's side
+    # The table
 
     def _insert(self, item: Insert) -> None:
         if len(self.table.rows) < MOST_ROWS:
@@ -505,7 +505,7 @@ class StreamMachine(RuleBasedStateMachine):
         )
 
     def _learn(self, rows: list[Row]) -> None:
-        """Ask the table once which row ids the inserted ``rows`` got."""
+        """Read the row ids of the inserted ``rows`` from the table once."""
         ids = {row["k"]: row_id for row_id, row in self._stored().items()}
         version = self.lab.version("t")
         self.table.insert(version, {ids[row["k"]]: row for row in rows})

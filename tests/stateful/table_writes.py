@@ -1,4 +1,4 @@
-"""The statements that the stream machine writes with, and how Hypothesis draws them."""
+"""The statements by which the stream machine writes, and how Hypothesis draws them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> QuarantineLab:
 
 @dataclass
 class Entry:
-    """A change as the model knows it."""
+    """A change in the model."""
 
     place: int
     key: int
@@ -36,14 +36,14 @@ class Entry:
 
 @dataclass
 class Model:
-    """What upsert tables do, one change after the other."""
+    """A model of upsert tables that handles one change after the other."""
 
     pending: list[Entry] = field(default_factory=list)
     quarantine: list[Entry] = field(default_factory=list)
     state: dict[int, tuple[str, tuple[Any, ...] | None]] = field(default_factory=dict)
 
     def judged(self) -> tuple[list[Entry], list[Entry]]:
-        """What would be applied now, and what would be held."""
+        """The changes that would be applied now, and those that would be held."""
         passed: list[Entry] = []
         held: list[Entry] = []
         waiting = [entry for entry in self.quarantine if entry not in self.pending]
@@ -88,7 +88,7 @@ def test_bad_changes_corrections_and_redrives_in_any_order_end_as_in_a_plain_mod
             key, kind = chance.randrange(4), chance.choice(["UPSERT", "UPSERT", "DELETE"])
             number = chance.choice([None, None, "5", "6", BAD])
             row = (key, f"v{place}", place)
-            # A delete keeps its salary: corrections find it by that.
+            # A delete keeps its salary, because corrections find it by that.
             batch.append((*row, kind, number))
             model.pending.append(Entry(place, key, row if kind == "UPSERT" else None, number))
         lab.send(*batch)

@@ -1,4 +1,4 @@
-"""The registry against a dict: whatever the order of moves, stale handles and upkeep."""
+"""The registry against a dict: moves, stale handles and upkeep in any order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = st.sampled_from(["a", "A", "straße", "STRASSE", "it's"])
 
 @dataclass
 class Model:
-    """What the registry must hold: every state of every stream, oldest first."""
+    """The expected registry: every state of every stream, oldest first."""
 
     past: dict[str, list[Stream]] = field(default_factory=dict)
 
@@ -109,7 +109,7 @@ class RegistryMachine(RuleBasedStateMachine):
             self._move(snapshot, data)
 
     def _move(self, snapshot: RegistrySnapshot, data: st.DataObject) -> None:
-        """Move some streams of ``snapshot`` together, each by a transition its phase allows."""
+        """Move some streams of ``snapshot`` together, each by a transition of its phase."""
         chosen = data.draw(
             st.lists(
                 st.sampled_from(snapshot.streams()),

@@ -1,5 +1,5 @@
-"""Whatever a source's history loses, a stream is exact or stale, never a part and never empty by
-mistake; and what maintenance has extended, VACUUM leaves there.
+"""Whatever history a source loses, a stream is exact or stale, and never partial or empty by
+mistake; VACUUM keeps all files that maintenance has extended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVENTS = (
     *("vacuum", "vacuum", "vacuum everything", "clean up the log", "shrink the retention"),
     *("maintain", "maintain", "look", "consume", "jump", "nothing"),
 )
-# A write before each event, so that there is something to lose.
+# A write comes before each event, so that there are files to lose.
 STEPS = st.lists(
     st.tuples(st.sampled_from(WRITES), st.integers(0, 9), st.sampled_from(EVENTS)),
     min_size=4,
@@ -34,7 +34,7 @@ STEPS = st.lists(
 
 
 class World:
-    """A source with a stream, and what both should hold."""
+    """A source with a stream, and the expected content of both."""
 
     def __init__(self, lab: StreamLab) -> None:
         self.lab = lab
@@ -43,8 +43,8 @@ class World:
         self.ids = itertools.count(1)
         self.rows: dict[int, int] = {}
         self.seen: dict[int, int] = {}
-        # Whether something that the stream needs, or will need, may have been lost; and whether
-        # nothing was, and nothing can be from now on.
+        # ``may_have_lost``: files that the stream needs now or later may be missing. ``is_kept``:
+        # no such file is missing, and none can be removed from now on.
         self.may_have_lost = False
         self.is_kept = False
 
@@ -79,7 +79,7 @@ class World:
         self._sql("VACUUM {src} RETAIN 0 HOURS")
 
     def _clean_up_the_log(self, _: int) -> None:
-        """As Delta does: the commits before a checkpoint go."""
+        """Remove the commits before a checkpoint, as Delta does."""
         log = Path(self.lab.path("src"), "_delta_log")
         checkpoints = [int(file.name[:20]) for file in log.glob("*.checkpoint*.parquet")]
         for file in log.glob("*.json"):
@@ -123,12 +123,12 @@ class World:
             self.engine.create_stream("s", on_table=self.lab.path("src"), or_replace=True)
             self._sql("DELETE FROM {copy}", "INSERT INTO {copy} SELECT * FROM {src}")
         self.seen = dict(self.rows)
-        # The owner's own retention is none: what is written from now on is not kept by itself.
+        # The owner's own retention is zero: it does not keep the files of later writes.
         self.may_have_lost, self.is_kept = False, False
         assert dict(self.lab.rows("copy")) == self.rows
 
     def check(self) -> None:
-        """The change set is what leads from the rows that were consumed to those of now."""
+        """Check that the change set leads from the consumed rows to the current rows."""
         wanted: list[tuple[Any, ...]] = []
         for id_ in self.seen.keys() | self.rows.keys():
             old, new = self.seen.get(id_), self.rows.get(id_)

@@ -1,7 +1,7 @@
-"""Streams against a plain model: random writes, reads, consumptions and crashes of their drivers.
+"""Streams against a plain model: random writes, reads, consumptions and crashes of drivers.
 
-``HYPOTHESIS_PROFILE=thorough`` runs thousands of steps, and shrinks what fails;
-``MACHINE_EXAMPLES`` says how many times fifty of them.
+``HYPOTHESIS_PROFILE=thorough`` runs thousands of steps, and shrinks failures; ``MACHINE_EXAMPLES``
+is the number of examples, each of fifty steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def test_streams_under_random_writes_and_crashes_agree_with_the_model(
     print(f"{StreamMachine.steps} steps")
 
 
-# Sequences that are run every time: what the machine finds wrong is kept here.
+# Sequences that run every time: failures that the machine has found are kept here.
 
 
 @pytest.mark.parametrize("semantics", AppendSemantics)
@@ -53,7 +53,7 @@ def test_sequence_of_crashes_and_takeovers_agrees_with_the_model(
         semantics=semantics,
         rows=(row(0), row(1), row(2)),
     )
-    # Undone by another consumer, which crashes in the middle of it; undone to the end by a third.
+    # Another consumer begins to undo it and crashes; a third one undoes the rest.
     machine.consume((STANDARD,), "first", (ProtocolPoint.AFTER_STATEMENT, 0))
     machine.write([Update(EVEN, "p", 1), Insert((row(3),))])
     machine.consume(BOTH, "second", (ProtocolPoint.AFTER_UNDO, None))
@@ -63,13 +63,13 @@ def test_sequence_of_crashes_and_takeovers_agrees_with_the_model(
     machine.consume(BOTH, "second", (ProtocolPoint.AFTER_STATEMENT, 1))
     machine.add_column()
     machine.write([Merge(EVERY, Where(3, 0), 5, (row(4),)), Delete(EVEN)])
-    # Resumed over its own range, while the source has moved on.
+    # The consumption resumes over its own range, after the source has moved on.
     machine.consume(BOTH, "second", None)
     machine.read(STANDARD)
     machine.restore(3)
     machine.read(STANDARD)
     machine.read(APPENDED)
-    # Committed, though its driver never heard of it.
+    # The consumption is committed, but its driver did not learn it.
     machine.consume((STANDARD,), "first", (ProtocolPoint.AFTER_COMMIT, None))
     machine.rearrange("OPTIMIZE {t}")
     machine.ask_for_data(STANDARD)

@@ -1,4 +1,4 @@
-"""Histories of a table's files, as Hypothesis draws them, and the commits that tell them."""
+"""Histories of a table's files, as Hypothesis draws them, and their commits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def commit(
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Table, list[Commit], list[Table]]:
-    """A table, commits that follow it, and the table after each of them."""
+    """A table, later commits, and the table after each of them."""
     table = {path: data_file(path) for path in draw(st.sets(st.sampled_from("abcd")))}
     start, commits, after = dict(table), [], []
     seen: list[Table] = [dict(table)]

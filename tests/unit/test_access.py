@@ -18,7 +18,7 @@ def stream(readers: tuple[str, ...] | None, consumers: tuple[str, ...] | None) -
 
 
 def may(given: Stream, principal: str) -> str:
-    """The first letters of what ``principal`` may do."""
+    """The first letters of the rights that ``principal`` has."""
     found = ""
     for right in Right:
         try:

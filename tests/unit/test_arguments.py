@@ -17,7 +17,7 @@ from airflow_provider_cdc.engine.core.model import StreamMode
 
 @validated
 class Taker:
-    """Public methods of each kind of argument, which return what they were given."""
+    """Public methods with each kind of argument, which return their argument."""
 
     def text(self, value: str) -> Any:
         return value

@@ -1,4 +1,4 @@
-"""How much one consumption takes of a stream."""
+"""How much of a stream one consumption takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOUNDS = st.none() | st.integers(1, 60)
 
 
 def commits_of(*files: int) -> list[Commit]:
-    """Commits that added so many files each."""
+    """One commit for each argument, with that number of added files."""
     return [
         new_commit(version, adds=tuple(data_file(f"{version}-{i}") for i in range(count)))
         for version, count in enumerate(files, 1)

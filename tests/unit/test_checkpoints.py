@@ -1,4 +1,4 @@
-"""Actions as checkpoints hold them: Parquet's pairs, columns and NULLs."""
+"""Actions as checkpoints store them: Parquet's pairs, columns and NULLs."""
 
 from __future__ import annotations
 

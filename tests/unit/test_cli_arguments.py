@@ -1,4 +1,4 @@
-"""Whatever is written on the command line, it ends with a result or with one of our messages."""
+"""Any command line ends with a result or with one of our messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from airflow_provider_cdc.cli.terminal import app
 
 TEXTS = [value for value in ABSURD if isinstance(value, str) and value != "\ud800"]
-# Exit codes: done, one of our errors, and a command line that typer refuses.
+# Exit codes: success, one of our errors, and a command line that typer refuses.
 ENDS = (0, 1, 2)
 
 

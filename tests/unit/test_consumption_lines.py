@@ -1,4 +1,4 @@
-"""What the log says of a consumption."""
+"""The log lines of a consumption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of CSV files: where they are in a text, and what they say of the stream's columns."""
+"""Headers of CSV files: where they are in a text, and how they match the stream's columns."""
 
 from __future__ import annotations
 

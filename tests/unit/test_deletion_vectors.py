@@ -1,4 +1,4 @@
-"""Deletion vectors: the bytes that Delta writes, and the ones that are made of them."""
+"""Deletion vectors: the bytes that Delta writes, and the bytes that the engine makes of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ POSITIONS = st.sets(
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (bytes.fromhex("864fd26fb559f75b"), "HelloWorld"),  # the vector of Z85's own specification
+        (bytes.fromhex("864fd26fb559f75b"), "HelloWorld"),  # test vector of the Z85 specification
         (b"", ""),
         (b"\0\0\0\0", "00000"),
         (b"\xff\xff\xff\xff", "%nSc0"),

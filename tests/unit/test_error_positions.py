@@ -1,4 +1,4 @@
-"""Positions in what Spark read, found again in what the user wrote."""
+"""Positions in the text that Spark read, found again in the text that the user wrote."""
 
 from __future__ import annotations
 

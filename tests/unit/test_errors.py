@@ -1,4 +1,4 @@
-"""How messages of errors are put together."""
+"""How error messages are composed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables whose retention a state folder has extended, as its files name them."""
+"""The tables whose retention a state folder has extended, by the names in its files."""
 
 from __future__ import annotations
 

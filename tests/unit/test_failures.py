@@ -1,4 +1,4 @@
-"""What is told of an exception that Spark raised."""
+"""What the engine reports of an exception that Spark raised."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SELECT CAST(v AS INT)
 
 
 class Py4JJavaError(Exception):
-    """Has the name of what pyspark raises for a JVM exception without a class of its own."""
+    """Has the name of pyspark's error for a JVM exception without a class of its own."""
 
 
 class Py4JNetworkError(Exception):
-    """Has the name of what pyspark raises when the JVM does not answer any more."""
+    """Has the name of pyspark's error for a JVM that no longer answers."""
 
 
 def test_reason_holds_every_message_and_no_stack() -> None:

@@ -1,4 +1,4 @@
-"""What Spark's errors say of the file that it was reading."""
+"""What Spark's errors show of the file that it was reading."""
 
 from __future__ import annotations
 

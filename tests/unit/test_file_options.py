@@ -1,4 +1,4 @@
-"""Options of Spark's readers: which a stream on files takes, and what the others lead to."""
+"""Options of Spark's readers: which of them a stream on files takes, and why others are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The spellings of one location."""
+"""Different spellings of one location."""
 
 from __future__ import annotations
 

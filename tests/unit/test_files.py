@@ -15,7 +15,7 @@ from airflow_provider_cdc.engine.storage.files import Files, encoded_uri, hadoop
 
 @pytest.fixture
 def names(tmp_path: Path) -> list[str]:
-    """Forty files, more than are opened at once."""
+    """Forty files, more than the engine opens at once."""
     found = [str(tmp_path / f"file {number}") for number in range(40)]
     for name in found:
         Path(name).write_text(name, encoding="utf-8")
@@ -125,13 +125,13 @@ def test_store_is_opened_by_fsspecs_names_of_the_options(
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """A store that answers the creation of a file as the test says."""
+    """A store whose answers to the creation of a file are set by the test."""
     yield Store()
     MemoryFileSystem.store.clear()
 
 
 class Store(Files):
-    """``answers`` are what comes back of the first creations; then it does as it is told."""
+    """Raises ``answers`` at the first creations, and then works normally."""
 
     def __init__(self) -> None:
         super().__init__()

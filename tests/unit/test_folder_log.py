@@ -1,4 +1,4 @@
-"""The log of a folder, and what an insert-only stream reads of it."""
+"""The log of a folder, and the files that an insert-only stream reads of it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from airflow_provider_cdc.engine.core.read_plan import Strategy
 
 PATHS = ["a.csv", "b c.csv", "k=1/ü%.csv", "k=2/a.csv"]
 CONTENTS = st.integers(min_value=1, max_value=3)
-# What is in the folder at each refresh: some files, each with one of a few contents.
+# The content of the folder at each refresh: some files, each with one of a few contents.
 HISTORIES = st.lists(st.dictionaries(st.sampled_from(PATHS), CONTENTS), max_size=8)
 
 
 @dataclass
 class Log:
-    """The commits that refreshes wrote."""
+    """The commits that refreshes write."""
 
     commits: list[Commit] = field(
         default_factory=lambda: [parse_commit(0, first_commit("an-id", "/data/in", NOON))]
@@ -59,7 +59,7 @@ class Log:
         return content is not None
 
     def read(self, after: int, limit: BatchLimit | None = None) -> tuple[dict[str, int], int]:
-        """The contents of the files that a stream at version ``after`` reads, and where it ends."""
+        """The contents of the files that a stream at ``after`` reads, and its new offset."""
         taken = list((limit or BatchLimit()).taken(self.commits[after + 1 :]))
         end = taken[-1].version if taken else after
         unread = unread_files(without_superseded(taken, self.commits[end + 1 :]))
@@ -86,7 +86,7 @@ def test_a_log_holds_what_the_last_refresh_found(history: list[dict[str, int]]) 
 def test_a_stream_returns_each_version_of_a_file_once_unless_it_went_unread(
     history: list[dict[str, int]], looks_at: int, max_commits: int
 ) -> None:
-    """A plain model: a set of files that are not read yet."""
+    """A plain model: the set of files that are not read yet."""
     log = Log()
     unread: dict[str, int] = {}
     before: dict[str, int] = {}

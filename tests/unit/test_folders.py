@@ -1,4 +1,4 @@
-"""Refreshing the logs of folders: what counts, several processes at once, a crash half-way."""
+"""Refreshing the logs of folders: which files count, several processes at once, a crash half-way."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SCHEMA = json.dumps({"type": "struct", "fields": []})
 
 
 class Inbox:
-    """A folder, its log, and a stream behind the log's newest version."""
+    """A folder, its log, and a stream at the log's newest version."""
 
     def __init__(self, root: str, name_glob: str | None = None) -> None:
         self.uri = f"{root}/in"
@@ -56,7 +56,7 @@ class Inbox:
         self.put("old.csv", b"1")
 
     def put(self, path: str, content: bytes = b"1\n2\n") -> None:
-        """Write a file at once: who looks sees all of it or nothing."""
+        """Write a file at once: a reader sees all of it or nothing."""
         filesystem, whole = fsspec.core.url_to_fs(f"{self.uri}/{path}")
         folder, _, name = whole.rpartition("/")
         filesystem.makedirs(folder, exist_ok=True)
@@ -102,7 +102,7 @@ def inbox(tmp_path: Path) -> Inbox:
 
 @pytest.fixture(params=["local", "memory"])
 def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Inbox]:
-    """An inbox on a local disk, and one in a store that knows no folders."""
+    """An inbox on a local disk, and one in a store without folders."""
     if request.param == "local":
         yield Inbox(str(tmp_path))
     else:
@@ -221,7 +221,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def somebody_else() -> Iterator[None]:
-    """The rights of another user, where the tests have all rights."""
+    """Runs the test with another user's rights where tests have all rights."""
     if os.geteuid():
         yield
         return
@@ -323,7 +323,7 @@ def test_many_refreshers_at_once_list_every_file_once(anywhere: Inbox) -> None:
 def test_who_is_overtaken_lists_again_and_takes_nothing_back(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process lists a later file and writes its version between this one's two steps."""
+    """Another process lists a later file and writes its version between this process's two steps."""
     stream = inbox.new_stream()
     inbox.put("a.csv")
     create: Callable[..., bool] = Files.create

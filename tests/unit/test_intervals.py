@@ -1,4 +1,4 @@
-"""How stale a table may be, as users write and read it."""
+"""Intervals of staleness, as users write and read them."""
 
 from __future__ import annotations
 

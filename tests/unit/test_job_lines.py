@@ -1,4 +1,4 @@
-"""What the log says that a job has done."""
+"""The log lines of a job's result."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The nouns travel as JSON."""
+"""Objects of the domain as JSON."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-# Fresh dataclasses each time: what matters is the first reading of a kind.
+# Fresh dataclasses each time: only the first reading of a kind matters.
 FIRST_READINGS = """
 import sys
 import threading
@@ -42,7 +42,7 @@ for _ in range(40):
 
 
 def test_threads_may_read_their_first_value_of_a_kind_at_once() -> None:
-    """In a process of its own: what it guards against is a crash of the interpreter."""
+    """The test runs in a process of its own, because the failure is a crash of the interpreter."""
     ended = subprocess.run(
         [sys.executable, "-c", FIRST_READINGS], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""The layouts of a range: which came from which, by commits and what RESTORE brought back."""
+"""The layouts of a range: which one came from which, by its commits and by RESTORE."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_layouts_come_from_one_another_in_the_order_of_the_commits() -> None:
 
 
 def test_restored_layout_comes_from_the_one_in_force_at_the_version_that_was_restored() -> None:
-    # Version 6 wrote no metadata: what version 5 set was in force.
+    # Version 6 wrote no metadata, so that of version 5 was in force.
     found = history(altered(4, "b"), altered(5, "a"), altered(7, "c"), restored(8, "a", version=6))
     assert steps(found) == ["a", "b", "a", "a"]
     assert steps(history(altered(4, "b"), restored(5, "a", version=START))) == ["a", "a"]

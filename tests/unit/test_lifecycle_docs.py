@@ -1,4 +1,4 @@
-"""The state diagram of the documentation is the table of transitions, no more and no less."""
+"""The state diagram of the documentation equals the table of transitions."""
 
 from __future__ import annotations
 

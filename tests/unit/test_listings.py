@@ -1,4 +1,4 @@
-"""Listing folders of stores: what fails is no empty folder, and GCS's marks of one file."""
+"""Listing folders of stores: a failure is not an empty folder, and GCS's metadata is no new file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TREE = {
 
 
 class Served:
-    """Answers listings of one folder each; those of ``failing`` folders fail."""
+    """Lists one folder for each call; folders in ``failing`` raise their error."""
 
     def __init__(self, failing: dict[str, OSError] | None = None) -> None:
         super().__init__(skip_instance_cache=True)  # type: ignore[call-arg]
@@ -104,7 +104,7 @@ def test_folder_that_is_gone_is_no_empty_one_and_one_below_it_is(store: type[Any
 
 
 class Bucket(AbstractFileSystem):
-    """Tells of one object what gcsfs tells."""
+    """Reports one object as gcsfs does."""
 
     cachable = False
 

@@ -1,4 +1,4 @@
-"""The actions of a Delta log, as commits hold them."""
+"""The actions of a Delta log, as commits store them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told that the log of a target can be overwritten."""
+"""Which targets get a warning that their log can be overwritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maintenance of streams as far as logs tell; what changes a table is played."""
+"""Maintenance of streams by logs alone; the tests write the commits that change tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRACKED = {"delta.enableRowTracking": "true"}
 
 
 class PlayedTables(Tables):
-    """Changes the properties of tables by commits of its own."""
+    """Changes the properties of tables by writing commits."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -43,7 +43,7 @@ class PlayedTables(Tables):
 
 
 class PlayedTable:
-    """A table of which there is nothing but its log."""
+    """A table that has only a log."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

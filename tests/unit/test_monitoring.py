@@ -1,4 +1,4 @@
-"""Each change of a stream's standing is told once, whoever looks and whatever is killed."""
+"""Each change of a stream's standing is reported once, even by several monitors or killed ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "tr
 
 
 class Site:
-    """A stream behind version 0 of a table without Spark, and the time."""
+    """A stream at version 0 of a table without Spark, and the time."""
 
     def __init__(self, root: Path, **fields: Any) -> None:
         self.root = root
@@ -61,7 +61,7 @@ class Site:
         return self.root / "state" / "alerts"
 
     def wait(self) -> None:
-        """Until nobody can still be telling what was claimed by now."""
+        """Move the time until no monitor can still be sending an alert that it has claimed."""
         times = [datetime.now(NOON.tzinfo), self.now]
         self.now = max(times) + timedelta(minutes=11)
 
@@ -101,7 +101,7 @@ def test_alert_holds_what_a_template_needs(site: Site) -> None:
     site.told(found.append)
     (alert,) = found
     assert (alert.stream, alert.source, alert.last_consumer) == ("s", "orders", None)
-    assert (alert.lag_commits, alert.lag_bytes) == (1, 10)  # not the file that was there before
+    assert (alert.lag_commits, alert.lag_bytes) == (1, 10)  # not the file that existed before
     assert alert.lag_seconds == timedelta(days=13).total_seconds()
     assert alert.stale_after == NOON + timedelta(days=14)
     assert "goes stale after" in alert.reason
@@ -144,7 +144,7 @@ def test_alert_that_could_not_be_told_is_told_by_a_later_run(site: Site) -> None
 
     with pytest.raises(ExceptionGroup, match="not all alerts could be told"):
         site.told(refuse)
-    assert site.told() == []  # it may be on its way
+    assert site.told() == []  # the alert may be on its way
     site.wait()
     found: list[Alert] = []
     site.told(found.append)
@@ -303,7 +303,7 @@ def test_alerts_of_a_dropped_stream_are_forgotten(site: Site) -> None:
 def test_of_several_monitors_one_tells_each_change(
     tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, Standing, bool]]
 ) -> None:
-    """A monitor may die between its claim and its word; then the next change is still told."""
+    """A monitor may die after its claim and before its alert; the next change is still reported."""
     now = [NOON]
     state = str(tmp_path_factory.mktemp("told"))
     monitors = [ToldAlerts(state, Files(), lambda: now[0]) for _ in range(2)]

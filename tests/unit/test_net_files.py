@@ -85,7 +85,7 @@ def test_fold_leaves_out_files_of_vectors_that_a_commit_lists_as_removed() -> No
     name = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
     for path in (name, f"ab/{name}", f"s3://b/t%20x/{name}"):
         assert listed(path).files == (data_file("a", 5),)
-    # Data files, whatever they are called, have rows.
+    # Files with one of these signs are data files, whatever their names, and have rows.
     for path, fields in {
         f"{name}.parquet": {},
         "vectors.bin": {},
@@ -116,7 +116,7 @@ def test_files_that_an_update_or_a_delete_wrote_hold_no_inserts(operation: str) 
     assert inserted_files([rewritten]) == []
     assert plan_inserts([rewritten]).strategy is Strategy.NOTHING
     assert plan_survivors([rewritten]).plan.strategy is Strategy.NOTHING
-    # MERGE may have inserted beside what it updated.
+    # A MERGE may insert rows besides those that it updates.
     merged = commit(5, (data_file("b", 5),), (data_file("a"),), "MERGE")
     assert plan_inserts([merged]).file_count == 1
     assert plan_survivors([merged]).plan.file_count == 1
@@ -143,7 +143,7 @@ def test_rows_that_were_inserted_survive_in_what_was_made_of_their_files() -> No
         commit(8, (data_file("d", 8),), (data_file("c"),), "DELETE"),
     ]
     assert newborn_files(commits) == {"new", "updated", "b", "moved"}
-    # What the DELETE rewrote stood at the offset.
+    # The rows that the DELETE rewrote existed at the offset.
     assert [file.path for file in plan_survivors(commits).net.added] == ["b", "moved"]
 
 

@@ -1,4 +1,4 @@
-"""Telling from the newest commits that a range holds data."""
+"""Whether the newest commits show that a range has data."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_rewritten_files_are_no_data() -> None:
     optimised = replace(rewritten, operation="OPTIMIZE", preserves_row_ids=True)
 
     assert NewestFirst(STANDARD).take(optimised) is Finding.NOTHING_YET
-    # Whether the rows are the same ones is not told.
+    # The commit does not show whether these are the same rows.
     assert NewestFirst(STANDARD).take(rewritten) is Finding.UNCLEAR
 
 

@@ -1,4 +1,4 @@
-"""Which files are read as plain Parquet: those that mean the same without a Delta log."""
+"""Which files are read as plain Parquet: those that have the same rows without a Delta log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries that read streams, told from what consumes."""
+"""Queries that read streams, as distinct from statements that consume them."""
 
 from __future__ import annotations
 

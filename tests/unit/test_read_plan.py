@@ -1,4 +1,4 @@
-"""Which way a change set is read, by the log alone."""
+"""By which strategy a change set is read, by the log alone."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_plan_of_change_files_that_are_not_smaller_reads_the_file_difference() -
 
 def test_plan_of_many_change_files_counts_the_time_to_open_them() -> None:
     def commits(size: int) -> list[Commit]:
-        """Ten that rewrite one file; each leaves a change file of a hundredth of it."""
+        """Ten commits that rewrite one file; each has a change file of a hundredth of its size."""
         files = [data_file(f"v{number}", size, born=number) for number in range(11)]
         return [
             new_commit(
@@ -151,7 +151,7 @@ def test_rows_of_appends_are_counted_by_their_statistics() -> None:
     assert row_count(counted(3), counted(4)) == 7
     assert row_count(counted(3), counted(None)) is None
     assert row_count(counted(3, vector="v")) is None
-    # Rows may have been carried over from what was removed.
+    # Rows may have been carried over from the removed file.
     assert row_count(counted(3), removes=(OLD,)) is None
     delete = new_commit(6, "DELETE", removes=(OLD,))
     assert inserted_row_count([new_commit(5, "WRITE", adds=(counted(3),)), delete]) == 3

@@ -1,4 +1,4 @@
-"""The registry as those see it who may reach it or not."""
+"""A registry that callers may or may not be able to reach."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_registry_that_comes_back_while_it_is_looked_for_is_not_empty(
 
     monkeypatch.setattr(Registry, "snapshot", read)
     catalog = StreamCatalog(str(tmp_path / "state"))
-    # It is there from the second time on that it is read.
+    # Only the second read finds the registry.
     assert catalog.show_if_begun() is None
     found = catalog.show_if_begun()
     assert [stream.name for stream in found or []] == ["s"]
 
 
 def administration(state: Path) -> StreamAdministration:
-    """The part of the engine that lists streams, which asks nothing else where there are none."""
+    """The part of the engine that lists streams; without a stream it uses no other part."""
     anything: Any = SimpleNamespace(run=lambda _: Maintenance((), ()))
     catalog = StreamCatalog(str(state), principal="somebody")
     return StreamAdministration(anything, catalog, anything, anything, anything, anything)

@@ -1,4 +1,4 @@
-"""What is said of a Spark, a Delta, a Java or a session that the engine cannot work with."""
+"""Errors on a Spark, a Delta, a Java or a session that the engine cannot work with."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_session_with_catalogs_and_extensions_around_delta_passes() -> None:
 
 
 class Session:
-    """As much of a session as is looked at before any table."""
+    """The parts of a session that are checked before any table."""
 
     def __init__(
         self, version: str = "4.2.0", answer: Exception | None = None, **conf: str
@@ -178,7 +178,7 @@ def test_variables_of_a_local_session_reach_its_jvm_alone(monkeypatch: pytest.Mo
     monkeypatch.delenv("LOG4J_CONFIGURATION_FILE", raising=False)
 
     with local_session._environment():
-        # What somebody has set stays.
+        # A value that a user has set stays.
         assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.2"
         assert Path(os.environ["LOG4J_CONFIGURATION_FILE"]).is_file()
 

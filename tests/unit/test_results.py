@@ -1,4 +1,4 @@
-"""Result tables: which of them wait, and when they go."""
+"""Result tables: which of them wait, and when they are removed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_table_that_was_handed_out_waits_no_more_and_is_not_handed_out_again(
 def test_table_is_handed_out_to_whoever_set_the_mark_though_the_store_says_that_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store's client repeats a request whose answer was lost."""
+    """The client of the store repeats a request whose answer was lost."""
     results = results_at(tmp_path)
     root = made(results)
     create = Files.create

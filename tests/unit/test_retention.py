@@ -1,4 +1,4 @@
-"""How the retention of a table is extended and goes back, in its properties."""
+"""How the retention of a table is extended and restored, in its properties."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def days(number: float) -> timedelta:
 
 
 class Table:
-    """The properties of a table, which its owner and those who extend it change."""
+    """The properties of a table, which its owner and those who extend its retention change."""
 
     def __init__(self, **own: str) -> None:
         self.properties: dict[str, str] = {}
@@ -109,7 +109,7 @@ def test_extension_that_is_no_longer_than_what_the_owner_keeps_is_none() -> None
     ],
 )
 def test_statement_names_both_properties_where_the_table_has_both(own: dict[str, str]) -> None:
-    """Delta compares those of one statement, and takes the default for one that is not in it."""
+    """Delta compares both properties of one statement, and uses the default for a missing one."""
     table = Table(**own)
     for length in (days(45), None):
         changes = table.extend("a", length)
@@ -195,7 +195,7 @@ def test_whoever_sets_and_extends_in_any_order_each_gets_what_is_asked(
 @pytest.mark.parametrize(
     ("age", "limit", "needed"),
     [
-        (5, 14, None),  # six days old when it is asked again
+        (5, 14, None),  # six days old at the next check
         (6.5, 14, 14),
         (13, 14, 14),
         (6.5, 7, None),

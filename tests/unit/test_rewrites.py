@@ -1,4 +1,4 @@
-"""Leaving out what was only rewritten, against a model that knows every file's rows."""
+"""Leaving out rows that were only rewritten, against a model that knows every file's rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider_cdc.engine.core.rewrites import net_difference, without_re
 from airflow_provider_cdc.engine.core.table_schema import Layout
 
 Rows = frozenset[int]
-# The rows that a file holds under one of its vectors.
+# The rows of a file under one of its deletion vectors.
 Contents = dict[tuple[str, DeletionVector | None], Rows]
 
 
@@ -44,7 +44,7 @@ def optimised(version: int, removes: list[DataFile], adds: list[DataFile]) -> Co
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Commit], Contents]:
-    """Commits, and what each file held under each vector."""
+    """Commits, and the rows of each file under each deletion vector."""
     contents: Contents = {}
     table: dict[str, DataFile] = {}
     number = 0
@@ -100,7 +100,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Commit], Contents]:
 
 
 def rows_of(net: NetFiles, contents: Contents) -> Counter[int]:
-    """The rows of the new side less those of the old one."""
+    """The rows of the new side minus those of the old side."""
     found: Counter[int] = Counter()
     new = [*net.added, *(pair.new for pair in net.revectored)]
     old = [*net.removed, *(pair.old for pair in net.revectored)]
@@ -112,7 +112,7 @@ def rows_of(net: NetFiles, contents: Contents) -> Counter[int]:
 
 
 def read(net: NetFiles, contents: Contents) -> int:
-    """How many rows lie in the files of both sides."""
+    """The number of rows in the files of both sides."""
     files = (*net.removed, *net.added, *(pair.new for pair in net.revectored))
     return sum(len(contents[file.path, None]) for file in files)
 
@@ -212,7 +212,7 @@ def test_rewritten_files_are_read_with_their_originals_behind_a_change_of_the_co
     altered = replace(commit(1, [], []), metadata={"id": "x"})
     commits = [altered, optimised(2, old, [merged]), commit(3, [merged], [last])]
     assert {file.path for file in net_difference(commits).files} == {"a", "z"}
-    # Before it they are not.
+    # Files that were rewritten before that change are read alone.
     commits = [optimised(1, old, [merged]), altered, commit(3, [merged], [last])]
     assert {file.path for file in net_difference(commits).files} == {"m", "z"}
 
@@ -244,7 +244,8 @@ def test_files_that_are_listed_again_for_their_statistics_are_not_touched() -> N
     history = [*listed, optimised(2, old, [merged]), again]
     net = net_difference([*history, commit(4, [merged], [changed])])
     assert [file.path for file in net.files] == ["m", "z"]
-    # Nor where the older rule holds.
+    # The same holds after a change of the table's metadata, where rewritten files stay out by the
+    # older rule.
     altered = replace(commit(0, [], []), metadata={"id": "x"})
     assert net_difference([altered, *history, commit(5, [], [born])]).files == (born,)
 

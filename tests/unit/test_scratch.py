@@ -1,4 +1,4 @@
-"""Scratch folders: what a lazily read change set leaves behind, and when it goes."""
+"""Scratch folders: which files a lazily read change set leaves, and when they are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many things at once, of which some fail and some hang."""
+"""Many calls at once, some of which fail or hang."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_items_that_hang_keep_no_other_waiting_for_ever() -> None:
     assert "did not end within" in str(found[0])
     released.set()
     time.sleep(0.05)
-    # What came too late changes nothing.
+    # A result that comes too late changes nothing.
     assert isinstance(found[0], TimeoutError)
 
 
@@ -64,5 +64,5 @@ def test_all_end_within_a_time_however_many_of_them_hang() -> None:
     assert "within 1 seconds" in str(found[4])
     released.set()
     time.sleep(0.05)
-    # What was not begun by then is left alone.
+    # A call that had not begun by then is never made.
     assert sorted(done) == [0, 1, 2]

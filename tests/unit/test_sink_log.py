@@ -1,4 +1,4 @@
-"""Lists of files: what Spark's file sinks write of what a folder holds."""
+"""File lists: what Spark's file sinks write about the files of a folder."""
 
 from __future__ import annotations
 

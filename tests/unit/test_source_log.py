@@ -1,4 +1,4 @@
-"""Looking at a source's log, as far as files alone tell."""
+"""Reading a source's log, as far as files alone show."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_table_in_the_place_of_the_source_is_told_where_the_commit_of_the_offs
     log.write(1, {"metaData": METADATA}, {"protocol": {}}, {"domainMetadata": MARK})
     assert SourceLog(Files()).look(log.stream).may_have_data
 
-    # The checkpoint that a log needs whose first commits are gone.
+    # A log whose first commits are missing needs this checkpoint.
     other = {"metaData": METADATA | {"id": "another table"}}
     checkpoint = log.folder / f"{1:020d}.checkpoint.a.json"
     checkpoint.write_text("\n".join(map(json.dumps, (other, {"protocol": {}}))), encoding="utf-8")
@@ -359,7 +359,7 @@ def test_append_only_range_of_a_transaction_ends_before_what_an_undo_may_bring_b
         return pins.span(stream, BatchLimit()).tables[0].end.version
 
     assert end() == 1
-    # One that has begun reads what it has pinned.
+    # A transaction that has begun reads the range that it pinned.
     pinned = SourceLog(Files()).span(stream, through=[4])
     assert pinned.tables[0].end.version == 4
     restore(5, to=3)

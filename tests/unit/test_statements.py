@@ -1,4 +1,4 @@
-"""Understanding the SQL of a consumption, and putting views in place of its streams."""
+"""Parsing the SQL of a consumption, and replacing its streams by views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage options of delta-rs in the words of fsspec."""
+"""Storage options of delta-rs, translated for fsspec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of the things that the engine returns: one short line."""
+"""How a notebook shows the objects that the engine returns: in one short line."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_name_that_names_no_table_is_shown_as_it_is() -> None:
 
 
 def returned(kind: Any) -> Iterator[type]:
-    """The dataclasses in the type of what a method returns."""
+    """The dataclasses in the return type of a method."""
     for each in get_args(kind):
         yield from returned(each)
     if is_dataclass(kind):
@@ -206,6 +206,6 @@ def test_all_that_a_notebook_gets_is_shown_in_short() -> None:
                 found.update(returned(hints.get("return")))
 
     assert {Stream, Outcome, ReadPlan, StreamStatus, Record, Maintenance} <= found
-    # The others are a few numbers and names.
+    # The other ones have only a few numbers and names.
     for kind in found - {type(thing) for thing, _ in SHOWN}:
         assert len(fields(kind)) <= 6, kind

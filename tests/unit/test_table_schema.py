@@ -1,4 +1,4 @@
-"""Schemas of one table at two versions: which column is which, and what reads whose files."""
+"""Schemas of one table at two versions: which column is which, and which schema reads which files."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_matching_path_between_ends_that_look_alike_passes_each_switch_in_betwee
     dropped, anew = mapped(("w", 2, "p2")), mapped(("w", 2, "p2"), ("v", 3, "p3"))
     path = matching_path([plainly, first, dropped, anew, plainly])
     assert path == (plainly, plainly, first, anew, plainly, plainly)
-    # Ids begin anew with each arrival of column mapping.
+    # Column ids begin anew each time column mapping is switched on.
     two, left = mapped(("a", 1, "a"), ("b", 2, "b")), mapped(("a", 2, "b"))
     last, none = mapped(("a", 1, "a")), plain(("a", "string"))
     assert matching_path([two, left, none, last]) == (two, left, none, none, last, last)
@@ -142,7 +142,7 @@ def test_matching_path_goes_by_names_where_an_overwrite_gave_columns_other_ids()
             wanted = wanted and matching_field(wanted, layout.fields)
         found[field["name"]] = wanted and wanted["name"]
     assert found == {"a": "a", "b": "b", "c": None}
-    # And so the other way, as a RESTORE leads.
+    # The same holds in the other direction, as after a RESTORE.
     assert gives_ids_anew(after, before)
 
 
@@ -172,7 +172,8 @@ def test_columns_are_other_ones_by_their_ids_whatever_their_names() -> None:
     anew = mapped(("a", 1, "p1"), ("z", 2, "p2"), ("C", 4, "p4"))
     dropped = mapped(("a", 1, "p1"), ("z", 2, "p2"))
     assert other_columns([first, dropped, anew]) == {"c"}
-    # An overwrite of the schema; what it gave another type is another column all the same.
+    # An overwrite of the schema keeps columns of the same type; one of another type is another
+    # column.
     assert other_columns([first, anew]) == frozenset()
     assert other_columns([first, mapped(("z", 1, "p1"))]) == frozenset()
 
@@ -242,6 +243,6 @@ def test_columns_are_other_ones_where_their_texts_compare_in_another_way() -> No
     assert other_columns([texts({}), texts({"__COLLATIONS": {"a": "spark.UTF8_LCASE"}})])
     assert other_columns([of_length("char(3)"), of_length("char(5)")])
     assert other_columns([of_length("char(3)"), texts({})])
-    # Their length is for writers to keep.
+    # Only writers check the length of a VARCHAR.
     assert not other_columns([of_length("varchar(3)"), of_length("varchar(5)")])
     assert not other_columns([of_length("varchar(3)"), texts({"comment": "x"})])

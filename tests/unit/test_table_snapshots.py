@@ -1,4 +1,4 @@
-"""Reading a whole table out of its log, with and without checkpoints of every form."""
+"""Reading a whole table from its log, with and without checkpoints of every form."""
 
 from __future__ import annotations
 

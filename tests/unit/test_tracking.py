@@ -1,4 +1,4 @@
-"""When a stream's row ids can be relied on, decided from commits alone."""
+"""When a stream's row ids are reliable, by commits alone."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ def test_overwrite_of_a_part_that_met_the_begin_of_row_tracking_makes_the_stream
 
     with pytest.raises(StreamStale, match="version 6, WRITE, did not keep the row ids"):
         check_tracking(stream(), [partly])
-    # One that was planned behind it says nothing, and keeps them; one of all rows carries none.
+    # An overwrite of a part that was planned after row tracking began does not record this, but
+    # keeps the ids. An overwrite of all rows carries no row over.
     check_tracking(stream(), [replace(partly, preserves_row_ids=None), met])
 
 
@@ -171,7 +172,7 @@ def test_files_that_were_rearranged_without_their_row_ids_make_the_stream_stale(
     with pytest.raises(StreamStale, match="version 6, WRITE, did not keep the row ids"):
         check_tracking(stream(), [new_commit(5), rearranged])
     check_tracking(stream(), [replace(rearranged, preserves_row_ids=True)])
-    # COMPUTE STATISTICS lists files again that stay where they are.
+    # COMPUTE STATISTICS lists files again that stay in the table.
     check_tracking(stream(), [replace(rearranged, adds=(old,), removes=())])
 
 

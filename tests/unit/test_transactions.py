@@ -1,4 +1,4 @@
-"""What the log of a target tells about the statements of a consumption."""
+"""What the log of a target shows about the statements of a consumption."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_state_of_a_statement_that_replaces_an_empty_table_tells_who_took_it_bef
     assert taken_at(taken) == 5
     assert taken_at(taken, applied) == 5
     assert taken_at(neutral, applied) is None
-    # What comes behind it is not lost.
+    # A commit after the statement is not lost.
     assert taken_at(applied, commit(7, add("a"))) is None
     assert taken_at(taken, applied, of=replace(C1, statements=(planned,))) is None
 
@@ -197,7 +197,7 @@ def test_what_an_undo_may_have_to_give_back_is_not_settled() -> None:
     assert settled_at(*met, commit(7, add(data_change=False), operation="OPTIMIZE")) == [3]
     assert settled_at(*met[2:]) == []
     assert settled_at(*met, restore(7, to=5)) == [3, 4, 5, 6, 7]
-    # It cannot be taken back any more.
+    # After a commit of new data the undo can no longer be taken back.
     assert settled_at(*met, commit(7, add())) == [3, 4, 5, 6, 7]
 
 
@@ -281,7 +281,7 @@ def test_rows_that_a_user_restored_from_an_undone_commit_are_inserted() -> None:
 
 
 def test_rows_that_a_user_restored_by_a_moment_from_an_undone_commit_are_inserted() -> None:
-    """The log does not say which version that was: the files that are back do."""
+    """The log does not record the restored version, so the files that are back must show it."""
     vector = {"storageType": "u", "pathOrInlineDv": "v", "sizeInBytes": 1, "cardinality": 1}
     undone = [
         commit(4, add("old")),
@@ -290,11 +290,12 @@ def test_rows_that_a_user_restored_by_a_moment_from_an_undone_commit_are_inserte
         commit(7, add("last"), txn(2)),
         restore(8, to=4),
     ]
-    # What the second statement made of the first one's file is back, and the first one with it.
+    # The file that the second statement made of the first one's file is back, so both commits
+    # count.
     assert added_at([*undone, restore_to_a_moment(9, add("rewritten"))]) == [4, 5, 6, 8, 9]
     assert added_at([*undone, restore_to_a_moment(9, add("first"))]) == [4, 5, 8, 9]
     assert added_at([*undone, restore_to_a_moment(9, add("older"))]) == [4, 8, 9]
-    # The vectors tell which state of a file is back.
+    # The deletion vectors show which state of a file is back.
     assert added_at([*undone, restore_to_a_moment(9, add("old"))]) == [4, 8, 9]
 
 
@@ -397,7 +398,7 @@ APPLY = commit(1, add(), txn(0))
         ([created_by("me"), APPLY], False, False),
         ([created_by("me"), APPLY, restore(2, to=0)], True, True),
         ([created_by("me"), APPLY, restore(2, to=0), commit(3, add(), txn(0))], False, False),
-        # An undo that came late, and was taken back because it met what was applied since.
+        # A late undo met a later apply, and was taken back.
         (
             [created_by("me"), FENCE, commit(2, add(), txn(0)), restore(3, to=0), restore(4, to=2)],
             False,
@@ -471,7 +472,7 @@ STEPS = st.lists(st.sampled_from(["apply", "fence", "undo", "redo", "foreign"]),
 
 @given(STEPS)
 def test_state_follows_any_history_of_applying_and_undoing(steps: list[str]) -> None:
-    """A plain model: the content before the first apply, undo goes back to it, redo to the latest
+    """A plain model: an undo goes back to the content before the first apply, a redo to the latest
     version before the undo.
     """
     commits: list[Commit] = []
@@ -516,7 +517,7 @@ def test_table_is_filled_by_the_consumption_that_was_applied_and_not_undone() ->
 def test_wiped_out_is_found_exactly_where_a_foreign_commit_does_not_stand(
     steps: list[str], data: st.DataObject
 ) -> None:
-    """A plain model: the foreign commits that the table holds at each version."""
+    """A plain model: the foreign commits that the table contains at each version."""
     commits: list[Commit] = []
     holds: dict[int, frozenset[int]] = {4: frozenset()}
     for version, step in enumerate(steps, start=5):

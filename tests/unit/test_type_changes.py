@@ -1,4 +1,4 @@
-"""Which types hold all values of which others."""
+"""Which types hold all values of which other types."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LOSSY = {
     "float": "integer decimal(38,18)",
     "double": "float integer long",
     "decimal(5,2)": "decimal(5,3) decimal(6,4) decimal(4,2) decimal(6,1) double integer",
-    # 0 is 0E-7 where a session is not one of ANSI.
+    # Without ANSI mode, a session writes 0 as the text 0E-7.
     "decimal(10,7)": "string",
     "string": "integer date binary boolean variant",
     "binary": "string",
-    # What a moment is as a text, or a date as a moment, is for each session to say.
+    # The session decides how a moment becomes a text, and a date becomes a moment.
     "timestamp": "date timestamp_ntz string long",
     "timestamp_ntz": "date timestamp",
     "date": "timestamp",

@@ -1,4 +1,4 @@
-"""Views as relations over tables: what is followed, what is refused, and the text that runs."""
+"""Views as relations over tables: which are followed, which are refused, and the text that runs."""
 
 from __future__ import annotations
 
@@ -639,7 +639,7 @@ REFUSED = [
     ("SELECT a FROM t WHERE a IN (^TABLE u)", "a sub-query outside of FROM"),
     ("SELECT a FROM t WHERE a IN (^VALUES (1))", "a sub-query outside of FROM"),
     ("SELECT a FROM t WHERE a IN (^FROM u)", "a sub-query outside of FROM"),
-    # generators, values that differ from query to query, values that are known to Spark alone
+    # generators, values that differ from query to query, values that only Spark knows
     ("SELECT ^explode(b) FROM t", "the generator explode"),
     ("SELECT ^stack(2, a, b) FROM t", "the generator stack"),
     ("SELECT ^json_tuple(a, 'b') FROM t", "the generator json_tuple"),
@@ -734,7 +734,7 @@ def test_message_says_what_to_do() -> None:
 
 
 def functions_of_pyspark() -> dict[str, list[str]]:
-    """The names of pyspark's functions by the headings that its source gives them."""
+    """The names of pyspark's functions, by the headings in its source."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -770,7 +770,7 @@ def called(expression: str) -> frozenset[str]:
     try:
         return functions(query(f"SELECT {expression} FROM t"))
     except UnsupportedView as error:
-        # The parser knows how many arguments many functions take.
+        # The parser checks the number of arguments of many functions.
         if error.problem == "cannot be parsed":
             return frozenset()
         raise

@@ -1,4 +1,4 @@
-"""Which of the settings that Spark keeps with a view decide what its text means."""
+"""Which of the settings that Spark stores with a view determine the meaning of its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of streams on views that hold nothing, by the log alone."""
+"""Ranges of streams on views that hold no change, by the log alone."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def test_range_of_a_view_whose_rows_came_and_went_holds_something_for_an_append_
 ):
     assert span((INSERT, DELETE), ()).holds_nothing
     assert not span((), (INSERT, DELETE), mode=StreamMode.APPEND_ONLY).holds_nothing
-    # What the rows of other tables are joined with has changed.
+    # The rows that rows of other tables are joined with have changed.
     assert not span((DELETE,), (), mode=StreamMode.APPEND_ONLY).holds_nothing

@@ -1,4 +1,4 @@
-"""The DAGs of tests/airflow/test_scheduler_assets.py, woken by streams and by consumptions."""
+"""The DAGs of tests/airflow/test_scheduler_assets.py, which streams and consumptions wake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def watched(stream: str):
 with DAG("cdc_woken", schedule=[watched("woken")], max_active_runs=1, catchup=False):
     AdvanceStream(task_id="advance", stream="woken")
 
-# Nobody consumes these two.
+# No consumer moves these two streams.
 for name in ("kept", "witness"):
     with DAG(f"cdc_{name}", schedule=[watched(name)], max_active_runs=1, catchup=False):
         EmptyOperator(task_id="nothing")

@@ -1,4 +1,4 @@
-"""The monitor of tests/airflow/test_scheduler.py, on while its test runs."""
+"""The monitor of tests/airflow/test_scheduler.py, unpaused while its test runs."""
 
 from __future__ import annotations
 

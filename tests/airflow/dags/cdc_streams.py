@@ -1,4 +1,4 @@
-"""The DAGs of tests/airflow/test_scheduler.py; the tables lie below ``CDC_TEST_TABLES``."""
+"""The DAGs of tests/airflow/test_scheduler.py; the tables are below ``CDC_TEST_TABLES``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 
 TABLES = os.environ.get("CDC_TEST_TABLES", "/nowhere")
 
-# A repeated MERGE would not show; a repeated INSERT does.
+# A repeated INSERT shows in its table; a repeated MERGE does not.
 STATEMENTS = [
     """
     MERGE INTO delta.`{tables}/{name}_current` AS target
@@ -36,7 +36,7 @@ def statements(name: str) -> list[str]:
     return [text.format(tables=TABLES, name=name) for text in STATEMENTS]
 
 
-# A busy machine may fail an attempt of any task; what it does holds once all the same.
+# An attempt of any task may fail on a busy machine; its changes still apply exactly once.
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=1)}
 
 with DAG("cdc_flow", schedule=None, max_active_runs=1, default_args=RETRIES):

@@ -1,4 +1,6 @@
-"""The DAGs of tests/airflow/test_scheduler_upserts.py: one for each upsert table that it makes."""
+"""The DAGs of tests/airflow/test_scheduler_upserts.py: one for each upsert table that the test
+makes.
+"""
 
 from __future__ import annotations
 

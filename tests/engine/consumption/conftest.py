@@ -34,8 +34,8 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
 
 @pytest.fixture
 def lab(template: StreamLab, tmp_path: Path) -> StreamLab:
-    """Streams ``s`` on ``src`` with two rows and ``d`` on ``dim`` with one row to consume; the
-    targets ``log`` and ``other`` are empty.
+    """Streams ``s`` on ``src`` with two rows and ``d`` on ``dim`` with one row to consume, and the
+    empty targets ``log`` and ``other``.
     """
     lab = StreamLab(template.spark, tmp_path)
     copy_tables(template.root, tmp_path, {"src": 0, "dim": 0, "log": 0, "other": 0})
@@ -48,7 +48,7 @@ def lab(template: StreamLab, tmp_path: Path) -> StreamLab:
 
 @pytest.fixture
 def three(lab: StreamLab, template: StreamLab) -> StreamLab:
-    """Targets with rows of their own, and a value in ``src`` that is no number."""
+    """Targets that hold rows already, and a value in ``src`` that is not a number."""
     copy_tables(template.root, lab.root, {"sums": 1, "numbers": 0})
     copy_later_commits(template.root, lab.root, "src", 2)
     copy_later_commits(template.root, lab.root, "log", 1)

@@ -7,12 +7,12 @@ from pyspark.sql import DataFrame
 from airflow_provider_cdc.engine import Transaction
 
 NOT_A_FUNCTION = 1
-# The target; a test says which.
+# The path of the target, which a test sets.
 TARGET: list[str] = []
 
 
 def join_both(changes: DataFrame, numbers: DataFrame, transaction: Transaction) -> None:
-    """Write what the change sets of two streams have in common."""
+    """Write the join of the change sets of two streams."""
     assert transaction.sql("SELECT count(*) FROM s").collect()[0][0] == 2
     found = changes.join(numbers, "id").selectExpr("id", "v", "CAST(n AS STRING) AS action")
     transaction.write(found, TARGET[0])
@@ -26,5 +26,5 @@ def fail(changes: DataFrame, transaction: Transaction) -> None:
 
 
 def misspell(changes: DataFrame, _: Transaction) -> None:
-    """Ask for a column that the changes lack."""
+    """Select a column that the changes do not have."""
     changes.select("nope")

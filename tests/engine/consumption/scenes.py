@@ -1,4 +1,4 @@
-"""Statements that consume, and what tests of consumptions ask again and again."""
+"""Statements that consume, and helpers for tests of consumptions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DIM_ROWS = [(1, "100", "INSERT")]
 
 
 def before(point: ProtocolPoint, act: Callable[[], Any], index: int | None = None) -> Any:
-    """A listener that does ``act`` once, at ``point`` of statement ``index``."""
+    """A listener that calls ``act`` once, at ``point`` of statement ``index``."""
     pending = [act]
 
     def listener(progress: Progress) -> None:
@@ -45,7 +45,7 @@ def before(point: ProtocolPoint, act: Callable[[], Any], index: int | None = Non
 
 
 def crash(lab: StreamLab, point: ProtocolPoint, index: int | None, *statements: str) -> None:
-    """Leave a consumption of consumer ``first`` standing at ``point``."""
+    """Crash a consumption of consumer ``first`` at ``point``."""
     with pytest.raises(Crash):
         lab.consume(*statements, consumer="first", engine=lab.new_engine(CrashAt(point, index)))
 
@@ -73,7 +73,7 @@ def begun(lab: StreamLab, consumer: str = "me", engine: Engine | None = None) ->
 
 
 def is_untouched(lab: StreamLab, *streams: str) -> bool:
-    """Nothing is open, no offset moved, the targets are as they were."""
+    """Nothing is open, no offset has moved, and the targets have not changed."""
     names = streams or ("s", "d")
     return all(offset(lab, name) == 0 and phase(lab, name) is Phase.IDLE for name in names) and (
         contents(lab, "log", "other") == {"log": [], "other": []}

@@ -1,4 +1,4 @@
-"""Jobs that consume by a function of the user's."""
+"""Jobs that consume by a user's function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consuming a part of a stream: whole commits, the same ones however often they are read."""
+"""Consuming a part of a stream: whole commits, the same ones on each attempt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from airflow_provider_cdc.engine import InvalidRequest, ProtocolPoint
 
 @pytest.fixture
 def five(lab: StreamLab) -> StreamLab:
-    """The lab's stream with five commits: two rows inserted, 3, 4, the update of 3, 5."""
+    """The lab's stream with five commits: an insert of two rows, of 3, of 4, the update of 3, an
+    insert of 5.
+    """
     lab.sql(
         "INSERT INTO {src} VALUES (3, '30')",
         "INSERT INTO {src} VALUES (4, '40')",

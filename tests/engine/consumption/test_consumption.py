@@ -1,4 +1,4 @@
-"""What consumes a stream, and what every statement of a consumption sees."""
+"""Which statements consume a stream, and which changes each statement of a consumption sees."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_consuming_an_empty_stream_moves_its_offset(lab: StreamLab) -> None:
 
 @pytest.fixture(scope="module")
 def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StreamLab:
-    """A lab for calls that write nothing, so that one serves them all."""
+    """A lab for calls that write nothing, so that all of them can share it."""
     lab = StreamLab(spark, tmp_path_factory.mktemp("refusing"))
     lab.make("src", "id INT, v STRING", properties=TRACKED)
     lab.make("log", "id INT, v STRING, action STRING")
@@ -183,7 +183,7 @@ def test_statements_that_cannot_consume_are_refused_before_anything_is_written(
     with pytest.raises(error, match=message) as caught:
         refusing.consume(*statements)
 
-    # Spark's plan, which it appends to its message, tells a user nothing.
+    # Spark appends its plan to its message, which does not help a user.
     assert "\n" not in str(caught.value)
     assert refusing.version("log") == 0
     assert not Path(refusing.path("made"), "_delta_log").exists()
@@ -232,7 +232,7 @@ def test_create_table_as_at_a_path_fills_it_and_logs_what_it_does(
     assert lab.rows("made") == [(1, "10"), (2, "20")]
     assert outcome.statements[0].metrics["numOutputRows"] == 2
     assert lab.engine.has_data("s") is False
-    # Seconds, bytes and files are others in each run.
+    # Seconds, bytes and files differ in each run.
     lines = [re.sub(r"[0-9.]+ (s\b|kB|files?)", r"#", message) for message in caplog.messages]
     assert lines == [
         f"stream s: reads version 1 of {lab.name('src')} (1 commit, # in #) by file difference:"

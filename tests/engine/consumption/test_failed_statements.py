@@ -1,4 +1,4 @@
-"""What remains after a statement failed: nothing, or a consumption that says what it needs."""
+"""After a failed statement nothing remains, or a consumption that names what it needs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_single_statement_that_fails_leaves_target_and_offset(three: StreamLab) 
     ) as caught:
         three.consume(NUMBERS)
 
-    assert "\tat " not in str(caught.value)  # the JVM's stack tells a user nothing
+    assert "\tat " not in str(caught.value)  # the JVM's stack does not help a user
     assert contents(three, "numbers") == found
     assert offset(three) == 0
     assert transitions(three) == ["created", "begun", "resolving", "aborted"]
@@ -76,7 +76,7 @@ def test_second_of_three_that_fails_leaves_all_targets_and_a_retry_works(three: 
 
 
 def test_undo_is_refused_where_a_vector_that_it_needs_was_vacuumed(three: StreamLab) -> None:
-    """RESTORE looks at files alone: the target could not be read any more."""
+    """RESTORE checks data files only, and would leave a target that cannot be read."""
     three.sql(
         "ALTER TABLE {log} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', "
         + AT_ONCE
@@ -296,7 +296,9 @@ def foreign(lab: StreamLab) -> Callable[[], None]:
 
 
 def left_open(lab: StreamLab) -> None:
-    """Statement 0 applied, a foreign commit on its target, statement 1 failed."""
+    """A consumption with statement 0 applied, a foreign commit on its target, and statement 1
+    failed.
+    """
     engine = lab.new_engine(before(ProtocolPoint.AFTER_STATEMENT, foreign(lab), 0))
     with pytest.raises(ConsumptionOpen) as caught:
         lab.consume(LOG, NUMBERS, SUMS, consumer="me", engine=engine)
@@ -381,7 +383,7 @@ def test_abort_of_what_is_fully_applied_undoes_it(three: StreamLab) -> None:
 
 
 def test_abort_while_its_driver_commits_lets_only_one_of_them_win(three: StreamLab) -> None:
-    """The driver stands before its commit; an abort undoes one target; then the driver goes on."""
+    """The driver waits before its commit while an abort undoes one target, and then goes on."""
     driver_before_commit, abort_before_undo = threading.Event(), threading.Event()
     driver_done = threading.Event()
     raised: list[BaseException] = []
@@ -419,7 +421,7 @@ def test_abort_while_its_driver_commits_lets_only_one_of_them_win(three: StreamL
 
 
 def test_abort_that_crashed_is_not_rolled_forward_by_another_consumer(three: StreamLab) -> None:
-    """An abort of what was wholly applied crashes after the first target was undone."""
+    """An abort of a fully applied consumption crashes after it has undone the first target."""
     crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG, SUMS)
     with pytest.raises(Crash):
         three.new_engine(CrashAt(ProtocolPoint.BEFORE_UNDO, 0)).abort("s")

@@ -1,4 +1,4 @@
-"""Drivers that go on after somebody else ended what they were at."""
+"""Drivers that go on after another consumer has ended their consumption."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FOREIGN = "INSERT INTO {made} VALUES (9, 'foreign')"
 
 
 def once(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], Any]) -> None:
-    """Do ``act`` right before the first call of a method of the targets."""
+    """Call ``act`` right before the first call of a method of the targets."""
     method = getattr(Targets, name)
     pending = [act]
 
@@ -44,7 +44,7 @@ def once(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], Any]) -> 
 
 
 def leave_empty(lab: StreamLab, monkeypatch: pytest.MonkeyPatch, consumer: str = "first") -> None:
-    """Let the CREATE TABLE AS of ``consumer`` fail where its table is there already."""
+    """Let the CREATE TABLE AS of ``consumer`` fail after it has created the empty table."""
 
     def refused(*_: Any, **__: Any) -> None:
         raise StreamConflict("stream s", "was moved first")

@@ -1,4 +1,4 @@
-"""Consuming by a query: each row is handed out once, whatever ends the driver, whenever."""
+"""Consuming by a query returns each row once, even if the driver crashes at any point."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST = [(1, "10", "INSERT"), (2, "20", "INSERT")]
 
 
 def taken(lab: StreamLab, query: str = QUERY, engine: Engine | None = None, **given: Any) -> Any:
-    """The rows that one call gets."""
+    """The rows that one call returns."""
     given = {"consumer": "me"} | given
     return contents((engine or lab.engine).read_and_consume(lab.text(query), **given))
 

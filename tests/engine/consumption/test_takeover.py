@@ -116,7 +116,9 @@ def test_two_drivers_of_one_consumer_apply_once(three: StreamLab) -> None:
 
 
 def test_driver_that_fails_beside_another_one_of_its_consumer_fences_it(three: StreamLab) -> None:
-    """One driver waits before the statement that fails; the other one fails it and ends all."""
+    """One driver waits before the failing statement; the other one runs it, fails and ends the
+    consumption.
+    """
     failing = [LOG, NUMBERS, OTHER]
 
     def fail_first() -> None:
@@ -225,7 +227,7 @@ def test_consumer_that_was_committed_by_another_returns_its_outcome(three: Strea
 def test_consumer_begins_while_another_resolves_ends_with_each_change_once(
     three: StreamLab,
 ) -> None:
-    """Two consumers take over the same open consumption, one inside the other's undo."""
+    """Two consumers take over the same open consumption, one during the other's undo."""
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
     inner = before(ProtocolPoint.BEFORE_UNDO, lambda: three.consume(LOG, SUMS, consumer="third"), 0)
 
@@ -240,7 +242,7 @@ def test_consumer_begins_while_another_resolves_ends_with_each_change_once(
 def test_fence_beside_the_same_fence_of_another_goes_on(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both consumers decide to fence; the later one finds the fence written already."""
+    """Both consumers decide to fence, and the later one finds the fence already written."""
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
     inner = before(
         ProtocolPoint.BEFORE_FENCE, lambda: three.consume(LOG, SUMS, consumer="third"), 1

@@ -1,4 +1,4 @@
-"""Transactions: a block whose statements see the same records, and consume them together."""
+"""Transactions: the statements of a block see the same records and consume them together."""
 
 from __future__ import annotations
 
@@ -219,7 +219,9 @@ def test_create_table_as_holds_the_records_up_to_the_start(lab: StreamLab) -> No
 
 
 def test_two_transactions_of_the_document_see_a_change_one_after_the_other(lab: StreamLab) -> None:
-    """Seed 000, repeatable read: T1 queries, updates the source, queries again; T2 begins later."""
+    """Snowflake, repeatable read: T1 queries, updates the source and queries again; T2 begins
+    later.
+    """
     query = "SELECT id, v, METADATA$ACTION AS action FROM s ORDER BY id"
     with begun(lab) as first:
         before = first.sql(query).collect()

@@ -1,4 +1,4 @@
-"""Transactions that did not end well: crashed, interrupted, taken over, or too late."""
+"""Transactions that do not end well: crashed, interrupted, taken over, or too late."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_provider_cdc.engine.spark.targets import Targets
 
 
 def killed(lab: StreamLab, work: Callable[[Transaction], Any]) -> None:
-    """Leave a transaction of consumer ``me`` standing behind ``work``."""
+    """Crash a transaction of consumer ``me`` after ``work``."""
     with pytest.raises(Crash), begun(lab) as tx:
         work(tx)
         raise Crash
@@ -50,7 +50,7 @@ def test_target_that_moved_on_keeps_a_failed_transaction_open_until_abort(lab: S
     assert len(lab.rows("log")) == 3
 
 
-# What a transaction of two streams and three statements passes, in order.
+# The points that a transaction of two streams and three statements passes, in order.
 POINTS: list[tuple[ProtocolPoint, int | None, int]] = [
     (ProtocolPoint.BEFORE_BEGIN, None, 0),
     (ProtocolPoint.AFTER_BEGIN, None, 0),
@@ -161,7 +161,7 @@ def test_interrupt_that_the_block_makes_an_error_of_leaves_no_statement_that_may
     late: list[Callable[[], Any]] = []
 
     def interrupted(targets: Targets, *arguments: Any) -> None:
-        # Where Spark is another process, the statement goes on there.
+        # If Spark is another process, the statement goes on there.
         late.append(lambda: apply(targets, *arguments))
         raise KeyboardInterrupt
 
@@ -210,7 +210,7 @@ def test_statement_that_is_fenced_while_it_is_about_to_run_is_not_applied(lab: S
 
 
 def test_take_over_ends_the_streams_that_joined_while_it_was_coming(lab: StreamLab) -> None:
-    """The one who takes over looked at the consumption before ``d`` joined it."""
+    """The consumer that takes over reads the consumption before ``d`` joins it."""
     with pytest.raises(StreamConflict), begun(lab) as tx:
         tx.sql(lab.text(LOG))
         looked_at = lab.engine._catalog.describe("s").consumption

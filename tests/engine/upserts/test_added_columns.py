@@ -1,5 +1,5 @@
-"""Upsert tables that are given columns: beside changes that wait, applies that were killed, and
-applies that are about to begin.
+"""Columns added to upsert tables: with changes that wait, after killed applies, and before an apply
+begins.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PHONE = "Phone STRING"
 
 
 def call(lab: UpsertLab, *rows: tuple[Any, ...]) -> None:
-    """Write changes that have a phone."""
+    """Write changes with a phone."""
     lab.engine.write_changes(
         lab.table(), lab.spark.createDataFrame(rows, WITH_PHONE), on_bad_rows="quarantine"
     )
 
 
 def parts(lab: UpsertLab) -> list[str]:
-    """The tables that have the columns of the data, in the order in which they get one."""
+    """The tables with the columns of the data, in the order in which they get a new one."""
     return [f"{lab.table()}/_cdc/quarantine", lab.changes(), lab.table()]
 
 
@@ -57,11 +57,11 @@ def test_added_column_is_null_until_a_change_sets_it(lab: QuarantineLab) -> None
         "SELECT 1 AS ID, 'a' AS Name, 11 AS Salary, 'UPSERT' AS _CHANGE_TYPE, '555' AS PHONE_1"
     )
     lab.engine.write_changes(lab.table(), named)
-    # Without a number it loses to the one that has one.
+    # A change without a sequence number loses to one with a number.
     assert lab.apply_all() == [(1, "a", 10, None, None), (2, "b", 20, None, None)]
     lab.engine.write_changes(lab.table(), named.selectExpr("*", "'2' AS _CHANGE_SEQUENCE_NUMBER"))
     assert lab.apply_all() == [(1, "a", 11, "555", None), (2, "b", 20, None, None)]
-    # Who writes whole rows as before writes that they have none.
+    # A writer of whole rows that does not name the new columns sets them to NULL.
     lab.write((1, "a", 12, "UPSERT", "3"))
     assert lab.apply_all() == [(1, "a", 12, None, None), (2, "b", 20, None, None)]
 
@@ -147,7 +147,7 @@ def test_added_column_of_a_table_with_partial_changes_can_be_left_as_it_is(
     schema = f"{WITH_PHONE}, _CHANGE_UNCHANGED ARRAY<STRING>"
     for row in (
         (1, None, None, "UPSERT", "4", "555", ["Name", "Salary"]),
-        # Older than the phone, newer than the rest.
+        # Older than the change of the phone, newer than the changes of the other columns.
         (1, "b", 11, "UPSERT", "3", "554", []),
         (1, "c", None, "UPSERT", "5", None, ["Salary", "phone"]),
     ):

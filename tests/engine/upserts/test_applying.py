@@ -1,4 +1,4 @@
-"""How much of a base is read to apply changes, and what is told of it."""
+"""How much of a base an apply reads, and what it reports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_files_without_a_key_of_a_change_are_not_read(lab: UpsertLab) -> None:
     lab.write((99, "added", 99, "UPSERT", "2"))
     expected = lab.read()
 
-    # The file of the first ten keys cannot be read at all.
+    # Make the file of the first ten keys unreadable.
     (damaged,) = lab.spark.sql(
         f"SELECT DISTINCT _metadata.file_path FROM delta.`{lab.table()}` WHERE ID = 5"
     ).collect()
@@ -108,7 +108,7 @@ def test_bounds_with_quotes_are_text_whatever_the_session_makes_of_backslashes(
             write(*keys)
             lab.apply()
         total = newest_snapshot(lab.table(), Files()).size_bytes
-        # What is touched is told by statistics alone.
+        # The statistics alone show which files are touched.
         monkeypatch.setattr(pruning, "WORTH_BYTES", total // 2)
         write("OSLO")
         expected = lab.read()
@@ -137,7 +137,8 @@ def test_changes_that_came_after_the_look_wait_for_the_next_apply(
     def share_before_a_write(*arguments: Any) -> BaseShare:
         monkeypatch.setattr(Pruning, "share", share)
         found = share(*arguments)
-        # Elsewhere than the others, older than a row of the base, and beside them for one key.
+        # A change of another file, one older than a row of the base, and one of a key that waits
+        # already.
         lab.write((35, "later", 5, "UPSERT", "9"), (14, "older", 6, "UPSERT", "4"))
         lab.write((12, "last", 7, "UPSERT", "6"))
         return found
@@ -193,7 +194,7 @@ def test_apply_judges_anew_where_stream_or_base_are_others_than_at_the_look(
 
 
 def texts_of(lab: UpsertLab, table: str = "") -> list[str]:
-    """Whether a MERGE compared changes with the rows of a table, newest first."""
+    """Whether each MERGE compared changes with the rows of a table, newest first."""
     history = f"DESCRIBE HISTORY delta.`{table or lab.table()}`"
     found = lab.spark.sql(history).where("operation = 'MERGE'")
     parameters = [row["operationParameters"] for row in found.orderBy(F.desc("version")).collect()]
@@ -209,7 +210,7 @@ def test_changes_that_are_newer_than_all_rows_are_applied_without_a_comparison(
         lab.apply()
         assert lab.applied() == expected
     assert texts_of(lab) == ["not"] * 3
-    # One that is not newer than every row, though it is newer than its own.
+    # A change that is newer than the row of its key, but not newer than every row.
     lab.write((13, "c", 1, "UPSERT", "3"), (12, "late", 0, "UPSERT", "1"))
     expected = lab.read()
     lab.apply()

@@ -1,4 +1,4 @@
-"""The stream on the changes of an upsert table: everybody looks at it, the table alone moves it."""
+"""The stream on the changes of an upsert table: everyone can read it, only the table moves it."""
 
 from __future__ import annotations
 

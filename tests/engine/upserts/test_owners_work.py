@@ -1,4 +1,4 @@
-"""What the owner of an upsert table does to its base by hand, and what becomes of it."""
+"""Changes that the owner of an upsert table makes to its base by hand, and their effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNCHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
 def names_in_files(lab: UpsertLab) -> set[str]:
-    """The values that the data files of the base hold, whether or not they are read."""
+    """The values in the data files of the base, including values that readers do not see."""
     found: set[str] = set()
     for file in Path(lab.table()).glob("*.parquet"):
         found |= set(pq.read_table(file).column("Name").to_pylist()) - {None}
@@ -42,7 +42,7 @@ def test_values_that_were_erased_leave_the_files_by_reorg_and_vacuum(
 
     assert names_in_files(lab) == {"v2", "new"}
     assert lab.applied() == expected
-    # What lies beside the data files was not taken along.
+    # VACUUM does not remove the folders beside the data files.
     lab.write((2, "newer", 2, "UPSERT", "2"))
     lab.apply()
     lab.sql(f"OPTIMIZE delta.`{lab.table()}`")

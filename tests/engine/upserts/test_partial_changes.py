@@ -23,7 +23,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> UpsertLab:
 
 
 def in_order(changes: list[Change]) -> list[Change]:
-    """The rows after all changes, one after the other as their numbers are."""
+    """The rows after all changes, applied one by one in the order of their sequence numbers."""
     rows: dict[int, list[Any]] = {}
     for key, name, salary, kind, _, unchanged in sorted(changes, key=lambda each: each[4] or ""):
         if kind == "DELETE":
@@ -176,7 +176,7 @@ def test_what_is_no_column_of_values_cannot_be_left_unchanged(lab: UpsertLab) ->
     with pytest.raises(InvalidRequest, match="expected array<string>"):
         lab.engine.write_changes(lab.table(), rows)
     assert lab.apply() is None
-    # A delete leaves nothing as it is, whatever it names; and an array may be empty.
+    # A delete ignores the columns that it names as unchanged, and an array may be empty.
     lab.write((1, None, None, "DELETE", None, ["nmae"]))
     text = "SELECT 2 AS ID, 'UPSERT' AS _CHANGE_TYPE, array() AS _CHANGE_UNCHANGED"
     lab.engine.write_changes(lab.table(), lab.spark.sql(text))

@@ -1,4 +1,6 @@
-"""Changes that cannot be applied: they wait in quarantine, nothing overtakes them, none is lost."""
+"""Changes that cannot be applied wait in quarantine: none is lost, and no later change overtakes
+them.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def test_delete_below_the_watermark_that_is_held_is_told_until_it_is_applied(
     def status() -> UpsertTableStatus:
         return lab.engine.describe_upsert_table(lab.table())
 
-    # The watermark has passed the DELETE, and yet the row is there.
+    # The watermark has passed the DELETE, but the row still exists.
     assert lab.applied() == [(1, "a", 10), (2, "b", 20)]
     assert status().upsert_stream_apply_watermark > between
     held_since = status().held_since
@@ -104,7 +106,7 @@ def test_what_waited_goes_on_when_the_bad_change_is_removed(lab: QuarantineLab) 
     lab.apply()
     lab.sql(f"DELETE FROM {lab.quarantine()} WHERE Salary = 10")
     lab.send((1, "a", 12, "UPSERT", "1"))
-    # It follows what waits, whether or not that can go on by now.
+    # A new change waits for changes in quarantine, whether or not these can be applied now.
     assert lab.apply_all() == []
 
     assert lab.engine.redrive(lab.table()) == 2
@@ -119,7 +121,7 @@ def test_what_follows_a_change_that_is_still_bad_stays(lab: QuarantineLab) -> No
     lab.correct(10, "1")
 
     assert lab.engine.redrive(lab.table()) == 2
-    # 11 has no number and loses to 10.
+    # Change 11 has no sequence number and loses to 10.
     assert lab.apply_all() == [(1, "a", 10)]
     assert [row[1] for row in lab.held()] == [12, 13]
 
@@ -220,7 +222,7 @@ def test_change_that_came_after_the_look_waits_for_one_that_was_held_since(
 
 
 def test_change_that_waits_twice_at_one_place_counts_once(lab: QuarantineLab) -> None:
-    """It was redriven, and then the consumption was undone that had put it into quarantine."""
+    """The change is redriven, and then the consumption that put it into quarantine is undone."""
     lab.send((1, "a", 10, "UPSERT", BAD), (1, "a", 11, "UPSERT", None))
     engine = lab.new_engine(CrashAt(ProtocolPoint.BEFORE_STATEMENT, 1))
     with pytest.raises(Crash):
@@ -236,8 +238,8 @@ def test_change_that_waits_twice_at_one_place_counts_once(lab: QuarantineLab) ->
 def test_change_whose_release_is_under_way_waits_for_its_copy(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A killed call left it among the changes too: applied from there, its copy would come behind
-    what is newer.
+    """A killed call left the change among the changes too: if applied from there, its copy would
+    come after a newer change.
     """
     lab.send((1, "bad", 10, "UPSERT", BAD))
     lab.apply()
@@ -306,11 +308,11 @@ def test_redrive_that_is_killed_before_it_writes_is_finished_once(
         patch.setattr(quarantining, "write_again", killed)
         with pytest.raises(Crash):
             lab.engine.redrive(lab.table())
-    # What comes meanwhile still waits for what was released and has not arrived.
+    # A change that comes now still waits for the released changes, which are not written yet.
     lab.send((1, "a", 12, "UPSERT", None))
     assert lab.apply_all() == []
 
-    # The mark that was left, and what came since, which had not to wait for more.
+    # This redrives the released changes and the new change, which waits only for them.
     assert [lab.engine.redrive(lab.table()) for _ in range(2)] == [3, 0]
     assert lab.apply_all() == [(1, "a", 12)]
     assert lab.held() == []

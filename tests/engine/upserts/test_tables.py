@@ -43,7 +43,7 @@ def test_column_with_a_length_is_refused(spark: SparkSession, tmp_path: Path, ki
 
 
 def test_schema_of_a_table_gives_names_and_types_alone(spark: SparkSession, tmp_path: Path) -> None:
-    """A delete leaves a row of its key alone, so no other column can be NOT NULL."""
+    """A delete writes a row with its key alone, so no other column can be NOT NULL."""
     lab = UpsertLab(spark, tmp_path)
     schema = "ID INT NOT NULL, Name STRING NOT NULL COMMENT 'of a person', Salary INT"
     made = lab.engine.create_upsert_table(lab.table(), schema, "ID")
@@ -62,7 +62,7 @@ def test_rows_of_a_table_that_is_there_enter_as_upserts_below_all_numbered_chang
 ) -> None:
     lab.make("old", SALARIES)
     lab.sql("INSERT INTO {old} VALUES (1, 'a', 10), (2, 'b', 20), (3, 'c', 30)")
-    # What came meanwhile is newer, though it is written first.
+    # A change that arrived meanwhile is newer, although it is written first.
     lab.write((1, "new", 11, "UPSERT", "1"), (3, None, None, "DELETE", "1"))
     old = lab.spark.table(lab.name("old")).selectExpr("*", "'UPSERT' AS _CHANGE_TYPE")
     lab.engine.write_changes(lab.table(), old)
@@ -288,7 +288,7 @@ def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> No
 
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
     assert lab.read() == []
-    # A call that was killed when the log was gone already.
+    # A call was killed after it had deleted the log.
     lab.engine._catalog.drop(lab.engine.show_streams()[0].name)
     shutil.rmtree(Path(lab.table(), "_delta_log"))
     lab.engine.drop_upsert_table(lab.table())

@@ -21,7 +21,7 @@ from airflow_provider_cdc.engine.upsert_status import quarantine_of
 
 @pytest.fixture
 def aged(spark: SparkSession, tmp_path: Path) -> tuple[QuarantineLab, Clock, Engine]:
-    """A table of which two deletes are older than its horizon, and ended; one came lately."""
+    """A table with two deletes whose tombstones ended after the horizon, and one recent delete."""
     lab, clock = QuarantineLab(spark, tmp_path), Clock()
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", tombstone_horizon="PT1H")
     engine = Engine(spark, str(lab.root / "state"), clock=clock)
@@ -32,7 +32,7 @@ def aged(spark: SparkSession, tmp_path: Path) -> tuple[QuarantineLab, Clock, Eng
     for hour, left in ((1, [1, 2]), (2, [])):
         lab.write((9, "i", 90, "UPSERT", f"{hour}"))
         lab.apply(engine)
-        # Remembered, and ended by the next upkeep.
+        # A tombstone is kept until the next upkeep ends it.
         assert tombstones(lab) == left
         clock.now += timedelta(hours=1)
     clock.now = datetime.now(UTC)
@@ -57,10 +57,10 @@ def test_change_that_is_older_than_a_delete_of_long_ago_is_counted_and_not_appli
     assert lab.held() == [(1, 10, Reason.LATE)]
     status = engine.describe_upsert_table(lab.table())
     assert (status.held_changes, status.held_since, status.late_changes) == (0, None, 1)
-    # The statistics tell so too.
+    # The statistics show it too.
     found = quarantine_of(engine.history(status.stream)[-1].stream, Files())
     assert found == QuarantineSize(1, are_late=True)
-    # It holds nobody up.
+    # A late change does not make other changes wait.
     lab.write((1, "back", 11, "UPSERT", "7"))
     assert lab.apply_all() == [(1, "back", 11), (2, "newer", 20), (9, "i", 90)]
 
@@ -150,9 +150,9 @@ def test_upkeep_is_done_once_in_a_while_and_not_by_each_apply(
         clock.now += timedelta(hours=hours)
         lab.write((number, "a", 1, "UPSERT"))
         lab.apply(engine)
-    # After seven hours, and six after that: an eighth of two days each.
+    # The upkeep ran after seven hours, and again six hours later: an eighth of two days.
     assert len(runs) == 2
-    # The mark is one of a clock that was ahead.
+    # The recorded time comes from a clock that was ahead.
     clock.now -= timedelta(hours=1)
     lab.write((9, "a", 1, "UPSERT"))
     lab.apply(engine)

@@ -1,4 +1,6 @@
-"""Upsert tables (seed 004): what the page prints, what wins, and how stale a read may be."""
+"""Upsert tables, by BigQuery's page on CDC: its examples, which change wins, how stale a read may
+be.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,14 @@ def test_changes_of_the_page_give_the_table_of_the_page(lab: UpsertLab) -> None:
     recommended = lab.engine.recommended_max_staleness(lab.table())
     assert recommended is not None
     assert recommended >= timedelta(minutes=8)
-    # By the schedule's own measure, where there is one.
+    # The recommendation uses the schedule's own measure, if there is one.
     stream_id = outcome.streams[0].stream_id
     times = ApplyTimes(str(lab.root / "state"), Files(), lambda: datetime.now(UTC))
     times.note(stream_id, timedelta(hours=1))
     assert lab.engine.recommended_max_staleness(lab.table()) == timedelta(minutes=127)
 
 
-# Of two changes of one key, ingested in this order, which wins; the first four are the page's.
+# Two changes of one key in order of ingestion, and which one wins; the first four are BigQuery's.
 PAIRS = [
     ("77", "7B", 2),
     ("FFF/B", "FFF/ABC", 2),
@@ -148,7 +150,7 @@ def test_names_with_quotes_are_the_same_whatever_sessions_make_of_backslashes(
     with settings(spark, as_they_stand):
         assert lab.read() == [(1, 5, "six")]
         lab.apply()
-    # Late for one of the columns, as both sessions tell.
+    # This change is late for one column, in sessions of both settings.
     write(1, 7, "late", "UPSERT", "1", [])
     with settings(spark, as_they_stand):
         lab.apply()
@@ -287,13 +289,13 @@ def test_apply_that_is_killed_is_finished_by_whoever_comes_next(
 
 
 def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
-    """The page's example: applied at T20, read at T25 and at T35, ten minutes allowed."""
+    """BigQuery's example: applied at T20, read at T25 and at T35, ten minutes allowed."""
     clock = Clock()
     engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
     engine.alter_upsert_table(lab.table(), max_staleness="INTERVAL 10 MINUTE")
     status = engine.describe_upsert_table(lab.table())
     assert status.max_staleness == "0-0 0 0:10:0 (10 minutes)"
-    # Whoever watches streams is told when the promise is missed.
+    # The stream's maximum lag makes its monitor report a missed promise.
     assert engine.describe_stream(status.stream).max_lag == timedelta(minutes=10)
     lab.write((1, "at T20", 20, "UPSERT"))
     lab.apply(engine)
@@ -305,7 +307,7 @@ def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
     assert lab.read(engine) == [(1, "at T20", 20)]
     clock.now = since + timedelta(minutes=15)
     assert lab.read(engine) == [(1, "after T20", 21)]
-    # By a clock that is behind that of the writer it cannot be told how long the change has waited.
+    # A clock behind the writer's clock cannot show how long the change has waited.
     clock.now = since - timedelta(seconds=1)
     assert lab.read(engine) == [(1, "after T20", 21)]
     clock.now = since + timedelta(minutes=15)
@@ -330,7 +332,7 @@ def test_watermark_never_goes_back_and_is_behind_what_waits(lab: UpsertLab) -> N
         lab.apply()
         seen.append(status().upsert_stream_apply_watermark)
         assert (status().pending_since, status().pending_commits) == (None, 0)
-        # A commit that holds no change, as maintenance makes them.
+        # A commit without changes, as maintenance makes them.
         lab.sql(f"ALTER TABLE delta.`{lab.changes()}` SET TBLPROPERTIES ('number' = '{number}')")
         seen.append(status().upsert_stream_apply_watermark)
     assert seen == sorted(seen)

@@ -1,4 +1,4 @@
-"""How changes reach an upsert table: what is written once, and what is refused."""
+"""How changes get into an upsert table: each is written once, and some are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_writes_are_not_left_out_by_an_id_that_the_session_was_left_with(lab: Up
 
 
 def test_writers_beside_applies_lose_nothing_and_nothing_is_applied_twice(lab: UpsertLab) -> None:
-    """Each of two writers owns its keys, and counts them up; a third one key."""
+    """Two writers count up keys of their own, and a third writer counts up one key."""
 
     def write(first: int) -> None:
         for step in range(1, 6):
@@ -99,7 +99,7 @@ def test_streaming_query_writes_changes(lab: UpsertLab) -> None:
 
 @pytest.fixture(scope="module")
 def untouched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> UpsertLab:
-    """A table that refuses whatever is written to it."""
+    """A table that must stay empty, because it refuses each write of the tests."""
     lab = UpsertLab(spark, tmp_path_factory.mktemp("untouched"))
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
     return lab
@@ -159,7 +159,7 @@ def test_changes_may_have_fewer_and_narrower_columns(lab: UpsertLab) -> None:
 
 
 def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
-    """What the operators submit: a write that is repeated writes nothing."""
+    """The jobs that the operators submit: a repeated write writes nothing."""
 
     def answer(kind: JobKind, **task: Any) -> Answer:
         state = str(lab.root / "state")

@@ -36,7 +36,9 @@ def catalog(state: str) -> StreamCatalog:
 
 @pytest.fixture
 def changes(tmp_path: Path, state: str) -> Path:
-    """The table of the changes of an upsert table ``people``, with one that waits in ``u``."""
+    """The table of the changes of an upsert table ``people``, whose stream ``u`` has a change that
+    waits.
+    """
     table = tmp_path / "changes"
     add_file(table, 0, NOON, data_change=False)
     metadata = {"metaData": {"id": "a-table-id", "configuration": {}}}

@@ -1,4 +1,4 @@
-"""Whatever is passed to the catalog, only our errors come out, and every reader reads on."""
+"""The catalog raises only our errors, whatever it gets, and every reader still works."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.engine.core.stream_records import UnreadableStream
 from airflow_provider_cdc.engine.monitoring import StreamMonitor
 
-# What each public method of the catalog takes when it is called well.
+# Good arguments of each public method of the catalog.
 GOOD: dict[str, dict[str, Any]] = {
     "alter": {
         "name": "s",
@@ -48,7 +48,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "statuses": {},
     "upsert_tables": {},
 }
-# They take what another method of the catalog has returned.
+# These take the result of another method of the catalog.
 INTERNAL = {"for_upserts", "look_at", "quarantine_of", "skip_range", "status_of"}
 
 
@@ -68,7 +68,7 @@ def new_catalog(folder: Path) -> StreamCatalog:
 
 
 def read_all(catalog: StreamCatalog, folder: Path) -> None:
-    """Every reader of the state folder; any error but ours fails the test."""
+    """Call every reader of the state folder; any error but ours fails the test."""
     found = catalog.show_if_begun() or []
     assert not [each for each in found if isinstance(each, UnreadableStream)]
     for stream in catalog.show():

@@ -1,4 +1,4 @@
-"""What ``python -m airflow_provider_cdc streams`` prints."""
+"""The output of ``python -m airflow_provider_cdc streams``."""
 
 from __future__ import annotations
 

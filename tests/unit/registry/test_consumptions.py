@@ -1,4 +1,4 @@
-"""Consumptions in the registry: all streams of one move together, whoever moves them."""
+"""Consumptions in the registry: all streams of one consumption move together, by any caller."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def statement(index: int) -> PlannedStatement:
 
 
 def begin(registry: Registry, consumptions: Consumptions) -> Consumption:
-    """A transaction that has used stream ``a``."""
+    """A transaction that uses stream ``a``."""
     snapshot = registry.snapshot()
     return consumptions.begin(
         snapshot,
@@ -50,7 +50,7 @@ def begin(registry: Registry, consumptions: Consumptions) -> Consumption:
 
 
 def join(registry: Registry, consumptions: Consumptions, consumption: Consumption) -> Consumption:
-    """The transaction uses ``b`` too, by another statement."""
+    """The transaction also uses ``b``, in another statement."""
     snapshot = registry.snapshot()
     return consumptions.extend(
         snapshot, consumption, [snapshot.get("b")], [taken(registry, "b")], [statement(1)]

@@ -32,7 +32,7 @@ def _join(barrier: Any) -> None:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Callable[..., list[str]]]:
-    """Runs a function in four processes at once and returns what each made of it."""
+    """Runs a function in four processes at once and returns the result of each."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
         WRITERS, mp_context=context, initializer=_join, initargs=(context.Barrier(WRITERS),)
@@ -69,7 +69,7 @@ def _create_named(registry: Registry, snapshot: RegistrySnapshot, number: int, n
 
 
 def _advance_often(registry: Registry, snapshot: RegistrySnapshot, number: int, times: int) -> None:
-    """Move a stream of its own and one that all share, ``times`` each."""
+    """Move a stream of its own and a shared stream, ``times`` each."""
     left = times
     advance(registry, f"own {number}", times)
     while left:

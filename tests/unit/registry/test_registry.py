@@ -1,4 +1,4 @@
-"""The registry as one process uses it."""
+"""The registry in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How streams stand, as SHOW STREAMS tells it, without Spark."""
+"""The status of streams, as SHOW STREAMS reports it, without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "tr
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Stream:
-    """A stream behind version 0, whose own commit was cleaned up."""
+    """A stream at version 0, whose commit was cleaned up."""
     folder = tmp_path / "_delta_log"
     folder.mkdir()
     commit(tmp_path, 1, added("a", 100), added("b", 20))
@@ -41,13 +41,13 @@ def stream(tmp_path: Path) -> Stream:
 
 
 def at_version(stream: Stream, version: int) -> Stream:
-    """The stream behind that version."""
+    """The stream with its offset at that version."""
     ranged = SourceLog(Files()).range(stream, through=version)
     return stream.standing(replace(ranged.end, row_id_high_water_mark=-1))
 
 
 def commit(root: Path, version: int, *actions: dict[str, Any], hours: float | None = None) -> None:
-    """Commit actions, so many hours after noon; by default as many as the version says."""
+    """Commit actions ``hours`` after noon, by default as many hours as the version number."""
     for action in actions:
         if "add" in action:
             action["add"]["defaultRowCommitVersion"] = version
@@ -72,7 +72,7 @@ def status(stream: Stream, now: datetime = NOON) -> StreamStatus:
 
 
 def table(root: Path, *commits: dict[str, Any]) -> Base:
-    """A table whose commits after version 0 have one action each, and where a stream stands."""
+    """A table with one action in each commit after version 0, and the offset at version 0."""
     (root / "_delta_log").mkdir(parents=True)
     for version, action in enumerate(commits, start=1):
         commit(root, version, action)
@@ -127,7 +127,7 @@ def test_prediction_counts_from_the_oldest_commit_that_is_not_consumed(stream: S
 
 
 def test_change_of_a_source_that_was_quiet_for_long_makes_no_stream_stale(stream: Stream) -> None:
-    """Consumed on day 0; on day 20 there is the first commit since."""
+    """The stream is consumed on day 0, and the next commit comes on day 20."""
     quiet = replace(at_version(stream, 3), last_consumed_at=NOON, created_at=NOON)
     moment = NOON + timedelta(days=20)
     assert status(quiet, moment).stale_after == moment + timedelta(days=14)

@@ -18,7 +18,7 @@ from airflow_provider_cdc.engine.storage.registry import Registry
 
 
 class Flaky(Registry):
-    """Writes as the store and the network let it: ``fault`` wraps the real write."""
+    """A registry on an unreliable store: ``fault`` wraps each real write."""
 
     fault: Callable[[Callable[[], None]], None] | None = None
 

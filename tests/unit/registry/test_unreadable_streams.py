@@ -1,4 +1,4 @@
-"""One record that cannot be read makes one stream unusable, and no other."""
+"""A record that cannot be read makes its stream unusable, and no other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def create(registry: Registry, name: str) -> Stream:
 
 
 def damage(state: str, stream: Stream, change: Damage, *, stored_format: int = FORMAT) -> None:
-    """Append what another program may have written as the newest state of ``stream``."""
+    """Append a newest state of ``stream``, as another program may have written it."""
     document = json.loads(stream_text(stream))
     change(document["stream"])
     text = json.dumps(document | {"format": stored_format})

@@ -1,4 +1,4 @@
-"""What keeps the registry small."""
+"""The upkeep that keeps the registry small."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_upkeep_runs_by_itself_after_so_many_commits(state: str) -> None:
 
 
 class Broken(Upkeep):
-    """Fails at every step, as a store would that lets nobody list or delete."""
+    """Fails at every step, as on a store that refuses to list and to delete."""
 
     def _rewrite(self, *_: object) -> None:
         raise OSError("no")

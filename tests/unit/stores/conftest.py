@@ -1,4 +1,4 @@
-"""A server that speaks S3, on loopback, for as long as this folder's tests run."""
+"""A server that speaks S3, on loopback, for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _START_SECONDS = 60
 
 @pytest.fixture(scope="session")
 def options() -> Iterator[dict[str, str]]:
-    """Storage options by which the server is reached: a process of its own, as delta-rs waits for
-    answers without letting other Python threads work.
+    """Storage options for the server, which is another process: delta-rs blocks Python's threads
+    while it waits for answers.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -48,7 +48,7 @@ def options() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(params=["s3", "s3a"])
 def root(request: pytest.FixtureRequest) -> str:
-    """A folder that nobody else uses."""
+    """A folder for one test only."""
     return f"{request.param}://{BUCKET}/{uuid.uuid4().hex}/täble 1"
 
 

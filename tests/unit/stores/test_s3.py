@@ -1,4 +1,4 @@
-"""What the engine does without Spark, on an object store: by s3fs and by delta-rs, over HTTP."""
+"""The engine without Spark on an object store: by s3fs and by delta-rs, over HTTP."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_log_folder_without_a_commit_is_no_table_and_is_removed(
 ) -> None:
     filesystem, path = url_to_fs(root.replace("s3a:", "s3:"), **fsspec_options(options, "s3"))
     for folder in ("_delta_log/", "_delta_log/_staged_commits/"):
-        # As Hadoop makes a folder.
+        # Hadoop makes a folder like this.
         filesystem.pipe_file(f"{path}/{folder}", b"")
     log = DeltaLog(root, files)
     assert files.exists(join(root, "_delta_log"))
@@ -120,7 +120,7 @@ def test_registry_keeps_streams_through_its_own_upkeep(
     assert [stream.name for stream in again.snapshot().streams()] == ["s"]
     assert again.snapshot().get("s").offset.version == made.offset.version + 7
     assert len(again.history(made.stream_id)) == 8
-    # fsspec finds what delta-rs wrote: both mean the same place.
+    # fsspec finds what delta-rs wrote: both use the same place.
     assert any(
         name.endswith(".checkpoint.parquet") for name in files.names(f"{root}/registry/_delta_log")
     )
@@ -185,7 +185,7 @@ def test_a_look_asks_for_its_registered_commit_and_what_follows_it(
     found = SourceLog(files).look(stream)
 
     assert found == StreamLook(25, 30, may_have_data=False, data_version=25)
-    # Five commits for the quick answer, which they do not give, and again for the exact one.
+    # The quick check reads five commits and finds no answer; the exact check reads five again.
     assert asked == {"ListObjectsV2": 1, "GetObject": 1 + 5 + 5}
 
 

@@ -1,4 +1,4 @@
-"""What is noted of how long applies took."""
+"""The record of how long applies took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of seed 004 for keys and columns, and the properties that a table keeps."""
+"""The rules of BigQuery CDC for keys and columns, and the properties that a table keeps."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_base_is_clustered_by_what_of_the_key_has_statistics() -> None:
     assert clustered_by("t", given, key, []) == ()
     assert clustered_by("t", given, key, "C5") == ("c5",)
     many = [Column("s", "struct<`a`:int,`b`:int>"), *columns(40)]
-    # The state, which comes first in a wide table, counts too.
+    # The state column counts too: in a wide table it comes first.
     assert clustered_by("t", many, ["c24", "c25", "c26"], None) == ("c24",)
     with pytest.raises(InvalidRequest, match="there is no column nothing"):
         clustered_by("t", given, key, ["nothing"])

@@ -1,4 +1,4 @@
-"""The history of jobs of upsert tables, and what they used."""
+"""The history of jobs of upsert tables, and the resources that they used."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_jobs_are_read_back_as_they_were_recorded(tmp_path: Path) -> None:
 
     assert history.read(NOON) == [jobs[1], jobs[0], jobs[2]]
     assert history.read(NOON + MINUTE) == [jobs[0], jobs[2]]
-    # What ran into the time that is asked for counts.
+    # A job counts if it still ran at the requested time.
     assert history.read(NOON + timedelta(seconds=5)) == [jobs[1], jobs[0], jobs[2]]
 
 
@@ -99,7 +99,7 @@ def test_history_that_cannot_be_written_is_told_and_stops_nobody(
 
 def test_usage_is_printed_with_a_plot(tmp_path: Path) -> None:
     history = JobHistory(str(tmp_path))
-    # In one hour alone.
+    # Both jobs are in one hour.
     now = datetime.now(UTC).replace(minute=0)
     for job_class, slot_ms in ((JobClass.BACKGROUND_APPLY, 40_000), (JobClass.QUERY, 10_000)):
         found = replace(job(0, job_class, slot_ms), started_at=now, ended_at=now + MINUTE)

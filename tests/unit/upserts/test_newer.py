@@ -1,4 +1,4 @@
-"""Whether statistics tell that changes are newer than all rows."""
+"""Whether statistics show that changes are newer than all rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def change_file(oldest: str | None) -> DataFile:
         (["1"], [], False),
         (["1", None], ["4"], False),
         (["1"], ["4", None], False),
-        # Cut off, with a character behind that is greater than any digit.
+        # Delta cuts a long value off and appends a character that is greater than any digit.
         (["0" * 31 + "1\x7f"], ["0" * 31 + "1"], False),
         (["0" * 31 + "1\x7f"], ["0" * 31 + "2"], True),
     ],

@@ -1,4 +1,4 @@
-"""Which parts of a base changes cannot touch, by the statistics of its files."""
+"""Which parts of a base the changes cannot touch, by the statistics of its files."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_text_in_a_bound_stays_text() -> None:
     found = intervals_of(table("string"), [file("a", "c'"), file("d\\", "e")])
     assert found is not None
     assert "CAST('a' AS string)" in found.rows()
-    # What a backslash says in a literal is up to the session.
+    # The session decides what a backslash in a literal means.
     assert "\\" not in found.rows()
     assert "CAST(CAST(X'6327' AS STRING) AS string)" in found.rows()
     assert "CAST(CAST(X'645c' AS STRING) AS string)" in found.rows()
@@ -126,7 +126,7 @@ def test_every_file_lies_in_one_interval_and_intervals_are_apart_and_few(
     ordered = bounds(found)
     assert all(first[1] < second[0] for first, second in pairwise(ordered))
     for low, length in ranges:
-        # Whole within one, or across several.
+        # A range is within one interval, or it touches several.
         touched = [each for each in ordered if each[0] <= low + length and low <= each[1]]
         assert touched
         is_inside = touched[0][0] <= low and low + length <= touched[0][1]

@@ -1,4 +1,4 @@
-"""How stale a table should be allowed to be, by how long applying took."""
+"""The staleness that a table should allow, by the time that applies took."""
 
 from __future__ import annotations
 

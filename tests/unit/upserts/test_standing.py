@@ -1,4 +1,4 @@
-"""How upsert tables stand, and what is told of them, without Spark."""
+"""The standing of upsert tables and their alerts, without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY = timedelta(days=1)
 
 
 def quarantined(*reasons: str | None, removed: int = 0) -> dict[str, Any]:
-    """A file of a quarantine with changes of these reasons, of which so many were deleted."""
+    """A file of a quarantine with a change for each reason, ``removed`` of which are deleted."""
     texts = sorted(reason[:32] for reason in reasons if reason is not None)
     statistics = {
         "numRecords": len(reasons),

@@ -1,4 +1,4 @@
-"""Where each write among changes begins, by the log alone."""
+"""Where each write begins in the table of changes, by the log alone."""
 
 from __future__ import annotations
 
