@@ -1,4 +1,4 @@
-"""Refreshing the logs of folders: which files count, several processes at once, a crash half-way."""
+"""Refreshing the logs of folders: which files count, concurrent processes, a crash half-way."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def test_many_refreshers_at_once_list_every_file_once(anywhere: Inbox) -> None:
 def test_who_is_overtaken_lists_again_and_takes_nothing_back(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process lists a later file and writes its version between this process's two steps."""
+    """Another process lists a later file and writes its version between these two steps."""
     stream = inbox.new_stream()
     inbox.put("a.csv")
     create: Callable[..., bool] = Files.create

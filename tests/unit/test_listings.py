@@ -1,4 +1,4 @@
-"""Listing folders of stores: a failure is not an empty folder, and GCS's metadata is no new file."""
+"""Listing folders of stores: a failure is not an empty folder; GCS metadata is not a new file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of one table at two versions: which column is which, and which schema reads which files."""
+"""Schemas of one table at two versions: columns that match, and schemas that read the files."""
 
 from __future__ import annotations
 
