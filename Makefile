@@ -73,7 +73,8 @@ test-fast: venv ## the tests that need no JVM, under a minute
 
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults
-	$(PYTEST) tests/stateful tests/faults tests/docs tests/engine -m '$(NEEDS_JVM)' $(SESSIONS)
+	$(PYTEST) tests/stateful tests/faults tests/docs tests/engine -m '$(NEEDS_JVM)' $(SESSIONS) \
+		--shared-jvm
 
 .PHONY: test-services
 test-services: venv jars ## the tests beside a server: Spark Connect and Airflow, side by side

@@ -8,11 +8,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from shared_jvm import GATEWAY, shared_jvm, shared_session
 from spark_settings import ALONE
 
 if TYPE_CHECKING:
@@ -67,21 +69,41 @@ def _rank(item: pytest.Item) -> bool:
     return item.path.relative_to(TESTS).parts[0] == "engine" and not is_long
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The Spark session of the process; its JVM starts with the first test that uses it."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--shared-jvm", action="store_true", help="one JVM for all workers of -n, not one for each"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--shared-jvm") and config.getoption("numprocesses", None):
+        stack = ExitStack()
+        warehouse = stack.enter_context(tempfile.TemporaryDirectory(prefix="warehouse-"))
+        stack.enter_context(shared_jvm(_builder(Path(warehouse))._options))
+        config.add_cleanup(stack.close)
+
+
+def _builder(warehouse: Path) -> SparkSession.Builder:
     from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("tests")
     for key, value in ALONE.items():
         builder = builder.config(key, value)
-    builder = builder.config(
-        "spark.sql.warehouse.dir", tmp_path_factory.mktemp("warehouse").as_uri()
-    )
-    session = configure_spark_with_delta_pip(builder).getOrCreate()
+    builder = builder.config("spark.sql.warehouse.dir", warehouse.as_uri())
+    return configure_spark_with_delta_pip(builder)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The Spark session of the process; its JVM starts with the first test that uses it."""
+    if GATEWAY:
+        session = shared_session()
+    else:
+        session = _builder(tmp_path_factory.mktemp("warehouse")).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
-    session.stop()
+    if not GATEWAY:
+        session.stop()
     # py4j's connections close when they are collected, and log to streams that are closed by then.
     logging.getLogger("py4j").setLevel(logging.ERROR)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kept_frames import KeptFrames
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from stream_lab import Change, Crash, CrashAt, StreamLab, row_ids
@@ -280,15 +281,17 @@ def test_a_file_overwritten_while_it_is_read_applies_nothing(target: Inbox) -> N
     assert target.taken() == [2]
 
 
-def test_rows_that_an_executor_took_along_are_not_read_again(target: Inbox) -> None:
+def test_rows_that_an_executor_took_along_are_not_read_again(
+    target: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file may have been replaced, and the next consumption takes the rows of the new file."""
+    frames = KeptFrames(monkeypatch)
     target.put("a.csv", "1,a")
 
     def lose(progress: Any) -> None:
         if progress.point is ProtocolPoint.BEFORE_STATEMENT:
             target.put("a.csv", "2,b")
-            for kept in target.spark.sparkContext._jsc.getPersistentRDDs().values():
-                kept.unpersist(True)
+            frames.lose()
 
     with pytest.raises(StatementFailed, match=r"(?i)checkpoint"):
         target.take(engine=target.new_engine(lose))

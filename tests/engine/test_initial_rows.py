@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kept_frames import KeptFrames
 from pyspark.sql import SparkSession
 from stream_lab import Crash, CrashAt, StreamLab, row_ids
 
@@ -56,24 +57,19 @@ def test_initial_rows_are_read_however_long_ago_their_version_was_written(lab: S
 
 @pytest.mark.parametrize(("statements", "kept"), [(1, 0), (2, 1)])
 def test_initial_rows_are_kept_only_for_several_statements(
-    lab: StreamLab, statements: int, kept: int
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch, statements: int, kept: int
 ) -> None:
     """They may be all rows of a large table, and one statement reads them from its files."""
     create(lab)
-
-    def in_memory() -> set[int]:
-        """The ids of the data that Spark keeps, except Delta's own table states."""
-        held = lab.spark.sparkContext._jsc.getPersistentRDDs().values()
-        return {rows.id() for rows in held if "Delta Table State" not in str(rows.name())}
-
-    before, found = in_memory(), []
+    frames, found = KeptFrames(monkeypatch), []
 
     def look(progress: Progress) -> None:
         if progress.point is ProtocolPoint.BEFORE_COMMIT:
-            found.append(len(in_memory() - before))
+            found.append(frames.count())
 
     outcome = lab.consume(*[LOG] * statements, engine=lab.new_engine(look))
     assert found == [kept]
+    assert frames.count() == 0
     assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
     assert len(lab.rows("log")) == 2 * statements
 

@@ -236,10 +236,10 @@ def test_retry_does_not_write_to_another_table_that_got_the_name_of_its_target(
     three: StreamLab,
 ) -> None:
     def name(table: str) -> None:
-        three.spark.sql("DROP TABLE IF EXISTS by_name")
-        three.spark.sql(f"CREATE TABLE by_name USING delta LOCATION '{three.path(table)}'")
+        three.spark.sql("DROP TABLE IF EXISTS renamed")
+        three.spark.sql(f"CREATE TABLE renamed USING delta LOCATION '{three.path(table)}'")
 
-    statement = "INSERT INTO by_name SELECT id, v, METADATA$ACTION FROM s"
+    statement = "INSERT INTO renamed SELECT id, v, METADATA$ACTION FROM s"
     name("log")
     try:
         crash(three, ProtocolPoint.BEFORE_STATEMENT, 0, statement, SUMS)
@@ -251,7 +251,7 @@ def test_retry_does_not_write_to_another_table_that_got_the_name_of_its_target(
         name("log")
         three.consume(statement, SUMS, consumer="first")
     finally:
-        three.spark.sql("DROP TABLE IF EXISTS by_name")
+        three.spark.sql("DROP TABLE IF EXISTS renamed")
     assert three.rows("log") == ALL
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
