@@ -6,15 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import quick_restore
 from oracle import FILES, MakeTable, SourceTable
 from pyspark.sql import SparkSession
 from table_copies import TEMPLATES
 
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.spark.change_sets import reader
+from airflow_provider_cdc.engine.spark.targets import Targets
 from airflow_provider_cdc.engine.storage.scratch import Scratch
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
+
+
+@pytest.fixture(autouse=True)
+def _quick_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo plain tables by delta-rs. Other tables, and all tests of faults, undo by Spark."""
+    monkeypatch.setattr(Targets, "_restore", quick_restore.restore)
 
 
 @pytest.fixture
