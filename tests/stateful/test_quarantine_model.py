@@ -76,12 +76,16 @@ class Model:
                 self.pending.append(entry)
 
 
-@pytest.mark.parametrize("seed", range(1))
+# With this seed, three rounds correct, redrive and release as much as six of most other seeds.
+SEED, ROUNDS = 11, 3
+
+
 def test_bad_changes_corrections_and_redrives_in_any_order_end_as_in_a_plain_model(
-    lab: QuarantineLab, seed: int
+    lab: QuarantineLab,
 ) -> None:
-    chance, model, place = random.Random(seed), Model(), 0
-    for _ in range(6):
+    chance, model, place = random.Random(SEED), Model(), 0
+    corrected = redriven = 0
+    for _ in range(ROUNDS):
         batch = []
         for _ in range(chance.randrange(1, 8)):
             place += 1
@@ -100,9 +104,13 @@ def test_bad_changes_corrections_and_redrives_in_any_order_end_as_in_a_plain_mod
             if entry.is_bad and chance.random() < 0.5:
                 entry.number = chance.choice([None, "5", "7"])
                 lab.correct(entry.place, entry.number)
+                corrected += 1
         if chance.random() < 0.5:
             model.redrive()
+            redriven += len(model.pending)
             lab.engine.redrive(lab.table())
             assert lab.read() == model.rows()
     model.apply()
     assert lab.apply_all() == model.rows()
+    assert corrected
+    assert redriven
