@@ -36,12 +36,12 @@ class Templates:
     ) -> None:
         """Make the table that ``what`` names in the folder ``place``.
 
-        Over Spark Connect, and in a folder that already exists, ``make`` makes the table there.
+        In a folder that already exists, ``make`` makes the table there.
 
         :param make: makes the table in a folder and nothing else that matters, in the same way in
             any folder; the settings of the session may influence it
         """
-        if place.exists() or not isinstance(spark, SparkSession):
+        if place.exists():
             make(place)
             return
         key = what, _settings(spark)
@@ -93,9 +93,13 @@ def _moved(found: re.Match[str], seconds: float) -> str:
     return f'{name}":{int(moment) + int(seconds * 1000)}'
 
 
-def _settings(spark: SparkSession) -> str:
-    """All settings of a session, as one text: reading them one by one takes longer than a copy."""
-    return str(spark._jsparkSession.conf().getAllAsJava().toString())
+def _settings(spark: SparkSession) -> int:
+    """A hash of all settings of a session: reading them one by one takes longer than a copy. Over
+    Spark Connect, all tests make tables under the same settings.
+    """
+    if not isinstance(spark, SparkSession):
+        return 0
+    return int(spark._jsparkSession.conf().getAllAsJava().hashCode())
 
 
 def copy_tables(template: Path, root: Path, versions: Mapping[str, int]) -> None:
