@@ -25,9 +25,6 @@ NEEDS_JVM := spark or fault or connect or slow
 # start drivers of their own: not two of them at once.
 SESSIONS ?= -n 2 --dist loadscope --no-loadscope-reorder
 
-# Of the tests beside a server; it waits most of its time.
-LONGEST := tests/airflow/test_scheduler_upserts.py
-
 # Classes of Spark as the JVM keeps them in memory: a driver starts with a third less work.
 ARCHIVE := $(CURDIR)/$(VENV)/spark.jsa
 export SPARK_SUBMIT_OPTS := $(SPARK_SUBMIT_OPTS) -XX:SharedArchiveFile=$(ARCHIVE)
@@ -79,10 +76,9 @@ test-spark: venv jars ## the tests that need a JVM: engine, state machines, faul
 .PHONY: test-services
 test-services: venv jars ## the tests beside a server: Spark Connect and Airflow, side by side
 	mkdir -p $(STATE)
-	($(PYTEST) tests/connect; connect=$$?; $(PYTEST) $(LONGEST); exit $$((connect + $$?))) \
-		> $(STATE)/test-services.log 2>&1 & others=$$!; \
-		$(PYTEST) tests/airflow --ignore $(LONGEST); airflow=$$?; \
-		wait $$others; others=$$?; cat $(STATE)/test-services.log; exit $$((airflow + others))
+	$(PYTEST) tests/connect > $(STATE)/test-connect.log 2>&1 & connect=$$!; \
+		$(PYTEST) tests/airflow; airflow=$$?; \
+		wait $$connect; connect=$$?; cat $(STATE)/test-connect.log; exit $$((airflow + connect))
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one

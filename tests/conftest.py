@@ -20,6 +20,8 @@ from spark_settings import ALONE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ("airflow_fixtures",)
+
 # Airflow reads its home on first import, which may happen while tests are collected.
 if "AIRFLOW_HOME" not in os.environ:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home")

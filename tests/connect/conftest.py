@@ -19,18 +19,24 @@ NewSession = Callable[[], SparkSession]
 
 
 @pytest.fixture(scope="session")
-def new_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewSession]:
+def connect_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of one server for all tests."""
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def new_session(connect_address: str) -> Iterator[NewSession]:
     """Makes sessions on one server, each isolated from the others."""
     sessions: list[SparkSession] = []
-    with connect_server(tmp_path_factory.mktemp("connect")) as address:
 
-        def make() -> SparkSession:
-            sessions.append(SparkSession.builder.remote(address).create())
-            return sessions[-1]
+    def make() -> SparkSession:
+        sessions.append(SparkSession.builder.remote(connect_address).create())
+        return sessions[-1]
 
-        yield make
-        for session in sessions:
-            session.stop()
+    yield make
+    for session in sessions:
+        session.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The DAGs of tests/airflow/test_scheduler_upserts.py: one for each upsert table that the test
+"""The DAGs of tests/connect/test_background_applies.py: one for each upsert table that the test
 makes.
 """
 

@@ -1,18 +1,21 @@
-"""Changes of an upsert table applied in the background, by a real scheduler and spark-submit."""
+"""Changes of an upsert table applied in the background, by a real scheduler over Spark Connect."""
 
 from __future__ import annotations
 
 import random
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from airflow_fixtures import run_airflow
 
 from airflow_provider_cdc.engine import Engine
 
 pytestmark = [
     pytest.mark.airflow,
-    pytest.mark.spark,
+    pytest.mark.connect,
     pytest.mark.slow,
     pytest.mark.timeout(900),
 ]
@@ -23,12 +26,31 @@ PAUSE = 5
 CHANGES = "id INT, v STRING, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING"
 
 
+@pytest.fixture(scope="module")
+def running_airflow(tmp_path_factory, postgres, statsd, connect_address):
+    """An Airflow whose tasks work on the Connect server of these tests."""
+    address = urlsplit(connect_address)
+    with run_airflow(
+        tmp_path_factory.mktemp("standalone"),
+        Path(__file__).parent / "dags",
+        postgres,
+        statsd,
+        spark={
+            "conn_type": "spark_connect",
+            "host": f"sc://{address.hostname}",
+            "port": address.port,
+        },
+        cdc={},
+    ) as running:
+        yield running
+
+
 @pytest.fixture
-def table(running_airflow, spark, wait_for):
+def table(running_airflow, remote, wait_for):
     """An upsert table with a DAG of its own; the test removes both at its end."""
     server, name = running_airflow.server, str(running_airflow.tables / "kept_fresh")
     server.make_pool("cdc_background", 1)
-    engine = Engine(spark, running_airflow.state.as_uri())
+    engine = Engine(remote, running_airflow.state.as_uri())
     engine.create_upsert_table(name, "id INT, v STRING", "id", max_staleness=PROMISE)
 
     def dags():
@@ -55,7 +77,7 @@ def runs(server, dag_id, state):
 
 
 def test_background_dag_applies_what_a_writer_writes_while_it_writes_on(
-    running_airflow, spark, table, wait_for, capsys
+    running_airflow, remote, table, wait_for, capsys
 ):
     engine, name, dag_id = table
     chance, expected, staleness = random.Random(7), {}, []
@@ -73,7 +95,7 @@ def test_background_dag_applies_what_a_writer_writes_while_it_writes_on(
             kind = chance.choice(["UPSERT", "UPSERT", "DELETE"])
             batch.append((key, f"v{step}", kind, f"{step:X}"))
             expected[key] = None if kind == "DELETE" else f"v{step}"
-        engine.write_changes(name, spark.createDataFrame(batch, CHANGES))
+        engine.write_changes(name, remote.createDataFrame(batch, CHANGES))
         while time.monotonic() - begun < PAUSE:
             look()
             time.sleep(0.5)
@@ -83,7 +105,7 @@ def test_background_dag_applies_what_a_writer_writes_while_it_writes_on(
     assert sorted(
         map(
             tuple,
-            spark.read.format("delta")
+            remote.read.format("delta")
             .load(name)
             .where("_cdc.deleted_at IS NULL")
             .select("id", "v")

