@@ -14,6 +14,7 @@ BASE_PYTHON ?= python3
 UV_VERSION := 0.13.8
 STATE ?= .state
 DAYS ?= 365
+EXAMPLES ?= 20
 ROWS ?= 10000000
 BENCH ?=
 
@@ -87,6 +88,13 @@ test-connect: venv jars ## the engine over Spark Connect: a process is a classic
 .PHONY: test-airflow
 test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler
 	$(PYTEST) tests/airflow
+
+.PHONY: test-thorough
+test-thorough: venv jars ## what is too long for CI: many random examples, and a small benchmark
+	HYPOTHESIS_PROFILE=thorough MACHINE_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/stateful -o timeout=0 \
+		-m stateful $(SESSIONS) --shared-jvm
+	$(MAKE) bench ROWS=200000 \
+		BENCH='--part changes --commits 2 --only "0.01 % updates in" --out $(STATE)/bench'
 
 .PHONY: check-engine
 check-engine: ## no py4j handle and no Airflow in the engine
