@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
+from airflow_provider_cdc.engine.core.arguments import validated_call
 from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
 from airflow_provider_cdc.engine.core.names import stream_key
 from airflow_provider_cdc.engine.core.outcomes import Outcome, StreamOutcome
@@ -27,6 +28,7 @@ CONSUMPTIONS = AssetAlias("cdc_consumptions", group=GROUP)
 """The outlet through which tasks announce the consumptions of any stream."""
 
 
+@validated_call
 def stream_asset(
     stream: str,
     *,
@@ -49,7 +51,7 @@ def stream_asset(
     :param repeat_after: wake again when data has waited this long since the last event; a stream
         that cannot be read wakes again at this interval
     :raises InvalidName: ``stream`` is not the name of a stream
-    :raises InvalidRequest: a length of time is invalid
+    :raises InvalidRequest: a length of time is invalid, or an argument has the wrong type
     """
     uri = stream_uri(stream, conn_id)
     trigger = StreamWatcherTrigger(
@@ -63,6 +65,7 @@ def stream_asset(
     return Asset(name=uri, uri=uri, group=GROUP, watchers=[watcher])
 
 
+@validated_call
 def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) -> Asset:
     """The consumptions of a stream as an asset: a DAG that is scheduled on it runs after a
     consumption.
@@ -73,17 +76,21 @@ def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) 
     8601) and ``rows``.
 
     :raises InvalidName: ``stream`` is not the name of a stream
+    :raises InvalidRequest: an argument is no text
     """
     uri = consumptions_uri(stream, conn_id)
     return Asset(name=uri, uri=uri, group=GROUP)
 
 
+@validated_call
 def upsert_table_asset(table: str, *, conn_id: str = CdcHook.default_conn_name) -> Asset:
     """An upsert table as an asset: a DAG that is scheduled on it runs after changes were applied.
 
     ``ApplyUpserts`` emits its events, with the extra of :func:`consumption_asset`.
 
     :param table: the name or the path that it was created with
+    :raises InvalidName: ``table`` does not name a table, or is too long for an asset
+    :raises InvalidRequest: an argument is no text
     """
     of = "" if conn_id == DEFAULT_CONN_ID else f" of {conn_id}"
     uri = upsert_table_uri(table, conn_id)

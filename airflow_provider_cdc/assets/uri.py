@@ -6,12 +6,16 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, quote, unquote
 
-from airflow_provider_cdc.engine.core.errors import InvalidName
-from airflow_provider_cdc.engine.core.names import stream_key, stream_name
+from airflow_provider_cdc.engine.core.errors import InvalidName, InvalidRequest
+from airflow_provider_cdc.engine.core.names import stream_key, stream_name, table_name
+from airflow_provider_cdc.engine.core.shown_values import shown
 
 CONSUMPTIONS = "consumptions"
 # No stream can have that name.
 UPSERT_TABLES = "upsert-tables"
+# Airflow's limits in characters: for the name and the URI of an asset, and for a connection's id.
+_LONGEST = 1500
+_LONGEST_ID = 250
 _FORM = (
     "expected cdc://connection/stream, cdc://connection/stream/consumptions or"
     " cdc://connection/upsert-tables/table"
@@ -22,8 +26,9 @@ def stream_uri(stream: str, conn_id: str) -> str:
     """The URI of a stream; two spellings of one name have the same URI.
 
     :raises InvalidName: ``stream`` is not the name of a stream
+    :raises InvalidRequest: ``conn_id`` cannot be the id of a connection
     """
-    return f"cdc://{quote(conn_id, safe='')}/{_segment(stream)}"
+    return f"cdc://{_host(conn_id)}/{_segment(stream)}"
 
 
 def consumptions_uri(stream: str, conn_id: str) -> str:
@@ -32,8 +37,20 @@ def consumptions_uri(stream: str, conn_id: str) -> str:
 
 
 def upsert_table_uri(table: str, conn_id: str) -> str:
-    """The URI of an upsert table, by the name or path that it was created with."""
-    return f"cdc://{quote(conn_id, safe='')}/{UPSERT_TABLES}/{quote(table, safe='')}"
+    """The URI of an upsert table, by the name or path that it was created with.
+
+    :raises InvalidName: ``table`` does not name a table, or is too long for an asset
+    """
+    table_name(table)
+    uri = f"cdc://{_host(conn_id)}/{UPSERT_TABLES}/{quote(table, safe='')}"
+    if len(uri) > _LONGEST:
+        raise InvalidName(
+            f"table name {shown(table)}",
+            "is too long for an asset",
+            cause=f"expected a URI of at most {_LONGEST} characters, found {len(uri)}",
+            fix="give the table a shorter name or path",
+        )
+    return uri
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
@@ -51,6 +68,17 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     except InvalidName as error:
         raise ValueError(f"asset URI {uri.geturl()}: {error} {_FORM}.") from error
     return uri._replace(path=path)
+
+
+def _host(conn_id: str) -> str:
+    if not conn_id.strip() or len(conn_id) > _LONGEST_ID:
+        raise InvalidRequest(
+            f"connection id {shown(conn_id)}",
+            "cannot be the id of a connection",
+            cause=f"expected 1 to {_LONGEST_ID} characters, found {len(conn_id.strip())}",
+            fix="pass the id of an Airflow connection of type cdc",
+        )
+    return quote(conn_id, safe="")
 
 
 def _segment(stream: str) -> str:

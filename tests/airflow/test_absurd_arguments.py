@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib import import_module
+from inspect import getmembers, isclass, signature
+from pkgutil import iter_modules
 from types import SimpleNamespace
 
 import pytest
 from absurd_values import ABSURD
-from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import DAG, BaseOperator
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSkipException,
+)
 from streams import NOON, new_stream, register
 
-from airflow_provider_cdc.assets.stream import consumption_asset, stream_asset
+from airflow_provider_cdc import operators as package
+from airflow_provider_cdc.assets.stream import (
+    consumption_asset,
+    stream_asset,
+    upsert_table_asset,
+)
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
+from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
+from airflow_provider_cdc.deadlines.stale import StreamStaleDeadline
 from airflow_provider_cdc.engine.catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.engine.core.points import Version
@@ -45,7 +59,12 @@ from airflow_provider_cdc.operators.upserts import (
 )
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 
-ENDS = (CdcError, CdcJobFailed, AirflowFailException, AirflowSkipException)
+ENDS = (
+    CdcError,
+    CdcJobFailed,
+    AirflowFailException,
+    AirflowSkipException,
+)
 PEOPLE = {"readers": ["r"], "consumers": None}
 LENGTHS = {"max_data_extension": "P1D", "max_lag": None}
 # Good arguments of each operator.
@@ -87,7 +106,17 @@ GOOD = {
     MaintainStreams: {"ahead": "P2D"},
     RecoverStream: {"stream": "s", "target": "t", "key": "id"},
     CheckStreams: {"margin": "P2D"},
-    ExportChanges: {"source": "t", "target": "u", "at": Version(1)},
+    ExportChanges: {
+        "source": "t",
+        "target": "u",
+        "at": Version(1),
+        "before": None,
+        "end": None,
+        "column_style": "snowflake",
+        "information": "default",
+        "file_format": "delta",
+        "mode": "error",
+    },
     CreateUpsertTable: {
         "table": "t",
         "schema": "id INT",
@@ -101,13 +130,21 @@ GOOD = {
     AlterUpsertTable: {"table": "t", "max_staleness": None, "tombstone_horizon": "P2D"},
     AddColumns: {"table": "t", "schema": "phone STRING"},
     DropUpsertTable: {"table": "t", "if_exists": False},
-    WriteChanges: {"table": "t", "query": "SELECT 1 AS id, 'DELETE' AS _CHANGE_TYPE"},
+    WriteChanges: {
+        "table": "t",
+        "query": "SELECT 1 AS id, 'DELETE' AS _CHANGE_TYPE",
+        "on_bad_rows": "fail",
+    },
     ApplyUpserts: {"table": "t"},
     RedriveChanges: {"table": "t", "late": False},
-    ExportTable: {"table": "t", "target": "u"},
+    ExportTable: {"table": "t", "target": "u", "file_format": "delta", "mode": "error"},
     StreamHasDataSensor: {"stream": "s", "exact": False},
 }
+# Every task has these; the DAG factory alone sets ``is_timed``.
+OF_EVERY_TASK = {"self", "kwargs", "conn_id", "is_timed"}
+NOT_TRIED = {CheckStreams: {"notifiers"}, StreamHasDataSensor: {"deferrable"}}
 CASES = [(operator, argument) for operator, given in GOOD.items() for argument in given]
+CASES += [(operator, "conn_id") for operator in GOOD]
 
 
 class Submitted(Exception):
@@ -143,6 +180,8 @@ def test_absurd_argument_of_an_operator_ends_in_our_error(catalog, operator, arg
         task = operator(task_id=f"t{number}", **given, **extra)
         try:
             task.execute(context())
+        except AirflowNotFoundException:
+            assert argument == "conn_id"
         except (*ENDS, Submitted) as error:
             str(error).encode()
     found = catalog.show_if_begun()
@@ -150,8 +189,41 @@ def test_absurd_argument_of_an_operator_ends_in_our_error(catalog, operator, arg
     catalog.statuses()
 
 
+def test_every_argument_of_every_operator_is_tried():
+    assert set(GOOD) == {*operators(), StreamHasDataSensor}
+    for operator, given in GOOD.items():
+        left = own_arguments(operator) - given.keys() - OF_EVERY_TASK
+        assert left == NOT_TRIED.get(operator, set()), operator
+
+
+def operators() -> set[type[BaseOperator]]:
+    """The operators of the package that a DAG author writes."""
+    modules = (
+        import_module(f"{package.__name__}.{found.name}")
+        for found in iter_modules(package.__path__)
+    )
+    members = (kind for module in modules for _, kind in getmembers(module, isclass))
+    return {
+        kind
+        for kind in members
+        if issubclass(kind, BaseOperator)
+        and kind.__module__.startswith(package.__name__)
+        and not kind.__subclasses__()
+    }
+
+
+def own_arguments(operator: type[BaseOperator]) -> set[str]:
+    """The arguments of an operator that are not Airflow's."""
+    makers = (
+        vars(kind)["__init__"]
+        for kind in operator.__mro__
+        if kind.__module__.startswith("airflow_provider_cdc") and "__init__" in vars(kind)
+    )
+    return {name for make in makers for name in signature(make).parameters}
+
+
 @pytest.mark.parametrize("value", ABSURD, ids=lambda value: type(value).__name__)
-def test_absurd_length_of_a_factory_is_refused(value):
+def test_absurd_argument_of_a_factory_is_refused(catalog, value):
     calls = [
         lambda: stale_stream_monitor([], every=value),
         lambda: stale_stream_monitor([], margin=value),
@@ -159,7 +231,14 @@ def test_absurd_length_of_a_factory_is_refused(value):
         lambda: stream_asset("s", poll_interval=value),
         lambda: stream_asset("s", repeat_after=value),
         lambda: stream_asset(value),
+        lambda: stream_asset("s", conn_id=value),
+        lambda: consumption_asset("s", conn_id=value),
+        lambda: upsert_table_asset("t", conn_id=value),
         lambda: consumption_asset(value),
+        lambda: upsert_table_asset(value),
+        lambda: background_apply_dags(without_promise=value),
+        lambda: background_apply_dags(refresh=value),
+        lambda: StreamStaleDeadline(value).serialize_reference(),
     ]
     for call in calls:
         try:
