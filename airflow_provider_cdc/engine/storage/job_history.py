@@ -76,7 +76,7 @@ class JobHistory:
         return [job for row in rows if (job := _job_of(row)) is not None]
 
     def _append(self, job: Job) -> None:
-        row = pa.Table.from_pylist([asdict(job)], schema=_SCHEMA)
+        row = _row_of(job)
         for tries_left in reversed(range(_TRIES)):
             try:
                 write_deltalake(
@@ -96,6 +96,15 @@ class JobHistory:
 
     def _open(self) -> DeltaTable:
         return DeltaTable(self._location, storage_options=self._options)
+
+
+def _row_of(job: Job) -> pa.Table:
+    """The row of a job, which :func:`_job_of` reads back equal."""
+    row = pa.Table.from_pylist([asdict(job)], schema=_SCHEMA)
+    found = _job_of(row.to_pylist()[0])
+    if found != job:
+        raise ValueError(f"expected to read back {job}, found {found}")
+    return row
 
 
 def _job_of(row: Mapping[str, Any]) -> Job | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,6 +15,7 @@ from airflow_provider_cdc.engine.core.upserts.definition import (
     UpsertTable,
     check_lengths,
     checked_columns,
+    checked_properties,
     clustered_by,
     with_properties,
 )
@@ -120,3 +123,32 @@ def test_table_without_the_properties_is_no_upsert_table() -> None:
     bare = UpsertTable("t", TableName(("t",)), "/data/t", "id", tuple(columns(1)), ())
     with pytest.raises(InvalidRequest, match="is no upsert table"):
         with_properties(bare, {"delta.appendOnly": "true"})
+
+
+TABLE = UpsertTable("t", TableName("t"), "/t", "i", (Column("id", "int"),), ("id",))
+
+
+def test_properties_that_would_be_read_back_differently_are_refused() -> None:
+    damaged = {"primary_key": ["id"]}, {"has_partial_changes": 2}
+    for fields in damaged:
+        with pytest.raises(InvalidRequest, match="cannot be stored, nothing was written"):
+            checked_properties(replace(TABLE, **fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("primary_key", "no JSON", "a JSON list of columns"),
+        ("primary_key", '{"id": 1}', "a JSON list of columns"),
+        ("primary_key", '["id", 5]', "a JSON list of columns"),
+        ("max_staleness", "10 minutes", "a length of time in ISO 8601"),
+        ("tombstone_horizon", "", "a length of time in ISO 8601"),
+    ],
+)
+def test_damaged_property_is_refused_by_name(name: str, text: str, expected: str) -> None:
+    properties = replace(TABLE, max_staleness=timedelta(minutes=10)).properties
+    (key,) = (each for each in properties if each.endswith(name))
+    with pytest.raises(
+        InvalidRequest, match=re.escape(f"{key}: expected {expected}, found '{text}'")
+    ):
+        with_properties(TABLE, properties | {key: text})

@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
 from airflow_provider_cdc.cli.tables import WIDTH
@@ -86,6 +87,29 @@ def test_history_stays_short_and_forgets_what_is_old(
     found = history.read(NOON - 2 * job_history.KEPT_FOR)
     assert [each.started_at for each in found] == [NOON + minute * MINUTE for minute in range(12)]
     assert len(DeltaTable(str(tmp_path / "upsert_jobs")).file_uris()) < 8
+
+
+def test_row_that_cannot_be_read_is_left_out_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = JobHistory(str(tmp_path))
+    history.record(job(0))
+    location = str(tmp_path / "upsert_jobs")
+    (row,) = DeltaTable(location).to_pyarrow_table().to_pylist()
+    damaged = [row | {"job_id": "damaged", "job_class": "asleep"}]
+    write_deltalake(location, pa.Table.from_pylist(damaged, job_history._SCHEMA), mode="append")
+
+    assert history.read(NOON) == [job(0)]
+    assert "Job damaged cannot be read and is left out" in caplog.text
+
+
+def test_job_that_would_be_read_back_differently_is_not_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = JobHistory(str(tmp_path))
+    history.record(replace(job(0), job_class="asleep"))  # type: ignore[arg-type]
+    assert history.read(NOON) == []
+    assert "expected to read back" in caplog.text
 
 
 def test_history_that_cannot_be_written_is_told_and_stops_nobody(

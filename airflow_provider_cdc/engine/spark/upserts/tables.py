@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -19,7 +20,7 @@ from ...core.errors import (
     TableExists,
     TableNotFound,
 )
-from ...core.intervals import interval_if_given, interval_iso, interval_of
+from ...core.intervals import interval_if_given, interval_of
 from ...core.log_actions import TableState
 from ...core.names import TableName, name_key, quote, table_name
 from ...core.one_or_several import one_or_several
@@ -324,14 +325,21 @@ class UpsertTables:
     def alter(
         self, table: UpsertTable, longest: timedelta | Kept | None, horizon: timedelta | Kept
     ) -> None:
-        """Change how stale a table may be, and how long it remembers deletes."""
-        given = {MAX_STALENESS: longest, HORIZON: horizon}
-        values = {
-            name: None if value is None else interval_iso(value)
-            for name, value in given.items()
-            if not isinstance(value, Kept)
-        }
-        self._tables.set_properties(table.base.sql, values)
+        """Change how stale a table may be, and how long it remembers deletes.
+
+        :raises InvalidRequest: the new values would be read back differently
+        """
+        altered, changed = table, []
+        if not isinstance(longest, Kept):
+            altered = replace(altered, max_staleness=longest)
+            changed.append(MAX_STALENESS)
+        if not isinstance(horizon, Kept):
+            altered = replace(altered, tombstone_horizon=horizon)
+            changed.append(HORIZON)
+        properties = checked_properties(altered)
+        self._tables.set_properties(
+            table.base.sql, {name: properties.get(name) for name in changed}
+        )
 
     def _described(self, name: str, base: TableName, table: Table) -> UpsertTable:
         state = self._state(table.location)
