@@ -1,4 +1,6 @@
-"""The operators that repair a stream: they end its consumption, move it back, or change it."""
+"""The operators that repair or copy a stream: they end its consumption, move it back, change it,
+bring it back after a drop, or clone it.
+"""
 
 from __future__ import annotations
 
@@ -171,3 +173,61 @@ class AlterStream(StreamOperator):
                 max_lag=length(self.max_lag, "max_lag"),
             )
         return stream_result(altered)
+
+
+class UndropStream(StreamOperator):
+    """Bring back the stream that was dropped last under a name, at the offset that it had. No Spark
+    job is started.
+
+    Returns (XCom) what :class:`AbortConsumption` returns.
+
+    :param stream: the name of the stream (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("stream", "conn_id")
+
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Bring the stream back.
+
+        :raises AirflowFailException: no stream was dropped under that name, or there is one of that
+            name, for example because an earlier attempt has brought it back
+        """
+        with reached_errors(self.hook):
+            return stream_result(self.hook.catalog().undrop(self.stream))
+
+
+class CloneStream(StreamOperator):
+    """Create a stream at the same offset as another one; the two then move independently. No Spark
+    job is started.
+
+    Returns (XCom) what :class:`AbortConsumption` returns, for the new stream.
+
+    :param stream: the name of the new stream (templated)
+    :param of: the name of the stream to clone (templated)
+    :param comment: the comment of the new stream (templated)
+    :param conn_id: a connection of type ``cdc`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("stream", "of", "comment", "conn_id")
+
+    def __init__(self, *, stream: str, of: str, comment: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.of = of
+        self.comment = comment
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Clone the stream.
+
+        :raises AirflowFailException: the stream to clone is missing or the principal may not read
+            it; or there is a stream of the new name, for example because an earlier attempt has
+            made it
+        """
+        with reached_errors(self.hook):
+            cloned = self.hook.catalog().clone(self.stream, self.of, comment=self.comment)
+        return stream_result(cloned)

@@ -45,7 +45,9 @@ from airflow_provider_cdc.operators.stream import (
 from airflow_provider_cdc.operators.stream_administration import (
     AbortConsumption,
     AlterStream,
+    CloneStream,
     RewindStream,
+    UndropStream,
 )
 from airflow_provider_cdc.operators.upserts import (
     AddColumns,
@@ -102,6 +104,8 @@ GOOD = {
     DropStream: {"stream": "s", "if_exists": False},
     AbortConsumption: {"stream": "s", "keep": ()},
     RewindStream: {"stream": "s", "to": Version(0)},
+    UndropStream: {"stream": "s"},
+    CloneStream: {"stream": "new", "of": "s", "comment": None},
     AlterStream: {"stream": "s", "comment": "c", "stream_owner": "somebody"} | PEOPLE | LENGTHS,
     MaintainStreams: {"ahead": "P2D"},
     RecoverStream: {"stream": "s", "target": "t", "key": "id"},

@@ -43,7 +43,9 @@ from airflow_provider_cdc.operators.stream import (
 from airflow_provider_cdc.operators.stream_administration import (
     AbortConsumption,
     AlterStream,
+    CloneStream,
     RewindStream,
+    UndropStream,
 )
 from airflow_provider_cdc.operators.upserts import (
     AddColumns,
@@ -72,6 +74,8 @@ def operators():
         AbortConsumption(task_id="abort", stream="s", keep="t"),
         RewindStream(task_id="rewind", stream="s", to=Version(1)),
         AlterStream(task_id="alter", stream="s", max_lag=None),
+        UndropStream(task_id="undrop", stream="s"),
+        CloneStream(task_id="clone", stream="c", of="s"),
         CreateUpsertTable(task_id="create_table", table="t", schema="id INT", primary_key="id"),
         AlterUpsertTable(task_id="alter_table", table="t", max_staleness=None),
         AddColumns(task_id="add_columns", table="t", schema="phone STRING"),

@@ -25,7 +25,9 @@ from airflow_provider_cdc.operators.stream import (
 from airflow_provider_cdc.operators.stream_administration import (
     AbortConsumption,
     AlterStream,
+    CloneStream,
     RewindStream,
+    UndropStream,
 )
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 
@@ -253,6 +255,21 @@ def test_consumption_that_is_aborted_and_a_stream_that_is_rewound(stream, spark,
     rewound = RewindStream(task_id="rewind", stream="s", to=Version(begin)).execute(TASK)
     assert rewound["offset_version"] == begin
     assert stream.engine.has_data("s")
+
+
+def test_stream_is_cloned_dropped_and_brought_back_without_spark(stream):
+    offset = CdcHook().catalog().describe("s").offset.version
+    cloned = CloneStream(task_id="clone", stream="copy", of="s", comment="mine").execute(TASK)
+    assert (cloned["stream"], cloned["offset_version"]) == ("copy", offset)
+    assert CdcHook().catalog().describe("copy").comment == "mine"
+
+    with pytest.raises(AirflowFailException, match="cannot be brought back"):
+        UndropStream(task_id="undrop", stream="s").execute(TASK)
+    DropStream(task_id="drop", stream="s").execute(TASK)
+    undropped = UndropStream(task_id="undrop", stream="s").execute(TASK)
+
+    assert (undropped["stream"], undropped["offset_version"]) == ("s", offset)
+    assert [each.name for each in CdcHook().catalog().show()] == ["copy", "s"]
 
 
 def test_stream_is_altered_without_spark_and_the_rest_stays(stream):

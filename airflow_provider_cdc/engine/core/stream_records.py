@@ -23,6 +23,11 @@ FORMAT = 1
 ALTERABLE = ("comment", "owner", "readers", "consumers", "max_data_extension", "max_lag")
 """The fields of a stream that ``alter_stream`` sets."""
 
+_REPLACE = (
+    "replace it with CreateStream or create_stream (or_replace=True), or drop it with DropStream or"
+    " drop_stream"
+)
+
 DROPPED_UNREAD = ""
 """The text of a stream that was dropped while it could not be read."""
 
@@ -88,12 +93,9 @@ class UnreadableStream:
         if self.is_newer:
             fix = "upgrade airflow-provider-cdc here to the version that wrote it"
         elif self._is_alterable:
-            fix = (
-                f"set {', '.join(self.faults)} with alter_stream, replace the stream with"
-                " create_stream(..., or_replace=True), or drop it with drop_stream"
-            )
+            fix = f"set {', '.join(self.faults)} with AlterStream or alter_stream, {_REPLACE}"
         else:
-            fix = "replace it with create_stream(..., or_replace=True), or drop it with drop_stream"
+            fix = _REPLACE
         return StreamUnreadable(f"stream {self.name}", "cannot be read", cause=self.reason, fix=fix)
 
     def repaired(self, given: Mapping[str, Any]) -> Stream:

@@ -133,7 +133,8 @@ class Creation:
             wanted.subject,
             "cannot be created on another stream",
             cause=f"{stream.name} is a stream, and holds no rows",
-            fix=f"name what it is on, {stream.table_on}, or clone it with engine.clone_stream()",
+            fix=f"name what it is on, {stream.table_on}, or clone it with CloneStream or"
+            " engine.clone_stream()",
         )
 
     def _looked_up(self, wanted: NewStream) -> FoundSource:

@@ -155,7 +155,8 @@ class RegistrySnapshot:
                 f"stream with id {stream_id}",
                 "does not exist",
                 cause="it was never created, or it was dropped",
-                fix="bring it back with engine.undrop_stream(name), or create it again",
+                fix="bring it back with UndropStream or engine.undrop_stream(name), or create it"
+                " again",
             )
         return stream
 

@@ -104,7 +104,7 @@ def test_status_of_an_unreadable_stream_says_why_and_what_is_known(
     assert (good.name, good.max_lag) == ("good", None)
     assert (bad.name, bad.table_on, bad.owner, bad.stale) == ("bad", "flights", "somebody", True)
     assert "max_lag: Invalid ISO8601 duration" in str(bad.invalid_reason)
-    assert "set max_lag with alter_stream" in str(bad.invalid_reason)
+    assert "set max_lag with AlterStream or alter_stream" in str(bad.invalid_reason)
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", "{}", '{"format": 1}', '{"format": "x"}'])
