@@ -118,6 +118,8 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "consume",
         "advance",
         "drop",
+        "undrop",
+        "clone",
         "export",
         "maintain",
         "recover",

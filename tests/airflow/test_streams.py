@@ -313,6 +313,16 @@ def test_connection_test_without_a_spark_connection_says_so(stream):
     assert "Spark connection spark_default: was not found" in message
 
 
+def test_connection_test_without_a_state_folder_names_it(define_connection):
+    define_connection("cdc_default", "cdc")
+
+    succeeded, message = CdcHook().test_connection()
+
+    assert not succeeded
+    assert "state" in message
+    assert "Fix: " in message
+
+
 def test_connection_test_with_everything_there_counts_the_streams(stream, define_connection):
     define_connection("spark_default", "spark", "local[1]")
 

@@ -150,10 +150,19 @@ def test_stream_options_are_kept(lab: StreamLab) -> None:
     ]
 
 
-@pytest.mark.parametrize("table", ["/nowhere/at all", "gone", "gone.table", "default.`a.b c`"])
-def test_table_that_does_not_exist_is_refused(lab: StreamLab, table: str) -> None:
-    with pytest.raises(TableNotFound, match="does not exist"):
+@pytest.mark.parametrize(
+    ("table", "fix"),
+    [
+        ("/nowhere/at all", "check the path"),
+        ("gone", "current catalog and schema"),
+        ("gone.table", "current catalog and schema"),
+        ("default.`a.b c`", "current catalog and schema"),
+    ],
+)
+def test_table_that_does_not_exist_is_refused(lab: StreamLab, table: str, fix: str) -> None:
+    with pytest.raises(TableNotFound, match="does not exist") as caught:
         lab.engine.create_stream("s", on_table=table)
+    assert fix in str(caught.value.fix)
 
 
 @pytest.mark.parametrize("table", ["", "relative/path", "a.b.c.d", "t; DROP TABLE y"])
