@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_provider_cdc.engine import Engine
 
@@ -40,17 +41,28 @@ def expected_punctuality(flights: DataFrame, airlines: DataFrame) -> DataFrame:
 
 
 def compare(target: str, expected: DataFrame, found: DataFrame) -> Comparison:
-    """Compare as multisets of rows, and print the first rows that differ."""
-    found = found.select(expected.columns)
-    missing = expected.exceptAll(found)
-    surplus = found.exceptAll(expected)
-    differing = 0
-    for reason, rows in (("missing", missing), ("surplus", surplus)):
-        count = rows.count()
-        differing += count
-        for row in rows.take(SHOWN_ROWS) if count else []:
-            print(f"compare: {target}: {reason}: {row.asDict()}", flush=True)
-    return Comparison(target, expected.count(), found.count(), differing)
+    """Compare as multisets of rows in one pass, and print the first rows that differ."""
+    columns = expected.columns
+    both = expected.selectExpr("*", "1 AS _expected", "0 AS _found").unionAll(
+        found.select(columns).selectExpr("*", "0 AS _expected", "1 AS _found")
+    )
+    counted = both.groupBy(columns).agg(
+        F.sum("_expected").alias("_expected"), F.sum("_found").alias("_found")
+    )
+    sums = counted.selectExpr(
+        "COALESCE(SUM(_expected), 0)",
+        "COALESCE(SUM(_found), 0)",
+        "COALESCE(SUM(ABS(_expected - _found)), 0)",
+    )
+    ((rows_expected, rows_found, differing),) = sums.collect()
+    if differing:
+        for reason, condition in (
+            ("missing", "_expected > _found"),
+            ("surplus", "_expected < _found"),
+        ):
+            for row in counted.where(condition).select(columns).take(SHOWN_ROWS):
+                print(f"compare: {target}: {reason}: {row.asDict()}", flush=True)
+    return Comparison(target, rows_expected, rows_found, differing)
 
 
 def run(spark: SparkSession, warehouse: Warehouse, state: str) -> list[Comparison]:
