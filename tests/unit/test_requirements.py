@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -197,6 +200,37 @@ def test_delta_comes_by_its_jars_once_they_were_fetched(tmp_path: Path, is_fetch
 
     jars = ",".join((tmp_path / "jars" / name).as_uri() for name in names)
     assert found == ({"spark.jars": jars} if is_fetched else {"spark.jars.packages": DELTA_PACKAGE})
+
+
+@pytest.fixture
+def package_logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("airflow_provider_cdc")
+    level, handlers = logger.level, list(logger.handlers)
+    yield logger
+    logger.handlers[:], logger.propagate = handlers, True
+    logger.setLevel(level)
+
+
+def test_local_session_shows_the_lines_of_consumptions_once(
+    package_logger: logging.Logger,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    for _ in range(2):
+        local_session.show_log_lines()
+
+    logging.getLogger("airflow_provider_cdc.engine.spark.attempts").info("1 row inserted")
+
+    assert re.fullmatch(r"\d\d:\d\d:\d\d 1 row inserted\n", capsys.readouterr().err)
+
+
+def test_local_session_adds_no_handler_where_logging_is_set_up(
+    package_logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
+    local_session.show_log_lines()
+    assert package_logger.handlers == []
 
 
 def test_jobs_and_local_sessions_have_delta_by_the_same_settings() -> None:

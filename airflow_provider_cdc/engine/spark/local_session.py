@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from .installed import check_java
 
 _PACKAGES, _JARS, _IVY = "spark.jars.packages", "spark.jars", "spark.jars.ivy"
 _LOOPBACK = "127.0.0.1"
+# The logger above those of all modules.
+_LOGGER = __name__.partition(".")[0]
 # The folder where Spark's Ivy keeps fetched jars, and the jars that Delta needs.
 _IVY_FOLDER = "~/.ivy2.5.2"
 _DELTA_JARS = (
@@ -45,6 +48,9 @@ def local_session(
     already has a session, that one is returned, with those of the settings that a running session
     accepts. The first call fetches Delta's jars from a Maven repository, once for a user.
 
+    What consumptions log is shown on standard error, unless this process has set up Python's
+    ``logging`` before.
+
     :param app_name: the name of the application
     :param master: ``local[4]`` for four tasks at once; by default one task for each processor
     :param settings: further settings of Spark; they win over those of this function
@@ -59,8 +65,22 @@ def local_session(
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in wanted.items():
         builder = builder.config(name, value)
+    show_log_lines()
     with _environment():
         return builder.getOrCreate()
+
+
+def show_log_lines() -> None:
+    """Show what the engine logs on standard error, unless a handler of this process gets it."""
+    logger = logging.getLogger(_LOGGER)
+    if logger.hasHandlers():
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    # A root handler that is set up later would show each line again.
+    logger.propagate = False
 
 
 @contextmanager

@@ -305,7 +305,7 @@ def left_open(lab: StreamLab) -> None:
     message = str(caught.value)
     assert lab.path("log") in message
     assert "run me again" in message
-    assert f"keep=['delta.`{lab.path('log')}`']" in message
+    assert f"AbortConsumption with keep=['delta.`{lab.path('log')}`']" in message
 
 
 def test_target_that_moved_on_leaves_the_consumption_open_until_retried(three: StreamLab) -> None:
