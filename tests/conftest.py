@@ -81,7 +81,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--shared-jvm") and config.getoption("numprocesses", None):
         stack = ExitStack()
         warehouse = stack.enter_context(tempfile.TemporaryDirectory(prefix="warehouse-"))
-        stack.enter_context(shared_jvm(_builder(Path(warehouse))._options))
+        settings = _builder(Path(warehouse))._options
+        # The states of the tables of two workers, for an hour.
+        stack.enter_context(shared_jvm(settings | {"spark.driver.memory": "5g"}))
         config.add_cleanup(stack.close)
 
 
