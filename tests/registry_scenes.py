@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import random
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from streams import new_offset, new_stream
+import pyarrow as pa
+from deltalake import write_deltalake
+from streams import NOON, new_offset, new_stream
 
 from airflow_provider_cdc.engine.core.lifecycle import Transition
 from airflow_provider_cdc.engine.core.model import (
     Phase,
     Stream,
 )
+from airflow_provider_cdc.engine.core.stream_records import FORMAT, stream_text
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change
-from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
+from airflow_provider_cdc.engine.storage.registry_upkeep import SCHEMA, Upkeep
+
+Damage = Callable[[dict[str, Any]], object]
 
 NEVER = Upkeep(commits=1_000_000)
 # Keeps only what a snapshot of now needs: safe without other writers.
@@ -57,3 +65,31 @@ def drop(registry: Registry, name: str) -> None:
 
 def versions(registry: Registry, stream_id: str) -> list[int]:
     return [record.stream.offset.version for record in registry.history(stream_id)]
+
+
+def damage(state: str, stream: Stream, change: Damage, *, stored_format: int = FORMAT) -> None:
+    """Append a newest state of ``stream``, as another program may have written it."""
+    document = json.loads(stream_text(stream))
+    change(document["stream"])
+    text = json.dumps(document | {"format": stored_format})
+    append(state, stream, text)
+
+
+def append(state: str, stream: Stream, text: str) -> None:
+    row = {
+        "stream_id": stream.stream_id,
+        "sequence": stream.sequence + 1,
+        "name": stream.name,
+        "name_key": stream.name,
+        "transition": Transition.ALTERED.value,
+        "at": NOON,
+        "nonce": "n",
+        "actor": "another program",
+        "state": text,
+        "archived": False,
+    }
+    write_deltalake(f"{state}/registry", pa.Table.from_pylist([row], SCHEMA), mode="append")
+
+
+def mistyped(state: dict[str, Any]) -> None:
+    state["max_lag"] = "10 minutes"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+from registry_scenes import damage, mistyped
 from stream_lab import StreamLab
 
 from airflow_provider_cdc.engine import OffsetOf, StreamExists, StreamUnreadable
-from airflow_provider_cdc.engine.storage.registry_upkeep import SCHEMA
 
 
 @pytest.fixture
@@ -24,13 +21,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
     for name in ("bad", "good"):
         lab.engine.create_stream(name, on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (1)")
-    registry = str(tmp_path / "state" / "registry")
-    rows = DeltaTable(registry).to_pyarrow_table().to_pylist()
-    (row,) = (row for row in rows if row["name"] == "bad")
-    state = json.loads(row["state"])
-    state["stream"]["max_lag"] = "10 minutes"
-    damaged = row | {"sequence": row["sequence"] + 1, "state": json.dumps(state)}
-    write_deltalake(registry, pa.Table.from_pylist([damaged], SCHEMA), mode="append")
+    damage(str(tmp_path / "state"), lab.engine._catalog.describe("bad"), mistyped)
     with pytest.raises(StreamUnreadable):
         lab.engine.read_stream("bad")
     return lab

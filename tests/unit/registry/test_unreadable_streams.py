@@ -9,9 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from registry_scenes import append, damage, mistyped
 from streams import NOON, new_offset, new_stream
 from typer.testing import CliRunner
 
@@ -35,9 +34,6 @@ from airflow_provider_cdc.engine.core.stream_records import (
 from airflow_provider_cdc.engine.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.storage.registry import Registry
 from airflow_provider_cdc.engine.storage.registry_snapshot import Change
-from airflow_provider_cdc.engine.storage.registry_upkeep import SCHEMA
-
-Damage = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
@@ -49,34 +45,6 @@ def create(registry: Registry, name: str) -> Stream:
     change = Change(new_stream(name, stream_id=uuid.uuid4().hex), Transition.CREATED)
     (created,) = registry.transact(registry.snapshot(), [change], actor="creator")
     return created
-
-
-def damage(state: str, stream: Stream, change: Damage, *, stored_format: int = FORMAT) -> None:
-    """Append a newest state of ``stream``, as another program may have written it."""
-    document = json.loads(stream_text(stream))
-    change(document["stream"])
-    text = json.dumps(document | {"format": stored_format})
-    append(state, stream, text)
-
-
-def append(state: str, stream: Stream, text: str) -> None:
-    row = {
-        "stream_id": stream.stream_id,
-        "sequence": stream.sequence + 1,
-        "name": stream.name,
-        "name_key": stream.name,
-        "transition": Transition.ALTERED.value,
-        "at": NOON,
-        "nonce": "n",
-        "actor": "another program",
-        "state": text,
-        "archived": False,
-    }
-    write_deltalake(f"{state}/registry", pa.Table.from_pylist([row], SCHEMA), mode="append")
-
-
-def mistyped(state: dict[str, Any]) -> None:
-    state["max_lag"] = "10 minutes"
 
 
 # --- reading
