@@ -20,6 +20,7 @@ from deltalake import (
 from deltalake.exceptions import DeltaError
 
 from ..core.arguments import validated_call
+from ..core.errors import InvalidRequest
 from ..core.upserts.jobs import Job
 from .left_undone import put_off
 from .registry_upkeep import NO_HOOKS, table_location
@@ -99,11 +100,19 @@ class JobHistory:
 
 
 def _row_of(job: Job) -> pa.Table:
-    """The row of a job, which :func:`_job_of` reads back equal."""
+    """The row of a job, which :func:`_job_of` reads back equal.
+
+    :raises InvalidRequest: it would be read back differently
+    """
     row = pa.Table.from_pylist([asdict(job)], schema=_SCHEMA)
     found = _job_of(row.to_pylist()[0])
     if found != job:
-        raise ValueError(f"expected to read back {job}, found {found}")
+        raise InvalidRequest(
+            f"job {job.job_id}",
+            "cannot be recorded, nothing was written",
+            cause=f"expected to read back {job}, found {found}",
+            fix="record a job whose fields have the types that Job declares",
+        )
     return row
 
 
