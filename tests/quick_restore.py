@@ -10,7 +10,7 @@ from deltalake.exceptions import DeltaError
 from airflow_provider_cdc.engine.spark.targets import Targets
 
 by_spark = Targets._restore
-# The writer versions of tables whose every commit delta-rs writes as Delta does.
+# Up to this writer version, delta-rs writes the commits of a table as Delta does.
 _PLAIN = 2
 
 

@@ -40,6 +40,7 @@ def upsert_table_uri(table: str, conn_id: str) -> str:
     """The URI of an upsert table, by the name or path that it was created with.
 
     :raises InvalidName: ``table`` does not name a table, or is too long for an asset
+    :raises InvalidRequest: ``conn_id`` cannot be the id of a connection
     """
     table_name(table)
     uri = f"cdc://{_host(conn_id)}/{UPSERT_TABLES}/{quote(table, safe='')}"

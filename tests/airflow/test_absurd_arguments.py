@@ -61,12 +61,7 @@ from airflow_provider_cdc.operators.upserts import (
 )
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 
-ENDS = (
-    CdcError,
-    CdcJobFailed,
-    AirflowFailException,
-    AirflowSkipException,
-)
+ENDS = (CdcError, CdcJobFailed, AirflowFailException, AirflowSkipException)
 PEOPLE = {"readers": ["r"], "consumers": None}
 LENGTHS = {"max_data_extension": "P1D", "max_lag": None}
 # Good arguments of each operator.
