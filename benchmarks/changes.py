@@ -8,8 +8,8 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.engine.core.read_plan import ReadPlan
-from airflow_provider_cdc.engine.spark.session_settings import settings
+from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan
+from airflow_provider_cdc.engine.spark.session.session_settings import settings
 
 from . import flights, iceberg_process
 from .readers import READERS, Reader

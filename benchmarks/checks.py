@@ -15,15 +15,15 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine import Engine
-from airflow_provider_cdc.engine.catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model import Stream
-from airflow_provider_cdc.engine.core.read_plan import plan_difference
-from airflow_provider_cdc.engine.core.table_schema import Layout
-from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.registry import Registry
-from airflow_provider_cdc.engine.storage.registry_snapshot import Change
-from airflow_provider_cdc.engine.storage.source_log import SourceLog
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.change_sets.read_plan import plan_difference
+from airflow_provider_cdc.engine.core.delta.table_schema import Layout
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model.nouns import Stream
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
+from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 from .results import Row
 from .tables import ROW_TRACKING, Workshop, create_table

@@ -20,8 +20,8 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine import Engine
-from airflow_provider_cdc.engine.core.model import to_json
-from airflow_provider_cdc.engine.spark.idempotent_writes import idempotent_write
+from airflow_provider_cdc.engine.core.model.nouns import to_json
+from airflow_provider_cdc.engine.spark.session.idempotent_writes import idempotent_write
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer
 from airflow_provider_cdc.jobs.model import Consume, JobKind, Request

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from airflow_provider_cdc.engine import Engine
-from airflow_provider_cdc.engine.core.read_plan import ReadPlan
-from airflow_provider_cdc.engine.core.rewrites import net_difference
-from airflow_provider_cdc.engine.core.table_schema import Layout
+from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan
+from airflow_provider_cdc.engine.core.change_sets.rewrites import net_difference
+from airflow_provider_cdc.engine.core.delta.table_schema import Layout
 from airflow_provider_cdc.engine.spark.change_sets.file_lists import FileLists
-from airflow_provider_cdc.engine.storage.files import Files, absolute_path
-from airflow_provider_cdc.engine.storage.scratch import Scratch
-from airflow_provider_cdc.engine.storage.source_log import SourceLog
+from airflow_provider_cdc.engine.storage.files.scratch import Scratch
+from airflow_provider_cdc.engine.storage.files.stores import Files, absolute_path
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 from . import iceberg_process
 from .session import PARTITIONS, PARTITIONS_OF_PEERS

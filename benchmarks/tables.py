@@ -11,9 +11,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine import Engine, Stream
-from airflow_provider_cdc.engine.core.rewrites import net_difference
-from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.source_log import SourceLog
+from airflow_provider_cdc.engine.core.change_sets.rewrites import net_difference
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 from .shapes import COLUMNS, FILES, KEY, OPTIMIZE, VALUES, Expected, Workload, new_rows
 

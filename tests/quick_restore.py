@@ -7,7 +7,7 @@ from __future__ import annotations
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
 
-from airflow_provider_cdc.engine.spark.targets import Targets
+from airflow_provider_cdc.engine.spark.consumption.targets import Targets
 
 by_spark = Targets._restore
 # Up to this writer version, delta-rs writes the commits of a table as Delta does.

@@ -13,15 +13,12 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from streams import NOON, new_offset, new_stream
 
-from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model import (
-    Phase,
-    Stream,
-)
-from airflow_provider_cdc.engine.core.stream_records import FORMAT, stream_text
-from airflow_provider_cdc.engine.storage.registry import Registry
-from airflow_provider_cdc.engine.storage.registry_snapshot import Change
-from airflow_provider_cdc.engine.storage.registry_upkeep import SCHEMA, Upkeep
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model.nouns import Phase, Stream
+from airflow_provider_cdc.engine.core.model.serialization import FORMAT, stream_text
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
+from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.registry.registry_upkeep import SCHEMA, Upkeep
 
 Damage = Callable[[dict[str, Any]], object]
 

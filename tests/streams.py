@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.engine.core.log_actions import Commit
-from airflow_provider_cdc.engine.core.model import (
+from airflow_provider_cdc.engine.core.delta.log_actions import Commit
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model.nouns import (
     AppendSemantics,
     Base,
     ColumnStyle,
@@ -20,10 +20,10 @@ from airflow_provider_cdc.engine.core.model import (
     Stream,
     StreamMode,
 )
-from airflow_provider_cdc.engine.storage.delta_log import DeltaLog
-from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.registry import Registry
-from airflow_provider_cdc.engine.storage.registry_snapshot import Change
+from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
+from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

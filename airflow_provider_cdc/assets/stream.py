@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
-from airflow_provider_cdc.engine.core.arguments import validated_call
-from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
+from airflow_provider_cdc.engine.core.arguments.intervals import interval_of, period_of
+from airflow_provider_cdc.engine.core.arguments.validation import validated_call
+from airflow_provider_cdc.engine.core.model.outcomes import Outcome, StreamOutcome
 from airflow_provider_cdc.engine.core.names import stream_key
-from airflow_provider_cdc.engine.core.outcomes import Outcome, StreamOutcome
 from airflow_provider_cdc.hooks import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger

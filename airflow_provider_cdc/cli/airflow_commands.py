@@ -12,7 +12,7 @@ from airflow.cli.cli_config import ARG_OUTPUT, ActionCommand, Arg, GroupCommand,
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from airflow_provider_cdc.engine.catalog import StreamCatalog
+    from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 
 _TABLE = "table"
 _NAME = Arg(("name",), nargs="?", default=None, help="one stream; all of them by default")  # type: ignore[no-untyped-call]

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_cdc.engine.catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.upserts.jobs import Usage
-from airflow_provider_cdc.engine.stream_status import shown
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_status import shown
+from airflow_provider_cdc.engine.core.upserts.job_records import Usage
 
 from .tables import bar
 

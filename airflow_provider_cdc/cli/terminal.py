@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.arguments.intervals import interval_of, period_of
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
-from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
-from airflow_provider_cdc.engine.core.upserts.jobs import usage as used
-from airflow_provider_cdc.engine.storage.job_history import JobHistory
+from airflow_provider_cdc.engine.core.upserts.job_records import usage as used
+from airflow_provider_cdc.engine.storage.state.job_history import JobHistory
 
 from .lines import checked, stream_lines, upsert_lines, usage_lines
 from .tables import (

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from airflow_provider_cdc.engine.core.model import Stream
-from airflow_provider_cdc.engine.core.stream_records import UnreadableStream
-from airflow_provider_cdc.engine.core.upserts.schedule import ApplySchedule
-from airflow_provider_cdc.engine.side_by_side import side_by_side
-from airflow_provider_cdc.engine.upsert_jobs import apply_schedules
+from airflow_provider_cdc.engine.catalog.bounded_map import side_by_side
+from airflow_provider_cdc.engine.catalog.upsert_jobs import apply_schedules
+from airflow_provider_cdc.engine.core.model.nouns import Stream
+from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
+from airflow_provider_cdc.engine.core.upserts.apply_schedule import ApplySchedule
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.connection import CdcConnection
 

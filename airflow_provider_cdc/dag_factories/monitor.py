@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
 
-from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
+from airflow_provider_cdc.engine.core.arguments.intervals import interval_of, period_of
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.operators.maintenance import MaintainStreams
 from airflow_provider_cdc.operators.monitor import CheckStreams

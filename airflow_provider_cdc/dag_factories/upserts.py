@@ -9,9 +9,9 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_provider_cdc.engine.core.intervals import interval_of, period_of
-from airflow_provider_cdc.engine.core.upserts.schedule import ApplySchedule
-from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE
+from airflow_provider_cdc.engine.catalog.upsert_jobs import WITHOUT_PROMISE
+from airflow_provider_cdc.engine.core.arguments.intervals import interval_of, period_of
+from airflow_provider_cdc.engine.core.upserts.apply_schedule import ApplySchedule
 from airflow_provider_cdc.hooks import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.operators.upserts import ApplyUpserts

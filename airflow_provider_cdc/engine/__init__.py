@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .core.arguments.points import OffsetOf, Point, Timestamp, Version
+from .core.change_sets.read_plan import ReadPlan, Strategy, TablePlan
 from .core.errors import (
     CdcError,
     ChangeTrackingDisabled,
@@ -34,26 +36,32 @@ from .core.errors import (
     UnsupportedEnvironment,
     UnsupportedView,
 )
-from .core.model import AppendSemantics, ColumnStyle, FileFormat, Folder, Offset, Stream, StreamMode
-from .core.outcomes import Outcome
-from .core.points import OffsetOf, Point, Timestamp, Version
+from .core.model.nouns import (
+    AppendSemantics,
+    ColumnStyle,
+    FileFormat,
+    Folder,
+    Offset,
+    Stream,
+    StreamMode,
+)
+from .core.model.outcomes import Outcome
 from .core.progress import Progress, ProtocolPoint
-from .core.read_plan import ReadPlan, Strategy, TablePlan
 
 if TYPE_CHECKING:
-    from .catalog import StreamCatalog
+    from .catalog.stream_catalog import StreamCatalog
+    from .catalog.stream_status import StreamStatus, shown
+    from .spark.consumption.transactions import Transaction
     from .spark.engine import Engine
-    from .spark.local_session import local_session
-    from .spark.transactions import Transaction
-    from .stream_status import StreamStatus, shown
+    from .spark.session.local_session import local_session
 
 _LOADED_LATE = {
     "Engine": ".spark.engine",
-    "StreamCatalog": ".catalog",
-    "StreamStatus": ".stream_status",
-    "Transaction": ".spark.transactions",
-    "local_session": ".spark.local_session",
-    "shown": ".stream_status",
+    "StreamCatalog": ".catalog.stream_catalog",
+    "StreamStatus": ".catalog.stream_status",
+    "Transaction": ".spark.consumption.transactions",
+    "local_session": ".spark.session.local_session",
+    "shown": ".catalog.stream_status",
 }
 
 __all__ = [

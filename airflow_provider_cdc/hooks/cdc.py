@@ -11,10 +11,10 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
 from msgspec import MsgspecError
 
+from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
-from airflow_provider_cdc.engine.core.model import from_json, to_json
-from airflow_provider_cdc.engine.monitoring import StreamMonitor
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.core.model.nouns import from_json, to_json
+from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.jobs.model import (
     KINDS,
     Answer,
@@ -29,7 +29,7 @@ from .failures import CdcJobFailed, logged, task_errors, task_failure
 if TYPE_CHECKING:
     from airflow.sdk import Connection, Context
 
-    from airflow_provider_cdc.engine.catalog import StreamCatalog
+    from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 
     from .submission import Submission
 

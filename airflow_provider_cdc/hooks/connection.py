@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE, LOCAL_SETTINGS
-from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes
 from airflow_provider_cdc.jobs.entry_point import DELTA_CONF
 
 DEFAULT_CONF = {**DELTA_CONF, "spark.log.level": "WARN"}

@@ -14,10 +14,10 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from airflow_provider_cdc.engine import spark as engine_spark
+from airflow_provider_cdc.engine.spark import session
 from airflow_provider_cdc.jobs.driver_lines import RECORD
 
-LOG4J_FILE = Path(engine_spark.__file__).with_name("log4j2.properties")
+LOG4J_FILE = Path(session.__file__).with_name("log4j2.properties")
 """The log4j file that limits the log of Spark's JVM to what needs action."""
 
 LOG4J_VARIABLE = "LOG4J_CONFIGURATION_FILE"

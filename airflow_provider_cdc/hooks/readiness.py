@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.engine.catalog import StreamCatalog
+    from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 
 
 @dataclass(frozen=True, slots=True)

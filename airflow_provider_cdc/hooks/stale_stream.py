@@ -9,9 +9,9 @@ from airflow.sdk import BaseHook
 from .cdc import CdcHook
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.engine.catalog import StreamCatalog
-    from airflow_provider_cdc.engine.monitoring import StreamMonitor
-    from airflow_provider_cdc.engine.stream_status import StreamStatus
+    from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
+    from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+    from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus
 
 
 class StaleStreamHook(BaseHook):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.filesize import decimal
 
 from airflow_provider_cdc.engine.core.figures import counted, length_text
-from airflow_provider_cdc.engine.core.model import Stream
-from airflow_provider_cdc.engine.core.retention import Maintenance, SourceRetention
+from airflow_provider_cdc.engine.core.model.nouns import Stream
+from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
 from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 
 from .model import (

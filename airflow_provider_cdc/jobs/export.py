@@ -5,16 +5,16 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from airflow_provider_cdc.engine.core.arguments.points import point_of
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.names import quote, table_name
-from airflow_provider_cdc.engine.core.points import point_of
-from airflow_provider_cdc.engine.spark.idempotent_writes import (
+from airflow_provider_cdc.engine.spark.session.idempotent_writes import (
     idempotent_write,
     marked_commit,
     plain_write,
 )
-from airflow_provider_cdc.engine.spark.session_settings import settings
-from airflow_provider_cdc.engine.spark.store_assignment import StoreAssignment
+from airflow_provider_cdc.engine.spark.session.session_settings import settings
+from airflow_provider_cdc.engine.spark.tables.store_assignment import StoreAssignment
 
 from .model import Export, ExportChanges, ExportFormat, ExportMode, ExportTable
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider_cdc.engine import Engine
-    from airflow_provider_cdc.engine.spark.tables import Tables
+    from airflow_provider_cdc.engine.spark.tables.delta_tables import Tables
 
 _VERSION = 1
 # Replace the whole target, and not only the partitions that have new rows.

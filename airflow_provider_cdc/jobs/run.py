@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc import engine as cdc
+from airflow_provider_cdc.engine.core.arguments.points import point_of
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest, message_lines
-from airflow_provider_cdc.engine.core.points import point_of
-from airflow_provider_cdc.engine.spark.failures import reason
-from airflow_provider_cdc.engine.spark.tables import Tables
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.spark.session.failures import reason
+from airflow_provider_cdc.engine.spark.tables.delta_tables import Tables
+from airflow_provider_cdc.engine.storage.files.stores import Files
 
 from .answer_lines import answer_lines
 from .export import export_changes, export_table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.engine.core.arguments import KEPT
-from airflow_provider_cdc.engine.core.queries import only_query
+from airflow_provider_cdc.engine.core.arguments.validation import KEPT
+from airflow_provider_cdc.engine.core.sql.stream_queries import only_query
 
 from .model import (
     AddColumns,

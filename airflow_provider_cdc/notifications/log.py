@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
-from airflow_provider_cdc.engine.core.alerts import Alert, AlertKind
+from airflow_provider_cdc.engine.core.model.alerts import Alert, AlertKind
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, overload
 
-from airflow_provider_cdc.engine.core.arguments import Kept
-from airflow_provider_cdc.engine.core.intervals import interval_of
-from airflow_provider_cdc.engine.core.points import LONGEST_NUMBER, Point, as_mapping, point_of
+from airflow_provider_cdc.engine.core.arguments.intervals import interval_of
+from airflow_provider_cdc.engine.core.arguments.points import (
+    LONGEST_NUMBER,
+    Point,
+    as_mapping,
+    point_of,
+)
+from airflow_provider_cdc.engine.core.arguments.validation import Kept
 
 _NOTHING = ("", "None")
 _TRUTH: Mapping[str, bool] = {"True": True, "true": True, "False": False, "false": False}

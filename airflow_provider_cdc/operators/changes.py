@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.engine.core.choices import member
-from airflow_provider_cdc.engine.core.errors import InvalidRequest
-from airflow_provider_cdc.engine.core.model import ColumnStyle
-from airflow_provider_cdc.engine.core.points import (
+from airflow_provider_cdc.engine.core.arguments.points import (
     Point,
     Timestamp,
     as_mapping,
@@ -16,6 +13,9 @@ from airflow_provider_cdc.engine.core.points import (
     check_order,
     point_of,
 )
+from airflow_provider_cdc.engine.core.change_sets.choices import member
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.model.nouns import ColumnStyle
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 

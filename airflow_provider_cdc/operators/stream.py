@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.assets.stream import CONSUMPTIONS, announce
-from airflow_provider_cdc.engine.core.access import principals
-from airflow_provider_cdc.engine.core.batches import BatchLimit
-from airflow_provider_cdc.engine.core.choices import member, mode_of
+from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
+from airflow_provider_cdc.engine.core.arguments.points import Point
+from airflow_provider_cdc.engine.core.change_sets.choices import member, mode_of
+from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
-from airflow_provider_cdc.engine.core.file_options import options_as_text
-from airflow_provider_cdc.engine.core.model import AppendSemantics, ColumnStyle, Stream
-from airflow_provider_cdc.engine.core.one_or_several import one_or_several
-from airflow_provider_cdc.engine.core.outcomes import Outcome
-from airflow_provider_cdc.engine.core.points import Point
-from airflow_provider_cdc.engine.core.staleness import MAX_DATA_EXTENSION
-from airflow_provider_cdc.engine.core.statements import analyse, plan_streams
+from airflow_provider_cdc.engine.core.folders.file_options import options_as_text
+from airflow_provider_cdc.engine.core.model.access import principals
+from airflow_provider_cdc.engine.core.model.nouns import AppendSemantics, ColumnStyle, Stream
+from airflow_provider_cdc.engine.core.model.outcomes import Outcome
+from airflow_provider_cdc.engine.core.retention.staleness import MAX_DATA_EXTENSION
+from airflow_provider_cdc.engine.core.sql.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import FailsPlainly, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach, reached_errors

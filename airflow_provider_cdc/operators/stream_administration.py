@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.engine.core.access import Right
-from airflow_provider_cdc.engine.core.arguments import KEPT, Kept
+from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
+from airflow_provider_cdc.engine.core.arguments.points import Point
+from airflow_provider_cdc.engine.core.arguments.validation import KEPT, Kept
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
-from airflow_provider_cdc.engine.core.one_or_several import one_or_several
-from airflow_provider_cdc.engine.core.points import Point
+from airflow_provider_cdc.engine.core.model.access import Right
 from airflow_provider_cdc.hooks.registry_reach import reached_errors
 from airflow_provider_cdc.jobs import model as jobs
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_provider_cdc.engine.catalog.upsert_jobs import WITHOUT_PROMISE, upsert_stream
 from airflow_provider_cdc.engine.clock import utc_now
-from airflow_provider_cdc.engine.core.arguments import KEPT, Kept
-from airflow_provider_cdc.engine.core.choices import member
-from airflow_provider_cdc.engine.core.one_or_several import one_or_several
+from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
+from airflow_provider_cdc.engine.core.arguments.validation import KEPT, Kept
+from airflow_provider_cdc.engine.core.change_sets.choices import member
 from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows
-from airflow_provider_cdc.engine.core.upserts.jobs import HELD_CHANGES, LATE_CHANGES
-from airflow_provider_cdc.engine.upsert_jobs import WITHOUT_PROMISE, upsert_stream
+from airflow_provider_cdc.engine.core.upserts.job_records import HELD_CHANGES, LATE_CHANGES
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
@@ -26,8 +26,8 @@ from .stream import ConsumingOperator, StreamOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.engine.core.model import Stream
-    from airflow_provider_cdc.engine.core.outcomes import Outcome
+    from airflow_provider_cdc.engine.core.model.nouns import Stream
+    from airflow_provider_cdc.engine.core.model.outcomes import Outcome
 
 
 HELD, LATE = "held_changes", "late_changes"

@@ -17,7 +17,7 @@ from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
 from .threads import in_own_thread
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.engine.catalog import StreamCatalog
+    from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 
 _log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.errors import StreamAccessDenied, StreamUnusable
+from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
 from airflow_provider_cdc.engine.core.names import stream_key
-from airflow_provider_cdc.engine.core.stream_records import UnreadableStream
 from airflow_provider_cdc.hooks.cdc import CdcHook
 
 from .threads import in_own_thread
@@ -29,8 +29,8 @@ from .threads import in_own_thread
 if TYPE_CHECKING:
     from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
-    from airflow_provider_cdc.engine.catalog import StreamCatalog
-    from airflow_provider_cdc.engine.core.model import Stream
+    from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+    from airflow_provider_cdc.engine.core.model.nouns import Stream
 
 _KEY = "cdc.fired"
 _PATIENCE_SECONDS = 60

@@ -21,13 +21,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
-from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.upsert_jobs import apply_watermark, upsert_stream
 from airflow_provider_cdc.engine.core.consumption_lines import versions_text
 from airflow_provider_cdc.engine.core.errors import StreamNotFound
 from airflow_provider_cdc.engine.core.figures import counted, length_text, rows_text
-from airflow_provider_cdc.engine.core.model import Phase
-from airflow_provider_cdc.engine.core.outcomes import Outcome
-from airflow_provider_cdc.engine.upsert_jobs import apply_watermark, upsert_stream
+from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.outcomes import Outcome
 
 from .airflow_server import USER, AirflowServer
 from .replay import YEAR_DAYS, positive

@@ -27,10 +27,10 @@ from airflow_provider_cdc.assets.stream import (
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
 from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
 from airflow_provider_cdc.deadlines.stale import StreamStaleDeadline
-from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.arguments.points import Version
 from airflow_provider_cdc.engine.core.errors import CdcError
-from airflow_provider_cdc.engine.core.points import Version
-from airflow_provider_cdc.engine.core.stream_records import UnreadableStream
+from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.operators.changes import ExportChanges

@@ -19,7 +19,7 @@ from airflow_provider_cdc.assets.stream import (
     upsert_table_asset,
 )
 from airflow_provider_cdc.engine.core.errors import InvalidName
-from airflow_provider_cdc.engine.core.outcomes import Outcome, StreamOutcome
+from airflow_provider_cdc.engine.core.model.outcomes import Outcome, StreamOutcome
 from airflow_provider_cdc.operators.maintenance import RecoverStream
 from airflow_provider_cdc.operators.stream import ConsumeStream
 

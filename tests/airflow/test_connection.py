@@ -5,7 +5,7 @@ import json
 import pytest
 from streams import new_stream, register
 
-from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.requirements import DELTA_PACKAGE
 from airflow_provider_cdc.hooks.cdc import CdcHook

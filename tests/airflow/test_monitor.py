@@ -13,9 +13,9 @@ from streams import add_file, new_offset, new_stream, register
 from structlog.testing import capture_logs
 
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
-from airflow_provider_cdc.engine.catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.model import Source
-from airflow_provider_cdc.engine.storage import told_alerts
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.model.nouns import Source
+from airflow_provider_cdc.engine.storage.state import sent_alerts
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.notifications.log import LogNotifier
@@ -116,7 +116,7 @@ def test_notifier_that_fails_keeps_no_other_back_and_is_called_again_alone(strea
         with pytest.raises(CdcJobFailed, match=refusal):
             check.execute({})
         assert (told, others) == (["s"], ["s", "again s", "unlucky", "again unlucky"])
-        monkeypatch.setattr(told_alerts, "_TELLING_TAKES", timedelta())
+        monkeypatch.setattr(sent_alerts, "_TELLING_TAKES", timedelta())
 
 
 def test_template_field_of_a_notifier_hides_what_is_named_alike_and_alert_has_it(streams):

@@ -14,15 +14,15 @@ from streams import NOON, new_stream
 from structlog.testing import capture_logs
 from structlog.tracebacks import extract
 
-from airflow_provider_cdc.engine.core.model import Consumption, from_json, to_json
-from airflow_provider_cdc.engine.core.names import consumer_name
-from airflow_provider_cdc.engine.core.outcomes import (
+from airflow_provider_cdc.engine.core.arguments.points import OffsetOf, Version
+from airflow_provider_cdc.engine.core.model.nouns import Consumption, from_json, to_json
+from airflow_provider_cdc.engine.core.model.outcomes import (
     Outcome,
     StatementOutcome,
     StatementResult,
     StreamOutcome,
 )
-from airflow_provider_cdc.engine.core.points import OffsetOf, Version
+from airflow_provider_cdc.engine.core.names import consumer_name
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook

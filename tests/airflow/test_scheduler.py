@@ -11,8 +11,8 @@ import psutil
 import pytest
 from streams import add_file, new_offset, new_stream, register
 
-from airflow_provider_cdc.engine.catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.model import Source
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.model.nouns import Source
 from airflow_provider_cdc.jobs import entry_point
 
 pytestmark = [

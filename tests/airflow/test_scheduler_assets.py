@@ -11,7 +11,7 @@ import pytest
 from streams import add_file, quiet_stream
 
 from airflow_provider_cdc.assets.stream import stream_asset
-from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -17,9 +17,9 @@ from airflow.sdk.exceptions import (
 )
 from streams import NOON, add_file, quiet_stream
 
-from airflow_provider_cdc.engine.catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import StreamConflict, StreamNotFound
-from airflow_provider_cdc.engine.storage.source_log import StreamLook
+from airflow_provider_cdc.engine.storage.sources.source_log import StreamLook
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor

@@ -11,8 +11,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine.core.arguments.points import Version
 from airflow_provider_cdc.engine.core.errors import StreamNotFound
-from airflow_provider_cdc.engine.core.points import Version
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 from airflow_provider_cdc.jobs.run import run

@@ -21,8 +21,8 @@ from airflow.sdk.exceptions import (
 from structlog.testing import capture_logs
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
-from airflow_provider_cdc.engine.core.model import from_json
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.core.model.nouns import from_json
+from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
 from airflow_provider_cdc.hooks.driver_log import LOG4J_FILE, LOG4J_VARIABLE
@@ -293,7 +293,7 @@ def stand_in(define_connection, tmp_path, monkeypatch):
 
 ANSWERING = """
 sys.path.insert(0, {root!r})
-from airflow_provider_cdc.engine.core.model import from_json
+from airflow_provider_cdc.engine.core.model.nouns import from_json
 from airflow_provider_cdc.jobs.answers import write_answer
 from airflow_provider_cdc.jobs.model import Answer, JobError, Request
 request = from_json(sys.argv[-1], Request)

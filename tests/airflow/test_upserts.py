@@ -18,22 +18,22 @@ from streams import NOON, add_file, new_stream, offset_at, quiet_stream, registe
 
 from airflow_provider_cdc.dag_factories import apply_plan
 from airflow_provider_cdc.dag_factories.upserts import background_apply_dags
-from airflow_provider_cdc.engine.catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.model import Source, from_json, to_json
-from airflow_provider_cdc.engine.core.names import table_name
-from airflow_provider_cdc.engine.core.outcomes import (
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.model.nouns import Source, from_json, to_json
+from airflow_provider_cdc.engine.core.model.outcomes import (
     Outcome,
     StatementOutcome,
     StatementResult,
     StreamOutcome,
 )
+from airflow_provider_cdc.engine.core.names import table_name
 from airflow_provider_cdc.engine.core.upserts.definition import (
     TOMBSTONE_HORIZON,
     Column,
     UpsertTable,
 )
-from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.jobs import model as jobs

@@ -15,10 +15,10 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from streams import add_file, offset_at, quiet_stream
 
 from airflow_provider_cdc.assets.stream import stream_asset
-from airflow_provider_cdc.engine.catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.engine.storage.registry import Registry
-from airflow_provider_cdc.engine.storage.registry_snapshot import Change
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
+from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.triggers import threads, watcher
 from airflow_provider_cdc.triggers.watcher import StreamWatcherTrigger

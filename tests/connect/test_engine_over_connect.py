@@ -21,7 +21,7 @@ from airflow_provider_cdc.engine import (
     StreamMode,
     Version,
 )
-from airflow_provider_cdc.engine.core.upserts.jobs import JobClass
+from airflow_provider_cdc.engine.core.upserts.job_records import JobClass
 
 pytestmark = pytest.mark.connect
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from table_copies import TEMPLATES
 
 from airflow_provider_cdc.engine.clock import utc_now
-from airflow_provider_cdc.engine.spark.change_sets import reader
-from airflow_provider_cdc.engine.spark.targets import Targets
-from airflow_provider_cdc.engine.storage.scratch import Scratch
+from airflow_provider_cdc.engine.spark.change_sets import table_changes_reader
+from airflow_provider_cdc.engine.spark.consumption.targets import Targets
+from airflow_provider_cdc.engine.storage.files.scratch import Scratch
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
 
@@ -51,7 +51,7 @@ def make_table(
         writes: tuple[str, ...] = (),
     ) -> SourceTable:
         if not vectors:
-            monkeypatch.setattr(reader, "MANY_REWRITTEN_ROWS", 0)
+            monkeypatch.setattr(table_changes_reader, "MANY_REWRITTEN_ROWS", 0)
         table = SourceTable(spark, str(tmp_path / folder), scratch)
         vector_setting = f"'delta.enableDeletionVectors' = '{str(vectors).lower()}'"
         settings = ", ".join(filter(None, (TRACKED, vector_setting, properties)))

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from oracle import FILES, SourceTable
 from pyroaring import BitMap64
 
-from airflow_provider_cdc.engine.core.deletion_vectors import MAGIC, z85_encode
-from airflow_provider_cdc.engine.storage.source_log import SourceLog
+from airflow_provider_cdc.engine.core.delta.deletion_vectors import MAGIC, z85_encode
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 Add = dict[str, Any]
 

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantVal
 from streams import delta_row_id, new_stream
 
-from airflow_provider_cdc.engine.core.model import (
+from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan, Strategy
+from airflow_provider_cdc.engine.core.model.nouns import (
     METADATA_COLUMNS,
     AppendSemantics,
     ColumnStyle,
@@ -22,11 +23,13 @@ from airflow_provider_cdc.engine.core.model import (
     Stream,
     StreamMode,
 )
-from airflow_provider_cdc.engine.core.read_plan import ReadPlan, Strategy
-from airflow_provider_cdc.engine.spark.change_sets.reader import ChangeSet, ChangeSetReader
-from airflow_provider_cdc.engine.storage.files import Files, join
-from airflow_provider_cdc.engine.storage.scratch import Scratch
-from airflow_provider_cdc.engine.storage.source_log import SourceLog
+from airflow_provider_cdc.engine.spark.change_sets.table_changes_reader import (
+    ChangeSet,
+    ChangeSetReader,
+)
+from airflow_provider_cdc.engine.storage.files.scratch import Scratch
+from airflow_provider_cdc.engine.storage.files.stores import Files, join
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 FILES = Files()
 

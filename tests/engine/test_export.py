@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from stream_lab import StreamLab
 
-from airflow_provider_cdc.engine.spark.session_settings import settings
+from airflow_provider_cdc.engine.spark.session.session_settings import settings
 from airflow_provider_cdc.jobs.model import (
     Answer,
     ExportChanges,

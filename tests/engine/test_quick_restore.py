@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from stream_lab import StreamLab
 from table_copies import copy_tables
 
-from airflow_provider_cdc.engine.spark.targets import Targets
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.spark.consumption.targets import Targets
+from airflow_provider_cdc.engine.storage.files.stores import Files
 
 
 def last_commit(lab: StreamLab) -> dict[str, Any]:

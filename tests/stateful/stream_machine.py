@@ -38,9 +38,9 @@ from airflow_provider_cdc.engine import (
     StreamMode,
     Version,
 )
-from airflow_provider_cdc.engine.core.read_plan import READING_DIFFERENCES
-from airflow_provider_cdc.engine.spark.change_sets import reader
-from airflow_provider_cdc.engine.spark.change_sets.reader import MANY_REWRITTEN_ROWS
+from airflow_provider_cdc.engine.core.change_sets.read_plan import READING_DIFFERENCES
+from airflow_provider_cdc.engine.spark.change_sets import table_changes_reader
+from airflow_provider_cdc.engine.spark.change_sets.table_changes_reader import MANY_REWRITTEN_ROWS
 
 MOST_ROWS = 24
 MOST_COLUMNS = 7
@@ -276,7 +276,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     def read(self, name: str, strategy: Strategy | None = None, *, ids_first: bool = False) -> None:
         many = 0 if ids_first else MANY_REWRITTEN_ROWS
-        with patch.object(reader, "MANY_REWRITTEN_ROWS", many):
+        with patch.object(table_changes_reader, "MANY_REWRITTEN_ROWS", many):
             rows = self.lab.new_engine(strategy=strategy).read_stream(name)
         assert tuple(rows.columns[:-3]) == tuple(self.table.columns)
         assert _collected(rows) == self.table.change_set(self.streams[name])

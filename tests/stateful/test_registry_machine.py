@@ -20,14 +20,11 @@ from hypothesis.stateful import (
 from streams import NOON, new_stream
 
 from airflow_provider_cdc.engine.core.errors import StreamConflict, StreamExists
-from airflow_provider_cdc.engine.core.lifecycle import TRANSITIONS, Transition
-from airflow_provider_cdc.engine.core.model import (
-    Phase,
-    Stream,
-)
-from airflow_provider_cdc.engine.storage.registry import Registry
-from airflow_provider_cdc.engine.storage.registry_snapshot import Change, RegistrySnapshot
-from airflow_provider_cdc.engine.storage.registry_upkeep import Upkeep
+from airflow_provider_cdc.engine.core.model.lifecycle import TRANSITIONS, Transition
+from airflow_provider_cdc.engine.core.model.nouns import Phase, Stream
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
+from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change, RegistrySnapshot
+from airflow_provider_cdc.engine.storage.registry.registry_upkeep import Upkeep
 
 NAMES = st.sampled_from(["a", "A", "straße", "STRASSE", "it's"])
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .change_sets.read_plan import ReadPlan, Strategy
 from .figures import counted, extent_text, rows_text
-from .model import Consumption, PlannedStatement, Stream, StreamRange, TableRange
-from .outcomes import Outcome, StatementOutcome, StatementResult
-from .read_plan import ReadPlan, Strategy
+from .model.nouns import Consumption, PlannedStatement, Stream, StreamRange, TableRange
+from .model.outcomes import Outcome, StatementOutcome, StatementResult
 
 # Delta's metrics of a commit, by what happened to the rows.
 _OF_MERGE = {

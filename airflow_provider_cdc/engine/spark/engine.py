@@ -11,67 +11,67 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ..catalog import StreamCatalog
+from ..catalog.stream_catalog import StreamCatalog
 from ..clock import utc_now
-from ..core.access import Right, principals
-from ..core.arguments import validated, validated_call
-from ..core.batches import BatchLimit
-from ..core.choices import member, mode_of, strategy_of
+from ..core.arguments.intervals import interval_if_given, interval_of
+from ..core.arguments.one_or_several import one_or_several
+from ..core.arguments.points import Bound, Point, Version, bound_of
+from ..core.arguments.validation import validated, validated_call
+from ..core.change_sets.choices import member, mode_of, strategy_of
+from ..core.change_sets.read_plan import Strategy
+from ..core.consumption.batches import BatchLimit
 from ..core.errors import StreamConflict
-from ..core.intervals import interval_if_given, interval_of
-from ..core.model import AppendSemantics, ColumnStyle, Stream, StreamMode
+from ..core.model.access import Right, principals
+from ..core.model.nouns import AppendSemantics, ColumnStyle, Stream, StreamMode
+from ..core.model.outcomes import Outcome
 from ..core.names import table_name
-from ..core.one_or_several import one_or_several
-from ..core.outcomes import Outcome
-from ..core.points import Bound, Point, Version, bound_of
 from ..core.progress import Listener
-from ..core.read_plan import Strategy
-from ..core.staleness import MAX_DATA_EXTENSION
+from ..core.retention.staleness import MAX_DATA_EXTENSION
 from ..core.upserts.definition import UpsertTable
-from ..storage.apply_times import ApplyTimes
-from ..storage.consumptions import Consumptions
-from ..storage.extended_sources import ExtendedSources
-from ..storage.files import Files
-from ..storage.folders import FolderLogs
-from ..storage.job_history import JobHistory
-from ..storage.left_undone import put_off
-from ..storage.registry import Registry
-from ..storage.results import Results
-from ..storage.scratch import Scratch
-from ..storage.source_history import SourceHistory
-from ..storage.source_log import SourceLog
-from .administration import StreamAdministration
-from .attempts import Attempt, Parts
+from ..storage.files.best_effort import put_off
+from ..storage.files.scratch import Scratch
+from ..storage.files.stores import Files
+from ..storage.registry.consumptions import Consumptions
+from ..storage.registry.registry import Registry
+from ..storage.sources.folder_logs import FolderLogs
+from ..storage.sources.source_history import SourceHistory
+from ..storage.sources.source_log import SourceLog
+from ..storage.state.apply_times import ApplyTimes
+from ..storage.state.extended_sources import ExtendedSources
+from ..storage.state.job_history import JobHistory
+from ..storage.state.query_results import Results
 from .change_sets.file_rows import FileRows
-from .change_sets.reader import ChangeSetReader
-from .changes import TableChanges
-from .cloning import Cloning
-from .consumption import Consumer
-from .creation import Creation, NewStream
-from .file_sources import FileSources
-from .maintenance import Maintainer
-from .planning import Planner
-from .reading import StreamReading
-from .recovery import Recovery
-from .resolution import Resolution
-from .results import ConsumingQuery
-from .rewinding import Readability, Rewinding
-from .session_checks import check_session
-from .sources import Sources
-from .stream_reader import StreamReader
-from .tables import Tables
-from .targets import Targets
-from .transactions import Transaction, transaction
-from .upserting import Upserting
+from .change_sets.table_changes_reader import ChangeSetReader
+from .consumption.attempts import Attempt, Parts
+from .consumption.consumer import Consumer
+from .consumption.consuming_query import ConsumingQuery
+from .consumption.planning import Planner
+from .consumption.recovery import Recovery
+from .consumption.resolution import Resolution
+from .consumption.targets import Targets
+from .consumption.transactions import Transaction, transaction
+from .reading.file_sources import FileSources
+from .reading.found_sources import Sources
+from .reading.stream_reader import StreamReader
+from .reading.stream_reading import StreamReading
+from .reading.table_changes import TableChanges
+from .session.session_checks import check_session
+from .streams.administration import StreamAdministration
+from .streams.creation import Creation, NewStream
+from .streams.maintenance import Maintainer
+from .streams.rewinding import Readability, Rewinding
+from .tables.cloning import Cloning
+from .tables.delta_tables import Tables
+from .upserts.apply_pruning import Pruning
 from .upserts.applying import Applying
 from .upserts.metering import Metering
-from .upserts.pruning import Pruning
 from .upserts.quarantine import Quarantine
 from .upserts.reads import Reads
-from .upserts.tables import UpsertTables
 from .upserts.upkeep import Upkeep
-from .views.changes import ViewReader
-from .views.definitions import ViewDefinitions
+from .upserts.upsert_tables import UpsertTables
+from .upserts.upserting import Upserting
+from .views.view_changes import ViewReader
+from .views.view_definitions import ViewDefinitions
 
 
 @validated

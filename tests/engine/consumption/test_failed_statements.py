@@ -35,8 +35,8 @@ from airflow_provider_cdc.engine import (
     StatementFailed,
     StreamConflict,
 )
-from airflow_provider_cdc.engine.core.model import Phase
-from airflow_provider_cdc.engine.spark.targets import Targets
+from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.spark.consumption.targets import Targets
 
 AT_ONCE = "'delta.deletedFileRetentionDuration' = 'interval 0 seconds'"
 BY_NAME = "INSERT INTO by_name SELECT id, v, METADATA$ACTION FROM s"

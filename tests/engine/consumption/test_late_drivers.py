@@ -20,10 +20,10 @@ from airflow_provider_cdc.engine import (
     StreamConflict,
     StreamStale,
 )
-from airflow_provider_cdc.engine.core.model import Phase
-from airflow_provider_cdc.engine.spark import attempts, targets
-from airflow_provider_cdc.engine.spark.targets import Targets
-from airflow_provider_cdc.engine.storage.consumptions import Consumptions
+from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.spark.consumption import attempts, targets
+from airflow_provider_cdc.engine.spark.consumption.targets import Targets
+from airflow_provider_cdc.engine.storage.registry.consumptions import Consumptions
 
 ALL = [(0, "kept", "x"), *FIRST, (3, "x", "INSERT")]
 CREATE = "CREATE TABLE {made} USING delta AS SELECT id, v FROM s"

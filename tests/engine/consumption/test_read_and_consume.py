@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine import (
     StreamAccessDenied,
 )
 from airflow_provider_cdc.engine.clock import utc_now
-from airflow_provider_cdc.engine.storage.results import Results
+from airflow_provider_cdc.engine.storage.state.query_results import Results
 
 QUERY = "SELECT id, v, METADATA$ACTION FROM s"
 FIRST = [(1, "10", "INSERT"), (2, "20", "INSERT")]

@@ -31,8 +31,8 @@ from airflow_provider_cdc.engine import (
     StreamStale,
     TableNotFound,
 )
-from airflow_provider_cdc.engine.core.model import Phase
-from airflow_provider_cdc.engine.spark.session_settings import settings
+from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.spark.session.session_settings import settings
 
 
 def test_transaction_statements_see_the_same_records_and_consume_them_once(lab: StreamLab) -> None:

@@ -16,8 +16,8 @@ from airflow_provider_cdc.engine import (
     StreamConflict,
     Transaction,
 )
-from airflow_provider_cdc.engine.core.model import Phase
-from airflow_provider_cdc.engine.spark.targets import Targets
+from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.spark.consumption.targets import Targets
 
 
 def killed(lab: StreamLab, work: Callable[[Transaction], Any]) -> None:

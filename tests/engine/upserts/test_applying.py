@@ -12,12 +12,12 @@ from stream_lab import Crash, CrashAt
 from upsert_lab import Clock, UpsertLab
 
 from airflow_provider_cdc.engine import Engine, ProtocolPoint, StreamCatalog
-from airflow_provider_cdc.engine.core.upserts.jobs import JobClass
-from airflow_provider_cdc.engine.spark.session_settings import settings
-from airflow_provider_cdc.engine.spark.upserts import applying, pruning
-from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
-from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.storage.table_snapshots import newest_snapshot
+from airflow_provider_cdc.engine.core.upserts.job_records import JobClass
+from airflow_provider_cdc.engine.spark.session.session_settings import settings
+from airflow_provider_cdc.engine.spark.upserts import apply_pruning, applying
+from airflow_provider_cdc.engine.spark.upserts.apply_pruning import BaseShare, Pruning
+from airflow_provider_cdc.engine.storage.delta.table_snapshots import newest_snapshot
+from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.jobs.metering import slot_meter
 from airflow_provider_cdc.jobs.model import ExportFormat, ExportTable, JobKind, Request
 from airflow_provider_cdc.jobs.run import run
@@ -26,7 +26,7 @@ from airflow_provider_cdc.jobs.run import run
 @pytest.fixture
 def lab(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UpsertLab:
     """A base of four files, of keys 0 to 9, 10 to 19, 20 to 29 and 30 to 39."""
-    monkeypatch.setattr(pruning, "WORTH_BYTES", 0)
+    monkeypatch.setattr(apply_pruning, "WORTH_BYTES", 0)
     return UpsertLab.created(spark, tmp_path, four_files)
 
 
@@ -69,7 +69,7 @@ def test_files_without_a_key_of_a_change_are_not_read(lab: UpsertLab) -> None:
 def test_braces_in_keys_are_text(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "WORTH_BYTES", 0)
+    monkeypatch.setattr(apply_pruning, "WORTH_BYTES", 0)
     lab = UpsertLab(spark, tmp_path)
     schema = "`k'ü` STRING, v INT"
     lab.engine.create_upsert_table(lab.table(), schema, "k'ü")
@@ -109,7 +109,7 @@ def test_bounds_with_quotes_are_text_whatever_the_session_makes_of_backslashes(
             lab.apply()
         total = newest_snapshot(lab.table(), Files()).size_bytes
         # The statistics alone show which files are touched.
-        monkeypatch.setattr(pruning, "WORTH_BYTES", total // 2)
+        monkeypatch.setattr(apply_pruning, "WORTH_BYTES", total // 2)
         write("OSLO")
         expected = lab.read()
         read, whole = shares(lab.apply())

@@ -12,7 +12,7 @@ from stream_lab import Crash, CrashAt
 from upsert_lab import PARTIAL, UpsertLab
 
 from airflow_provider_cdc.engine import InvalidRequest, ProtocolPoint
-from airflow_provider_cdc.engine.core.upserts.changes import Reason
+from airflow_provider_cdc.engine.core.upserts.change_rows import Reason
 
 Change = tuple[Any, ...]
 

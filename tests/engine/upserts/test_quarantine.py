@@ -15,14 +15,14 @@ from stream_lab import Crash, CrashAt
 from upsert_lab import CHANGES, SALARIES
 
 from airflow_provider_cdc.engine import InvalidRequest, ProtocolPoint
-from airflow_provider_cdc.engine.core.upserts.changes import Reason
+from airflow_provider_cdc.engine.catalog.upsert_status import UpsertTableStatus
+from airflow_provider_cdc.engine.core.upserts.change_rows import Reason
 from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
-from airflow_provider_cdc.engine.spark.session_settings import settings
+from airflow_provider_cdc.engine.spark.session.session_settings import settings
 from airflow_provider_cdc.engine.spark.upserts import quarantine as quarantining
-from airflow_provider_cdc.engine.spark.upserts.pruning import BaseShare, Pruning
+from airflow_provider_cdc.engine.spark.upserts.apply_pruning import BaseShare, Pruning
 from airflow_provider_cdc.engine.spark.upserts.quarantine import Quarantine
-from airflow_provider_cdc.engine.storage.source_log import SourceLog
-from airflow_provider_cdc.engine.upsert_status import UpsertTableStatus
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 
 def test_bad_changes_and_what_follows_them_wait_while_the_others_are_applied(

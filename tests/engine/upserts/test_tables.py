@@ -21,7 +21,7 @@ from airflow_provider_cdc.engine import (
     TableExists,
     TableNotFound,
 )
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.jobs.model import (
     AddColumns,
     AlterUpsertTable,

@@ -12,11 +12,11 @@ from stream_lab import Crash, CrashAt
 from upsert_lab import SALARIES, Clock
 
 from airflow_provider_cdc.engine import Engine, ProtocolPoint
-from airflow_provider_cdc.engine.core.upserts.changes import Reason
+from airflow_provider_cdc.engine.catalog.upsert_status import quarantine_of
+from airflow_provider_cdc.engine.core.upserts.change_rows import Reason
 from airflow_provider_cdc.engine.core.upserts.quarantine_size import QuarantineSize
 from airflow_provider_cdc.engine.spark.upserts.upkeep import Upkeep
-from airflow_provider_cdc.engine.storage.files import Files
-from airflow_provider_cdc.engine.upsert_status import quarantine_of
+from airflow_provider_cdc.engine.storage.files.stores import Files
 
 
 @pytest.fixture

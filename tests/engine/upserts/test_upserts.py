@@ -20,10 +20,10 @@ from airflow_provider_cdc.engine import (
     ProtocolPoint,
     StreamStale,
 )
-from airflow_provider_cdc.engine.spark.consumption import Consumer
-from airflow_provider_cdc.engine.spark.session_settings import settings
-from airflow_provider_cdc.engine.storage.apply_times import ApplyTimes
-from airflow_provider_cdc.engine.storage.files import Files
+from airflow_provider_cdc.engine.spark.consumption.consumer import Consumer
+from airflow_provider_cdc.engine.spark.session.session_settings import settings
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes
 
 
 def test_changes_of_the_page_give_the_table_of_the_page(lab: UpsertLab) -> None:
@@ -241,7 +241,9 @@ def test_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
 def test_changes_without_numbers_or_with_equal_ones_end_as_they_came(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, most_writes: int
 ) -> None:
-    monkeypatch.setattr("airflow_provider_cdc.engine.core.upserts.changes.MOST_WRITES", most_writes)
+    monkeypatch.setattr(
+        "airflow_provider_cdc.engine.core.upserts.change_rows.MOST_WRITES", most_writes
+    )
     chance = random.Random(most_writes)
     held: dict[int, tuple[str, Any]] = {}
     for _ in range(8):

@@ -13,8 +13,8 @@ from upsert_lab import CHANGES, NUMBERED, SALARIES, UpsertLab
 from airflow_provider_cdc.engine import (
     InvalidRequest,
 )
-from airflow_provider_cdc.engine.core.lifecycle import Transition
-from airflow_provider_cdc.engine.spark.session_settings import settings
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.spark.session.session_settings import settings
 from airflow_provider_cdc.jobs.model import (
     Answer,
     ApplyUpserts,

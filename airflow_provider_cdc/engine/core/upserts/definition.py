@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
+from ..arguments.intervals import interval_iso, interval_of
+from ..arguments.one_or_several import one_or_several
 from ..errors import InvalidRequest
-from ..intervals import interval_iso, interval_of
 from ..names import TableName, first_alike, name_key, quote
-from ..one_or_several import one_or_several
 from ..shown_values import shown
 from ..summaries import names_text, place_text
 

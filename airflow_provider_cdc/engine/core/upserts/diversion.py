@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..log_actions import DataFile
+from ..delta.log_actions import DataFile
 from ..names import literal
-from .changes import (
+from .change_rows import (
     BATCH,
     INGESTED_AT,
     IS_REDRIVEN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from ..names import quote
-from .changes import INGESTED_AT, SEQUENCE
+from .change_rows import INGESTED_AT, SEQUENCE
 from .definition import STATE, UpsertTable
 from .diversion import KEY_HASH, key_hash
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..log_actions import DataFile
-from .changes import REASON, Reason
+from ..delta.log_actions import DataFile
+from .change_rows import REASON, Reason
 
 # Delta's statistics keep only this many characters of a text.
 _LATE = Reason.LATE[:32]

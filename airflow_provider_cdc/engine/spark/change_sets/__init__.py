@@ -1,1 +1,4 @@
-"""Change sets: what a stream returns, minimal and exact, read in the cheapest way."""
+"""Change sets: what a stream returns, minimal and exact, read in the cheapest way.
+
+Imports the session and storage.
+"""

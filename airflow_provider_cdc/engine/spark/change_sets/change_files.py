@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...core.commit_changes import CommitChanges
-from ...core.crafted_log import (
+from ...core.change_sets.commit_changes import CommitChanges
+from ...core.change_sets.crafted_log import (
     BASE_ROW_ID_COLUMN,
     CHANGE_TYPE_COLUMN,
     SIDE_COLUMN,
@@ -20,12 +20,12 @@ from ...core.crafted_log import (
     Side,
 )
 from ...core.errors import StreamUnusable
-from ...core.model import Stream
+from ...core.model.nouns import Stream
 from ...core.names import literal
-from ...storage.range_files import RangeFiles
+from ...storage.delta.range_files import RangeFiles
 from .columns import holds_variants
 from .netting import NEW, OLD, changes_of, same_values
-from .rows import ROW, ROW_ID, ROW_VERSION, in_one, to_group
+from .row_columns import ROW, ROW_ID, ROW_VERSION, in_one, to_group
 
 # Far below any position in a file. A row of a change file without a row id gets a negative one.
 _NO_ROW_IDS = -(1 << 62)

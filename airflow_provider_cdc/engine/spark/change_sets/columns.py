@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from ...core.table_schema import LENGTH, OlderFields
+from ...core.delta.table_schema import LENGTH, OlderFields
 
 
 def spark_fields(fields: Sequence[Mapping[str, Any]]) -> list[StructField]:

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ...core.crafted_log import (
+from ...core.change_sets.crafted_log import (
     BASE_ROW_ID_COLUMN,
     CHANGE_TYPE_COLUMN,
     DEFAULT_VERSION_COLUMN,
@@ -18,12 +18,12 @@ from ...core.crafted_log import (
     layers,
     own_columns,
 )
-from ...core.deletion_vectors import VectorFiles
+from ...core.delta.deletion_vectors import VectorFiles
+from ...core.delta.table_schema import Layout
 from ...core.names import quote
-from ...core.table_schema import Layout
-from ...storage.files import encoded_uri
-from ...storage.scratch import Scratch, new_table_id
-from .rows import NO_ROW_ID, ROW_ID, ROW_VERSION, union
+from ...storage.files.scratch import Scratch, new_table_id
+from ...storage.files.stores import encoded_uri
+from .row_columns import NO_ROW_ID, ROW_ID, ROW_VERSION, union
 
 
 class CraftedTables:

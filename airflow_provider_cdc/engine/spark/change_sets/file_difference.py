@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...core.crafted_log import ListedFile, bytes_of
+from ...core.change_sets.crafted_log import ListedFile, bytes_of
 from .netting import NEW, OLD, changes_of, same_values
-from .rows import BUCKET, CANDIDATES, ROW_ID, ROW_VERSION, Sides, in_one, to_group
+from .row_columns import BUCKET, CANDIDATES, ROW_ID, ROW_VERSION, Sides, in_one, to_group
 
 # If one side has at most this many bytes of files, its rows fit into the memory of a few tasks.
 HASHED_BYTES = 64 << 20

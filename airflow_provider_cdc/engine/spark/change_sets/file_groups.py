@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ...core.csv_headers import header_fault
-from ...core.file_faults import unreadable
-from ...core.file_options import (
+from ...core.delta.file_paths import partition_values, uri_as_spark_tells
+from ...core.delta.log_actions import DataFile
+from ...core.folders.csv_headers import header_fault
+from ...core.folders.file_faults import unreadable
+from ...core.folders.file_options import (
     CORRUPT_RECORD,
     WHOLE_FILES,
     has_headers,
@@ -23,13 +25,11 @@ from ...core.file_options import (
     option,
     takes_columns_from_folders,
 )
-from ...core.file_paths import partition_values, uri_as_spark_tells
-from ...core.folder_log import FolderFile
-from ...core.log_actions import DataFile
-from ...core.model import FileFormat, Folder, Stream
+from ...core.folders.folder_log import FolderFile
+from ...core.model.nouns import FileFormat, Folder, Stream
 from ...core.names import name_key, quote
-from ...storage.csv_heads import BrokenHead
-from ...storage.files import Files, join
+from ...storage.files.csv_heads import BrokenHead
+from ...storage.files.stores import Files, join
 from .file_headers import headers
 
 _WITH_CORRUPT_RECORDS = (FileFormat.CSV, FileFormat.JSON)

@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ...core.csv_headers import HeaderStyle, column_names
-from ...core.model import Folder
-from ...storage.csv_heads import heads
-from ...storage.files import Files
+from ...core.folders.csv_headers import HeaderStyle, column_names
+from ...core.model.nouns import Folder
+from ...storage.files.csv_heads import heads
+from ...storage.files.stores import Files
 
 # The options that decide where a column ends.
 _OF_THE_PARSER = frozenset(

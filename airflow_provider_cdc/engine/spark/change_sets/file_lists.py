@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
-from ...core.file_options import WHOLE_FILES
-from ...core.sink_log import sink_log
-from ...storage.scratch import NO_FILE, Scratch
-from ..session_settings import is_on
+from ...core.change_sets.sink_log import sink_log
+from ...core.folders.file_options import WHOLE_FILES
+from ...storage.files.scratch import NO_FILE, Scratch
+from ..session.session_settings import is_on
 
 _IGNORES_LISTS = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
 _OLD_SOURCES = "spark.sql.sources.useV1SourceList"

@@ -11,26 +11,26 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from ...core.change_sets.new_files import unread_files
+from ...core.change_sets.read_plan import ReadPlan
+from ...core.delta.file_paths import partition_values, uri_as_spark_tells
+from ...core.delta.log_actions import DataFile
 from ...core.errors import CdcError, FileUnreadable, StreamUnusable
-from ...core.file_faults import unreadable_file
-from ...core.file_options import WHOLE_FILES, whole_rows
-from ...core.file_paths import partition_values, uri_as_spark_tells
-from ...core.folder_log import FolderFile
-from ...core.insert_only import unread_files
-from ...core.log_actions import DataFile
-from ...core.model import METADATA_COLUMNS, FileFormat, Folder
+from ...core.folders.file_faults import unreadable_file
+from ...core.folders.file_options import WHOLE_FILES, whole_rows
+from ...core.folders.folder_log import FolderFile
+from ...core.model.nouns import METADATA_COLUMNS, FileFormat, Folder
 from ...core.names import name_key, quote
-from ...core.read_plan import ReadPlan
-from ...storage.files import Files, join
-from ...storage.folders import FolderLogs
-from ...storage.source_log import SourceRange
-from ..failures import reason
-from .checks import check_session
+from ...storage.files.stores import Files, join
+from ...storage.sources.folder_logs import FolderLogs
+from ...storage.sources.source_log import SourceRange
+from ..session.failures import reason
 from .file_groups import FileGroup, FileGroups, fields_of
-from .naming import named
+from .metadata_columns import named
 from .netting import INSERT, all_changes
-from .reader import metadata_fields
-from .rows import LITTLE_BYTES, ROW, ROW_ID, union
+from .row_columns import LITTLE_BYTES, ROW, ROW_ID, union
+from .schema_checks import check_session
+from .table_changes_reader import metadata_fields
 
 _PLACE, _NUMBER, _PATH, _FIRST_ID = "place", "number", "path", "first_id"
 _UNKNOWN = "a file was read that the listing of the folder does not hold: "

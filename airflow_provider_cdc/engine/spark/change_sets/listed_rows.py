@@ -7,12 +7,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...core.crafted_log import ListedFile
-from ...core.table_schema import Layout
-from ...storage.range_files import RangeFiles
-from ...storage.scratch import Scratch
+from ...core.change_sets.crafted_log import ListedFile
+from ...core.delta.table_schema import Layout
+from ...storage.delta.range_files import RangeFiles
+from ...storage.files.scratch import Scratch
 from .crafted_tables import CraftedTables
-from .plain_files import PlainFiles
+from .plain_rows import PlainFiles
 
 
 class ListedRows:

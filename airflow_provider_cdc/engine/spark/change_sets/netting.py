@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from .columns import comparable
-from .rows import ROW, ROW_ID
+from .row_columns import ROW, ROW_ID
 
 ACTION, IS_UPDATE = "action", "is_update"
 OLD, NEW = "old", "new"

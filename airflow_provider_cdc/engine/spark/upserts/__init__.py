@@ -1,1 +1,4 @@
-"""Upsert tables on Spark: creating, writing, applying and reading them."""
+"""Upsert tables on Spark: creates, writes, applies and reads them.
+
+Imports consumption and tables.
+"""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from ...core.batches import BatchLimit
+from ...core.consumption.batches import BatchLimit
 from ...core.errors import StatementFailed, StreamConflict, StreamMoved
-from ...core.model import Consumption, Stream
+from ...core.model.nouns import Consumption, Stream
+from ...core.model.outcomes import Outcome
 from ...core.names import quote
-from ...core.outcomes import Outcome
-from ...core.upserts.changes import are_few, write_begins
+from ...core.upserts.change_rows import are_few, write_begins
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import (
     NEEDED,
@@ -22,18 +22,18 @@ from ...core.upserts.diversion import (
     remaining,
     sound,
 )
-from ...core.upserts.jobs import HELD_CHANGES, LATE_CHANGES
-from ...core.upserts.newer import are_newer, newer_text
-from ...core.upserts.partial import partial_apply_text
-from ...core.upserts.texts import apply_text
-from ...storage.left_undone import put_off
-from ...storage.source_log import StreamSpan
-from ..attempts import Parts
-from ..consumption import Consumer, Look
-from ..session_settings import may_broadcast
-from .pruning import BaseShare, Pruning
+from ...core.upserts.job_records import HELD_CHANGES, LATE_CHANGES
+from ...core.upserts.merge_sql import apply_text
+from ...core.upserts.newer_changes import are_newer, newer_text
+from ...core.upserts.partial_changes import partial_apply_text
+from ...storage.files.best_effort import put_off
+from ...storage.sources.source_log import StreamSpan
+from ..consumption.attempts import Parts
+from ..consumption.consumer import Consumer, Look
+from ..session.session_settings import may_broadcast
+from .apply_pruning import BaseShare, Pruning
 from .quarantine import Quarantine
-from .tables import UpsertTables
+from .upsert_tables import UpsertTables
 
 BASE_BYTES = "baseBytes"
 BASE_BYTES_READ = "baseBytesRead"

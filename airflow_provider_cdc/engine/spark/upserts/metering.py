@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from ...core.upserts.jobs import Job, JobClass
-from ...storage.job_history import JobHistory
+from ...core.upserts.job_records import Job, JobClass
+from ...storage.state.job_history import JobHistory
 
 
 @dataclass

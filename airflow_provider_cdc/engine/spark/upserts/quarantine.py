@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ...core.names import literal, quote
-from ...core.upserts.changes import BATCH, INGESTED_AT, ORDER, reason
+from ...core.upserts.change_rows import BATCH, INGESTED_AT, ORDER, reason
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import REDRIVE, Memory, is_late, releasable
-from ...storage.delta_log import DeltaLog
-from ...storage.files import Files
-from ...storage.table_snapshots import newest_snapshot
-from ..idempotent_writes import plain_write
+from ...storage.delta.delta_log import DeltaLog
+from ...storage.delta.table_snapshots import newest_snapshot
+from ...storage.files.stores import Files
+from ..session.idempotent_writes import plain_write
 from .writing import write_again
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

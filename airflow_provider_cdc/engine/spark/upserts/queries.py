@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ..session_settings import any_version
+from ..session.session_settings import any_version
 
 ROWS = "\0rows\0"
 """The placeholder of the DataFrame in the text."""

@@ -8,22 +8,22 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...core.log_actions import Commit
-from ...core.model import Stream
-from ...core.table_snapshot import TableSnapshot
-from ...core.upserts.changes import are_few, in_order, write_begins
+from ...catalog.stream_status import StreamStatus
+from ...core.delta.log_actions import Commit
+from ...core.delta.table_snapshot import TableSnapshot
+from ...core.model.nouns import Stream
+from ...core.upserts.change_rows import are_few, in_order, write_begins
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import Memory, accepted, may_divert
-from ...core.upserts.jobs import JobClass
-from ...core.upserts.newer import are_newer
-from ...core.upserts.partial import partial_fresh_rows
-from ...core.upserts.texts import fresh_rows, live_rows
-from ...stream_status import StreamStatus
-from ..attempts import Parts
-from ..session_settings import may_broadcast
+from ...core.upserts.job_records import JobClass
+from ...core.upserts.merge_sql import fresh_rows, live_rows
+from ...core.upserts.newer_changes import are_newer
+from ...core.upserts.partial_changes import partial_fresh_rows
+from ..consumption.attempts import Parts
+from ..session.session_settings import may_broadcast
 from .quarantine import Quarantine
 from .queries import ROWS, query_over
-from .tables import UpsertTables
+from .upsert_tables import UpsertTables
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from ...core.names import quote
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.purging import forget_text, purge_text, remember_text
-from ...storage.files import Files
-from ..idempotent_writes import plain_write
+from ...storage.files.stores import Files
+from ..session.idempotent_writes import plain_write
 
 log = logging.getLogger(__name__)
 

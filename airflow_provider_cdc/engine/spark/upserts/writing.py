@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from ...core.errors import InvalidRequest
 from ...core.names import name_key, quote
-from ...core.upserts.changes import (
+from ...core.upserts.change_rows import (
     BATCH,
     INGESTED_AT,
     ORDER,
@@ -29,9 +29,9 @@ from ...core.upserts.definition import (
     UpsertTable,
     is_reserved,
 )
-from ..idempotent_writes import plain_write
-from ..log_stores import warn_of_one_driver
-from .types import sql_type
+from ..session.idempotent_writes import plain_write
+from ..tables.log_stores import warn_of_one_driver
+from .upsert_types import sql_type
 
 _MARK = "cdc-invalid-change"
 _FOUND = re.compile(rf"{_MARK}<(.*?)>{_MARK}", re.DOTALL)

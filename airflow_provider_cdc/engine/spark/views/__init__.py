@@ -1,1 +1,4 @@
-"""Streams on views: the parts of a view, and how its rows change with its tables."""
+"""Streams on views: the parts of a view, and how its rows change with its tables.
+
+Imports change sets and tables.
+"""

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 
 from ...core.errors import InvalidRange, InvalidRequest
 from ...core.names import name_key, quote
-from ...core.view_relations import (
+from ...core.views.relations import (
     Branch,
     Leaf,
     Relation,
@@ -25,8 +25,8 @@ from ...core.view_relations import (
     select_text,
     union_text,
 )
-from ..failures import first_line
-from ..session_settings import settings
+from ..session.failures import first_line
+from ..session.session_settings import settings
 
 _RELATION = "__cdc_relation_"
 _REMOTE = "pyspark.sql.connect"

@@ -1,0 +1,283 @@
+"""Monitoring streams without Spark: finds the alerts, and sends each of them once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ..clock import utc_now
+from ..core.arguments.intervals import interval_of
+from ..core.arguments.validation import validated, validated_call
+from ..core.figures import length_text
+from ..core.model.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
+from ..core.model.nouns import Stream
+from ..core.model.serialization import UnreadableStream
+from ..core.upserts.quarantine_size import QuarantineSize
+from ..storage.files.stores import Files
+from ..storage.state.sent_alerts import ToldAlerts
+from .bounded_map import side_by_side
+from .stream_catalog import StreamCatalog
+from .stream_status import StreamStatus, unreadable_status
+from .upsert_jobs import LONGEST_WITHOUT_PROMISE, upsert_streams
+
+_AT_ONCE = 16
+# A store that does not answer must not block the alerts of other streams: one stream may take 120
+# seconds, and all together 480, because the monitor's DAG times out after ten minutes.
+_PATIENCE_SECONDS = 120.0
+_WITHIN_SECONDS = 480.0
+
+UNKNOWN = "unknown"
+"""The source that an alert names if the record of its stream cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The status of a stream. For a stream on the changes of an upsert table also the size of its
+    quarantine, or ``None`` if the quarantine cannot be read.
+    """
+
+    status: StreamStatus
+    upsert_table: str | None = None
+    quarantine: QuarantineSize | None = None
+
+
+@validated
+class StreamMonitor:
+    """Checks the streams of a state folder, and sends one alert for each change of a promise's
+    standing.
+
+    :param state: the state folder
+    :param storage_options: how to reach the store
+    :param clock: gives the time, in UTC
+    """
+
+    @validated_call
+    def __init__(
+        self,
+        state: str,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._catalog = StreamCatalog(state, storage_options=storage_options, clock=clock)
+        self._told = ToldAlerts(state, Files(storage_options), clock)
+        self._clock = clock
+
+    def run(
+        self,
+        tellers: Mapping[str, Callable[[Alert], object]],
+        *,
+        margin: timedelta | str,
+        see: Callable[[StreamStatus], object] = lambda _: None,
+    ) -> list[Alert]:
+        """Check every stream, and call ``tellers`` for each alert that they have not received yet.
+
+        An alert counts as sent when all of ``tellers`` have returned. If one of them raises, a run
+        ten minutes later or more calls that one again, and not the others. Other alerts are sent
+        all the same. If the state folder holds no registry, the call sends nothing and forgets
+        nothing.
+
+        :param tellers: functions that take an alert, by names that are the same in every run
+        :param margin: how long before ``stale_after`` a warning is due
+        :param see: called with the status of every stream before any alert is sent
+        :returns: the alerts that were sent
+        :raises ExceptionGroup: what ``tellers`` or the checks of streams raised, after all were
+            tried
+        """
+        early = interval_of(margin, "margin")
+        streams = self._catalog.show_if_begun()
+        if streams is None:
+            return []
+        found: list[Alert] = []
+        failures: list[Exception] = []
+        observed = []
+        readable = [stream for stream in streams if isinstance(stream, Stream)]
+        standing = {stream.stream_id for stream in upsert_streams(readable)}
+        with _kept(failures, "streams that are no more"):
+            self._told.forget_all_but({stream.stream_id for stream in streams})
+        # In a random order: a stream that this run has no time for is checked by another run.
+        streams = random.sample(streams, len(streams))
+        looks = side_by_side(
+            lambda stream: self._look_at(stream, standing),
+            streams,
+            at_once=_AT_ONCE,
+            patience_seconds=_PATIENCE_SECONDS,
+            within_seconds=_WITHIN_SECONDS,
+        )
+        by_name = sorted(zip(streams, looks, strict=True), key=lambda each: each[0].name)
+        for stream, look in by_name:
+            with _kept(failures, f"stream {stream.name}"):
+                if isinstance(look, Exception):
+                    raise look
+                observed.append(look)
+        for seen in observed:
+            see(seen.status)
+        now = self._clock()
+        for seen in observed:
+            for finding in findings(seen, now, early):
+                with _kept(failures, f"{finding.promise} of stream {seen.status.name}"):
+                    if alert := self._tell(seen, finding, now, tellers, failures):
+                        found.append(alert)
+        if failures:
+            raise ExceptionGroup("not all alerts could be told", failures)
+        return found
+
+    def _look_at(self, stream: Stream | UnreadableStream, standing: Collection[str]) -> Observation:
+        if isinstance(stream, UnreadableStream):
+            return Observation(unreadable_status(stream, self._clock()), stream.upsert_table)
+        status = self._catalog.status_of(stream)
+        if stream.upsert_table is None:
+            return Observation(status)
+        # A table that was dropped and made again has a new stream. Its old stream must not report
+        # the new table's quarantine.
+        has_quarantine = stream.stream_id in standing
+        quarantine = self._catalog.quarantine_of(stream) if has_quarantine else None
+        return Observation(status, stream.upsert_table, quarantine)
+
+    def _tell(
+        self,
+        seen: Observation,
+        finding: Finding,
+        now: datetime,
+        tellers: Mapping[str, Callable[[Alert], object]],
+        failures: list[Exception],
+    ) -> Alert | None:
+        """Send the alert for ``finding`` if it is due; returns it once all of ``tellers`` have
+        it.
+        """
+        claim = self._told.claim(seen.status.stream_id, finding.promise, finding.standing)
+        if claim is None:
+            return None
+        kind = kind_of(claim.before, claim.standing)
+        if kind is None:
+            return None
+        alert, failed_before = _alert(seen, finding, now, kind), len(failures)
+        for name, tell in tellers.items():
+            if self._told.knows(claim, name):
+                continue
+            with _kept(failures, f"{name}, {finding.promise} {kind} of stream {seen.status.name}"):
+                tell(alert)
+                self._told.told_to(claim, name)
+        if len(failures) > failed_before:
+            return None
+        self._told.told(claim)
+        return alert
+
+
+@contextmanager
+def _kept(failures: list[Exception], what: str) -> Iterator[None]:
+    """Append an exception to ``failures`` with the note ``what``, and go on."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        failures.append(error)
+
+
+def findings(seen: Observation, now: datetime, margin: timedelta) -> list[Finding]:
+    """The standing of each promise of a stream at the moment ``now``.
+
+    :param margin: how long before ``stale_after`` the promise counts as nearly broken
+    """
+    status, found = seen.status, [_staleness(seen.status, now, margin)]
+    if seen.upsert_table is None:
+        return [*found, _lag(status, now)]
+    found.append(_apply_lag(seen.upsert_table, status, now))
+    if seen.quarantine is not None:
+        found.append(_quarantine(seen.upsert_table, seen.quarantine))
+    return found
+
+
+def lag_of(status: StreamStatus, now: datetime) -> timedelta:
+    """How long the oldest change that is not consumed has waited; zero if no change waits."""
+    return now - (status.behind_since or now)
+
+
+def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> Finding:
+    standing, reason = Standing.KEPT, f"it is kept until {_moment(status.stale_after)}"
+    if status.invalid_reason is not None:
+        standing, reason = Standing.BROKEN, status.invalid_reason
+    elif status.stale:
+        standing, reason = Standing.BROKEN, f"stale_after has passed: {_moment(status.stale_after)}"
+    elif now >= status.stale_after - margin:
+        standing, reason = Standing.NEAR, f"it goes stale after {_moment(status.stale_after)}"
+    elif status.may_have_data and now >= status.kept_until:
+        standing = Standing.NEAR
+        reason = (
+            f"its source promises to keep what it needs until {_moment(status.kept_until)} alone:"
+            " run MaintainStreams"
+        )
+    return Finding(Promise.STALENESS, standing, reason)
+
+
+def _lag(status: StreamStatus, now: datetime) -> Finding:
+    lag = lag_of(status, now)
+    if status.max_lag is None:
+        return Finding(Promise.LAG, Standing.KEPT, "it has no max_lag")
+    longest = length_text(status.max_lag)
+    reason = f"its oldest change waits for {length_text(lag)}, max_lag is {longest}"
+    return Finding(Promise.LAG, _kept_within(status.max_lag, lag), reason)
+
+
+def _apply_lag(table: str, status: StreamStatus, now: datetime) -> Finding:
+    """Whether the changes of an upsert table wait too long. A table without a ``max_staleness`` has
+    a limit too.
+    """
+    lag = lag_of(status, now)
+    waits = f"waits for {length_text(lag)} to be applied"
+    reason = f"the oldest change of upsert table {table} {waits}"
+    if status.max_lag:
+        longest, promised = status.max_lag, f"its max_staleness is {length_text(status.max_lag)}"
+    else:
+        longest = LONGEST_WITHOUT_PROMISE
+        promised = f"without a max_staleness it should wait for {length_text(longest)} at most"
+    return Finding(Promise.LAG, _kept_within(longest, lag), f"{reason}; {promised}")
+
+
+def _quarantine(table: str, size: QuarantineSize) -> Finding:
+    """Whether the quarantine holds changes. Late changes block no others, so they cause a warning
+    only.
+    """
+    holds = f"the quarantine of upsert table {table} holds"
+    if size.changes == 0:
+        return Finding(Promise.QUARANTINE, Standing.KEPT, f"{holds} no change")
+    count = "" if size.changes is None else f", {size.changes} in all"
+    if size.are_late:
+        reason = f"{holds} late changes alone{count}: older than a delete that was forgotten"
+        return Finding(Promise.QUARANTINE, Standing.NEAR, reason)
+    reason = (
+        f"{holds} changes that are not applied{count}: they are bad, wait for a bad one of their"
+        " key, are late, or were released since"
+    )
+    return Finding(Promise.QUARANTINE, Standing.BROKEN, reason)
+
+
+def _kept_within(longest: timedelta, lag: timedelta) -> Standing:
+    return Standing.BROKEN if lag > longest else Standing.KEPT
+
+
+def _alert(seen: Observation, finding: Finding, now: datetime, kind: AlertKind) -> Alert:
+    status = seen.status
+    return Alert(
+        kind=kind,
+        promise=finding.promise,
+        reason=finding.reason,
+        stream=status.name,
+        stream_id=status.stream_id,
+        source=status.table_on or UNKNOWN,
+        upsert_table=seen.upsert_table,
+        lag_commits=status.commits_behind,
+        lag_bytes=status.bytes_behind,
+        lag_seconds=lag_of(status, now).total_seconds(),
+        stale_after=status.stale_after,
+        last_consumer=status.last_consumer,
+        at=now,
+    )
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,392 @@
+"""Streams without Spark: list, describe, drop, and check for data, in milliseconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from copy import copy
+from dataclasses import replace
+from datetime import datetime, timedelta
+from getpass import getuser
+from typing import Any
+
+from ..clock import utc_now
+from ..core.arguments.intervals import interval_if_given
+from ..core.arguments.validation import KEPT, Kept, validated, validated_call
+from ..core.errors import CdcError, NotADeltaTable, RegistryNotFound, StreamNotFound
+from ..core.model.access import Right, check_access, principals
+from ..core.model.lifecycle import Transition, next_phase
+from ..core.model.nouns import Phase, Stream, new_stream
+from ..core.model.serialization import UnreadableStream
+from ..core.names import consumer_name, stream_key, stream_name
+from ..core.upserts.quarantine_size import QuarantineSize
+from ..storage.files.stores import Files
+from ..storage.registry.registry import Registry
+from ..storage.registry.registry_snapshot import Change, Record, RegistrySnapshot
+from ..storage.sources.source_log import SourceLog, StreamLook, StreamSpan
+from .stream_status import StreamStatus, status_of, status_or_reason, unreadable_status
+from .upsert_jobs import upsert_streams
+from .upsert_status import UpsertTableSummary, quarantine_of, summary_of
+
+_SKIPPED_AFTER = timedelta(days=1)
+
+
+@validated
+class StreamCatalog:
+    """The streams of one state folder, read and changed without a JVM.
+
+    :param state: the state folder, a URI or an absolute path
+    :param storage_options: how to reach the store
+    :param clock: gives the time, in UTC
+    :param principal: who reads and changes streams; by default the user of this process
+    :raises InvalidName: ``principal`` is not a valid name
+    """
+
+    @validated_call
+    def __init__(
+        self,
+        state: str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        principal: str | None = None,
+    ) -> None:
+        self.principal = consumer_name(getuser() if principal is None else principal)
+        self._state = state
+        self._registry = Registry(state, storage_options=storage_options, clock=clock)
+        self._files = Files(storage_options)
+        self._sources = SourceLog(self._files, clock)
+        self._clock = clock
+        self._is_for_upserts = False
+
+    def for_upserts(self) -> StreamCatalog:
+        """The same streams, for methods of upsert tables: only these may move the streams of such
+        tables.
+        """
+        found = copy(self)
+        found._is_for_upserts = True
+        return found
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the state folder holds a registry. A folder that is not mounted holds no
+        registry.
+        """
+        return self._registry.snapshot().version is not None
+
+    def check_begun(self) -> None:
+        """Check that the state folder holds a registry, which the first stream creates.
+
+        :raises RegistryNotFound: the folder holds no registry
+        """
+        if not self.is_begun:
+            raise RegistryNotFound(
+                f"state folder {self._state}",
+                "holds no registry of streams",
+                cause="no stream was created in this folder yet, its name is not the one that"
+                " streams were created under, or it is not mounted here",
+                fix="check the name of the folder; the first stream that is created makes the"
+                " registry",
+            )
+
+    def show(self) -> list[Stream]:
+        """All streams that can be read, by name; :meth:`statuses` also has the others."""
+        return self._registry.snapshot().streams()
+
+    def show_if_begun(self) -> list[Stream | UnreadableStream] | None:
+        """All streams, first those that can be read. ``None``: there is no registry."""
+        snapshot = self._registry.snapshot()
+        if snapshot.version is None:
+            return None
+        return [*snapshot.streams(), *snapshot.unreadable()]
+
+    def names(self) -> list[str]:
+        """The names of all streams, including those that cannot be read."""
+        return self._registry.snapshot().names
+
+    def describe(self, name: str) -> Stream:
+        """One stream; raises ``StreamNotFound``."""
+        return self._registry.snapshot().get(stream_name(name))
+
+    def history(self, name: str) -> list[Record]:
+        """Every transition of a stream, oldest first, including those whose record cannot be read.
+        Raises ``StreamNotFound``.
+        """
+        found = self._registry.snapshot()
+        holder = found.holder(stream_name(name)) or found.get(name)
+        return self._registry.history(holder.stream_id)
+
+    def permitted(self, name: str, right: Right) -> Stream:
+        """One stream, if the principal has ``right`` on it.
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal does not have the right
+        """
+        stream = self.describe(name)
+        check_access(stream, self.principal, right)
+        return stream
+
+    def drop(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a stream. The stream of an upsert table can be dropped only if that table is
+        missing. A stream whose record cannot be read can always be dropped.
+
+        :raises StreamNotFound: there is no such stream, unless ``if_exists``
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidRequest: it is the stream of an upsert table that still exists
+        """
+        snapshot = self._registry.snapshot()
+        stream = snapshot.holder(stream_name(name))
+        if isinstance(stream, UnreadableStream):
+            check_access(stream, self.principal, Right.OWN, for_upserts=True)
+            changes = [Change(stream, Transition.DROPPED)]
+            self._registry.transact(snapshot, changes, actor=self.principal)
+            return
+        if stream is None and if_exists:
+            return
+        stream = snapshot.get(name)
+        is_left_over = stream.upsert_table is not None and self._has_no_source(stream)
+        catalog = self.for_upserts() if is_left_over else self
+        catalog._moved(snapshot, stream, Transition.DROPPED)
+
+    def alter(
+        self,
+        name: str,
+        *,
+        comment: str | Kept | None = KEPT,
+        owner: str | Kept = KEPT,
+        readers: Collection[str] | Kept | None = KEPT,
+        consumers: Collection[str] | Kept | None = KEPT,
+        max_data_extension: timedelta | str | Kept = KEPT,
+        max_lag: timedelta | str | Kept | None = KEPT,
+    ) -> Stream:
+        """Change the attributes of a stream; those that are not given stay.
+
+        To repair a stream whose record cannot be read, give the attributes that cannot be read.
+
+        :param comment: the new comment, or ``None``
+        :param owner: the principal that owns it from then on
+        :param max_data_extension: how long its sources may be made to keep what it has not consumed
+        :param max_lag: how old a change may get before the monitor sends an alert; ``None``: any
+            age
+        :param readers: who may read it besides its owner; ``None``: everybody
+        :param consumers: who may consume it besides its owner; ``None``: its readers
+        :raises StreamNotFound: there is no such stream
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidName: ``owner`` is not a valid name
+        :raises InvalidRequest: it is the stream of an upsert table, or an argument is wrong
+        :raises StreamUnreadable: its record cannot be read, and these attributes do not repair it
+        """
+        given: dict[str, Any] = {
+            "comment": comment,
+            "owner": owner if isinstance(owner, Kept) else consumer_name(owner),
+            "readers": principals(readers),
+            "consumers": principals(consumers),
+            "max_data_extension": interval_if_given(max_data_extension, "max_data_extension"),
+            "max_lag": interval_if_given(max_lag, "max_lag"),
+        }
+        snapshot = self._registry.snapshot()
+        changed = {field: value for field, value in given.items() if value is not KEPT}
+        found = snapshot.holder(stream_name(name))
+        if isinstance(found, UnreadableStream):
+            check_access(found, self.principal, Right.OWN, for_upserts=self._is_for_upserts)
+            stream = found.repaired(changed)
+        else:
+            stream = snapshot.get(name)
+        return self._moved(snapshot, stream, Transition.ALTERED, **changed)
+
+    def rename(self, name: str, to: str) -> Stream:
+        """Give a stream another name; statements find it under that name from then on.
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamExists: another stream has the new name
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidRequest: it is the stream of an upsert table
+        """
+        snapshot = self._registry.snapshot()
+        stream = snapshot.get(stream_name(name))
+        return self._moved(snapshot, stream, Transition.RENAMED, name=stream_name(to))
+
+    def clone(self, name: str, of: str, *, comment: str | None = None) -> Stream:
+        """Create a stream at the same offset as another one; the two then move independently.
+
+        The clone belongs to the principal. Its readers and consumers are those of the original.
+
+        :raises StreamNotFound: there is no stream ``of``
+        :raises StreamExists: there is a stream of that name
+        :raises StreamAccessDenied: the principal may not read the original
+        """
+        snapshot = self._registry.snapshot()
+        original = snapshot.get(stream_name(of))
+        check_access(original, self.principal, Right.READ)
+        clone = new_stream(
+            stream_name(name),
+            original.bases,
+            created_at=self._clock(),
+            owner=self.principal,
+            mode=original.mode,
+            append_semantics=original.append_semantics,
+            column_style=original.column_style,
+            comment=comment,
+            view=original.view,
+            folder=original.folder,
+            shows_initial_rows=original.shows_initial_rows,
+            readers=original.readers,
+            consumers=original.consumers,
+            max_data_extension=original.max_data_extension,
+            max_lag=original.max_lag,
+        )
+        (created,) = self._registry.transact(
+            snapshot, [Change(clone, Transition.CREATED)], actor=self.principal
+        )
+        return created
+
+    def undrop(self, name: str) -> Stream:
+        """Bring back the stream that was dropped last under a name, at the offset that it had.
+
+        :raises StreamNotFound: no stream was dropped under that name
+        :raises StreamExists: there is a stream of that name
+        """
+        snapshot = self._registry.snapshot()
+        stream = self._registry.dropped(stream_name(name))
+        if stream is None:
+            self.check_begun()
+            raise StreamNotFound(
+                f"stream {name}",
+                "cannot be brought back",
+                cause="no stream was dropped under that name, or it was brought back already",
+                fix="look at the list of streams, or create it",
+            )
+        return self._moved(snapshot, stream, Transition.UNDROPPED)
+
+    def advance(self, name: str) -> Stream:
+        """Move a stream's offset to now without any DML; initial rows are skipped too.
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal may not consume it
+        :raises StreamUnusable: its change set can no longer be read
+        :raises InvalidRequest: it is the stream of an upsert table
+        """
+        snapshot = self._registry.snapshot()
+        stream = snapshot.get(stream_name(name))
+        check_access(stream, self.principal, Right.CONSUME, for_upserts=self._is_for_upserts)
+        phase = next_phase(stream, Transition.ADVANCED)
+        current = replace(stream, phase=phase, shows_initial_rows=False)
+        ends = (table.end for table in self._sources.span(current).tables)
+        moved = replace(current.standing(*ends), last_consumed_at=self._clock())
+        changes = [Change(moved, Transition.ADVANCED)]
+        (advanced,) = self._registry.transact(snapshot, changes, actor=self.principal)
+        return advanced
+
+    def skip_range(self, span: StreamSpan, *, younger: bool = False) -> bool:
+        """Move a stream's offset over a range that holds no change for it, so that the source need
+        not keep these commits; returns whether the offset moved.
+
+        Snowflake: checking whether an empty stream has data keeps it from going stale.
+
+        :param younger: move the offset even if it is less than a day old
+        """
+        snapshot = self._registry.snapshot()
+        stream, ends = span.stream, [table.end for table in span.tables]
+        is_there = stream.stream_id in snapshot and snapshot.by_id(stream.stream_id) == stream
+        is_moving = ends != [base.offset for base in stream.bases]
+        if not (is_there and is_moving and self._is_skippable(stream, younger=younger)):
+            return False
+        changes = [Change(stream.standing(*ends), Transition.SKIPPED)]
+        # Optional: another process may move the stream at the same time, or the principal may have
+        # no write access.
+        with suppress(CdcError):
+            self._registry.transact(snapshot, changes, actor=self.principal)
+            return True
+        return False
+
+    def _is_skippable(self, stream: Stream, *, younger: bool) -> bool:
+        """Whether its offset may move without a consumption, and is old enough."""
+        oldest = min(base.offset.timestamp for base in stream.bases)
+        return (
+            stream.phase is Phase.IDLE
+            and stream.folder is None
+            and not stream.shows_initial_rows
+            and (younger or oldest <= self._clock() - _SKIPPED_AFTER)
+        )
+
+    def look(self, name: str) -> StreamLook:
+        """The position of a stream, and whether it may have a change: false only if it certainly
+        has no change. Faster than :meth:`status` if the offset is far back.
+
+        Snowflake, SYSTEM$STREAM_HAS_DATA: it may be true without a change, and is never false with
+        one. The call keeps an empty stream from going stale (:meth:`skip_range`).
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not read it
+        :raises StreamUnusable: its change set can no longer be read
+        """
+        return self.look_at(self.describe(name))
+
+    def look_at(self, stream: Stream) -> StreamLook:
+        """As :meth:`look`, for a stream that was read already; the registry is not read again."""
+        check_access(stream, self.principal, Right.READ)
+        found = self._sources.look(stream)
+        is_behind = not found.may_have_data and found.latest_version > found.offset_version
+        if is_behind and self._is_skippable(stream, younger=False):
+            span = self._sources.span(stream)
+            if span.holds_nothing:
+                self.skip_range(span)
+        return found
+
+    def status(self, name: str) -> StreamStatus:
+        """The status of one stream; raises ``StreamNotFound``."""
+        return self.status_of(self.describe(name))
+
+    def statuses(self) -> list[StreamStatus]:
+        """The status of every stream, by name; of one that could not be checked, the reason."""
+        now, snapshot = self._clock(), self._registry.snapshot()
+        found = [status_or_reason(stream, self._sources, now) for stream in snapshot.streams()]
+        found += [unreadable_status(stream, now) for stream in snapshot.unreadable()]
+        return sorted(found, key=lambda status: stream_key(status.name))
+
+    def status_of(self, stream: Stream) -> StreamStatus:
+        """The status of a stream that was read already; the registry is not read again."""
+        return status_of(stream, self._sources, self._clock())
+
+    def upsert_tables(self) -> list[UpsertTableSummary]:
+        """What the logs show of every upsert table, by name."""
+        now = self._clock()
+        found = [
+            summary_of(stream, status_or_reason(stream, self._sources, now), self._files)
+            for stream in upsert_streams(self.show())
+        ]
+        return sorted(found, key=lambda each: each.name)
+
+    def quarantine_of(self, stream: Stream) -> QuarantineSize | None:
+        """The size of the quarantine of an upsert table, from its log; ``None``: it cannot be read.
+
+        :param stream: on the changes of the table
+        """
+        return quarantine_of(stream, self._files)
+
+    def _has_no_source(self, stream: Stream) -> bool:
+        """Whether the table of ``stream`` is missing; another one may be in its place."""
+        try:
+            found = self._sources.newest_offset(stream.source.location)
+        except NotADeltaTable:
+            return True
+        return bool(json.loads(found.metadata)["id"] != stream.source.table_id)
+
+    def _moved(
+        self,
+        snapshot: RegistrySnapshot,
+        stream: Stream,
+        transition: Transition,
+        **fields: Any,
+    ) -> Stream:
+        check_access(stream, self.principal, Right.OWN, for_upserts=self._is_for_upserts)
+        moved = replace(stream, phase=next_phase(stream, transition), **fields)
+        (found,) = self._registry.transact(
+            snapshot, [Change(moved, transition)], actor=self.principal
+        )
+        return found

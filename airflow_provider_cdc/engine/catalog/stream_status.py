@@ -1,0 +1,413 @@
+"""The status of a stream, and its line of SHOW STREAMS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from rich.filesize import decimal
+
+from ..core.change_sets.net_files import inserted_files
+from ..core.change_sets.new_files import unread_files
+from ..core.delta.log_actions import Commit
+from ..core.errors import StreamUnusable
+from ..core.figures import counted
+from ..core.folders.folder_log import FolderFile
+from ..core.model.nouns import (
+    AppendSemantics,
+    ColumnStyle,
+    FileFormat,
+    Phase,
+    Stream,
+    StreamMode,
+    View,
+)
+from ..core.model.serialization import UnreadableStream, unusable
+from ..core.names import table_name
+from ..core.retention.staleness import MAX_DATA_EXTENSION, rows_gone_after, stale_after
+from ..core.retention.table_retention import log_retention, retention
+from ..core.summaries import moment_text, place_text, versions_text
+from ..storage.sources.source_log import SourceLog, SourceRange, StreamSpan, candidates
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseStatus:
+    """The status of a stream for one table that it reads.
+
+    ``versions_behind`` counts all commits after the offset. ``commits_behind`` counts those that
+    changed data; for a stream that records inserts alone, those that added files with rows.
+    ``bytes_behind`` is the size of the files in which the ends of the range differ; for an
+    append-only stream, of the files that hold inserted rows. They are ``None`` if the table cannot
+    be read, and ``invalid_reason`` gives the reason.
+    """
+
+    table: str
+    location: str
+    offset_version: int
+    latest_version: int | None
+    versions_behind: int | None
+    commits_behind: int | None
+    bytes_behind: int | None
+    may_have_data: bool
+    stale_after: datetime
+    kept_until: datetime
+    behind_since: datetime | None
+    complete_through: datetime | None
+    invalid_reason: str | None
+
+    def __repr__(self) -> str:
+        waits = _waiting(self)
+        return f"<BaseStatus {place_text(self.table)} at version {self.offset_version}, {waits}>"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """The status of a stream. Snowflake: SHOW STREAMS, with STALE and STALE_AFTER.
+
+    ``base_tables`` holds the status for each table that the stream reads. Versions and counts are
+    sums over these tables, or ``None`` if one of them cannot be read. ``may_have_data`` is false
+    only if there is certainly no change for the stream's mode. ``behind_since`` is the time of the
+    first commit with data that is not consumed, if there may be a change. ``stale_after`` is a
+    prediction that counts on extended retentions; ``kept_until`` is what the sources' properties
+    guarantee as they are. ``stale`` means that ``stale_after`` has passed, or that the stream can
+    no longer be read. A source that cannot be reached just now does not make a stream stale.
+    ``file_format`` is set for a stream on files; its commits are the refreshes that found changes
+    in its folder. ``view`` is set for a stream on a view; only an engine with Spark can check
+    whether that view has changed.
+
+    ``complete_through`` means: the stream has consumed every change up to this moment that its
+    source held when it was read. If changes wait, it is the millisecond before the first of them,
+    by the times of the commits (for files, by the times at which they were written). Otherwise it
+    is the moment at which the check began. For a view it is the earliest of its tables. A commit in
+    progress, a writer with a slow clock, or a file that is moved into a folder may still bring an
+    earlier time, so a later check can return an earlier moment. ``None``: unknown, because the
+    stream cannot be read or its initial rows wait.
+
+    If the record of the stream in the registry cannot be read, ``invalid_reason`` gives the reason
+    and unknown fields are ``None``. Then ``stale_after`` and ``kept_until`` are the moment of the
+    check.
+    """
+
+    name: str
+    stream_id: str
+    table_on: str | None
+    mode: StreamMode | None
+    append_semantics: AppendSemantics | None
+    phase: Phase | None
+    owner: str | None
+    comment: str | None
+    created_at: datetime | None
+    last_consumed_at: datetime | None
+    last_consumer: str | None
+    base_tables: tuple[BaseStatus, ...]
+    offset_version: int
+    latest_version: int | None
+    versions_behind: int | None
+    commits_behind: int | None
+    bytes_behind: int | None
+    may_have_data: bool
+    stale_after: datetime
+    kept_until: datetime
+    stale: bool
+    invalid_reason: str | None
+    behind_since: datetime | None = None
+    max_lag: timedelta | None = None
+    file_format: FileFormat | None = None
+    view: View | None = None
+    complete_through: datetime | None = None
+    column_style: ColumnStyle | None = ColumnStyle.SNOWFLAKE
+    readers: tuple[str, ...] | None = None
+    consumers: tuple[str, ...] | None = None
+    max_data_extension: timedelta | None = MAX_DATA_EXTENSION
+
+    def __repr__(self) -> str:
+        where = (
+            self.name if self.table_on is None else f"{self.name} on {place_text(self.table_on)}"
+        )
+        if self.invalid_reason is not None:
+            return f"<StreamStatus {where}, {_waiting(self)}>"
+        at = versions_text(base.offset_version for base in self.base_tables)
+        standing = "" if self.phase is None else f", {self.phase.value}"
+        return (
+            f"<StreamStatus {where} at {at}{standing}, {_waiting(self)},"
+            f" stale after {moment_text(self.stale_after)}>"
+        )
+
+
+def unreadable_status(stream: UnreadableStream, now: datetime) -> StreamStatus:
+    """The status of a stream whose record cannot be read: the fields that can be read, and the
+    reason.
+    """
+    known, bases = stream.parts, stream.bases or ()
+    view, folder = known.get("view"), known.get("folder")
+    table_on = bases[0].source.name if bases else None
+    return StreamStatus(
+        name=stream.name,
+        stream_id=stream.stream_id,
+        table_on=table_on if view is None else view.name,
+        mode=known.get("mode"),
+        append_semantics=known.get("append_semantics"),
+        phase=known.get("phase"),
+        owner=stream.owner,
+        comment=known.get("comment"),
+        created_at=known.get("created_at"),
+        last_consumed_at=known.get("last_consumed_at"),
+        last_consumer=known.get("last_consumer"),
+        base_tables=(),
+        offset_version=sum(base.offset.version for base in bases),
+        latest_version=None,
+        versions_behind=None,
+        commits_behind=None,
+        bytes_behind=None,
+        may_have_data=False,
+        stale_after=now,
+        kept_until=now,
+        stale=True,
+        invalid_reason=str(stream.error),
+        max_lag=known.get("max_lag"),
+        file_format=None if folder is None else folder.file_format,
+        view=view,
+        column_style=known.get("column_style"),
+        readers=stream.readers,
+        consumers=stream.consumers,
+        max_data_extension=known.get("max_data_extension"),
+    )
+
+
+def _waiting(status: StreamStatus | BaseStatus) -> str:
+    """What waits for a stream or for one of its tables, or why that is unknown."""
+    if status.invalid_reason is not None:
+        return status.invalid_reason.partition(". Cause: ")[0]
+    if not status.may_have_data:
+        return "nothing waits"
+    behind = f"{counted(status.commits_behind or 0, 'commit')} behind"
+    return f"{behind} ({decimal(status.bytes_behind or 0)})"
+
+
+def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
+    """The status of ``stream``. If the stream cannot be read, ``invalid_reason`` gives the reason.
+
+    :param now: a moment before its sources are read
+    """
+    return _status(stream, [_base_status(each, sources, now) for each in stream.by_base()], now)
+
+
+def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
+    """As :func:`status_of`. If a source fails with another error than ``StreamUnusable``,
+    ``invalid_reason`` gives that error, and the stream does not count as stale.
+    """
+    try:
+        return status_of(stream, sources, now)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    try:
+        bases = [_told_of(each, None, reason, now) for each in stream.by_base()]
+    except ValueError as error:  # the properties in its offset are not JSON
+        return unreadable_status(unusable(stream, f"its offset is damaged, {error}"), now)
+    return replace(_status(stream, bases, now), stale=False)
+
+
+def _status(stream: Stream, bases: Sequence[BaseStatus], now: datetime) -> StreamStatus:
+    reasons = [base.invalid_reason for base in bases if base.invalid_reason is not None]
+    predicted = min(base.stale_after for base in bases)
+    kept_until = min(base.kept_until for base in bases)
+    return StreamStatus(
+        name=stream.name,
+        stream_id=stream.stream_id,
+        table_on=stream.table_on,
+        mode=stream.mode,
+        append_semantics=stream.append_semantics,
+        phase=stream.phase,
+        owner=stream.owner,
+        comment=stream.comment,
+        created_at=stream.created_at,
+        last_consumed_at=stream.last_consumed_at,
+        last_consumer=stream.last_consumer,
+        base_tables=tuple(bases),
+        offset_version=sum(base.offset_version for base in bases),
+        latest_version=_total(base.latest_version for base in bases),
+        versions_behind=_total(base.versions_behind for base in bases),
+        commits_behind=_total(base.commits_behind for base in bases),
+        bytes_behind=_total(base.bytes_behind for base in bases),
+        may_have_data=not reasons
+        and (stream.shows_initial_rows or any(base.may_have_data for base in bases)),
+        stale_after=predicted,
+        kept_until=kept_until,
+        behind_since=min((base.behind_since for base in bases if base.behind_since), default=None),
+        max_lag=stream.max_lag,
+        stale=bool(reasons) or predicted <= now,
+        invalid_reason=reasons[0] if reasons else None,
+        file_format=None if stream.folder is None else stream.folder.file_format,
+        view=stream.view,
+        complete_through=_least(base.complete_through for base in bases),
+        column_style=stream.column_style,
+        readers=stream.readers,
+        consumers=stream.consumers,
+        max_data_extension=stream.max_data_extension,
+    )
+
+
+def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatus:
+    """The status of ``stream`` for its only base table."""
+    try:
+        return _told_of(stream, sources.range(stream), None, now)
+    except StreamUnusable as error:
+        return _told_of(stream, None, str(error), now)
+
+
+def _told_of(
+    stream: Stream, span: SourceRange | None, reason: str | None, now: datetime
+) -> BaseStatus:
+    """The status of a stream on one table.
+
+    :param span: its range that is not consumed; ``None``: it cannot be read, because of ``reason``
+    """
+    end = stream.offset if span is None else span.end
+    found = None if span is None else candidates(span)
+    changed = [] if span is None else _commits_with_data(span)
+    may_have_data = found is not None and found.are_there
+    oldest = min((commit.timestamp for commit in changed), default=None)
+    behind_since = oldest if may_have_data else None
+    predicted, kept_until = _kept(stream, span, now, may_have_data=may_have_data)
+    return BaseStatus(
+        table=stream.source.name,
+        location=stream.source.location,
+        offset_version=stream.offset.version,
+        latest_version=None if span is None else end.version,
+        versions_behind=None if span is None else len(span.commits),
+        commits_behind=None if span is None else len(changed),
+        bytes_behind=None if found is None else found.size_bytes,
+        may_have_data=may_have_data,
+        stale_after=predicted,
+        kept_until=kept_until,
+        behind_since=behind_since,
+        complete_through=None if span is None else _complete_through(span, behind_since, now),
+        invalid_reason=reason,
+    )
+
+
+def _complete_through(
+    span: SourceRange, behind_since: datetime | None, now: datetime
+) -> datetime | None:
+    """Up to when the stream has consumed all changes that the table of ``span`` held.
+
+    :param now: a moment before the table was read
+    """
+    if span.stream.shows_initial_rows:
+        return None
+    if behind_since is None:
+        return now
+    times = [behind_since]
+    if span.stream.folder is not None:
+        # A file is in the folder before a refresh finds it.
+        files = map(FolderFile.of, unread_files(span.commits).files)
+        times.extend(file.modified_at for file in files)
+    return min(now, min(times) - _MILLISECOND)
+
+
+def _least(moments: Iterable[datetime | None]) -> datetime | None:
+    """The earliest of ``moments``, or ``None`` if one of them is unknown."""
+    least: datetime | None = None
+    for moment in moments:
+        if moment is None:
+            return None
+        least = moment if least is None else min(least, moment)
+    return least
+
+
+def _commits_with_data(span: SourceRange) -> list[Commit]:
+    """The commits of ``span`` that may hold a change for the stream's mode."""
+    if span.stream.mode is StreamMode.STANDARD:
+        return [commit for commit in span.commits if commit.changes_data]
+    return [commit for commit in span.commits if inserted_files([commit])]
+
+
+def _kept(
+    stream: Stream, span: SourceRange | None, now: datetime, *, may_have_data: bool
+) -> tuple[datetime, datetime]:
+    """Until when the sources keep what ``stream`` needs: as predicted, and as guaranteed."""
+    if span is None:
+        since, properties = stream.last_consumed_at or stream.created_at, stream.offset.properties
+    else:
+        # If changes wait, the files need not be checked again.
+        may_rest = not may_have_data and not stream.shows_initial_rows
+        is_quiet = may_rest and StreamSpan(stream, (span,)).holds_nothing
+        since, properties = now if is_quiet else span.oldest or now, span.end.properties
+    extension = stream.max_data_extension
+    predicted = stale_after(since, properties, extension)
+    promised = since + retention(properties)
+    if stream.shows_initial_rows and span is not None and span.commits:
+        at = stream.offset.timestamp
+        predicted = min(predicted, rows_gone_after(at, properties, extension))
+        promised = min(promised, at + log_retention(properties))
+    return predicted, promised
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """The sum of ``counts``, or ``None`` if one of them is unknown."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def shown(status: StreamStatus) -> dict[str, Any]:
+    """One line of SHOW STREAMS: its columns in order, each a plain value.
+
+    ``catalog`` and ``database`` come from the name of the source as it was given; a path has
+    neither. ``offsets`` are those of the base tables, in order; ``offset`` is set if there is one
+    base table. ``readers`` and ``consumers`` are ``None`` if no list was given, and empty for an
+    empty list.
+    """
+    parts = () if status.table_on is None else table_name(status.table_on).parts
+    extension = status.max_data_extension
+    is_one = len(status.base_tables) == 1
+    return {
+        "created_on": status.created_at,
+        "name": status.name,
+        "catalog": parts[-3] if len(parts) > 2 else None,  # noqa: PLR2004 - catalog, schema, table
+        "database": parts[-2] if len(parts) > 1 else None,
+        "table_on": status.table_on,
+        "owner": status.owner,
+        "readers": _names(status.readers),
+        "consumers": _names(status.consumers),
+        "comment": status.comment,
+        "mode": _word(status.mode),
+        "append_semantics": _word(status.append_semantics)
+        if status.mode is StreamMode.APPEND_ONLY
+        else None,
+        "column_style": _word(status.column_style),
+        "type": "DELTA" if status.file_format is None else status.file_format.value.upper(),
+        "base_tables": ", ".join(base.table for base in status.base_tables),
+        "phase": _word(status.phase),
+        "offset": status.offset_version if is_one else None,
+        "offsets": ", ".join(str(base.offset_version) for base in status.base_tables),
+        "latest_version": status.latest_version if is_one else None,
+        "commits_behind": status.commits_behind,
+        "bytes_behind": status.bytes_behind,
+        "behind_since": status.behind_since,
+        "complete_through": status.complete_through,
+        "max_lag_seconds": None if status.max_lag is None else status.max_lag.total_seconds(),
+        "stale": status.stale,
+        "stale_after": status.stale_after,
+        "kept_until": status.kept_until,
+        "max_data_extension_seconds": None if extension is None else extension.total_seconds(),
+        "invalid_reason": status.invalid_reason,
+        "last_consumed_on": status.last_consumed_at,
+        "last_consumer": status.last_consumer,
+    }
+
+
+def _word(choice: StrEnum | None) -> str | None:
+    return None if choice is None else choice.value
+
+
+def _names(principals: tuple[str, ...] | None) -> str | None:
+    return None if principals is None else ", ".join(principals)

@@ -1,0 +1,382 @@
+"""What the log of a target shows about the statements of a consumption.
+
+Each statement writes under its own application id with :data:`APPLY_VERSION`. A fence writes an
+empty commit under the same id with the higher :data:`FENCE_VERSION`. Delta accepts at most one
+commit of an id and version, and skips a lower version silently. So the log alone shows the outcome
+of a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ..delta.log_actions import Commit, DeletionVector
+from ..model.nouns import Consumption
+
+APPLY_VERSION = 1
+FENCE_VERSION = 2
+
+_OWN = "cdc/"
+_UNDO = "cdc undo "
+_CREATION = "cdc create "
+# The writers of these operations choose whether the commit is marked as a data change.
+_WRITES = frozenset({"WRITE", "STREAMING UPDATE"})
+
+
+@dataclass(frozen=True, slots=True)
+class StatementState:
+    """The outcome of one statement.
+
+    ``applied_version`` is the target's version that holds it (``None``: not applied, or undone
+    since). ``fenced``: it can no longer be applied under the current epoch. ``taken_at`` is the
+    version by which another writer wrote first to a target that the statement replaces only while
+    it is empty.
+    """
+
+    index: int
+    applied_version: int | None
+    fenced: bool
+    metrics: dict[str, int] = field(default_factory=dict)
+    taken_at: int | None = None
+
+
+def application_id(consumption: Consumption, index: int) -> str:
+    """The id that statement ``index`` writes under."""
+    return f"{_prefix(consumption, index)}{consumption.epoch}"
+
+
+def undo_mark(consumption: Consumption) -> str:
+    """The user metadata of the RESTORE commits that undo a consumption, or that take back such an
+    undo because it met a foreign commit.
+    """
+    return f"{_UNDO}{consumption.consumption_id}"
+
+
+def is_own_restore(consumption: Consumption, commit: Commit) -> bool:
+    """Whether ``commit`` is a RESTORE that undoes ``consumption``, or that takes such
+    an undo back.
+    """
+    return commit.user_metadata == undo_mark(consumption)
+
+
+def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
+    """Consecutive ``commits`` without the files of those that a consumption wrote and then undid.
+
+    Snowflake: a stream returns what committed transactions changed. What was undone before it was
+    read was never committed, although each statement is a commit of the table. An undo that met a
+    foreign commit is taken back, and so undoes nothing. The foreign commit counts even before the
+    undo is taken back.
+    """
+    undone = _undone(commits)
+    return tuple(
+        replace(commit, adds=()) if commit.version in undone else commit for commit in commits
+    )
+
+
+def settled_batch(taken: Sequence[Commit], rest: Iterable[Commit]) -> tuple[Commit, ...]:
+    """A batch of :func:`settled` commits: ``taken``, and as many of the ``rest`` as the batch
+    needs.
+
+    The batch ends where no later commit undoes one of its commits, or takes one of its undos back.
+    A batch that ended between a statement and its undo would return what was never committed.
+
+    :param rest: the commits that follow; they are read only if a consumption wrote into ``taken``
+    """
+    if not any(_is_undo(commit) or APPLY_VERSION in _own_versions(commit) for commit in taken):
+        return tuple(taken)
+    found = settled([*taken, *rest])
+    undone = _undone(found)
+    count = min(len(taken), len(found))
+    restores = (n for n, each in enumerate(found, 1) if each.operation == "RESTORE")
+    ends = [count, *(n for n in restores if n > count)]
+    for end in ends:
+        batch = found[:end]
+        if _undone(batch) == {each.version for each in batch} & undone:
+            return batch
+    return found
+
+
+def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
+    """The first of consecutive ``commits``, up to those that an unfinished undo took away.
+
+    An undo is unfinished if it met a foreign commit and has yet to be taken back. Then the commits
+    that it took away count again, and the consumption may be finished. A reader that went past the
+    undo would never return their inserts.
+    """
+    standing, undos = _replayed(commits, _is_undo)
+    by_version = {commit.version: commit for commit in commits}
+
+    def is_of_others(version: int, undo: int) -> bool:
+        commit = by_version[version]
+        is_own = _consumption_id(commit) == _consumption_id(by_version[undo])
+        return _changes_something(commit) and not is_own
+
+    first = min(
+        (
+            min(gone)
+            for undo, gone in undos
+            if any(is_of_others(version, undo) for version in gone - standing)
+            # If other writers committed later, the undo is not taken back.
+            and not any(is_of_others(version, undo) for version in by_version if version > undo)
+        ),
+        default=None,
+    )
+    return tuple(commit for commit in commits if first is None or commit.version < first)
+
+
+def _undone(commits: Sequence[Commit]) -> set[int]:
+    """The versions that a consumption wrote and then undid, as far as ``commits`` show.
+
+    A version is not undone if a user restored it since. Nor is it undone if a user's RESTORE took
+    it away.
+    """
+    found: set[int] = set()
+    by_undos, by_all = _Standing(), _Standing()
+    by_version = {commit.version: commit for commit in commits}
+    writer_of = {commit.version: _consumption_id(commit) for commit in commits}
+    for commit in commits:
+        restored = _restored_version(commit)
+        if restored is None and commit.operation == "RESTORE":
+            # A RESTORE to a timestamp. Only Delta can map a timestamp to a version, by its own
+            # rules.
+            restored = _newest_in(commit, (by_version[version] for version in found))
+        if restored is not None and _is_undo(commit):
+            own = writer_of[commit.version]
+            again = by_undos.up_to(restored)
+            gone = by_undos.up_to(by_undos.newest) - again
+            found |= {version for version in gone if writer_of[version] == own}
+            found -= again
+            by_undos.follow(commit, restored)
+        else:
+            if restored is not None:
+                found -= by_all.up_to(restored)
+            by_undos.follow(commit)
+        by_all.follow(commit, restored)
+    return found
+
+
+def creation_mark(consumer: str) -> str:
+    """The user metadata of the commit by which ``consumer`` creates a target of its own."""
+    return f"{_CREATION}{consumer}"
+
+
+def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
+    """Whether a consumption created a table, and ``consumer`` may take it for its own CREATE TABLE
+    AS.
+
+    The table is empty, because nothing was applied to it or all of that was undone. A table that
+    another consumer created can be taken only if the log shows that another process ended its
+    consumption. Otherwise that consumer may be about to begin.
+
+    :param commits: all commits that the table ever had
+    """
+    later = iter(commits)
+    created = next(later)
+    if not (created.user_metadata or "").startswith(_CREATION):
+        return False
+    known, ended = [created], created.user_metadata == creation_mark(consumer)
+    for commit in later:
+        known.append(commit)
+        versions = _own_versions(commit)
+        if _is_undo(commit):
+            ended = True
+        elif (commit.user_metadata or "").startswith(_CREATION):
+            ended = commit.user_metadata == creation_mark(consumer)
+        elif FENCE_VERSION in versions:
+            ended = True
+        elif APPLY_VERSION not in versions and _changes_something(commit):
+            return False
+    return ended and _filler(known) is None
+
+
+def filled_by(commits: Iterable[Commit]) -> str | None:
+    """The id of the consumption that filled a table which only consumptions write to, one after the
+    other. ``None`` if it is empty, because nothing was applied to it or all of that was undone.
+
+    :param commits: all commits that the table ever had
+    """
+    filler = _filler(list(commits))
+    return None if filler is None else _consumption_id(filler)
+
+
+def _filler(commits: Sequence[Commit]) -> Commit | None:
+    """The last of ``commits`` that a consumption applied and that still counts.
+
+    A commit does not count if it was undone, unless the undo was taken back, or if the table was
+    created again since.
+    """
+    standing, _ = _replayed(commits, _is_undo)
+    found = None
+    for commit in commits:
+        if (commit.user_metadata or "").startswith(_CREATION):
+            found = None
+        if commit.version in standing and APPLY_VERSION in _own_versions(commit):
+            found = commit
+    return found
+
+
+def _own_versions(commit: Commit) -> list[int]:
+    """The version of each application id in ``commit`` that belongs to a consumption of any stream.
+    Empty if no consumption wrote it.
+    """
+    return [version for app_id, version in commit.transactions.items() if app_id.startswith(_OWN)]
+
+
+def statement_state(
+    consumption: Consumption, index: int, commits: Sequence[Commit]
+) -> StatementState:
+    """The state of a statement, by all ``commits`` of its target since the consumption began."""
+    prefix = _prefix(consumption, index)
+    current = application_id(consumption, index)
+    standing, _ = _replayed(commits, partial(is_own_restore, consumption))
+    applied = [
+        commit
+        for commit in commits
+        if commit.version in standing
+        and any(
+            app_id.startswith(prefix) and version == APPLY_VERSION
+            for app_id, version in commit.transactions.items()
+        )
+    ]
+    fenced = any(commit.transactions.get(current) == FENCE_VERSION for commit in commits)
+    newest = applied[-1] if applied else None
+    taken_at = None
+    if consumption.statements[index].replaces_leftover:
+        before = [each for each in commits if newest is None or each.version < newest.version]
+        taken = foreign_commit(consumption, before, first_version=0)
+        taken_at = None if taken is None else taken.version
+    if newest is None:
+        return StatementState(index, None, fenced, taken_at=taken_at)
+    return StatementState(index, newest.version, fenced, newest.metrics, taken_at)
+
+
+def foreign_commit(
+    consumption: Consumption, commits: Sequence[Commit], *, first_version: int
+) -> Commit | None:
+    """The first commit from ``first_version`` on that is neither this consumption's nor neutral.
+
+    Neutral commits change no data and no metadata of any kind, such as OPTIMIZE.
+    """
+    later = (commit for commit in commits if commit.version >= first_version)
+    return next((commit for commit in later if _is_foreign(consumption, commit)), None)
+
+
+def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int, Commit] | None:
+    """The version of an undo of ``consumption``, and a foreign commit that it removed for good.
+
+    RESTORE does not see a commit that is written just before it. ``None``: no foreign commit is
+    lost, because no undo met one, or each that did was taken back. If there are several such undos,
+    it is the first.
+    """
+    standing, undos = _replayed(commits, partial(is_own_restore, consumption))
+    wiped_at = {version: undo for undo, versions in undos for version in versions}
+    lost = [
+        (wiped_at[commit.version], commit)
+        for commit in commits
+        if commit.version not in standing and _is_foreign(consumption, commit)
+    ]
+    return min(lost, key=lambda found: found[0], default=None)
+
+
+def _replayed(
+    commits: Sequence[Commit], is_undo: Callable[[Commit], bool]
+) -> tuple[frozenset[int], list[tuple[int, frozenset[int]]]]:
+    """The versions of ``commits`` that still count after the last of them, and each undo in order:
+    its version and the versions that it took away.
+    """
+    standing = _Standing()
+    undos = []
+    for commit in commits:
+        restored = _restored_version(commit) if is_undo(commit) else None
+        if restored is not None:
+            gone = standing.up_to(standing.newest) - standing.up_to(restored)
+            undos.append((commit.version, gone))
+        standing.follow(commit, restored)
+    return standing.up_to(standing.newest), undos
+
+
+class _Standing:
+    """Which commits still count after each of those that were followed.
+
+    It keeps links, because sets of commits would grow with the square of the commits.
+    """
+
+    def __init__(self) -> None:
+        self._below: dict[int, int | None] = {}
+        self.newest: int | None = None
+
+    def follow(self, commit: Commit, restored: int | None = None) -> None:
+        """Take the next commit. ``restored`` is the version that it goes back to."""
+        self._below[commit.version] = self.newest if restored is None else restored
+        self.newest = commit.version
+
+    def up_to(self, version: int | None) -> frozenset[int]:
+        """``version`` and all versions before it that still count there, as far as they
+        are known.
+        """
+        found = set()
+        while version is not None and version in self._below:
+            found.add(version)
+            version = self._below[version]
+        return frozenset(found)
+
+
+def _consumption_id(commit: Commit) -> str | None:
+    """The id of the consumption that wrote ``commit``, to apply or to undo."""
+    if _is_undo(commit):
+        return (commit.user_metadata or "").removeprefix(_UNDO)
+    own = (app_id for app_id in commit.transactions if app_id.startswith(_OWN))
+    return next((app_id.removeprefix(_OWN).partition("/")[0] for app_id in own), None)
+
+
+def _restored_version(commit: Commit) -> int | None:
+    """The version of the table that a RESTORE brought back. ``None`` if ``commit`` is not a
+    RESTORE, or does not record the version.
+    """
+    version = str(commit.operation_parameters.get("version"))
+    return int(version) if commit.operation == "RESTORE" and version.isdecimal() else None
+
+
+def _newest_in(restore: Commit, undone: Iterable[Commit]) -> int | None:
+    """The newest version of ``undone`` commits with a file that ``restore`` brought back in the
+    state that they left it in.
+    """
+    back = _states(restore)
+    versions = (commit.version for commit in undone if not back.isdisjoint(_states(commit)))
+    return max(versions, default=None)
+
+
+def _states(commit: Commit) -> set[tuple[str, DeletionVector | None]]:
+    return {(file.path, file.deletion_vector) for file in commit.adds}
+
+
+def _is_undo(commit: Commit) -> bool:
+    return (commit.user_metadata or "").startswith(_UNDO)
+
+
+def _is_foreign(consumption: Consumption, commit: Commit) -> bool:
+    return _changes_something(commit) and not _is_own(consumption, commit)
+
+
+def _changes_something(commit: Commit) -> bool:
+    sets = commit.metadata or commit.protocol or commit.sets_domains
+    # An append, or an overwrite by no rows, can be marked as no data change.
+    hides_rows = commit.operation in _WRITES and bool(commit.adds) != bool(commit.removes)
+    return bool(commit.changes_data or sets or hides_rows)
+
+
+def _is_own(consumption: Consumption, commit: Commit) -> bool:
+    if commit.user_metadata in (undo_mark(consumption), creation_mark(consumption.consumer)):
+        return True
+    own = f"{_OWN}{consumption.consumption_id}/"
+    # A driver with an earlier epoch was superseded: it may not undo what came under a later epoch.
+    return any(
+        app_id.startswith(own) and int(app_id.rpartition("/")[2]) <= consumption.epoch
+        for app_id in commit.transactions
+    )
+
+
+def _prefix(consumption: Consumption, index: int) -> str:
+    return f"{_OWN}{consumption.consumption_id}/{index}/"

@@ -1,0 +1,199 @@
+"""When the row ids of a source can be relied on: change tracking, and the source's identity."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..errors import BRING_BACK, ChangeTrackingDisabled, StreamStale
+from ..model.nouns import Offset, Stream
+from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING, Commit, TableState
+
+ENABLED = "delta.enableRowTracking"
+_MATERIALIZED_COLUMNS = (
+    ROW_ID_SETTING,
+    ROW_VERSION_SETTING,
+)
+_REASSIGNING_OPERATIONS = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
+# Operations that carry rows into other files. Commits that change no data do so too. All rows that
+# other operations write are new, even if they replace rows.
+_CARRYING_OPERATIONS = frozenset(
+    {"UPDATE", "DELETE", "MERGE", "OPTIMIZE", "REORG", "REMOVE COLUMN MAPPING"}
+)
+_WRITE, _CLONE = "WRITE", "CLONE"
+# The parameters that show an overwrite of part of a table. It carries over the other rows of its
+# files.
+_REPLACED = ("predicate", "replaceOnCond", "replaceUsingCols")
+
+
+def is_tracked(metadata: Mapping[str, Any]) -> bool:
+    """Whether row tracking is switched on in a ``metaData`` action."""
+    configuration = metadata.get("configuration") or {}
+    return str(configuration.get(ENABLED, "false")).lower() == "true"
+
+
+def offset_of(state: TableState) -> Offset:
+    """The offset right after ``state``'s version."""
+    return Offset(
+        version=state.version,
+        fingerprint=state.fingerprint,
+        timestamp=state.timestamp,
+        metadata=json.dumps(state.metadata, separators=(",", ":")),
+        protocol=json.dumps(
+            {name: value for name, value in state.protocol.items() if value is not None},
+            separators=(",", ":"),
+        ),
+        row_id_high_water_mark=state.row_id_high_water_mark,
+    )
+
+
+def offset_before(first: TableState) -> Offset:
+    """The offset before ``first``, the state at version 0: no row, and no row id yet."""
+    return replace(offset_of(first), version=-1, fingerprint="", row_id_high_water_mark=-1)
+
+
+def precedes_all(offset: Offset) -> bool:
+    """Whether ``offset`` is before version 0, where the table had no rows."""
+    return offset.version < 0
+
+
+def place_of(offset: Offset) -> str:
+    """The place of ``offset``, for messages."""
+    return "before version 0" if precedes_all(offset) else f"at version {offset.version}"
+
+
+def offset_after(offset: Offset, commits: Sequence[Commit]) -> Offset:
+    """The offset after ``commits``, which follow ``offset``."""
+    if not commits:
+        return offset
+    metadata: Mapping[str, Any] = json.loads(offset.metadata)
+    protocol: Mapping[str, Any] = json.loads(offset.protocol)
+    high_water_mark = offset.row_id_high_water_mark
+    for commit in commits:
+        metadata = metadata if commit.metadata is None else commit.metadata
+        protocol = protocol if commit.protocol is None else commit.protocol
+        if commit.row_id_high_water_mark is not None:
+            high_water_mark = commit.row_id_high_water_mark
+    last = commits[-1]
+    return offset_of(
+        TableState(
+            last.version, last.timestamp, last.fingerprint, metadata, protocol, high_water_mark
+        )
+    )
+
+
+def check_source(stream: Stream, through: Offset) -> None:
+    """Refuse a range whose end is another table than the one the stream was created on.
+
+    Snowflake: recreating a table makes its streams stale, and a new table under the old name is not
+    linked to them.
+
+    :raises StreamStale: the table was replaced
+    """
+    found = json.loads(through.metadata)["id"]
+    if found != stream.source.table_id:
+        raise StreamStale(
+            f"stream {stream.name}",
+            f"is stale, its source {stream.source.name} was replaced",
+            cause=f"expected table id {stream.source.table_id}, found {found}",
+            fix=BRING_BACK,
+        )
+
+
+def keeps_tracking(stream: Stream, metadata: Mapping[str, Any]) -> bool:
+    """Whether ``metadata`` is of the table that the source was at the offset of ``stream``, and
+    keeps its row ids as it did there.
+    """
+    at_offset = json.loads(stream.offset.metadata)
+    return (
+        metadata.get("id") == stream.source.table_id
+        and is_tracked(metadata)
+        and _materialized(metadata) == _materialized(at_offset)
+    )
+
+
+def loses_row_ids(commit: Commit) -> bool:
+    """Whether rows that ``commit`` carried into other files may have got new row ids there.
+
+    Examples are an UPDATE, or an overwrite by a condition, that was planned before row tracking was
+    switched on and committed after it, and an overwrite with the option ``dataChange`` false. A
+    writer that kept the ids records that (protocol, "Writer Requirements for Row Tracking").
+    """
+    carries_rows = (
+        commit.operation in _CARRYING_OPERATIONS
+        or not commit.changes_data
+        # For an overwrite Delta records that it did not keep row ids, or nothing.
+        or (commit.preserves_row_ids is False and _replaces_a_part(commit))
+    )
+    if not carries_rows or commit.preserves_row_ids:
+        return False
+    gone = {file.path for file in commit.removes}
+    return bool(gone) and any(file.path not in gone for file in commit.adds)
+
+
+def _replaces_a_part(commit: Commit) -> bool:
+    return commit.operation == _WRITE and any(
+        name in commit.operation_parameters for name in _REPLACED
+    )
+
+
+def hides_rows(commit: Commit) -> bool:
+    """Whether ``commit`` added rows of its own, or removed some, and is marked as no data change.
+
+    An append, or an overwrite by no rows, does so with the option ``dataChange`` false.
+    """
+    if commit.changes_data:
+        return False
+    if commit.removes:
+        # Dropping the feature removes files of deletion vectors in the same way. They have no row
+        # ids.
+        return not commit.adds and any(file.base_row_id is not None for file in commit.removes)
+    return any(file.default_row_commit_version == commit.version for file in commit.adds)
+
+
+def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
+    """Refuse a range in which row ids were not kept, or were assigned again.
+
+    :raises ChangeTrackingDisabled: row tracking is off at the end of the range
+    :raises StreamStale: it was off in between, or its ids were assigned again
+    """
+    wanted = _materialized(json.loads(stream.offset.metadata))
+    gap: str | None = None
+    tracked = True
+    for commit in commits:
+        # A batch assigns no ids if another writer has removed its files meanwhile.
+        if commit.operation in _REASSIGNING_OPERATIONS and commit.adds:
+            gap = f"row ids were assigned again by version {commit.version}"
+        elif gap is None and hides_rows(commit):
+            gap = (
+                f"version {commit.version}, {commit.operation}, added or removed rows and said that"
+                " it changed no data"
+            )
+        elif gap is None and commit.operation == _CLONE and commit.version > 0:
+            # A clone keeps the table's id, and brings rows and column ids of another table.
+            gap = f"the table was replaced by a clone in version {commit.version}"
+        elif gap is None and loses_row_ids(commit):
+            gap = f"version {commit.version}, {commit.operation}, did not keep the row ids"
+        if commit.metadata is None:
+            continue
+        tracked = is_tracked(commit.metadata)
+        if not tracked:
+            gap = f"row tracking was switched off by version {commit.version}"
+        elif _materialized(commit.metadata) != wanted:
+            gap = f"row tracking was set up anew by version {commit.version}"
+    if gap is None:
+        return
+    error = StreamStale if tracked else ChangeTrackingDisabled
+    raise error(
+        f"stream {stream.name}",
+        f"cannot tell what changed in {stream.source.name}",
+        cause=gap,
+        fix=BRING_BACK if tracked else f"switch it on again, and {BRING_BACK}",
+    )
+
+
+def _materialized(metadata: Mapping[str, Any]) -> tuple[str | None, ...]:
+    configuration = metadata.get("configuration") or {}
+    return tuple(configuration.get(name) for name in _MATERIALIZED_COLUMNS)

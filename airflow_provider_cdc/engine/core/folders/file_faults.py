@@ -1,0 +1,55 @@
+"""What is wrong with a file of a folder, and how its stream can go on."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from ..delta.file_paths import path_key
+from ..errors import FileUnreadable
+from ..model.nouns import Stream
+
+_READING = re.compile(r"reading file (\S+)\. *(.*)")
+_LONGEST_CAUSE = 1000
+_MISSING = "FAILED_READ_FILE.FILE_NOT_EXIST"
+_STATE = re.compile(r"\.? *SQLSTATE: \w+")
+
+
+def unreadable(stream: Stream, path: str, cause: str, *, also: str = "") -> FileUnreadable:
+    """The error of a file that cannot be read as ``stream`` expects.
+
+    :param path: the path, below the stream's folder, of a file, or of a folder that gives values to
+        its files
+    :param cause: what was expected and what was found
+    :param also: what helps besides
+    """
+    return FileUnreadable(
+        f"stream {stream.name}",
+        f"cannot read {path} in {stream.source.name}; nothing of it was consumed",
+        cause=cause,
+        fix=f"correct {path}, remove it, or give it a name that begins with a dot, which hides it,"
+        " and read again; where the files are right and the stream is not, create it again as they"
+        f' are to be read, with or_replace=True and at=OffsetOf("{stream.name}"), which keeps what'
+        f" is not consumed{also}",
+    )
+
+
+def unreadable_file(stream: Stream, messages: str) -> FileUnreadable | None:
+    """The error for the ``messages`` of a failed read. ``None`` if they name no file of the folder.
+
+    :param messages: the message of Spark and those of its causes, each in lines of its own
+    """
+    lines = messages.splitlines()
+    places = [place for place, line in enumerate(lines) if _READING.search(line)]
+    if not places:
+        return None
+    (uri, detail), *_ = _READING.findall(lines[places[-1]])
+    folder, path = f"{path_key(stream.source.name)}/", path_key(unquote(uri))
+    if not path.startswith(folder):
+        return None
+    # The file was listed just now. If Spark reports it as missing, Spark may have no right to open
+    # it. So that detail is left out.
+    causes = ["" if _MISSING in messages else detail, *lines[places[-1] + 1 :]]
+    parts = [_STATE.sub("", line).strip(" .") for line in causes]
+    cause = "; ".join(filter(None, parts))[:_LONGEST_CAUSE] or "Spark says no more of it"
+    return unreadable(stream, path.removeprefix(folder), cause)

@@ -1,0 +1,42 @@
+"""When a stream goes stale: how long its source keeps what the stream has not consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from .table_retention import own_log_retention, own_retention
+
+MAX_DATA_EXTENSION = timedelta(days=14)
+"""How far the retention of a source is extended for a stream by default (Snowflake: 14 days)."""
+
+
+def stale_after(
+    since: datetime, properties: Mapping[str, str], max_data_extension: timedelta
+) -> datetime:
+    """When a stream is predicted to go stale.
+
+    Snowflake: a stream has the longer of the source's retention and its own extension. The time
+    counts from the oldest commit that the stream has not consumed. A stream needs the commits after
+    its offset, each kept for a time after it was made, and the files that these commits removed,
+    kept for a time after their removal. Files at the offset that were not removed are kept anyway,
+    and the offset itself holds what is needed of its own commit.
+
+    :param since: the time of that commit, or now if all is consumed
+    :param properties: the table properties of the source
+    """
+    return since + max(own_retention(properties), max_data_extension)
+
+
+def rows_gone_after(
+    committed_at: datetime, properties: Mapping[str, str], max_data_extension: timedelta
+) -> datetime:
+    """When all rows of an older version are predicted to be out of reach.
+
+    Delta finds them through the log up to that version. The commit of the version is kept for a
+    time after it was made.
+
+    :param committed_at: when the version was committed
+    :param properties: the table properties of the source
+    """
+    return committed_at + max(own_log_retention(properties), max_data_extension)

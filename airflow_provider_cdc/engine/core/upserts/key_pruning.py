@@ -1,0 +1,181 @@
+"""Which parts of a base no change can touch, by the statistics of its files.
+
+Files that are clustered by a key column hold intervals of its values. If no change has a key in an
+interval, the MERGE leaves the interval out, and Delta skips its files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from ..delta.log_actions import DataFile
+from ..names import quote, text_value
+from .definition import UpsertTable
+
+MOST_INTERVALS = 128
+_WIDE = 4
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NO_TEXT = "\N{REPLACEMENT CHARACTER}"
+_WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+# The statistics of other types are rounded, or JSON does not hold them exactly.
+_TYPES = (*_WHOLE_NUMBERS, "date", "string")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The values of a column from ``low`` to ``high``, both inclusive. ``size`` is the bytes of the
+    files that hold them.
+    """
+
+    low: Any
+    high: Any
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """The intervals of the values of ``column`` in a base, in order and without overlap.
+
+    A small file may span several of them.
+    """
+
+    column: str
+    type: str
+    found: tuple[Interval, ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of the files of all intervals."""
+        return sum(interval.size for interval in self.found)
+
+    def contains(self, value: str) -> str:
+        """The condition that one of the intervals holds ``value``, as SQL."""
+        tests = (
+            f"{value} BETWEEN {self._literal(interval.low)} AND {self._literal(interval.high)}"
+            for interval in self.found
+        )
+        return f"({' OR '.join(tests)})"
+
+    def rows(self) -> str:
+        """A relation of the intervals, as SQL, with the columns ``number``, ``low`` and
+        ``high``.
+        """
+        rows = (
+            f"({number}, {self._literal(interval.low)}, {self._literal(interval.high)})"
+            for number, interval in enumerate(self.found)
+        )
+        return f"VALUES {', '.join(rows)} AS i (number, low, high)"
+
+    def numbered(self, numbers: Iterable[int]) -> Intervals:
+        """The intervals with these numbers."""
+        return replace(self, found=tuple(self.found[number] for number in sorted(numbers)))
+
+    def near(self, ranges: Iterable[tuple[Any, Any]]) -> Intervals:
+        """The intervals that overlap one of the ``ranges``, each a low and a high value."""
+        touched: set[int] = set()
+        for low, high in ranges:
+            touched.update(_met(self.found, low, high))
+        return self.numbered(touched)
+
+    def without(self, others: Intervals) -> Intervals:
+        """The intervals that are not among ``others``."""
+        touched = set(others.found)
+        return replace(self, found=tuple(each for each in self.found if each not in touched))
+
+    def _literal(self, value: Any) -> str:
+        return f"CAST({text_value(str(value))} AS {self.type})"
+
+
+def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Intervals | None:
+    """The intervals of the first key column in a base, by the statistics of its ``files``.
+
+    ``None`` if they would not help.
+
+    :param files: ``add`` actions as the log of the base has them
+    """
+    name = table.primary_key[0]
+    kind = _type_of(table, name)
+    if kind not in _TYPES:
+        return None
+    found = []
+    for file in files:
+        bounds = _bounds(name, kind, file.get("stats"))
+        if bounds is None:
+            return None
+        found.append(Interval(*bounds, int(file["size"])))
+    apart = _apart(found)
+    return Intervals(name, kind, tuple(apart)) if len(apart) > 1 else None
+
+
+def key_ranges(table: UpsertTable, files: Iterable[DataFile]) -> list[tuple[Any, Any]] | None:
+    """The least and the greatest value of the first key column in each of the ``files`` of changes.
+    ``None`` if the statistics do not show them.
+    """
+    name = table.primary_key[0]
+    kind = _type_of(table, name)
+    found = [_bounds(name, kind, file.stats) for file in files]
+    known = [bounds for bounds in found if bounds is not None]
+    return known if len(known) == len(found) else None
+
+
+def _type_of(table: UpsertTable, name: str) -> str:
+    return next(column.type for column in table.columns if column.name == name)
+
+
+def _bounds(name: str, kind: str, stats: str | None) -> tuple[Any, Any] | None:
+    statistics = json.loads(stats or "{}")
+    low = statistics.get("minValues", {}).get(name)
+    high = statistics.get("maxValues", {}).get(name)
+    is_known = low is not None and high is not None
+    if is_known and kind == "date":
+        # Years of five digits and years before the year 1 do not sort as text.
+        is_known = bool(_DAY.fullmatch(low) and _DAY.fullmatch(high))
+    if is_known and kind == "string":
+        # This character replaces bytes that are not text, so the text is not a bound of them.
+        is_known = _NO_TEXT not in low + high
+    return (low, high) if is_known else None
+
+
+def is_untouched(intervals: Intervals) -> str:
+    """The condition by which a MERGE leaves out the rows ``t`` of the intervals. There is at least
+    one interval.
+    """
+    return f"NOT {intervals.contains(f't.{quote(intervals.column)}')}"
+
+
+def _apart(files: Sequence[Interval]) -> list[Interval]:
+    """The intervals of ``files``, in order and without overlap, and not too many.
+
+    A file that spans intervals of many times its bytes is left out: it is read in any case. A
+    change in two distant places makes such a file, and it must not join all intervals into one.
+    """
+    apart: list[Interval] = []
+    for file in sorted(files, key=lambda file: -file.size):
+        places = _met(apart, file.low, file.high)
+        across = apart[places.start : places.stop]
+        if len(across) > 1 and sum(each.size for each in across) >= _WIDE * file.size:
+            continue
+        apart[places.start : places.stop] = [reduce(_joined, across, file)]
+    group = max(1, -(-len(apart) // MOST_INTERVALS))
+    starts = range(0, len(apart), group)
+    return [reduce(_joined, apart[start : start + group]) for start in starts]
+
+
+def _met(apart: Sequence[Interval], low: Any, high: Any) -> range:
+    """The indices of the ordered intervals that hold a value from ``low`` to ``high``.
+
+    If no interval does, it is the empty range at the index where such an interval belongs.
+    """
+    first = bisect_left(apart, low, key=lambda interval: interval.high)
+    return range(first, bisect_right(apart, high, key=lambda interval: interval.low))
+
+
+def _joined(first: Interval, second: Interval) -> Interval:
+    low, high = min(first.low, second.low), max(first.high, second.high)
+    return Interval(low, high, first.size + second.size)

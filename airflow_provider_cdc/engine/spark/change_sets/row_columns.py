@@ -1,0 +1,77 @@
+"""The rows of data files, in the form in which all readers pass them on.
+
+The columns of a table come first, in their order, each by itself. If Spark put them all into a
+struct and took it apart again, the cost would grow with the square of their number. The engine's
+own columns follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from math import ceil
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ...core.change_sets.crafted_log import ListedFile, bytes_of
+from ...core.delta.table_schema import Layout
+from ...core.names import quote
+from .columns import as_read_today
+
+# One task reads this much, or opens this many files, faster than a shuffle runs.
+LITTLE_BYTES = 4 << 20
+_FEW_FILES = 100
+# Where rows are netted: the columns of a row in one struct.
+ROW = "row"
+# The engine's own columns beside the columns of a table.
+ROW_ID = "_cdc_row_id"
+ROW_VERSION = "_cdc_row_version"
+PLACE = "_cdc_place"
+BUCKET, CANDIDATES = "_cdc_bucket", "_cdc_candidates"
+OWN_COLUMNS = (ROW_ID, ROW_VERSION, PLACE, BUCKET, CANDIDATES)
+# No row has this id. It shows Spark that there is no NULL; else Spark would filter NULLs first.
+NO_ROW_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The rows in which the two ends of a range may differ, with row id and row commit version.
+
+    An end without such rows is ``None``. If ``is_remade``, the columns of an end were remade: their
+    types may differ from those of the other end in the metadata of their fields.
+    """
+
+    old: DataFrame | None
+    new: DataFrame | None
+    is_remade: bool = False
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """The rows of all ``frames``; there must be at least one."""
+    return reduce(lambda rows, part: rows.unionByName(part), frames)
+
+
+def in_one(columns: Sequence[str]) -> str:
+    """The expression of a struct of ``columns``."""
+    return f"struct({', '.join(map(quote, columns))})"
+
+
+def to_group(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
+    """``rows`` of the ``listed`` files in as many tasks as pay; one task needs no shuffle.
+
+    Spark counts 4 MiB for opening a file, and would make one task for some thirty small files.
+    """
+    tasks = max(ceil(bytes_of(listed) / LITTLE_BYTES), ceil(len(listed) / _FEW_FILES))
+    return rows.coalesce(tasks)
+
+
+def as_of_today(rows: DataFrame, steps: Sequence[Layout]) -> DataFrame:
+    """``rows`` of the first layout of ``steps`` with the columns of the last one."""
+    for then, today in pairwise(steps):
+        if today.fields != then.fields:
+            columns = as_read_today(lambda name: F.col(quote(name)), today.fields, then.fields)
+            rows = rows.select(*columns, ROW_ID, ROW_VERSION)
+    return rows

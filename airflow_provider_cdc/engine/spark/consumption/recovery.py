@@ -1,0 +1,329 @@
+"""Bringing a target back after its stream went stale: only rows that differ are written.
+
+The newest rows of the source are compared with the rows of the target by a key. The difference is a
+change set like any other. A consumption merges it into the target and ends at the source's newest
+version. The protocol is the same as for other consumptions: if the driver crashes, the consumption
+is finished or undone, and nothing is applied twice. Source rows are compared in the form in which
+the target would store them, independent of the session's settings. Fields are matched by name, and
+a value that does not fit is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import cast
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import CharType, MapType, StructField, StructType, VariantType
+
+from ...core.arguments.one_or_several import one_or_several
+from ...core.change_sets.read_plan import ReadPlan, Strategy
+from ...core.delta.tracking import ENABLED, is_tracked
+from ...core.errors import ChangeTrackingDisabled, InvalidRequest, StatementFailed
+from ...core.model.access import Right, check_access
+from ...core.model.nouns import (
+    METADATA_COLUMNS,
+    Base,
+    Consumption,
+    Stream,
+    StreamMode,
+    StreamRange,
+    TableRange,
+)
+from ...core.model.outcomes import Outcome
+from ...core.names import first_alike, name_key, quote, stream_name, table_name
+from ...core.progress import ProtocolPoint
+from ...core.sql.statements import Statement, analyse
+from ...storage.registry.registry_snapshot import RegistrySnapshot
+from ...storage.sources.source_log import SourceRange, StreamSpan
+from ..change_sets.columns import parts_of
+from ..change_sets.metadata_columns import named
+from ..change_sets.netting import NEW, OLD, changes_of, same_values
+from ..change_sets.row_columns import ROW, ROW_ID
+from ..reading.stream_reader import StreamChanges, StreamReader
+from ..session.session_settings import settings
+from ..tables.delta_tables import Table, Tables, table_id
+from ..tables.store_assignment import StoreAssignment, declared_type, unfit_value
+from .attempts import BEGIN_TRIES, Attempt, Parts
+from .consumer import resume_consumption, run_consumption
+from .stream_views import StreamViews, stream_views
+
+# Delta's MERGE does not match a column that Spark pads with spaces when it reads it.
+_AS_IT_IS_STORED = {"spark.sql.readSideCharPadding": "false"}
+_LOAD_ANEW = "load the target anew by the statements that fill it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The table to bring back, its columns, and the columns that identify a row."""
+
+    table: Table
+    schema: StructType
+    key: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return list(self.schema.names)
+
+    @property
+    def key_fields(self) -> tuple[StructField, ...]:
+        """Its key columns."""
+        return tuple(self.schema[name] for name in self.key)
+
+    @property
+    def has_padded_key(self) -> bool:
+        """Whether its key contains a CHAR."""
+        kinds = map(declared_type, self.key_fields)
+        return any(isinstance(part, CharType) for kind in kinds for part in parts_of(kind))
+
+
+class Recovery:
+    """One attempt of one consumer to bring a target back."""
+
+    def __init__(self, parts: Parts, tables: Tables, consumer: str) -> None:
+        self._parts = parts
+        self._tables = tables
+        self._attempt = Attempt(parts, consumer)
+
+    def recover(self, name: str, target: str, key: str | Collection[str]) -> Outcome:
+        """Merge the difference into the target; see ``Engine.recover``."""
+        found = self._target(target, key)
+        padding = settings(self._parts.spark, _AS_IT_IS_STORED) if found.has_padded_key else None
+        with _naming_what_does_not_fit(found), padding or nullcontext():
+            return self._recover(name, found)
+
+    def _recover(self, name: str, found: _Target) -> Outcome:
+        for _ in range(BEGIN_TRIES):
+            snapshot = self._parts.registry.snapshot()
+            stream = snapshot.get(stream_name(name))
+            check_access(stream, self._parts.principal, Right.CONSUME)
+            self._check_source(stream)
+            statement = analyse(_merge(stream, found), [stream.name])
+            open_one = stream.consumption
+            if open_one is None:
+                return self._start(snapshot, stream, statement, found)
+            if self._attempt.owns(stream, [statement]):
+                return self._finish(stream, open_one, statement, found)
+            self._parts.resolution.take_over(open_one, self._attempt.consumer)
+        raise self._attempt.could_not_begin()
+
+    def _start(
+        self, snapshot: RegistrySnapshot, stream: Stream, statement: Statement, target: _Target
+    ) -> Outcome:
+        self._attempt.tell(ProtocolPoint.BEFORE_BEGIN)
+        taken = tuple(map(self._taken, stream.by_base()))
+        wanted = [StreamRange(stream.stream_id, stream.name, taken)]
+        consumer = self._attempt.consumer
+        with self._views(stream, taken, target) as views:
+            planned = self._parts.planner.plan([statement], views.names, consumer)
+            consumption = self._parts.consumptions.begin(
+                snapshot, [stream], wanted, planned, consumer
+            )
+            return run_consumption(self._parts, self._attempt, consumption, [statement], views)
+
+    def _taken(self, stream: Stream) -> TableRange:
+        """All of a base table, up to its newest version, even if it is another table now."""
+        end = self._parts.sources.newest_offset(stream.source.location)
+        if not is_tracked(json.loads(end.metadata)):
+            raise ChangeTrackingDisabled(
+                f"stream {stream.name}",
+                f"cannot stand behind what {stream.source.name} holds now",
+                cause="row tracking of it is off",
+                fix=f"ALTER TABLE {stream.source.name} SET TBLPROPERTIES ('{ENABLED}' = 'true')",
+            )
+        source = replace(stream.source, table_id=table_id(end))
+        return TableRange(stream.offset.version, end, source=source)
+
+    def _finish(
+        self, stream: Stream, found: Consumption, statement: Statement, target: _Target
+    ) -> Outcome:
+        """Finish what an earlier attempt left open, at the versions at which it began."""
+
+        def views(consumption: Consumption) -> AbstractContextManager[StreamViews]:
+            (taken,) = (item.tables for item in consumption.streams)
+            return self._views(stream, taken, target)
+
+        return resume_consumption(self._parts, self._attempt, found, [statement], views)
+
+    def _views(
+        self, stream: Stream, taken: Sequence[TableRange], target: _Target
+    ) -> AbstractContextManager[StreamViews]:
+        """A view under the stream's name that holds the difference."""
+        bases = tuple(
+            Base(table.source or base.source, table.through)
+            for base, table in zip(stream.bases, taken, strict=True)
+        )
+        now = replace(stream, bases=bases)
+        ends = (SourceRange(each, each.offset, each.offset, ()) for each in now.by_base())
+        difference = _Difference(self._parts.spark, self._parts.reader, target)
+        span = StreamSpan(now, tuple(ends))
+        return stream_views(self._parts.spark, difference, self._parts.scratch, [span])
+
+    def _check_source(self, stream: Stream) -> None:
+        if stream.folder is not None:
+            raise InvalidRequest(
+                f"stream {stream.name}",
+                "cannot be recovered",
+                cause=f"it is on {stream.table_on}, a folder, whose files have no key",
+                fix="create the stream again with or_replace and at=Version(0), and load its"
+                " targets anew",
+            )
+
+    def _target(self, name: str, key: str | Collection[str]) -> _Target:
+        found = self._tables.get(table_name(name))
+        schema = self._parts.spark.read.format("delta").load(found.location).schema
+        if alike := first_alike(schema.names):
+            raise InvalidRequest(
+                f"target {name}",
+                "cannot be recovered",
+                cause=f"Delta's MERGE takes its columns {alike[0]} and {alike[1]} for one",
+                fix="rename one of them",
+            )
+        known = {name_key(column): column for column in schema.names}
+        names = one_or_several(f"target {name}", "key", key)
+        if not names or any(name_key(name) not in known for name in names):
+            raise InvalidRequest(
+                f"target {name}",
+                "cannot be recovered by this key",
+                cause=f"expected some of the columns {', '.join(schema.names)}, found {key!r}",
+                fix="name the columns that tell its rows apart, such as key=['id']",
+            )
+        target = _Target(found, schema, tuple(known[name_key(name)] for name in names))
+        for field in target.key_fields:
+            if any(isinstance(part, MapType | VariantType) for part in parts_of(field.dataType)):
+                kind = field.dataType.simpleString()
+                raise InvalidRequest(
+                    f"target {name}",
+                    "cannot be recovered by this key",
+                    cause=f"values of {field.name}, of type {kind}, cannot be compared as a key",
+                    fix="name the columns that tell its rows apart, such as key=['id']",
+                )
+        return target
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """Reads the rows in which a target differs from the end of a source."""
+
+    spark: SparkSession
+    reader: StreamReader
+    target: _Target
+
+    def read(self, span: StreamSpan) -> StreamChanges:
+        """The change set that makes the target equal to the source. For an append-only stream: the
+        rows that the target lacks.
+
+        :raises InvalidRequest: the source lacks a column or a field of the target, a column has a
+            type that the target does not store, or rows share a key
+        """
+        source, target = span.stream.table_on, self.target
+        now = self.reader.all_rows(span)
+        row = cast(StructType, now.schema[ROW].dataType)
+        names = {name_key(name): name for name in row.names}
+        missing = [name for name in target.columns if name_key(name) not in names]
+        if missing:
+            raise InvalidRequest(
+                f"target {target.table.name}",
+                f"cannot be brought back from {source}",
+                cause=f"the source has no column {missing[0]}",
+                fix=_LOAD_ANEW,
+            )
+        problem = f"cannot be brought back from {source}"
+        store = StoreAssignment(self.spark, f"target {target.table.name}", problem, _LOAD_ANEW)
+        given = [row[names[name_key(name)]] for name in target.columns]
+        values = [
+            store.column(F.col(f"{ROW}.{quote(field.name)}"), field.dataType, wanted)
+            for field, wanted in zip(given, target.schema.fields, strict=True)
+        ]
+        new = now.select(ROW_ID, F.struct(*values).alias(NEW))
+        old = self.spark.read.format("delta").load(target.table.location)
+        # Pad the values of a CHAR here too: not every writer and every session pads them.
+        held = [
+            store.column(F.col(quote(each.name)), each.dataType, each) for each in target.schema
+        ]
+        old = old.select(F.struct(*held).alias(OLD))
+        self._check_unique(new, NEW, source)
+        self._check_unique(old, OLD, target.table.name)
+        pairs = new.join(old, self._same_key(), "full_outer")
+        if span.stream.mode is StreamMode.APPEND_ONLY:
+            # Snowflake: an append-only stream ignores updates and deletes, so the target's rows
+            # stay.
+            pairs = pairs.where(f"{OLD} IS NULL")
+        changes = changes_of(
+            pairs, f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL", same_values(target.schema)
+        )
+        rows = named(changes, target.columns, span.stream.column_style, ROW_ID)
+        reason = "the stream is stale: rows of the source and of the target are compared"
+        plan = ReadPlan(Strategy.COMPARISON, 0, 0, 0, reason)
+        return StreamChanges(rows, (plan,) * len(span.tables), (), ())
+
+    def _same_key(self) -> Column:
+        pairs = (
+            F.col(f"{NEW}.{name}").eqNullSafe(F.col(f"{OLD}.{name}"))
+            for name in map(quote, self.target.key)
+        )
+        return reduce(lambda left, right: left & right, pairs)
+
+    def _check_unique(self, rows: DataFrame, side: str, name: str) -> None:
+        key = [F.col(f"{side}.{quote(column)}").alias(column) for column in self.target.key]
+        found = rows.select(*key).groupBy(*map(quote, self.target.key)).count()
+        twice = found.where("count > 1").first()
+        if twice is not None:
+            raise InvalidRequest(
+                f"target {self.target.table.name}",
+                f"cannot be recovered by the key {', '.join(self.target.key)}",
+                cause=f"{twice['count']} rows of {name} have the key {tuple(twice)[:-1]}",
+                fix="name a key that tells all rows apart",
+            )
+
+
+def _merge(stream: Stream, target: _Target) -> str:
+    """The MERGE of the difference, which has the stream's name."""
+    names = METADATA_COLUMNS[stream.column_style]
+    action, is_update = quote(names.action), quote(names.is_update)
+    columns = [quote(name) for name in target.columns]
+    same_key = " AND ".join(map(_is_same_key, target.key_fields))
+    return (
+        f"MERGE INTO {target.table.sql} AS t USING (SELECT * FROM {quote(stream.name)}"
+        f" WHERE {action} = 'INSERT' OR NOT {is_update}) AS c ON {same_key}"
+        f" WHEN MATCHED AND c.{action} = 'DELETE' THEN DELETE"
+        f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = c.{name}' for name in columns)}"
+        # A row to delete may already be missing.
+        f" WHEN NOT MATCHED AND c.{action} = 'INSERT' THEN INSERT ({', '.join(columns)})"
+        f" VALUES ({', '.join(f'c.{name}' for name in columns)})"
+    )
+
+
+def _is_same_key(column: StructField) -> str:
+    """The condition that target ``t`` and difference ``c`` have the same value in a key column."""
+    name, kind = quote(column.name), declared_type(column)
+    held = f"t.{name}"
+    if isinstance(kind, CharType):
+        held = f"rpad({held}, {kind.length}, ' ')"
+    return f"{held} <=> c.{name}"
+
+
+@contextmanager
+def _naming_what_does_not_fit(target: _Target) -> Iterator[None]:
+    """Name the value that ended a job because it does not fit a column of ``target``.
+
+    :raises StatementFailed: a value does not fit
+    """
+    try:
+        yield
+    except Exception as error:
+        found = unfit_value(error)
+        if found is None:
+            raise
+        raise StatementFailed(
+            f"target {target.table.name}",
+            "cannot hold what the source holds; nothing was written and no offset moved",
+            cause=found,
+            fix="give the column a type that holds it, or correct the source, and recover again",
+        ) from error

@@ -1,0 +1,157 @@
+"""The change sets of one consumption, as temporary views that its statements read."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from ...core.model.nouns import METADATA_COLUMNS
+from ...core.model.outcomes import StreamOutcome, TableOutcome
+from ...core.names import quote
+from ...storage.files.scratch import Scratch
+from ...storage.sources.source_log import StreamSpan
+from ..reading.stream_reader import StreamChanges
+from ..session.session_settings import any_version
+
+
+class ReadsChanges(Protocol):
+    """A reader that returns the change set of a stream."""
+
+    def read(self, span: StreamSpan) -> StreamChanges:
+        """The change set of ``span``, not yet computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamViews:
+    """The views by stream name, and the change sets that they show."""
+
+    spark: SparkSession
+    names: Mapping[str, str]
+    spans: Sequence[StreamSpan]
+    change_sets: Sequence[StreamChanges]
+
+    def outcomes(self) -> tuple[StreamOutcome, ...]:
+        """What each stream gives, counted. Computes the change sets and keeps them, except those
+        whose rows the log counts.
+
+        :raises FilesChanged: a file was overwritten or removed during the read
+        :raises FileUnreadable: a file cannot be read
+        """
+        return tuple(map(self._outcome, self.spans, self.change_sets))
+
+    def settle(self) -> None:
+        """Compute and keep the rows that a second read might not return again.
+
+        :raises FilesChanged: a file was overwritten or removed during the read
+        :raises FileUnreadable: a file cannot be read
+        """
+        for span, change_set in zip(self.spans, self.change_sets, strict=True):
+            if not change_set.is_repeatable:
+                self._outcome(span, change_set)
+
+    def _outcome(self, span: StreamSpan, change_set: StreamChanges) -> StreamOutcome:
+        with change_set.reading():
+            return _outcome(span, change_set, self._counted(span, change_set))
+
+    def _counted(self, span: StreamSpan, change_set: StreamChanges) -> dict[str, int]:
+        if change_set.row_count is not None:
+            return {"inserted": change_set.row_count, "updated": 0, "deleted": 0}
+        names = METADATA_COLUMNS[span.stream.column_style]
+        action, is_update = quote(names.action), quote(names.is_update)
+        # Read by name: over Spark Connect the frame itself would be analysed again.
+        rows = self.spark.table(self.names[span.stream.name])
+        # One row for everything: grouping would shuffle even what a single task computes.
+        counts = rows.selectExpr(
+            f"count_if({action} = 'INSERT' AND NOT {is_update}) AS inserted",
+            f"count_if({action} = 'INSERT' AND {is_update}) AS updated",
+            f"count_if({action} = 'DELETE' AND NOT {is_update}) AS deleted",
+        )
+        (found,) = counts.collect()
+        return cast(dict[str, int], found.asDict())
+
+
+@contextmanager
+def stream_views(
+    spark: SparkSession,
+    reader: ReadsChanges,
+    scratch: Scratch,
+    spans: Sequence[StreamSpan],
+    *,
+    are_read_once: bool = False,
+) -> Iterator[StreamViews]:
+    """Temporary views over the change sets of ``spans``, removed afterwards with their folders.
+
+    Snowflake, repeatable read: every statement sees the same records. A change set is computed once
+    however many statements read it.
+
+    :param are_read_once: only one statement reads them; rows that files store as they are read are
+        then not kept
+    """
+    made: list[str] = []
+    kept: list[DataFrame] = []
+    roots: list[str] = []
+    names: dict[str, str] = {}
+    change_sets = []
+    try:
+        for span in spans:
+            change_set = reader.read(span)
+            roots.extend(change_set.scratch)
+            change_sets.append(change_set)
+            kept.extend(frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in change_set.reused)
+            rows = change_set.rows
+            view = f"cdc_{uuid.uuid4().hex}"
+            # Over Spark Connect the versions are looked up here.
+            with any_version(spark):
+                if not (change_set.as_they_lie and are_read_once):
+                    rows = _kept(change_set)
+                    kept.append(rows)
+                rows.createOrReplaceTempView(view)
+            made.append(view)
+            names[span.stream.name] = view
+        yield StreamViews(spark, names, spans, change_sets)
+    finally:
+        for view in made:
+            spark.catalog.dropTempView(view)
+        for rows in kept:
+            rows.unpersist()
+        for root in roots:
+            scratch.remove(root)
+
+
+def _kept(change_set: StreamChanges) -> DataFrame:
+    """The rows, computed once. If an executor is lost with its share of them, Spark reads that
+    share again. For rows that are not repeatable it must fail instead.
+    """
+    if change_set.is_repeatable:
+        return change_set.rows.persist(StorageLevel.MEMORY_AND_DISK)
+    return change_set.rows.localCheckpoint(eager=False)
+
+
+def _outcome(span: StreamSpan, change_set: StreamChanges, rows: dict[str, int]) -> StreamOutcome:
+    tables = tuple(
+        TableOutcome(
+            table.stream.source.name,
+            table.start.version,
+            table.end.version,
+            plan.strategy.value,
+            table.end.timestamp,
+        )
+        for table, plan in zip(span.tables, change_set.plans, strict=True)
+    )
+    first, stream = tables[0], span.stream
+    return StreamOutcome(
+        stream.stream_id,
+        stream.name,
+        first.after_version,
+        first.through_version,
+        first.strategy,
+        rows,
+        tables,
+        first.through_timestamp,
+    )

@@ -1,0 +1,377 @@
+"""Writing to targets: applying a statement, fencing it off, undoing what was applied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ...core.change_sets.net_files import fold
+from ...core.consumption.statement_log import (
+    APPLY_VERSION,
+    FENCE_VERSION,
+    StatementState,
+    application_id,
+    creation_mark,
+    foreign_commit,
+    is_unused_creation,
+    undo_mark,
+    wiped_out,
+)
+from ...core.errors import (
+    ConsumptionOpen,
+    InvalidStatement,
+    OutcomeUnknown,
+    StreamConflict,
+    ended_by_hand,
+)
+from ...core.model.nouns import Consumption, PlannedStatement, StatementKind
+from ...core.names import quote
+from ...core.sql.statements import CreateTable, Statement, creation_text, text_to_run
+from ...storage.delta.delta_log import DeltaLog, LogIncomplete
+from ...storage.delta.range_files import RangeFiles
+from ...storage.delta.target_log import TargetLog
+from ...storage.files.stores import Files, join
+from ..session.failures import has_ended, reason
+from ..session.idempotent_writes import idempotent_write, marked_commit
+from ..session.session_settings import any_version, settings
+from ..session.statement_errors import created_meanwhile, exists, plan_refused, refused
+from ..tables.log_stores import warn_of_one_driver
+
+_EXPLAIN_FAILED = "Error occurred during query planning:"
+_WRITTEN_BY_DELTA = ("delta.generationExpression", "delta.identity.start")
+
+
+class UndoneTooMuch(ConsumptionOpen):
+    """An undo also removed the commit of somebody else. Only an operator can bring it back, so
+    nothing continues before that.
+    """
+
+
+class Targets:
+    """The targets of consumptions. The target's log shows the outcome of a statement; what the
+    statement itself returns is not trusted.
+    """
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        self._spark = spark
+        self._files = files
+        self.log = TargetLog(files)
+
+    def check(self, statement: Statement, views: Mapping[str, str]) -> None:
+        """Let Spark analyse ``statement`` without running it.
+
+        :raises InvalidStatement: Spark cannot parse or resolve it
+        """
+        text = f"EXPLAIN {text_to_run(statement, views, created=False)}"
+        try:
+            plan = self._spark.sql(text).collect()
+        except PySparkException as error:
+            raise refused(statement, error, text) from None
+        found = "\n".join(row[0] for row in plan)
+        if found.startswith(_EXPLAIN_FAILED):
+            raise plan_refused(statement, found.removeprefix(_EXPLAIN_FAILED), text)
+
+    def check_makes_delta(self, statement: Statement, create: CreateTable) -> None:
+        """Refuse a CREATE TABLE AS whose table would not be a Delta table.
+
+        :raises InvalidStatement: it would not be one
+        """
+        source = create.data_source or self._spark.conf.get("spark.sql.sources.default")
+        if source is None or source.lower() != "delta":
+            raise InvalidStatement(
+                f"target {statement.target.sql}",
+                "cannot be the target of a consumption",
+                cause=f"expected a Delta table, this would create one of {source}",
+                fix="write USING delta before the AS; nothing was created",
+            )
+
+    def apply(
+        self,
+        consumption: Consumption,
+        planned: PlannedStatement,
+        statement: Statement,
+        views: Mapping[str, str],
+    ) -> StatementState:
+        """Run ``statement`` so that it commits at most once, and return the state of its target.
+
+        :param views: the temporary view of each stream that the statement reads
+        :raises StreamConflict: somebody took the consumption over and fenced the statement off
+        :raises Exception: any error of the statement itself, if it did not commit
+        """
+        warn_of_one_driver(self._spark, planned.location)
+        text = text_to_run(statement, views, created=planned.created)
+        app_id = application_id(consumption, planned.index)
+        try:
+            with idempotent_write(self._spark, app_id, APPLY_VERSION):
+                self._spark.sql(text)
+        except Exception:
+            # The log shows whether the statement committed before the error.
+            state = self.log.state(consumption, planned)
+            if state.fenced and state.applied_version is None:
+                raise fenced_off(consumption) from None
+            if state.applied_version is None:
+                raise
+            return state
+        return self._confirmed(consumption, planned)
+
+    def fence(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
+        """Make sure that ``planned`` is either applied already or can never be applied.
+
+        :raises OutcomeUnknown: the log does not show the fence
+        """
+        failure: Exception | None = None
+        try:
+            self._write_nothing(consumption, planned, FENCE_VERSION)
+        except Exception as error:
+            # The statement itself, or the same fence by another driver, may have committed first.
+            failure = error
+        state = self.log.state(consumption, planned)
+        if state.applied_version is None and not state.fenced:
+            raise OutcomeUnknown(
+                f"target {planned.target}",
+                "does not show the fence that was written",
+                cause="expected the fence's transaction in the log, found neither it nor the"
+                f" statement's own{_after(failure)}",
+                fix="run the consumer again",
+            ) from failure
+        return state
+
+    def undo(
+        self,
+        consumption: Consumption,
+        applied: Sequence[tuple[PlannedStatement, StatementState]],
+        check_ending: Callable[[], None],
+    ) -> None:
+        """Undo what the ``applied`` statements did to the one target that they share.
+
+        A target that the consumption created stays, empty. Another driver may have found it and
+        written to it since, and removing the table would remove these rows.
+
+        :param check_ending: raises if the consumption must no longer be undone
+        :raises ConsumptionOpen: somebody else has written to the target; it still holds the
+            statements' work
+        :raises OutcomeUnknown: the undo was refused
+        """
+        planned = applied[0][0]
+        first = first_version(applied)
+        self.check_not_moved_on(consumption, planned, first)
+        self._check_restorable(consumption, planned, first - 1)
+        # Check right before the RESTORE, which does not notice commits that come before it begins.
+        check_ending()
+        try:
+            self._restore(planned.location, first - 1, undo_mark(consumption))
+        except Exception as error:
+            # Somebody committed meanwhile, perhaps another driver with the same undo.
+            self.check_not_moved_on(consumption, planned, first)
+            if any(
+                self.log.state(consumption, item).applied_version is not None for item, _ in applied
+            ):
+                raise _not_undone(consumption, planned, error) from error
+        self.check_undone(consumption, planned)
+
+    def create(self, statement: Statement, views: Mapping[str, str], consumer: str) -> None:
+        """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on. A
+        table that is created and filled in one commit cannot be fenced before it exists.
+
+        :raises InvalidStatement: Spark refuses to create it; it may exist by now
+        """
+        root = statement.target.path
+        leavings = None if root is None else self._leavings(root)
+        text = creation_text(statement, views)
+        try:
+            with marked_commit(self._spark, creation_mark(consumer)):
+                self._spark.sql(text)
+        except Exception as error:
+            if not has_ended(error):
+                raise
+            if leavings is not None:
+                self._files.remove_if_empty(leavings)
+            if exists(error):
+                raise created_meanwhile(statement) from None
+            raise refused(statement, error, text) from None
+
+    def _leavings(self, root: str) -> str:
+        """The folder that a refused creation of a table at ``root`` leaves without a file in it.
+
+        The leftovers of an earlier creation, perhaps a killed one, are removed: Spark takes a log
+        without a commit for a table. Nobody can have found a table there.
+        """
+        log = join(root, "_delta_log")
+        if not self._files.exists(root):
+            return root
+        self._files.remove_if_empty(log)
+        return log
+
+    def is_leftover(self, location: str, consumer: str) -> bool:
+        """Whether a consumption created the table, and ``consumer`` may use it as its own."""
+        log = DeltaLog(location, self._files)
+        versions = range(log.latest_version() + 1)
+        try:
+            return is_unused_creation(consumer, map(log.commit, versions))
+        except LogIncomplete:
+            return False
+
+    def check_undone(self, consumption: Consumption, planned: PlannedStatement) -> None:
+        """Undo an undo that removed a commit of somebody else.
+
+        :raises ConsumptionOpen: there was such an undo
+        :raises UndoneTooMuch: there was such an undo, and it can no longer be undone
+        """
+        taken_back = None
+        commits = self.log.commits_since(planned)
+        while (found := wiped_out(consumption, commits)) is not None:
+            undo_version, taken_back = found
+            if foreign_commit(consumption, commits, first_version=undo_version + 1) is not None:
+                raise _undone_too_much(consumption, planned, taken_back.version, undo_version)
+            self._check_restorable(consumption, planned, undo_version - 1)
+            self._restore(planned.location, undo_version - 1, undo_mark(consumption))
+            # This RESTORE may have removed a commit of somebody else too.
+            commits = self.log.commits_since(planned)
+        if taken_back is not None:
+            raise moved_on(consumption, planned, taken_back.version)
+
+    def check_not_moved_on(
+        self, consumption: Consumption, planned: PlannedStatement, first_version: int
+    ) -> None:
+        """Refuse an undo if somebody else has written since; raises ConsumptionOpen."""
+        foreign = self.log.moved_on(consumption, planned, first_version=first_version)
+        if foreign is not None:
+            raise moved_on(consumption, planned, foreign.version)
+
+    def _check_restorable(
+        self, consumption: Consumption, planned: PlannedStatement, version: int
+    ) -> None:
+        """Refuse to bring back a file, or its deletion vector, that VACUUM has removed. RESTORE
+        checks only files. If the session ignores missing files, it checks nothing.
+
+        :raises ConsumptionOpen: one is missing; the target still holds the statements' work
+        """
+        commits = self.log.commits_since(planned)
+        net = fold(commit for commit in commits if commit.version > version)
+        found = RangeFiles(planned.location, self._files)
+        brought_back = (*net.removed, *(pair.old for pair in net.revectored))
+        if gone := found.missing(map(found.absolute, brought_back)):
+            raise _not_restorable(consumption, planned, gone[0])
+
+    def _confirmed(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
+        state = self.log.state(consumption, planned)
+        if state.applied_version is not None:
+            return state
+        if state.fenced:
+            raise fenced_off(consumption)
+        if planned.kind is StatementKind.DELETE and planned.rewritten_as is None:
+            # A DELETE that matches no row makes no commit; an empty write records it instead.
+            self._write_nothing(consumption, planned, APPLY_VERSION)
+            state = self.log.state(consumption, planned)
+        if state.applied_version is None:
+            if state.fenced:
+                raise fenced_off(consumption)
+            raise OutcomeUnknown(
+                f"target {planned.target}",
+                "does not show a statement that returned without an error",
+                cause="expected the statement's transaction in the log, found none",
+                fix="run the consumer again; it applies only what is missing",
+            )
+        return state
+
+    def _write_nothing(
+        self, consumption: Consumption, planned: PlannedStatement, version: int
+    ) -> None:
+        table = f"delta.{quote(planned.location)}"
+        columns = ", ".join(quote(name) for name in self._writable_columns(planned.location))
+        with idempotent_write(self._spark, application_id(consumption, planned.index), version):
+            self._spark.sql(
+                f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {table} WHERE 1 = 0"
+            )
+
+    def _writable_columns(self, location: str) -> list[str]:
+        log = DeltaLog(location, self._files)
+        metadata = log.state_at(log.latest_version()).metadata
+        return [
+            field["name"]
+            for field in json.loads(metadata["schemaString"])["fields"]
+            if not any(key in (field.get("metadata") or {}) for key in _WRITTEN_BY_DELTA)
+        ]
+
+    def _restore(self, location: str, version: int, mark: str) -> None:
+        whole = settings(self._spark, {"spark.sql.files.ignoreMissingFiles": "false"})
+        with any_version(self._spark), whole, marked_commit(self._spark, mark):
+            self._spark.sql(
+                f"RESTORE TABLE delta.{quote(location)} TO VERSION AS OF {int(version)}"
+            )
+
+
+def first_version(applied: Sequence[tuple[PlannedStatement, StatementState]]) -> int:
+    """The version of a target that holds the first of the ``applied`` statements."""
+    return min(state.applied_version or 0 for _, state in applied)
+
+
+def fenced_off(consumption: Consumption) -> StreamConflict:
+    """The error of a driver that was fenced off."""
+    return StreamConflict(
+        f"stream {consumption.stream_names}",
+        f"consumption {consumption.consumption_id} of {consumption.consumer} was taken over",
+        cause="another consumer fenced its statements off",
+        fix="run the consumer again; it begins anew from the offset as it is now",
+    )
+
+
+def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) -> ConsumptionOpen:
+    """The error if an applied statement cannot be undone."""
+    finish = f"run {consumption.consumer} again to finish it, or "
+    if consumption.is_open_ended:
+        finish = ""  # only the block itself can finish a transaction
+    return ConsumptionOpen(
+        f"stream {consumption.stream_names}",
+        f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
+        f" {planned.target} has moved on",
+        cause=f"statement {consumption.place_of(planned)} was applied to it, and version {version}"
+        " was committed by somebody else since",
+        fix=f"{finish}end it and leave what was applied there with {ended_by_hand(planned.target)}",
+    )
+
+
+def _not_undone(
+    consumption: Consumption, planned: PlannedStatement, error: Exception
+) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"target {planned.target}",
+        f"could not be restored to what it held before consumption {consumption.consumption_id}",
+        cause=f"expected RESTORE to succeed, found {type(error).__name__}: {reason(error)}",
+        fix="run the consumer again; it goes on with the undo",
+    )
+
+
+def _not_restorable(
+    consumption: Consumption, planned: PlannedStatement, path: str
+) -> ConsumptionOpen:
+    return ConsumptionOpen(
+        f"stream {consumption.stream_names}",
+        f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
+        f" {planned.target} cannot be restored to what it held before",
+        cause=f"statement {consumption.place_of(planned)} was applied to it, and {path}, which it"
+        " held then, was removed since",
+        fix="bring that file back and run the consumer again, or end it and leave what was applied"
+        f" there with {ended_by_hand(planned.target)}",
+    )
+
+
+def _undone_too_much(
+    consumption: Consumption, planned: PlannedStatement, version: int, undo_version: int
+) -> UndoneTooMuch:
+    return UndoneTooMuch(
+        f"stream {consumption.stream_names}",
+        f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, its undo"
+        f" took more from target {planned.target} than its own",
+        cause=f"version {undo_version} undid statement {consumption.place_of(planned)}, and version"
+        f" {version} of somebody else with it; later commits forbid to take that back",
+        fix=f"apply version {version} again by hand, then end it with"
+        f" {ended_by_hand(planned.target)}",
+    )
+
+
+def _after(failure: Exception | None) -> str:
+    return "" if failure is None else f", after {type(failure).__name__}: {reason(failure)}"

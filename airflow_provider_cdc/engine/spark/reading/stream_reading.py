@@ -1,0 +1,149 @@
+"""The part of the engine that reads changes and moves no stream."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from ...catalog.stream_catalog import StreamCatalog
+from ...core.arguments.points import Point, bound_of
+from ...core.arguments.validation import validated
+from ...core.change_sets.choices import Information, member
+from ...core.change_sets.read_plan import ReadPlan, TablePlan, plan_view
+from ...core.errors import InvalidRequest
+from ...core.model.access import Right
+from ...core.model.nouns import ColumnStyle, StreamMode
+from ...core.names import table_name
+from ...storage.files.scratch import Scratch
+from ...storage.sources.source_log import SourceLog, StreamSpan
+from .stream_reader import StreamReader
+from .table_changes import TableChanges
+
+
+@validated
+class StreamReading:
+    """Streams and the changes of tables, as DataFrames."""
+
+    def __init__(
+        self,
+        catalog: StreamCatalog,
+        sources: SourceLog,
+        reader: StreamReader,
+        scratch: Scratch,
+        changes: TableChanges,
+    ) -> None:
+        self._streams = catalog
+        self._sources = sources
+        self._reader = reader
+        self._scratch = scratch
+        self._changes = changes
+
+    def has_data(self, name: str, *, exact: bool = True) -> bool:
+        """Whether a stream has a change that is not consumed.
+
+        :param exact: read the change set if the log alone does not show the answer; otherwise the
+            answer may be true without a change, but is never false with one
+        :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not read it
+        :raises StreamUnusable: its change set can no longer be read
+        :raises FilesChanged: a file was overwritten or removed during the read
+        :raises FileUnreadable: a file cannot be read in the stream's format
+        """
+        if not self._streams.look(name).may_have_data:
+            return False
+        if not exact:
+            return True
+        span = self._span(name)
+        change_set = self._reader.read(span)
+        try:
+            is_empty = change_set.is_empty()
+        finally:
+            for root in change_set.scratch:
+                self._scratch.remove(root)
+        is_over = span.stream.view is None or span.stream.mode is StreamMode.STANDARD
+        if is_empty and is_over and not span.may_be_refilled:
+            self._streams.skip_range(span)
+        return not is_empty
+
+    def read_stream(self, name: str) -> DataFrame:
+        """The change set of a stream from its offset to now; never consumes.
+
+        The rows have the source's columns as they are now, then action, is-update and row id. An
+        insert or a delete is one row, an update is two. The rows have no order. Snowflake: a query
+        alone moves no offset.
+
+        For a stream on files, this call reads the files. Spark's executors keep the rows as long as
+        the frame exists, so a file that is overwritten later changes nothing.
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not read it
+        :raises StreamUnusable: its change set can no longer be read
+        :raises FilesChanged: a file was overwritten or removed during the read
+        :raises FileUnreadable: a file cannot be read in the stream's format
+        """
+        return self._reader.read(self._span(name)).settled()
+
+    def changes(
+        self,
+        name: str,
+        *,
+        at: Point | None = None,
+        before: Point | None = None,
+        end: Point | None = None,
+        information: str = "default",
+        column_style: ColumnStyle | str = ColumnStyle.SNOWFLAKE,
+    ) -> DataFrame:
+        """What changed in a table or a view between two points of its history.
+
+        The rows are those of a stream. Snowflake, CHANGES: a read-only query that needs no stream
+        and moves no stream. Delta change data feed: the changes may begin with version 0. Before
+        version 0 a table has no rows, so each row at the end is an INSERT. Then the log must be
+        complete from there on, and row tracking on.
+
+        Give one of ``at`` and ``before``.
+
+        :param name: a catalog name of a table or a view, or the path of a Delta table
+        :param at: the changes begin after this point (exclusive)
+        :param before: the changes begin with this point (inclusive); ``Version(0)`` and earlier
+            times are allowed
+        :param end: the last point, inclusive; now by default
+        :param information: ``default``: the net difference; ``append_only``: every row that was
+            inserted, with its inserted values
+        :param column_style: as for a stream
+        :raises InvalidRequest: neither ``at`` nor ``before`` is given, or both
+        :raises InvalidRange: the history does not hold a point, or they are in the wrong order
+        :raises StreamAccessDenied: the principal may not read the stream of an ``OffsetOf``
+        :raises StreamUnusable: the change set cannot be read
+        """
+        subject = f"changes of {name}"
+        start, last = bound_of(subject, at, before), bound_of(subject, end, None)
+        if start is None:
+            raise InvalidRequest(
+                subject,
+                "have no beginning",
+                cause="expected at or before, found neither",
+                fix='say where they begin, such as at=Version(3) or at=OffsetOf("a_stream")',
+            )
+        mode = member(subject, "information", Information, information).mode
+        style = member(subject, "column_style", ColumnStyle, column_style)
+        return self._changes.read(table_name(name), start, last, mode, style)
+
+    def explain(self, name: str) -> ReadPlan:
+        """How the change set of a stream would be read now; reads only the log.
+
+        For a stream on a view the plan is a sum, and ``tables`` has the plan of each table. Changes
+        of a table are joined with the rows of the other tables. These rows are scanned in addition.
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamAccessDenied: the principal may not read it
+        :raises StreamUnusable: its change set can no longer be read
+        """
+        span = self._span(name)
+        plans = self._reader.plans(span)
+        if span.stream.view is None:
+            return plans[0]
+        names = (table.stream.source.name for table in span.tables)
+        return plan_view([TablePlan(*each) for each in zip(names, plans, strict=True)])
+
+    def _span(self, name: str) -> StreamSpan:
+        """The range that a stream has not consumed, if the principal may read the stream."""
+        return self._sources.span(self._streams.permitted(name, Right.READ))

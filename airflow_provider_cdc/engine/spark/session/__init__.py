@@ -1,0 +1,4 @@
+"""The Spark session: its releases, settings, failures and refusals.
+
+Imports the core.
+"""

@@ -1,0 +1,4 @@
+"""Creates, rewinds and maintains streams.
+
+Imports reading, views and tables.
+"""

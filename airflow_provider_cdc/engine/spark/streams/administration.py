@@ -1,0 +1,248 @@
+"""The part of the engine that reads no changes: it manages streams and clones tables."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ...catalog.stream_catalog import StreamCatalog
+from ...catalog.stream_status import StreamStatus, shown
+from ...core.arguments.intervals import interval_of
+from ...core.arguments.validation import KEPT, Kept, validated
+from ...core.errors import RegistryNotFound, StreamStale
+from ...core.model.nouns import Stream
+from ...core.retention.table_retention import Maintenance
+from ...storage.registry.registry_snapshot import Record
+from ..tables.cloning import Cloning
+from ..tables.delta_tables import Tables
+from ..views.view_definitions import ViewDefinitions
+from .maintenance import Maintainer
+
+log = logging.getLogger(__name__)
+
+_SHOWN = """
+    created_on TIMESTAMP, name STRING, catalog STRING, database STRING, table_on STRING,
+    owner STRING, readers STRING, consumers STRING, comment STRING, mode STRING,
+    append_semantics STRING, column_style STRING, type STRING, base_tables STRING, phase STRING,
+    offset BIGINT, offsets STRING, latest_version BIGINT, commits_behind BIGINT,
+    bytes_behind BIGINT, behind_since TIMESTAMP, complete_through TIMESTAMP,
+    max_lag_seconds DOUBLE, stale BOOLEAN, stale_after TIMESTAMP, kept_until TIMESTAMP,
+    max_data_extension_seconds DOUBLE, invalid_reason STRING, last_consumed_on TIMESTAMP,
+    last_consumer STRING
+"""
+
+
+@validated
+class StreamAdministration:
+    """Manages streams and tables by their names; it reads no rows."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalog: StreamCatalog,
+        tables: Tables,
+        cloning: Cloning,
+        definitions: ViewDefinitions,
+        maintainer: Maintainer,
+    ) -> None:
+        self._spark = spark
+        self._streams = catalog
+        self._tables = tables
+        self._cloning = cloning
+        self._definitions = definitions
+        self._maintainer = maintainer
+
+    def show_streams(self) -> list[StreamStatus]:
+        """The status of every stream, by name. For a stream on a view, the view is looked up too.
+
+        A state folder without a registry has no streams; then a warning goes to the log.
+        """
+        statuses = self._streams.statuses()
+        if not statuses:
+            self._warn_of_no_registry()
+        return [self._with_view(status) for status in statuses]
+
+    def streams(self) -> DataFrame:
+        """SHOW STREAMS as a DataFrame: one row for each stream, ordered by name."""
+        rows = [tuple(shown(status).values()) for status in self.show_streams()]
+        return self._spark.createDataFrame(rows, _SHOWN)
+
+    def describe_stream(self, name: str) -> StreamStatus:
+        """The status of one stream, as in :meth:`show_streams`; raises ``StreamNotFound``."""
+        return self._with_view(self._streams.status(name))
+
+    def history(self, name: str) -> list[Record]:
+        """Every transition of a stream, oldest first: the new state, the time, and the actor.
+
+        :raises StreamNotFound: there is no such stream
+        """
+        return self._streams.history(name)
+
+    def maintain(self, *, ahead: timedelta | str = timedelta(days=1)) -> Maintenance:
+        """Keep the streams of this state folder from going stale; call it regularly.
+
+        If a source would soon remove changes that a stream has not consumed, the source's retention
+        is extended, at most to the stream's ``max_data_extension``. When no stream needs the
+        extension any more, the retention goes back to what the source's owner has set. Offsets of
+        empty streams move over commits without a change. A second call right after the first finds
+        nothing to do.
+
+        Snowflake: the retention of a source is extended to the offset of a stream that is not
+        consumed, and goes back when the stream is consumed.
+
+        :param ahead: the longest time until the next call
+        """
+        found = self._maintainer.run(interval_of(ahead, "ahead"))
+        if not found.sources:
+            self._warn_of_no_registry()
+        return found
+
+    def advance(self, name: str) -> Stream:
+        """Move a stream's offset to now without any DML; initial rows are skipped too.
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal may not consume it
+        :raises StreamUnusable: its change set can no longer be read
+        :raises InvalidRequest: it is the stream of an upsert table
+        """
+        return self._streams.advance(name)
+
+    def clone_table(self, source: str, target: str, *, location: str | None = None) -> int:
+        """Create a table that holds the rows of another one under the same row ids.
+
+        Snowflake: streams on a table and on its clone return the same row id for a row that existed
+        when the table was cloned. Rows that are inserted later into either table may have equal
+        ids too.
+
+        The clone is shallow: it shares the files of ``source``, and writes the files of its own
+        changes into its own folder. So VACUUM of the source can remove files that the clone still
+        needs. VACUUM of the clone removes no file of the source. The clone is created completely
+        or not at all.
+
+        :param source: a catalog name or the path of a Delta table with row tracking
+        :param target: the path of the clone, or its name in the catalog
+        :param location: the path of the clone, if ``target`` is a name in the catalog
+        :returns: the version of ``source`` that was cloned; the clone's own versions begin with 0
+        :raises ChangeTrackingDisabled: row tracking of the source is off
+        :raises TableExists: something exists at that path or under that name
+        :raises InvalidRequest: the path is not given, is inside the source, or contains the source
+        :raises TableNotFound: there is no such source
+        :raises NotADeltaTable: the source is not a Delta table
+        """
+        return self._cloning.clone(source, target, location)
+
+    def drop_stream(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a stream; its source and its targets are not touched.
+
+        :raises StreamNotFound: there is no such stream, unless ``if_exists``
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidRequest: it is the stream of an upsert table that still exists
+        """
+        self._streams.drop(name, if_exists=if_exists)
+
+    def undrop_stream(self, name: str) -> Stream:
+        """Bring back the stream that was dropped last under a name, at the offset that it had.
+
+        :raises StreamNotFound: no stream was dropped under that name
+        :raises StreamExists: another stream has that name now
+        :raises InvalidName: a table or a view has that name now
+        :raises StreamAccessDenied: the principal does not own it
+        """
+        self._tables.check_free(name)
+        return self._streams.undrop(name)
+
+    def alter_stream(
+        self,
+        name: str,
+        *,
+        comment: str | Kept | None = KEPT,
+        owner: str | Kept = KEPT,
+        readers: Collection[str] | Kept | None = KEPT,
+        consumers: Collection[str] | Kept | None = KEPT,
+        max_data_extension: timedelta | str | Kept = KEPT,
+        max_lag: timedelta | str | Kept | None = KEPT,
+    ) -> Stream:
+        """Change the attributes of a stream; those that are not given stay.
+
+        :param comment: the new comment, or ``None``
+        :param owner: the principal that owns it from then on; the former owner keeps only the
+            rights that ``readers`` and ``consumers`` give
+        :param readers: the principals that may read it besides its owner; ``None``: everybody
+        :param consumers: the principals that may consume it besides its owner; ``None``: its
+            readers
+        :param max_data_extension: how long its sources may be made to keep what it has not consumed
+        :param max_lag: how old a change may get before the monitor sends an alert; ``None``: any
+            age
+        :raises StreamNotFound: there is no such stream
+        :raises StreamConflict: a consumption of it is open
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidName: ``owner`` is not a valid name
+        :raises InvalidRequest: it is the stream of an upsert table
+        """
+        return self._streams.alter(
+            name,
+            comment=comment,
+            owner=owner,
+            readers=readers,
+            consumers=consumers,
+            max_data_extension=max_data_extension,
+            max_lag=max_lag,
+        )
+
+    def rename_stream(self, name: str, to: str) -> Stream:
+        """Give a stream another name; statements use that name from then on.
+
+        :raises StreamNotFound: there is no such stream
+        :raises StreamExists: another stream has the new name
+        :raises StreamConflict: a consumption of it is open
+        :raises InvalidName: the new name is not valid, or a table or a view has it
+        :raises StreamAccessDenied: the principal does not own it
+        :raises InvalidRequest: it is the stream of an upsert table
+        """
+        self._tables.check_free(to)
+        return self._streams.rename(name, to)
+
+    def clone_stream(self, name: str, of: str, *, comment: str | None = None) -> Stream:
+        """Create a stream at the same offset as another one; the two then move independently.
+
+        The clone belongs to the principal. Its readers and consumers are those of the original.
+
+        :raises StreamNotFound: there is no stream ``of``
+        :raises StreamExists: a stream has that name
+        :raises InvalidName: the name is not valid, or a table or a view has it
+        :raises StreamAccessDenied: the principal may not read the original
+        """
+        self._tables.check_free(name)
+        return self._streams.clone(name, of, comment=comment)
+
+    def _warn_of_no_registry(self) -> None:
+        """Warn if the state folder has no registry. The warning comes at each call. It goes to the
+        log, like all messages of the engine, and so to the log of an Airflow task too.
+        """
+        try:
+            self._streams.check_begun()
+        except RegistryNotFound as error:
+            log.warning("%s", error)
+
+    def _with_view(self, status: StreamStatus) -> StreamStatus:
+        """``status``, stale if the view of the stream has changed: only Spark knows views."""
+        if status.view is None or status.invalid_reason is not None:
+            return status
+        locations = [base.location for base in status.base_tables]
+        try:
+            self._definitions.current(status.name, status.view, locations)
+        except StreamStale as error:
+            return replace(
+                status,
+                stale=True,
+                may_have_data=False,
+                complete_through=None,
+                invalid_reason=str(error),
+            )
+        return status

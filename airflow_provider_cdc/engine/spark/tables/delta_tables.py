@@ -1,0 +1,184 @@
+"""Finding the Delta table of a name or a path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from ...core.errors import InvalidName, NotADeltaTable, TableNotFound
+from ...core.model.nouns import Offset
+from ...core.names import TableName, literal, quote, stream_name
+from ...storage.delta.delta_log import DeltaLog, LogIncomplete
+from ...storage.files.stores import Files
+from ...storage.sources.source_log import SourceLog
+from ..session.failures import first_line
+from ..session.session_settings import escaped_literals
+
+_CONVERT = "name a Delta table, or convert it with CONVERT TO DELTA"
+_VIEW = "where a stream is to be on a view, say on_view; elsewhere name a Delta table"
+_OTHER = (
+    "name a Delta table, such as one that CREATE TABLE ... USING delta AS makes; a stream can be"
+    " on a folder of files by on_files"
+)
+_CONVERTED = ("parquet", "iceberg")
+_PARQUET = ".parquet"
+_CUT_OFF = (
+    "name another path; or remove that folder, where all it holds was left by an attempt to create"
+    " a table that was cut off"
+)
+# The folders that a refused creation of a table leaves at a path.
+_EMPTY_LOG = ("_delta_log", "_staged_commits")
+_MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Delta table: the user's name for it, its quoted SQL, its root, and, if a catalog knows it,
+    its table features.
+    """
+
+    name: str
+    sql: str
+    location: str
+    features: tuple[str, ...] = ()
+
+
+class Tables:
+    """Resolves tables through Spark's catalog; paths need no catalog."""
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        self._spark = spark
+        self._files = files
+
+    def find(self, name: TableName) -> Table | None:
+        """The Delta table ``name``; ``None``: there is no such table.
+
+        :raises NotADeltaTable: something else has that name
+        """
+        if name.path is not None:
+            return self._at_path(name, name.path)
+        try:
+            detail = self._spark.sql(f"DESCRIBE DETAIL {name.sql}").first()
+        except AnalysisException as error:
+            condition = error.getCondition() or ""
+            if condition.startswith(_MISSING):
+                return None
+            found = condition or first_line(error)
+            raise _not_delta(name, found, _VIEW if "VIEW" in condition else _OTHER) from None
+        if detail is None or detail["format"] != "delta":
+            kind = str(detail["format"]) if detail else "unknown"
+            fix = _CONVERT if kind in _CONVERTED else _OTHER
+            raise _not_delta(name, f"its format is {kind}", fix)
+        features = tuple(detail["tableFeatures"] or ())
+        return Table(name.sql, name.sql, detail["location"], features)
+
+    def get(self, name: TableName) -> Table:
+        """The Delta table ``name``.
+
+        :raises TableNotFound: there is no such table
+        :raises NotADeltaTable: something else has that name
+        """
+        table = self.find(name)
+        if table is None:
+            raise _missing(name)
+        return table
+
+    def check_free(self, name: str) -> None:
+        """Refuse a stream's name that a table or a view of the session's schema has: statements
+        could mean either.
+
+        :raises InvalidName: it is not a valid name of a stream, or is taken
+        """
+        if self._spark.catalog.tableExists(quote(stream_name(name))):
+            raise InvalidName(
+                f"stream name {name!r}",
+                "is taken",
+                cause="expected a name of no table and no view, found one in the current schema",
+                fix="choose another name, or another current schema",
+            )
+
+    def set_properties(self, table: str, properties: Mapping[str, str | None]) -> None:
+        """Set table properties of the engine's own choosing, and unset those that are ``None``.
+
+        :param table: its name as SQL
+        """
+        given = {name: value for name, value in properties.items() if value is not None}
+        unset = [literal(name) for name, value in properties.items() if value is None]
+        with escaped_literals(self._spark):
+            if given:
+                self._spark.sql(f"ALTER TABLE {table} SET {table_properties(given)}")
+            if unset:
+                self._spark.sql(
+                    f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({', '.join(unset)})"
+                )
+
+    def creation_mark(self, table: Table) -> str | None:
+        """The user metadata of the commit that created the table; ``None``: it has no user
+        metadata, or the commit is missing.
+        """
+        try:
+            return DeltaLog(table.location, self._files).commit(0).user_metadata
+        except LogIncomplete:
+            return None
+
+    def newest_offset(self, table: Table) -> Offset:
+        """The offset at the table's newest version."""
+        return SourceLog(self._files).newest_offset(table.location)
+
+    def _at_path(self, name: TableName, path: str) -> Table | None:
+        root = path.rstrip("/")
+        if DeltaLog(root, self._files).is_begun:
+            return Table(name.sql, name.sql, root)
+        if found := self._left(root, _EMPTY_LOG) or self._left(f"{root}/_delta_log", _EMPTY_LOG):
+            fix = _CONVERT if any(each.endswith(_PARQUET) for each in found) else _OTHER
+            if self._files.exists(f"{root}/_delta_log"):
+                fix = _CUT_OFF
+            raise _not_delta(name, f"{found[0]}, and no commit in a folder _delta_log", fix)
+        return None
+
+    def _left(self, folder: str, names: Collection[str]) -> list[str]:
+        """What a folder holds besides ``names``; empty if there is no folder."""
+        try:
+            return [name for name in self._files.names(folder) if name not in names]
+        except FileNotFoundError:
+            return []
+
+
+def table_properties(given: Mapping[str, str]) -> str:
+    """``TBLPROPERTIES (...)`` as SQL; needs ``escaped_literals`` if a value may hold a quote."""
+    pairs = (f"{literal(name)} = {literal(value)}" for name, value in given.items())
+    return f"TBLPROPERTIES ({', '.join(pairs)})"
+
+
+def table_id(offset: Offset) -> str:
+    """The table id at ``offset``."""
+    return str(json.loads(offset.metadata)["id"])
+
+
+def _missing(name: TableName) -> TableNotFound:
+    if name.is_path:
+        return TableNotFound(
+            f"table {name.sql}",
+            "does not exist",
+            cause=f"expected a Delta table at {name.path}, found nothing there",
+            fix="check the path: this process has to reach the table under the same one as Spark",
+        )
+    return TableNotFound(
+        f"table {name.sql}",
+        "does not exist",
+        cause="expected a Delta table of that name, found none",
+        fix="check the spelling and the session's current catalog and schema",
+    )
+
+
+def _not_delta(name: TableName, found: str, fix: str) -> NotADeltaTable:
+    return NotADeltaTable(
+        f"table {name.sql}",
+        "is not a Delta table",
+        cause=f"expected the format delta, found: {found}",
+        fix=fix,
+    )

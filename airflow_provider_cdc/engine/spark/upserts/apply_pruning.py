@@ -1,0 +1,80 @@
+"""Finding out, before changes are applied, which files of the base they cannot touch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ...core.delta.log_actions import DataFile
+from ...core.delta.table_schema import mapping_mode
+from ...core.names import quote
+from ...core.upserts.definition import UpsertTable
+from ...core.upserts.key_pruning import Intervals, intervals_of, key_ranges
+from ...storage.delta.table_snapshots import newest_snapshot
+from ...storage.files.stores import Files
+
+# For a smaller base, or if more than this share is read anyway, pruning costs more than it saves.
+WORTH_BYTES = 64 * 2**20
+_WORTH_SHARE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class BaseShare:
+    """How much of a base at ``version`` an apply must read: ``read_bytes`` of ``total_bytes``.
+    ``files`` are the add actions of the base. No change is in the intervals ``untouched``.
+    """
+
+    version: int
+    files: tuple[Mapping[str, Any], ...]
+    total_bytes: int
+    read_bytes: int
+    untouched: Intervals | None = None
+
+
+class Pruning:
+    """Finds the part of a base that changes cannot touch, by statistics and the changes' keys."""
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        self._spark = spark
+        self._files = files
+
+    def whole(self, table: UpsertTable) -> BaseShare:
+        """The whole base of ``table``."""
+        base = newest_snapshot(table.location, self._files)
+        return BaseShare(base.version, base.files, base.size_bytes, base.size_bytes)
+
+    def share(self, table: UpsertTable, changes: str, files: Sequence[DataFile]) -> BaseShare:
+        """The part of the base of ``table`` that changes may touch.
+
+        :param changes: the changes, as an SQL relation
+        :param files: the files that hold the changes
+        """
+        base = newest_snapshot(table.location, self._files)
+        total = base.size_bytes
+        whole = BaseShare(base.version, base.files, total, total)
+        mode = mapping_mode(base.metadata.get("configuration", {}))
+        if total < WORTH_BYTES or mode != "none":
+            return whole
+        intervals = intervals_of(table, base.files)
+        if intervals is None:
+            return whole
+        ranges = key_ranges(table, files)
+        touched = intervals if ranges is None else intervals.near(ranges)
+        if touched.size > WORTH_BYTES:
+            touched = self._touched(touched, changes)
+        untouched = intervals.without(touched)
+        read = total - untouched.size
+        if read > _WORTH_SHARE * total:
+            return whole
+        return BaseShare(base.version, base.files, total, read, untouched)
+
+    def _touched(self, intervals: Intervals, changes: str) -> Intervals:
+        """The intervals that hold the key of a change."""
+        found = self._spark.sql(
+            f"SELECT DISTINCT i.number FROM {changes} AS c JOIN {intervals.rows()}"
+            f" ON c.{quote(intervals.column)} BETWEEN i.low AND i.high"
+        )
+        return intervals.numbered(row["number"] for row in found.collect())

@@ -1,0 +1,492 @@
+"""Creating upsert tables, and finding them by their names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from ...core.arguments.intervals import interval_if_given, interval_of
+from ...core.arguments.one_or_several import one_or_several
+from ...core.arguments.validation import Kept
+from ...core.delta.log_actions import TableState
+from ...core.delta.table_snapshot import TableSnapshot
+from ...core.errors import CdcError, InvalidRequest, StreamConflict, TableExists, TableNotFound
+from ...core.names import TableName, name_key, quote, table_name
+from ...core.upserts.change_rows import BATCH, INGESTED_AT, ORDER, REASON, SEQUENCE, SINCE
+from ...core.upserts.definition import (
+    CHANGE_SEQUENCE_NUMBER,
+    CHANGE_TYPE,
+    CHANGE_UNCHANGED,
+    HORIZON,
+    MAX_STALENESS,
+    STATE,
+    Column,
+    UpsertTable,
+    check_lengths,
+    checked_columns,
+    checked_properties,
+    clustered_by,
+    is_reserved,
+    is_wide,
+    with_properties,
+)
+from ...core.upserts.diversion import KEY_HASH, QUARANTINED_AT, REDRIVE
+from ...core.upserts.merge_sql import live_rows
+from ...storage.delta.delta_log import DeltaLog, LogIncomplete
+from ...storage.delta.table_snapshots import newest_snapshot
+from ...storage.files.stores import Files
+from ..session.failures import first_line, has_ended
+from ..session.session_settings import escaped_literals
+from ..tables.delta_tables import Table, Tables, table_properties
+from .upsert_types import sql_type
+
+# The file below a base that marks it as being dropped.
+_DROPPING = "_cdc/dropping"
+# The other entries of the engine below ``_cdc``.
+_OWN = frozenset({"changes", "quarantine", "deletes", "upkeep"})
+
+_VIEW_OF = "airflow_provider_cdc.upsert.view_of"
+_STATE_FIELDS = "sequence: STRING, deleted_at: TIMESTAMP_LTZ"
+_PARTIAL_FIELDS = f"{_STATE_FIELDS}, older: MAP<STRING, STRING>"
+# These come before the data columns, so that Delta keeps statistics of them.
+_PLACE_COLUMNS = (
+    f"{CHANGE_TYPE} STRING",
+    f"{CHANGE_SEQUENCE_NUMBER} STRING",
+    f"{CHANGE_UNCHANGED} ARRAY<STRING>",
+    f"{BATCH} STRING NOT NULL",
+    f"{ORDER} BIGINT NOT NULL",
+    f"{SINCE} STRING",
+    f"{INGESTED_AT} TIMESTAMP_LTZ NOT NULL",
+    f"{REASON} STRING",
+)
+_CHANGE_COLUMNS = (*_PLACE_COLUMNS, f"{SEQUENCE} STRING NOT NULL")
+_QUARANTINE_COLUMNS = (*_PLACE_COLUMNS, f"{QUARANTINED_AT} TIMESTAMP_LTZ", f"{REDRIVE} STRING")
+_DELETE_COLUMNS = (f"{KEY_HASH} BIGINT NOT NULL", f"{SEQUENCE} STRING NOT NULL")
+# Without deletion vectors a MERGE rewrites every file in which it finds a key.
+_BASE_PROPERTIES = {"delta.enableDeletionVectors": "true"}
+# The change data feed has a column with the name of CHANGE_TYPE in another case.
+_WITHOUT_FEED = {"delta.enableChangeDataFeed": "false"}
+_QUARANTINE_PROPERTIES = _BASE_PROPERTIES | _WITHOUT_FEED
+# In-commit timestamps record when a change was ingested, in an order that no clock can reverse.
+_CHANGE_PROPERTIES = _WITHOUT_FEED | {
+    "delta.enableRowTracking": "true",
+    "delta.enableInCommitTimestamps": "true",
+}
+
+
+class UpsertTables:
+    """Creates and finds upsert tables.
+
+    :param stand_behind: creates the stream on the changes of a table, if it does not exist
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        tables: Tables,
+        files: Files,
+        stand_behind: Callable[[UpsertTable], None],
+    ) -> None:
+        self._spark = spark
+        self._tables = tables
+        self._files = files
+        self._stand_behind = stand_behind
+        # By the id of a base: the columns for which its parts were found to agree.
+        self._checked: dict[str, tuple[Column, ...]] = {}
+
+    def create(
+        self,
+        name: str,
+        schema: StructType | str,
+        primary_key: Sequence[str],
+        *,
+        max_staleness: timedelta | str | None,
+        tombstone_horizon: timedelta | str,
+        cluster_by: str | Collection[str] | None,
+        partial_changes: bool,
+        if_not_exists: bool,
+    ) -> UpsertTable:
+        """Create an upsert table, or finish what a killed call began."""
+        columns = self._columns_of(name, schema)
+        named = one_or_several(f"upsert table {name}", "primary_key", primary_key)
+        key = checked_columns(name, columns, named)
+        wanted = UpsertTable(
+            name,
+            base_name(name),
+            location="",
+            table_id="",
+            columns=columns,
+            primary_key=key,
+            max_staleness=interval_if_given(max_staleness, "max_staleness"),
+            tombstone_horizon=interval_of(tombstone_horizon, "tombstone_horizon"),
+            has_partial_changes=partial_changes,
+        )
+        if partial_changes and not wanted.values:
+            raise InvalidRequest(
+                f"upsert table {name}",
+                "has no column that a change could leave as it is",
+                cause="all its columns are in the primary key",
+                fix="create it without partial_changes",
+            )
+        clustered = clustered_by(name, columns, key, cluster_by)
+        self._check_view(wanted)
+        if self._tables.find(wanted.base) is None:
+            self._create_base(wanted, clustered)
+        elif not if_not_exists:
+            raise TableExists(
+                f"table {name}",
+                "exists already",
+                cause=f"expected no table {wanted.base.sql}, found one",
+                fix="choose another name, drop it, or say if_not_exists",
+            )
+        self._complete(self._find(name))
+        return self.get(name)
+
+    def get(self, name: str) -> UpsertTable:
+        """The upsert table of that name.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table, its creation was not finished, or one of
+            its parts was altered
+        """
+        found = self.whole(name)
+        self._check_columns(found)
+        return found
+
+    def whole(self, name: str) -> UpsertTable:
+        """As :meth:`get`, without a check of the columns of its parts."""
+        found = self._find(name)
+        # Otherwise a write would create a wrong table there.
+        if not self._files.exists(f"{found.changes}/_delta_log"):
+            raise InvalidRequest(
+                f"upsert table {name}",
+                "is not whole",
+                cause=f"expected the table of its changes at {found.changes}, found none",
+                fix="call create_upsert_table again, with if_not_exists=True",
+            )
+        return found
+
+    def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
+        """Add columns to an upsert table, in each of its parts that lacks them."""
+        table, wanted = self.whole(name), self._columns_of(name, schema)
+        parts = {
+            # The base comes last. Until then no change has a value in the new columns. Afterwards
+            # no change is read without them.
+            place: {name_key(column.name): column for column in _data_columns(self._state(place))}
+            for place in (table.quarantine, table.changes, table.location)
+        }
+        known = parts[table.location]
+        added = [column for column in wanted if name_key(column.name) not in known]
+        checked_columns(name, (*known.values(), *added), table.primary_key)
+        for place, found in parts.items():
+            for column in wanted:
+                there = found.get(name_key(column.name), column)
+                if there.type != column.type:
+                    raise InvalidRequest(
+                        f"upsert table {name}",
+                        f"cannot be given a column {column.name}",
+                        cause=f"expected none, or one of {column.type}, found {there.name}"
+                        f" {there.type} in {place}",
+                        fix="choose another name; no part of the table was altered",
+                    )
+        for place, found in parts.items():
+            missing = [column for column in wanted if name_key(column.name) not in found]
+            if missing:
+                self._alter(name, place, f"ADD COLUMNS ({', '.join(_definitions(missing))})")
+        altered = self.get(name)
+        self._show(altered)
+        return altered
+
+    def _alter(self, name: str, place: str, change: str) -> None:
+        try:
+            self._spark.sql(f"ALTER TABLE delta.{quote(place)} {change}")
+        except AnalysisException as error:
+            # If the columns are wrong, Spark refuses the first part, and no part is altered.
+            raise InvalidRequest(
+                f"upsert table {name}",
+                "cannot be given these columns",
+                cause=first_line(error),
+                fix="choose other names or types",
+            ) from None
+
+    def confirm(self, table: UpsertTable) -> None:
+        """Check that ``table`` has the columns that it had when it was looked up.
+
+        :raises StreamConflict: it has others
+        """
+        found = _data_columns(self._state(table.location))
+        if found != table.columns:
+            raise StreamConflict(
+                f"upsert table {table.name}",
+                "was altered before its changes could be applied; nothing was applied",
+                cause=f"it had {len(table.columns)} columns when it was looked up, and has"
+                f" {len(found)}",
+                fix="apply again",
+            )
+
+    def drop(self, table: UpsertTable) -> None:
+        """Drop the view and the base of ``table``; at a path, its files."""
+        if table.base.is_path:
+            self._files.write(f"{table.location}/{_DROPPING}", b"")
+            self._files.remove_log(table.location)
+            self._remove_rest(table.location)
+            return
+        self._spark.sql(f"DROP VIEW IF EXISTS {table_name(table.name).sql}")
+        self._spark.sql(f"DROP TABLE IF EXISTS {table.base.sql}")
+
+    def is_half_dropped(self, name: str) -> bool:
+        """Whether a path holds only the leftovers of a killed :meth:`drop`, and of others that
+        worked on the table at the same time.
+        """
+        path = base_name(name).path
+        if path is None or not self._files.exists(f"{path}/_cdc"):
+            return False
+        log = f"{path}/_delta_log"
+        names = self._files.names(log) if self._files.exists(log) else []
+        if any(entry.endswith(".json") for entry in names):
+            return False
+        if self._files.exists(f"{path}/{_DROPPING}"):
+            return True
+        # The engine must not remove another folder of that name, nor what is beside it.
+        is_alone = {*self._files.names(path)} <= {"_cdc", "_delta_log"}
+        return is_alone and {*self._files.names(f"{path}/_cdc")} <= _OWN
+
+    def remove_rest(self, name: str) -> None:
+        """Remove what is left at a path."""
+        path = base_name(name).path
+        if path is not None:
+            self._remove_rest(path)
+
+    def _remove_rest(self, path: str) -> None:
+        """Remove everything at ``path``, and last the mark that it is being dropped."""
+        own, _, mark = _DROPPING.partition("/")
+        self._files.remove_all_but(path, own)
+        self._files.remove_all_but(f"{path}/{own}", mark)
+        self._files.remove(path)
+
+    def snapshot(self, table: UpsertTable) -> TableSnapshot:
+        """The newest version of the base of ``table``."""
+        return newest_snapshot(table.location, self._files)
+
+    def _find(self, name: str) -> UpsertTable:
+        base = base_name(name)
+        table = self._tables.find(base)
+        if table is None:
+            raise self._missing(name, base)
+        return self._described(name, base, table)
+
+    def _missing(self, name: str, base: TableName) -> CdcError:
+        """The error if there is no ``base`` of a table ``name``."""
+        named = table_name(name)
+        if named.path is not None:
+            return TableNotFound(
+                f"upsert table {name}",
+                "does not exist",
+                cause=f"expected an upsert table at {named.path}, found nothing there",
+                fix="check the path, or create it with create_upsert_table",
+            )
+        is_there = self._spark.catalog.tableExists(named.sql)
+        if is_there and not self._is_view_of(named, base):
+            return InvalidRequest(
+                f"table {name}",
+                "is no upsert table",
+                cause=f"expected its rows in a table {base.sql}, found none",
+                fix="write to it and read it by Spark, or create an upsert table of another name"
+                " with create_upsert_table",
+            )
+        return TableNotFound(
+            f"upsert table {name}",
+            "does not exist",
+            cause=f"expected its rows in a table {base.sql}, found none"
+            + (", its view alone is left" if is_there else ""),
+            fix="drop the view, or create the table again with create_upsert_table"
+            if is_there
+            else "check the spelling and the session's current catalog and schema",
+        )
+
+    def _is_view_of(self, named: TableName, base: TableName) -> bool:
+        """Whether ``named`` is the view of an upsert table with that ``base``."""
+        found = self._spark.sql(f"SHOW TBLPROPERTIES {named.sql}").collect()
+        return (_VIEW_OF, base.sql) in [tuple(row) for row in found]
+
+    def alter(
+        self, table: UpsertTable, longest: timedelta | Kept | None, horizon: timedelta | Kept
+    ) -> None:
+        """Change how stale a table may be, and how long it remembers deletes.
+
+        :raises InvalidRequest: the new values would be read back differently
+        """
+        altered, changed = table, []
+        if not isinstance(longest, Kept):
+            altered = replace(altered, max_staleness=longest)
+            changed.append(MAX_STALENESS)
+        if not isinstance(horizon, Kept):
+            altered = replace(altered, tombstone_horizon=horizon)
+            changed.append(HORIZON)
+        properties = checked_properties(altered)
+        self._tables.set_properties(
+            table.base.sql, {name: properties.get(name) for name in changed}
+        )
+
+    def _described(self, name: str, base: TableName, table: Table) -> UpsertTable:
+        state = self._state(table.location)
+        columns = _data_columns(state)
+        found = UpsertTable(name, base, table.location, state.table_id, columns, ())
+        return with_properties(found, state.configuration)
+
+    def _state(self, location: str) -> TableState:
+        log = DeltaLog(location, self._files)
+        return log.state_at(log.latest_version())
+
+    def _columns_of(self, name: str, schema: StructType | str) -> tuple[Column, ...]:
+        check_lengths(name, schema if isinstance(schema, str) else sql_type(schema))
+        try:
+            return _columns(self._spark.createDataFrame([], schema).schema)
+        except PySparkException as error:
+            raise InvalidRequest(
+                f"upsert table {name}",
+                "has a schema that Spark cannot read",
+                cause=first_line(error),
+                fix="write it as id INT, name STRING",
+            ) from None
+
+    def _create_base(self, table: UpsertTable, clustered: Sequence[str]) -> None:
+        fields = _PARTIAL_FIELDS if table.has_partial_changes else _STATE_FIELDS
+        state = [f"{quote(STATE)} STRUCT<{fields}>"]
+        # The state column is placed where Delta keeps statistics: they show whether changes are
+        # newer than all rows.
+        is_first, data = is_wide(table.columns), _definitions(table.columns)
+        columns = [*state, *data] if is_first else [*data, *state]
+        cluster = f"CLUSTER BY ({', '.join(map(quote, clustered))})" if clustered else ""
+        with escaped_literals(self._spark), _refused_by_spark(table):
+            self._spark.sql(
+                f"CREATE TABLE {table.base.sql} ({', '.join(columns)}) USING delta {cluster}"
+                f" {table_properties(_BASE_PROPERTIES | checked_properties(table))}"
+            )
+
+    def _complete(self, table: UpsertTable) -> None:
+        """Create the parts of a table besides its base that do not exist yet."""
+        data = _definitions(table.columns)
+        for location, columns, properties in (
+            (table.quarantine, [*_QUARANTINE_COLUMNS, *data], _QUARANTINE_PROPERTIES),
+            (table.deletes, _DELETE_COLUMNS, _BASE_PROPERTIES),
+            # Last: a table that has changes is complete.
+            (table.changes, [*_CHANGE_COLUMNS, *data], _CHANGE_PROPERTIES),
+        ):
+            self._spark.sql(
+                f"CREATE TABLE IF NOT EXISTS delta.{quote(location)} ({', '.join(columns)})"
+                f" USING delta {table_properties(properties)}"
+            )
+        self._stand_behind(table)
+        self._show(table)
+
+    def _show(self, table: UpsertTable) -> None:
+        """Create the view of a table that has a name, or give it the columns of the table."""
+        named = table_name(table.name)
+        if not named.is_path and not self._is_shown(table):
+            with escaped_literals(self._spark):
+                self._spark.sql(
+                    f"CREATE OR REPLACE VIEW {named.sql}"
+                    f" {table_properties({_VIEW_OF: table.base.sql})} AS {live_rows(table)}"
+                )
+
+    def _is_shown(self, table: UpsertTable) -> bool:
+        """Whether the view shows the columns of the table. A leftover view of a table that was
+        dropped without the engine may show others.
+        """
+        try:
+            shown = self._spark.table(table_name(table.name).sql).columns
+        except PySparkException:
+            return False
+        return shown == [column.name for column in table.columns]
+
+    def _check_columns(self, table: UpsertTable) -> None:
+        """Refuse a table if one of its parts was altered without the engine."""
+        if self._checked.get(table.table_id) == table.columns:
+            return
+        try:
+            found = _data_columns(self._state(table.changes))
+        except LogIncomplete:
+            return  # A read of the changes reports what is missing.
+        changes = {name_key(column.name): column.type for column in found}
+        differing = [
+            column.name
+            for column in table.columns
+            if changes.get(name_key(column.name)) != column.type
+        ]
+        if differing:
+            raise InvalidRequest(
+                f"upsert table {table.name}",
+                "was altered past the engine",
+                cause=f"its base {table.location} and its changes {table.changes} do not have the"
+                f" same {', '.join(differing)}",
+                fix="call add_columns with those of the base: it gives them to the others too;"
+                " columns of the base can be dropped again by ALTER TABLE ... DROP COLUMN",
+            )
+        self._checked[table.table_id] = table.columns
+
+    def _check_view(self, table: UpsertTable) -> None:
+        """Refuse a name that another table or view has."""
+        named = table_name(table.name)
+        if named.is_path or not self._spark.catalog.tableExists(named.sql):
+            return
+        if not self._is_view_of(named, table.base):
+            raise TableExists(
+                f"table {table.name}",
+                "exists already",
+                cause=f"expected no table and no view, but one of {table.base.sql}",
+                fix="choose another name, or drop it",
+            )
+
+
+def base_name(name: str) -> TableName:
+    """The table that holds the rows of the upsert table ``name``. The name itself belongs to a
+    view without the engine's own column. At a path there is no view.
+
+    :raises InvalidName: ``name`` is not the name of a table
+    """
+    found = table_name(name)
+    if found.is_path:
+        return found
+    return TableName((*found.parts[:-1], f"{found.parts[-1]}__base"))
+
+
+def _columns(schema: StructType) -> tuple[Column, ...]:
+    return tuple(Column(field.name, sql_type(field.dataType)) for field in schema.fields)
+
+
+def _data_columns(state: TableState) -> tuple[Column, ...]:
+    """The columns that are not the engine's own."""
+    schema = StructType.fromJson(json.loads(state.metadata["schemaString"]))
+    fields = [field for field in schema.fields if not is_reserved(field.name)]
+    return _columns(StructType(fields))
+
+
+def _definitions(columns: Iterable[Column]) -> list[str]:
+    return [f"{quote(column.name)} {column.type}" for column in columns]
+
+
+@contextmanager
+def _refused_by_spark(table: UpsertTable) -> Iterator[None]:
+    """Turn Spark's refusal to create ``table`` into an error of the engine.
+
+    :raises InvalidRequest: Spark refused it
+    """
+    try:
+        yield
+    except Exception as error:  # the JVM's own errors have no class in pyspark
+        if not has_ended(error):
+            raise
+        raise InvalidRequest(
+            f"upsert table {table.name}",
+            "cannot be created",
+            cause=first_line(error),
+            fix="choose a name or a path that Spark accepts, and one that can be written",
+        ) from error

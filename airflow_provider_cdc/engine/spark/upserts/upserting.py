@@ -1,0 +1,415 @@
+"""The part of the engine for upsert tables: changes are written, applied, and read as applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from ...catalog.stream_catalog import StreamCatalog
+from ...catalog.stream_status import StreamStatus
+from ...catalog.upsert_jobs import apply_watermark, recent_durations
+from ...catalog.upsert_status import UpsertTableStatus
+from ...core.arguments.intervals import interval_if_given, interval_of, interval_text, period_of
+from ...core.arguments.validation import KEPT, Kept, validated
+from ...core.change_sets.choices import member
+from ...core.errors import InvalidRequest, StreamNotFound, StreamStale, TableNotFound
+from ...core.model.nouns import Stream
+from ...core.model.outcomes import Outcome
+from ...core.upserts.apply_schedule import recommended_max_staleness
+from ...core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
+from ...core.upserts.job_records import JobClass, Usage, usage
+from ...storage.files.stores import place_of
+from ...storage.state.apply_times import ApplyTimes
+from .applying import BASE_BYTES_READ, Applying
+from .metering import Metering
+from .quarantine import Quarantine
+from .reads import Reading, Reads
+from .upkeep import Upkeep
+from .upsert_tables import UpsertTables
+from .writing import change_sink, write_changes
+
+_WEEK = timedelta(days=7)
+
+Result = TypeVar("Result")
+
+
+@validated
+class Upserting:
+    """Tables whose changes are written first and applied later, if needed when they are read."""
+
+    def __init__(
+        self,
+        catalog: StreamCatalog,
+        tables: UpsertTables,
+        quarantine: Quarantine,
+        applying: Applying,
+        reads: Reads,
+        metering: Metering,
+        upkeep: Upkeep,
+        apply_times: ApplyTimes,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._catalog = catalog
+        self._upsert_tables = tables
+        self._quarantine = quarantine
+        self._applying = applying
+        self._reads = reads
+        self._metering = metering
+        self._upkeep = upkeep
+        self._apply_times = apply_times
+        self._clock = clock
+
+    def create_upsert_table(
+        self,
+        name: str,
+        schema: StructType | str,
+        primary_key: str | Sequence[str],
+        *,
+        max_staleness: timedelta | str | None = None,
+        tombstone_horizon: timedelta | str = TOMBSTONE_HORIZON,
+        cluster_by: str | Collection[str] | None = None,
+        partial_changes: bool = False,
+        if_not_exists: bool = False,
+    ) -> UpsertTable:
+        """Create a table that changes are upserted into by a primary key (BigQuery CDC).
+
+        The Delta table ``<name>__base`` holds the rows, and its properties record the arguments.
+        ``name`` is a view of it that shows the data columns of the rows that were not deleted. If
+        ``name`` is a path, the base is at that path, and :meth:`read_table` reads it. To finish a
+        call that was killed, call it again with ``if_not_exists``.
+
+        :param schema: the data columns, as DDL or a ``StructType``; at most 2,000
+        :param primary_key: 1 to 16 columns; the writer of changes must ensure that they identify a
+            row
+        :param max_staleness: how far a read may be behind what was written, as
+            ``INTERVAL 10 MINUTE``, ``PT10M`` or a ``timedelta``; ``None``: every read is fresh
+        :param tombstone_horizon: how long a delete is remembered for changes that come late
+        :param cluster_by: the columns that the base is clustered by; by default the first 4 columns
+            of the key
+        :param partial_changes: whether a change may leave columns as they are
+            (:meth:`write_changes`). The base then keeps a sequence number for each column that is
+            older than its row, and changes are compared column by column
+        :raises InvalidRequest: the schema, the key or an interval is not valid
+        :raises TableExists: there is such a table
+        """
+        return self._upsert_tables.create(
+            name,
+            schema,
+            primary_key,
+            max_staleness=max_staleness,
+            tombstone_horizon=tombstone_horizon,
+            cluster_by=cluster_by,
+            partial_changes=partial_changes,
+            if_not_exists=if_not_exists,
+        )
+
+    def alter_upsert_table(
+        self,
+        name: str,
+        *,
+        max_staleness: timedelta | str | Kept | None = KEPT,
+        tombstone_horizon: timedelta | str | Kept = KEPT,
+    ) -> None:
+        """Change what is promised of an upsert table; what is not given stays.
+
+        The monitor of streams sends an alert when a change has waited longer than
+        ``max_staleness``.
+
+        :param max_staleness: how stale its reads may be; ``None``: not at all
+        :param tombstone_horizon: how long a delete is remembered; a delete that was forgotten under
+            a shorter horizon does not come back
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table, or an interval is not valid
+        :raises StreamConflict: changes are being applied; nothing was changed
+        """
+        longest = interval_if_given(max_staleness, "max_staleness")
+        horizon = interval_if_given(tombstone_horizon, "tombstone_horizon")
+        table = self._writable(name)
+        self._catalog.alter(table.stream, max_lag=longest)
+        self._upsert_tables.alter(table, longest, horizon)
+
+    def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
+        """Add columns to an upsert table; its view shows them too.
+
+        They are NULL in existing rows and in waiting changes. Existing columns stay as they are, so
+        the next call finishes a call that was killed. A concurrent write may fail, as with any
+        Delta table that is altered.
+
+        :param schema: the columns, as DDL or a ``StructType``
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table, it has such a column of another type, or
+            the schema breaks a rule of :meth:`create_upsert_table`; nothing was altered
+        """
+        return self._upsert_tables.add_columns(name, schema)
+
+    def drop_upsert_table(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop an upsert table with its view, its stream and its files. The files of an external
+        base stay.
+
+        The next call finishes a call that was killed.
+
+        :param if_exists: a missing table is not an error
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table
+        :raises StreamConflict: changes are being applied; nothing was dropped
+        """
+        if self._upsert_tables.is_half_dropped(name):
+            self._upsert_tables.remove_rest(name)
+            return
+        try:
+            table = self._upsert_tables.whole(name)
+        except TableNotFound:
+            if if_exists:
+                return
+            raise
+        with suppress(StreamNotFound):
+            # A copied table names the stream of its original, which stays.
+            if _is_on(self._catalog.describe(table.stream), table):
+                self._catalog.drop(table.stream)
+        self._upsert_tables.drop(table)
+
+    def describe_upsert_table(self, name: str) -> UpsertTableStatus:
+        """The status of an upsert table.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table
+        :raises StreamStale: it is no longer known which changes wait
+        """
+        table = self._upsert_tables.get(name)
+        stream = self._stream(table)
+        status = self._status(table, stream)
+        staleness, quarantined = table.max_staleness, self._quarantine.counted(table)
+        return UpsertTableStatus(
+            name,
+            table.location,
+            table.primary_key,
+            None if staleness is None else interval_text(staleness),
+            interval_text(table.tombstone_horizon),
+            apply_watermark(stream, status),
+            status.behind_since,
+            status.commits_behind or 0,
+            status.bytes_behind or 0,
+            quarantined.held,
+            quarantined.held_since,
+            quarantined.late,
+            table.stream,
+        )
+
+    def write_changes(
+        self,
+        name: str,
+        rows: DataFrame,
+        *,
+        write_id: str | None = None,
+        on_bad_rows: OnBadRows | str = OnBadRows.FAIL,
+    ) -> None:
+        """Write changes of an upsert table, which wait until they are applied (BigQuery CDC).
+
+        Each row has the columns of the primary key, ``_CHANGE_TYPE`` (UPSERT or DELETE) and, for an
+        UPSERT, all values: a column that is not given is NULL. ``_CHANGE_SEQUENCE_NUMBER`` is 1 to
+        4 sections of 1 to 16 hexadecimal digits, such as ``FFF/B``. Of two changes of one key, the
+        greater number wins. If the numbers are equal, or both are missing, the change that was
+        ingested later wins. A change without a number loses to a change with a number.
+
+        In a table with ``partial_changes`` an UPSERT may name columns in the array
+        ``_CHANGE_UNCHANGED``. These columns keep their values, and values given for them are
+        ignored. The order in which such changes come makes no difference either.
+
+        :param write_id: the id of the write; a second write with the same id writes nothing
+        :param on_bad_rows: what happens to a row that has another type, no key, a malformed number
+            or a wrong name of a column. ``fail``: nothing is written. ``quarantine``: the other
+            rows are written, and the bad row goes to the table's quarantine, where later changes of
+            its key wait too (:meth:`redrive`)
+        :raises InvalidRequest: it is not an upsert table, or a column or a row does not fit;
+            nothing was written
+        :raises TableNotFound: there is no such table
+        """
+        write_changes(
+            self._writable(name),
+            rows,
+            transaction=None if write_id is None else (f"write/{write_id}", 0),
+            quarantines=_quarantines(name, on_bad_rows),
+        )
+
+    def change_sink(
+        self, name: str, *, query: str, on_bad_rows: OnBadRows | str = OnBadRows.FAIL
+    ) -> Callable[[DataFrame, int], None]:
+        """Return the function that a Structured Streaming ``foreachBatch`` calls to write changes.
+        A batch that comes again writes nothing.
+
+        :param query: a name that the query keeps as long as its checkpoint. No other query that
+            ever wrote to the table may have it. With a new checkpoint batches begin at 0 again, and
+            a batch is left out if one with its number was written under the name
+        :param on_bad_rows: as for :meth:`write_changes`
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table
+        """
+        self._writable(name)
+        quarantines = _quarantines(name, on_bad_rows)
+        return change_sink(lambda: self._writable(name), query, quarantines=quarantines)
+
+    def redrive(self, name: str, *, late: bool = False) -> int:
+        """Let the changes in quarantine that can be applied now wait with the others again, at
+        their former places. Returns their number. The next :meth:`apply_upserts` applies them.
+
+        First correct or remove a bad change in the table ``<base>/_cdc/quarantine``. A change that
+        follows a change that is still bad stays.
+
+        :param late: release late changes too: those older than a delete that is no longer
+            remembered
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table
+        """
+        self._quarantine.mark(self._writable(name), late=late)
+        return self._quarantine.release(self._writable(name))
+
+    def apply_upserts(self, name: str) -> Outcome | None:
+        """Apply the waiting changes in one MERGE, exactly once; ``None``: no change waits.
+
+        Only rows that change are rewritten. In a base of 64 MiB or more, files that hold no key of
+        a change are not read, if the key begins with a whole number, a date or text, and if that
+        pays. The metrics ``baseBytes`` and ``baseBytesRead`` show what share was read. The next
+        call, by any caller, finishes a call that was killed. If changes must go into quarantine, a
+        second MERGE moves them there in the same consumption. From time to time, tombstones older
+        than ``tombstone_horizon`` are ended, and changes older than seven days are removed.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table
+        :raises StatementFailed: the MERGE failed; the table is unchanged, and the changes wait
+        """
+        table = self._upsert_tables.get(name)
+        stream = self._stream(table)
+        if stream.consumption is None and not self._catalog.look_at(stream).may_have_data:
+            self._upkeep.run_when_due(table)
+            return None
+        named = stream.upsert_table or table.name
+        with self._metering.job(named, JobClass.BACKGROUND_APPLY) as job:
+            outcome = self._applying.apply(table, stream)
+            job.rows = sum(found.rows.get("inserted", 0) for found in outcome.streams)
+            job.read_bytes = outcome.statements[-1].metrics[BASE_BYTES_READ]
+        self._upkeep.run_when_due(table)
+        return outcome
+
+    def read_table(self, name: str) -> DataFrame:
+        """The rows of an upsert table, as fresh as its ``max_staleness`` asks (BigQuery CDC).
+
+        If the oldest waiting change is younger, these are the rows as they were applied last.
+        Otherwise, and without ``max_staleness``, the read merges the waiting changes: the result is
+        the same as after an apply, and nothing is written.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table
+        :raises StreamStale: it is no longer known which changes wait
+        """
+        return self._read(self._upsert_tables.get(name)).rows
+
+    def query_table(self, name: str, work: Callable[[DataFrame], Result]) -> Result:
+        """The result of ``work`` on the rows of :meth:`read_table`, as a job in the history: a
+        query of the applied rows, or a run-time merge (BigQuery CDC).
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table
+        :raises StreamStale: it is no longer known which changes wait
+        """
+        table = self._upsert_tables.get(name)
+        found = self._read(table)
+        with self._metering.job(found.table, found.job_class) as job:
+            for commit in found.merged:
+                job.rows += int(commit.metrics.get("numOutputRows", 0))
+                job.read_bytes += sum(file.size_bytes for file in commit.adds)
+            base = found.base or self._upsert_tables.snapshot(table)
+            job.read_bytes += base.size_bytes
+            return work(found.rows)
+
+    def upsert_usage(
+        self, *, since: timedelta | str = _WEEK, period: timedelta | str = timedelta(hours=1)
+    ) -> list[Usage]:
+        """What the jobs of upsert tables used, by period and class, newest first (BigQuery CDC).
+
+        The Delta table ``upsert_jobs`` of the state folder holds the jobs themselves.
+
+        :param since: how far back to count
+        :param period: the length of one period
+        """
+        begin = self._clock() - interval_of(since, "since")
+        jobs = self._metering.history.read(begin)
+        return usage(jobs, period_of(period, "period"), begin)
+
+    def recommended_max_staleness(self, name: str) -> timedelta | None:
+        """The least ``max_staleness`` that applying can be expected to keep (BigQuery CDC).
+
+        It is twice the 95th percentile of the apply times of the last seven days, plus seven
+        minutes. ``None``: nothing was applied in these days.
+
+        An apply in the background takes from the time when it was due to its end. If no such apply
+        was recorded in these days, the time from the begin of each consumption to its commit is
+        used.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: it is not an upsert table
+        """
+        table = self._upsert_tables.get(name)
+        stream_id = self._catalog.describe(table.stream).stream_id
+        durations = recent_durations(
+            stream_id,
+            self._apply_times,
+            lambda: self._catalog.history(table.stream),
+            self._clock() - _WEEK,
+        )
+        return recommended_max_staleness(durations)
+
+    def _writable(self, name: str) -> UpsertTable:
+        """The upsert table of that name, if its changes are the ones that are applied to it."""
+        table = self._upsert_tables.get(name)
+        # Writing needs no registry.
+        with suppress(StreamNotFound):
+            self._stream(table)
+        return table
+
+    def _stream(self, table: UpsertTable) -> Stream:
+        """The stream on the changes of ``table``.
+
+        :raises InvalidRequest: the stream is on changes at another location
+        """
+        stream = self._catalog.describe(table.stream)
+        if not _is_on(stream, table):
+            raise InvalidRequest(
+                f"upsert table {table.name}",
+                "was copied or moved",
+                cause=f"it lies at {table.location}, and its changes are taken from"
+                f" {stream.source.location}",
+                fix="use it at its first place, by the path or name that it was created with; a"
+                " copy becomes a table of its own by create_upsert_table and write_changes",
+            )
+        return stream
+
+    def _read(self, table: UpsertTable) -> Reading:
+        stream = self._stream(table)
+        return self._reads.read(table, stream, self._status(table, stream))
+
+    def _status(self, table: UpsertTable, stream: Stream) -> StreamStatus:
+        status = self._catalog.status_of(stream)
+        if status.invalid_reason is not None:
+            raise StreamStale(
+                f"upsert table {table.name}",
+                "cannot tell which changes wait",
+                cause=status.invalid_reason,
+                fix="make the table anew from where its changes come from; what was applied is in"
+                " its base",
+            )
+        return status
+
+
+def _is_on(stream: Stream, table: UpsertTable) -> bool:
+    """Whether ``stream`` is on the changes of ``table``."""
+    return place_of(stream.source.location) == place_of(table.changes)
+
+
+def _quarantines(name: str, on_bad_rows: OnBadRows | str) -> bool:
+    wanted = member(f"changes of {name}", "on_bad_rows", OnBadRows, on_bad_rows)
+    return wanted is OnBadRows.QUARANTINE

@@ -1,0 +1,54 @@
+"""Reads a whole table from its log: a checkpoint, and the commits after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...core.delta.log_actions import DataFile
+from ...core.delta.table_snapshot import Replay, TableSnapshot
+from ..files.stores import Files, hadoop_uri
+from .delta_log import DeltaLog
+from .range_files import RangeFiles
+
+_KINDS = ("protocol", "metaData", "domainMetadata", "add")
+
+
+def newest_snapshot(location: str, files: Files) -> TableSnapshot:
+    """The newest version of the table at ``location``, with absolute paths to its files and their
+    deletion vectors.
+
+    :raises NotADeltaTable: there is no Delta log
+    :raises LogIncomplete: commits are missing that no checkpoint holds
+    """
+    log = DeltaLog(location, files)
+    version = log.latest_version()
+    replay, after = _begun(log, version)
+    replay.take(log.actions(after=after, through=version))
+    found = replay.snapshot(version)
+    source = RangeFiles(location, files)
+    return replace(found, files=tuple(_absolute(source, file) for file in found.files))
+
+
+def _begun(log: DeltaLog, version: int) -> tuple[Replay, int]:
+    """A replay of the newest checkpoint that can be read, and its version; -1 without a
+    checkpoint.
+    """
+    for checkpoint in log.checkpoints(through=version):
+        replay = Replay()
+        try:
+            replay.take(log.checkpoint_actions(checkpoint, _KINDS))
+        except FileNotFoundError:
+            # A sidecar is missing, or the checkpoint was cleaned up: use an older one.
+            continue
+        return replay, checkpoint.version
+    return Replay(), -1
+
+
+def _absolute(source: RangeFiles, action: Mapping[str, Any]) -> dict[str, Any]:
+    file = source.absolute(DataFile.of(action))
+    found = {**action, "path": hadoop_uri(file.path)}
+    if file.deletion_vector is not None:
+        found["deletionVector"] = file.deletion_vector.as_action()
+    return found

@@ -1,0 +1,315 @@
+"""Where and how the registry's table is stored, and the upkeep that keeps it quick to read."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    WriterProperties,
+)
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.fs import PyFileSystem
+
+from ...core.errors import InvalidRequest
+from ...core.model.lifecycle import Transition
+from ..files.best_effort import put_off
+
+_UPKEEP = "upkeep of the registry"
+
+SCHEMA = pa.schema(
+    [
+        ("stream_id", pa.string()),
+        ("sequence", pa.int64()),
+        ("name", pa.string()),
+        ("name_key", pa.string()),
+        ("transition", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("nonce", pa.string()),
+        ("actor", pa.string()),
+        ("state", pa.string()),
+        ("archived", pa.bool_()),
+    ]
+)
+
+_FILE_SCHEMA = SCHEMA.remove(SCHEMA.get_field_index("archived"))
+
+# A snapshot reads only the partition of the rows that may be the newest of a stream.
+PARTITION = "archived"
+
+CONFIGURATION = {
+    "delta.appendOnly": "true",
+    "delta.dataSkippingStatsColumns": "stream_id,sequence,at",
+    # The history is in the rows, not in the log: the log only has to outlive the snapshots in use.
+    "delta.logRetentionDuration": "interval 6 hours",
+    "delta.deletedFileRetentionDuration": "interval 6 hours",
+}
+
+# Neighbouring rows repeat most of their JSON: zstd makes use of that, and a dictionary does not.
+WRITER = WriterProperties(
+    compression="ZSTD",
+    compression_level=3,
+    column_properties={
+        "state": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
+    },
+)
+
+# delta-rs' work after a commit may fail after the commit has landed: upkeep does it instead.
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+_PARTITIONS = 2
+
+# Two rewrites of the same files would double their rows: Delta refuses the second by this id.
+_REWRITE = "upkeep"
+
+# delta-rs decodes percent escapes in plain paths, so two folders would become one. At the other
+# characters it panics, or opens another folder.
+_UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]\\^|\x00-\x1f\x7f]")
+
+
+def registry_location(state: str) -> str:
+    """The location of the registry's table under the folder ``state``; see :func:`table_location`.
+
+    :raises InvalidRequest: delta-rs cannot use it
+    """
+    return table_location(state, "registry")
+
+
+def table_location(state: str, name: str) -> str:
+    """The location of a table of the engine's own under the folder ``state``.
+
+    :param state: an absolute path, or a URI such as ``file:///data/cdc`` or ``s3://bucket/cdc``
+    :raises InvalidRequest: ``state`` is neither, or holds a character that delta-rs cannot use
+    """
+    parts = urlsplit(state) if "://" in state or state.startswith("file:") else None
+    if parts is not None and parts.scheme == "file":
+        plain = parts.netloc in {"", "localhost"} and not parts.query and not parts.fragment
+        path = unquote(parts.path) if plain else ""
+    else:
+        path = state
+    if parts is None or parts.scheme == "file":
+        if not path.startswith("/"):
+            raise _refused(state, "expected an absolute path or a URI")
+    elif not (parts.scheme and parts.netloc):
+        raise _refused(state, "expected a URI with a scheme and a bucket or host")
+    found = _UNUSABLE.search(path)
+    if found:
+        raise _refused(state, f"a state folder's name cannot hold {found.group()!r}")
+    return f"{path.rstrip('/')}/{name}"
+
+
+def _refused(state: str, cause: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"state folder {state!r}",
+        "cannot be used",
+        cause=cause,
+        fix="name it by an absolute path, or by a URI such as file:///data/cdc or s3://bucket/cdc",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The place of one registry's table, and how to open it.
+
+    :param location: as :func:`registry_location` gives it
+    :param options: delta-rs' options for the store
+    """
+
+    location: str
+    options: dict[str, str]
+
+    def open(self, version: int | None = None) -> DeltaTable:
+        """The table at ``version``, or as it is now; raises ``TableNotFoundError``."""
+        return DeltaTable(self.location, version=version, storage_options=self.options)
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return DeltaTable.is_deltatable(self.location, self.options)
+
+    def filesystem(self, table: DeltaTable) -> PyFileSystem:
+        """The files of ``table``, by their paths in its log."""
+        return PyFileSystem(DeltaStorageHandler(table.table_uri, self.options))
+
+
+def literal(text: str) -> str:
+    """``text`` as a SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """When and how the registry is tidied up; the history of every stream stays whole.
+
+    Upkeep never disturbs a transition. It may be killed at any point, and may run in several
+    processes at once. delta-rs' own ``optimize.compact`` may not: if two run at once, each adds all
+    rows again.
+
+    :param commits: tidy up when there are this many small files (about one for each commit)
+    :param file_bytes: archived rows are merged until a file has about a quarter of this many bytes
+    :param retention_hours: how long files that the table no longer lists stay readable
+    :param unlisted_hours: how long files stay that no commit has listed; a writer may be held up
+        for as long between its file and its commit without harm
+    :param vacuum_every: delete such files once in this many rounds of upkeep
+    """
+
+    commits: int = 20
+    file_bytes: int = 4 * 1024 * 1024
+    retention_hours: int = 6
+    unlisted_hours: int = 30 * 24
+    vacuum_every: int = 10
+
+    def run_when_due(self, table: DeltaTable, store: Store) -> None:
+        """Tidy up if ``table`` has enough small files; never raises, like :meth:`run`."""
+        with put_off(_UPKEEP):
+            if sum(self._is_small(file) for file in _files(table)) >= self.commits:
+                self.run(store)
+
+    def run(self, store: Store) -> None:
+        """Rewrite, vacuum and checkpoint; a step that fails is logged and left for later."""
+        with put_off(_UPKEEP):
+            self._rewrite(store.open(), store)
+        # Vacuum first: a checkpoint forgets the files that were removed so long ago that they may
+        # be deleted.
+        for step in (self._vacuum, self._checkpoint, self._vacuum_unlisted):
+            with put_off(_UPKEEP):
+                step(store.open())
+
+    def _rewrite(self, table: DeltaTable, store: Store) -> None:
+        """Merge small files, and archive the rows that no snapshot needs, in one commit."""
+        files = [file for file in _files(table) if not file["archived"] or self._is_small(file)]
+        if len(files) <= _PARTITIONS:
+            return
+        filesystem = store.filesystem(table)
+        recent = _read([file for file in files if not file["archived"]], filesystem)
+        mask = pa.array(superseded(recent.select(["stream_id", "sequence", "transition"])))
+        parts = {
+            False: recent.filter(pc.invert(mask)),
+            True: pa.concat_tables(
+                [
+                    _read([file for file in files if file["archived"]], filesystem),
+                    recent.filter(mask),
+                ]
+            ),
+        }
+        now = int(time.time() * 1000)
+        adds = [_write(rows, archived, now, filesystem) for archived, rows in parts.items() if rows]
+        removes = [
+            RemoveAction(file["path"], False, now, file["size"], _partition(file["archived"]))
+            for file in files
+        ]
+        table.create_write_transaction(
+            [*adds, *removes],
+            "append",
+            table.schema(),
+            [PARTITION],
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(_REWRITE, table.version())]
+            ),
+            post_commithook_properties=NO_HOOKS,
+        )
+
+    def _checkpoint(self, table: DeltaTable) -> None:
+        table.create_checkpoint()
+        table.cleanup_metadata()
+
+    def _vacuum(self, table: DeltaTable) -> None:
+        """Delete the files that commits removed, if there are any; this lists no folder."""
+        vacuum = partial(
+            table.vacuum,
+            retention_hours=self.retention_hours,
+            enforce_retention_duration=False,
+            post_commithook_properties=NO_HOOKS,
+        )
+        if vacuum(dry_run=True):
+            vacuum(dry_run=False)
+
+    def _vacuum_unlisted(self, table: DeltaTable) -> None:
+        """Delete the files that killed or refused writers left, in some rounds."""
+        # Each round moves the version on by a little more than ``commits``: no counter is needed.
+        if (table.version() // self.commits) % self.vacuum_every == 0:
+            table.vacuum(
+                retention_hours=self.unlisted_hours,
+                enforce_retention_duration=False,
+                dry_run=False,
+                full=True,
+                post_commithook_properties=NO_HOOKS,
+            )
+
+    def _is_small(self, file: Mapping[str, Any]) -> bool:
+        return bool(file["size"] < self.file_bytes // 4)
+
+
+DEFAULT = Upkeep()
+
+
+def superseded(rows: pa.Table) -> list[bool]:
+    """Which of ``rows`` no snapshot needs: all except the newest of a stream, and that one too if
+    the stream was dropped.
+
+    :param rows: the columns ``stream_id``, ``sequence`` and ``transition``
+    """
+    newest: dict[str, tuple[int, str]] = {}
+    listed = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    for stream_id, sequence, transition in listed:
+        newest[stream_id] = max((sequence, transition), newest.get(stream_id, (0, "")))
+    return [
+        sequence < newest[stream_id][0] or newest[stream_id][1] == Transition.DROPPED
+        for stream_id, sequence, _ in listed
+    ]
+
+
+def _files(table: DeltaTable) -> list[dict[str, Any]]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    columns = (
+        actions[name].to_pylist() for name in ("path", "size_bytes", f"partition.{PARTITION}")
+    )
+    return [
+        {"path": path, "size": size, PARTITION: archived}
+        for path, size, archived in zip(*columns, strict=True)
+    ]
+
+
+def _read(files: Sequence[Mapping[str, Any]], filesystem: PyFileSystem) -> pa.Table:
+    import pyarrow.dataset  # noqa: PLC0415 - it brings pandas, which a DAG file waits for
+
+    paths = [file["path"] for file in files]
+    return pyarrow.dataset.dataset(
+        paths, schema=_FILE_SCHEMA, filesystem=filesystem, format="parquet"
+    ).to_table()
+
+
+def _write(rows: pa.Table, archived: bool, now: int, filesystem: PyFileSystem) -> AddAction:
+    """Write ``rows`` to a file of their own, which no commit lists yet."""
+    values = _partition(archived)
+    path = f"{PARTITION}={values[PARTITION]}/part-{uuid.uuid4()}.zstd.parquet"
+    described = [name for name in _FILE_SCHEMA.names if name != "state"]
+    with filesystem.open_output_stream(path) as sink:
+        pyarrow.parquet.write_table(
+            rows.sort_by([("stream_id", "ascending"), ("sequence", "ascending")]),
+            sink,
+            compression="zstd",
+            use_dictionary=described,
+            write_statistics=described,
+        )
+    size = filesystem.get_file_info(path).size
+    return AddAction(path, size, values, now, False, json.dumps({"numRecords": len(rows)}))
+
+
+def _partition(archived: bool) -> dict[str, str | None]:
+    return {PARTITION: str(archived).lower()}

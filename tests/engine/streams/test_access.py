@@ -1,0 +1,108 @@
+"""Streams that name their readers and consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine import Engine, OffsetOf, StreamAccessDenied, Version
+from airflow_provider_cdc.engine.catalog.stream_status import shown
+
+LOG = "INSERT INTO {log} SELECT id FROM s"
+
+
+@pytest.fixture
+def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
+    """Olga's stream ``s``, which Ralf may read and Carla consume."""
+    lab = StreamLab(spark, tmp_path)
+    lab.make("src", "id INT", properties="'delta.enableRowTracking' = 'true'")
+    lab.make("log", "id INT")
+    of(lab, "olga").create_stream(
+        "s", on_table=lab.path("src"), readers=["ralf"], consumers=["carla"]
+    )
+    lab.sql("INSERT INTO {src} VALUES (1)")
+    return lab
+
+
+def of(lab: StreamLab, principal: str) -> Engine:
+    return Engine(lab.spark, str(lab.root / "state"), principal=principal)
+
+
+def test_reader_reads_and_does_not_consume(lab: StreamLab) -> None:
+    ralf = of(lab, "ralf")
+    assert ralf.read_stream("s").count() == 1
+    assert ralf.has_data("s") is True
+    acts: list[Callable[[], object]] = [
+        lambda: lab.consume(LOG, engine=ralf),
+        lambda: ralf.advance("s"),
+        lambda: ralf.abort("s"),
+        lambda: ralf.drop_stream("s"),
+        lambda: ralf.alter_stream("s", readers=None),
+        lambda: ralf.rename_stream("s", "mine"),
+        lambda: ralf.create_stream("s", on_table=lab.path("src"), or_replace=True),
+    ]
+    for act in acts:
+        with pytest.raises(StreamAccessDenied, match="ralf may not"):
+            act()
+    assert lab.rows("log") == []
+
+
+def test_consumer_reads_and_consumes(lab: StreamLab) -> None:
+    carla = of(lab, "carla")
+    assert carla.read_stream("s").count() == 1
+    lab.consume(LOG, engine=carla)
+    assert lab.rows("log") == [(1,)]
+
+
+def test_others_neither_read_nor_consume_nor_clone(lab: StreamLab) -> None:
+    emil = of(lab, "emil")
+    acts: list[Callable[[], object]] = [
+        lambda: emil.read_stream("s"),
+        lambda: emil.has_data("s", exact=False),
+        lambda: emil.explain("s"),
+        lambda: emil.clone_stream("mine", "s"),
+        lambda: lab.consume(LOG, engine=emil),
+    ]
+    for act in acts:
+        with pytest.raises(StreamAccessDenied, match="emil may not"):
+            act()
+
+
+def test_owner_names_others_and_a_clone_keeps_them(lab: StreamLab) -> None:
+    olga = of(lab, "olga")
+    olga.alter_stream("s", readers=["emil"])
+    assert of(lab, "emil").read_stream("s").count() == 1
+    altered = olga.alter_stream("s", comment="for emil")
+    assert (altered.readers, altered.consumers, altered.comment) == (
+        ("emil",),
+        ("carla",),
+        "for emil",
+    )
+    clone = of(lab, "emil").clone_stream("mine", "s")
+    assert (clone.owner, clone.readers, clone.consumers) == ("emil", ("emil",), ("carla",))
+
+
+def test_streams_as_a_data_frame_have_the_columns_of_show(lab: StreamLab) -> None:
+    frame = lab.engine.streams()
+    (row,) = frame.collect()
+    (status,) = lab.engine.show_streams()
+    assert frame.columns == list(shown(status))
+    assert (row["name"], row["owner"], row["offset"], row["stale"]) == ("s", "olga", 0, False)
+
+
+def test_offset_of_a_stream_is_for_those_who_may_read_it(lab: StreamLab) -> None:
+    emil = of(lab, "emil")
+    acts: list[Callable[[], object]] = [
+        lambda: emil.create_stream("mine", on_table=lab.path("src"), at=OffsetOf("s")),
+        lambda: emil.changes(lab.path("src"), at=OffsetOf("s")),
+        lambda: emil.changes(lab.path("src"), at=Version(0), end=OffsetOf("s")),
+    ]
+    for act in acts:
+        with pytest.raises(StreamAccessDenied, match="emil may not read"):
+            act()
+    of(lab, "ralf").create_stream("mine", on_table=lab.path("src"), at=OffsetOf("s"))
+    assert lab.seen("mine") == [(1, "INSERT", False)]

@@ -1,0 +1,323 @@
+"""Each change of a stream's standing is reported once, even by several monitors or killed ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import NOON, add_file, new_offset, new_stream, register
+
+from airflow_provider_cdc.engine.catalog import monitoring
+from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus
+from airflow_provider_cdc.engine.core.model.alerts import Alert, Promise, Standing
+from airflow_provider_cdc.engine.core.model.nouns import Source, Stream
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.state.sent_alerts import ToldAlerts
+
+MARGIN = timedelta(days=2)
+METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
+
+
+class Site:
+    """A stream at version 0 of a table without Spark, and the time."""
+
+    def __init__(self, root: Path, **fields: Any) -> None:
+        self.root = root
+        self.now = NOON
+        self.catalog = StreamCatalog(str(root / "state"), clock=self.clock)
+        offset = new_offset(0, json.dumps(METADATA))
+        source = Source("orders", str(root), "a-table-id")
+        stream = new_stream("s", source=source, offset=offset, **fields)
+        register(root / "state", stream)
+        self.commits = 0
+        self.commit(data_change=False)
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def commit(self, *, data_change: bool = True) -> None:
+        self.commits += 1
+        add_file(self.root, self.commits, self.now, 10, data_change=data_change)
+
+    def told(
+        self, tell: Callable[[Alert], object] = lambda _: None, **others: Callable[[Alert], object]
+    ) -> list[tuple[str, str]]:
+        monitor = StreamMonitor(str(self.root / "state"), clock=self.clock)
+        found = monitor.run({"somebody": tell, **others}, margin=MARGIN)
+        return [(a.promise.value, a.kind.value) for a in found]
+
+    @property
+    def alerts(self) -> Path:
+        return self.root / "state" / "alerts"
+
+    def wait(self) -> None:
+        """Move the time until no monitor can still be sending an alert that it has claimed."""
+        times = [datetime.now(NOON.tzinfo), self.now]
+        self.now = max(times) + timedelta(minutes=11)
+
+
+def refuse(_: Alert) -> None:
+    raise ConnectionError("no route to the pager")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_stream_that_nobody_consumes_gives_a_warning_a_miss_and_a_recovery_each_once(
+    site: Site,
+) -> None:
+    assert site.told() == []
+    site.commit()
+    found = []
+    for _ in range(60):
+        site.now += timedelta(hours=12)
+        found += [(site.now - NOON, *told) for told in site.told()]
+    days = timedelta(days=1)
+    assert found == [
+        (7 * days, "staleness", "warning"),  # nobody has extended the source's retention
+        (14 * days, "staleness", "miss"),
+    ]
+    site.catalog.advance("s")
+    assert site.told() == [("staleness", "recovery")]
+    assert site.told() == []
+
+
+def test_alert_holds_what_a_template_needs(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+    found: list[Alert] = []
+    site.told(found.append)
+    (alert,) = found
+    assert (alert.stream, alert.source, alert.last_consumer) == ("s", "orders", None)
+    assert (alert.lag_commits, alert.lag_bytes) == (1, 10)  # not the file that existed before
+    assert alert.lag_seconds == timedelta(days=13).total_seconds()
+    assert alert.stale_after == NOON + timedelta(days=14)
+    assert "goes stale after" in alert.reason
+
+
+def test_stream_that_cannot_be_read_is_missed_with_the_reason(site: Site) -> None:
+    site.commit()
+    site.commit()
+    (site.root / "_delta_log" / f"{2:020d}.json").unlink()
+    found: list[Alert] = []
+    assert site.told(found.append) == [("staleness", "miss")]
+    assert "version 2 is gone" in found[0].reason
+    assert (found[0].lag_commits, found[0].lag_bytes) == (None, None)
+
+
+def test_lag_beyond_max_lag_is_told_apart_from_staleness(tmp_path: Path) -> None:
+    site = Site(tmp_path, max_lag=timedelta(hours=1))
+    site.commit()
+    site.now += timedelta(minutes=59)
+    assert site.told() == []
+    site.now += timedelta(minutes=2)
+    assert site.told() == [("lag", "miss")]
+    site.now += timedelta(days=15)
+    assert site.told() == [("staleness", "miss")]
+    site.catalog.advance("s")
+    assert site.told() == [("staleness", "recovery"), ("lag", "recovery")]
+
+
+def test_stream_without_a_change_never_lags_and_never_goes_stale(tmp_path: Path) -> None:
+    site = Site(tmp_path, max_lag=timedelta(hours=1))
+    site.commit(data_change=False)
+    for _ in range(5):
+        site.now += timedelta(days=30)
+        assert site.told() == []
+
+
+def test_alert_that_could_not_be_told_is_told_by_a_later_run(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+
+    with pytest.raises(ExceptionGroup, match="not all alerts could be told"):
+        site.told(refuse)
+    assert site.told() == []  # the alert may be on its way
+    site.wait()
+    found: list[Alert] = []
+    site.told(found.append)
+    assert [alert.stream for alert in found] == ["s"]
+    assert site.told() == []
+
+
+def test_of_several_who_are_told_only_one_that_failed_is_told_again(site: Site) -> None:
+    site.commit()
+    site.wait()
+    first: list[Alert] = []
+    last: list[Alert] = []
+    for _ in range(2):
+        with pytest.raises(ExceptionGroup) as failed:
+            site.told(first.append, broken=refuse, last=last.append)
+        (failure,) = failed.value.exceptions
+        assert failure.__notes__ == ["broken, staleness miss of stream s"]
+        site.wait()
+    mended: list[Alert] = []
+    found = site.told(first.append, broken=mended.append, last=last.append)
+    assert found == [("staleness", "miss")]
+    assert [len(told) for told in (first, mended, last)] == [1, 1, 1]
+    site.wait()
+    assert site.told(first.append, broken=mended.append, last=last.append) == []
+
+
+def test_of_several_monitors_one_tries_again_every_ten_minutes(tmp_path: Path) -> None:
+    now = [NOON]
+    monitors = [ToldAlerts(str(tmp_path), Files(), lambda: now[0]) for _ in range(2)]
+    for _ in range(3):
+        now[0] = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
+        assert monitors[0].claim("s", Promise.LAG, Standing.BROKEN) is not None
+        now[0] = datetime.now(NOON.tzinfo)
+        assert monitors[1].claim("s", Promise.LAG, Standing.BROKEN) is None
+
+
+def test_of_several_monitors_that_try_again_at_once_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
+    first, second = (ToldAlerts(str(tmp_path), Files(), lambda: later) for _ in range(2))
+    assert first.claim("s", Promise.LAG, Standing.BROKEN) is not None
+    modified = Files.modified
+    claims = []
+
+    def look(files: Files, uri: str) -> datetime:
+        found = modified(files, uri)
+        monkeypatch.setattr(Files, "modified", modified)
+        claims.append(second.claim("s", Promise.LAG, Standing.BROKEN))
+        return found
+
+    monkeypatch.setattr(Files, "modified", look)
+    claims.append(first.claim("s", Promise.LAG, Standing.BROKEN))
+    assert [claim is not None for claim in claims] == [True, False]
+
+
+def test_drafts_of_a_monitor_that_was_killed_keep_nothing_back(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+    site.told()
+    (folder,) = site.alerts.iterdir()
+    for name in ("staleness-00000001", "staleness-00000002.told", "lag-00000001"):
+        (folder / f"{name}.{'0' * 32}.draft").write_bytes(b"")
+    site.now += timedelta(days=2)
+    assert site.told() == [("staleness", "miss")]
+    assert site.told() == []
+
+
+def test_damaged_claim_keeps_no_alert_back(site: Site) -> None:
+    site.commit()
+    site.catalog.clone("t", "s")
+    site.now += timedelta(days=13)
+    folder = site.alerts / site.catalog.describe("s").stream_id
+    folder.mkdir(parents=True)
+    claim = folder / "staleness-00000001"
+    claim.write_text("of another version")
+    made_at = (site.now - timedelta(minutes=11)).timestamp()
+    os.utime(claim, (made_at, made_at))
+    found: list[Alert] = []
+    site.told(found.append)
+    assert [alert.stream for alert in found] == ["s", "t"]
+    assert site.told() == []
+
+
+def test_state_folder_without_a_registry_forgets_nothing(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+    site.told()
+    (site.root / "state" / "registry").rename(site.root / "elsewhere")
+    assert site.told() == []
+    (site.root / "elsewhere").rename(site.root / "state" / "registry")
+    assert site.told() == []
+
+
+def test_stream_that_cannot_be_looked_at_keeps_no_alert_of_others_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.commit()
+    site.catalog.clone("t", "s")
+    site.now += timedelta(days=13)
+    status_of = StreamCatalog.status_of
+
+    def refuse(catalog: StreamCatalog, stream: Stream) -> StreamStatus:
+        if stream.name == "s":
+            raise PermissionError("the store says no")
+        return status_of(catalog, stream)
+
+    monkeypatch.setattr(StreamCatalog, "status_of", refuse)
+    found: list[Alert] = []
+    with pytest.raises(ExceptionGroup, match="not all alerts"):
+        site.told(found.append)
+    assert [alert.stream for alert in found] == ["t"]
+
+
+def test_stream_whose_source_hangs_keeps_no_alert_of_others_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offset = new_offset(0, json.dumps(METADATA))
+    source = Source("t", str(site.root), "a-table-id")
+    register(site.root / "state", new_stream("hanging", source=source, offset=offset))
+    site.commit()
+    site.now += timedelta(days=30)
+    status_of, released = StreamCatalog.status_of, Event()
+
+    def look(catalog: StreamCatalog, stream: Stream) -> StreamStatus:
+        if stream.name == "hanging":
+            released.wait(60)
+        return status_of(catalog, stream)
+
+    monkeypatch.setattr(StreamCatalog, "status_of", look)
+    monkeypatch.setattr(monitoring, "_PATIENCE_SECONDS", 2.0)
+    heard: list[Alert] = []
+    with pytest.raises(ExceptionGroup) as failures:
+        site.told(heard.append)
+    released.set()
+
+    assert [alert.stream for alert in heard] == ["s"]
+    (failure,) = failures.value.exceptions
+    assert isinstance(failure, TimeoutError)
+    assert failure.__notes__ == ["stream hanging"]
+
+
+def test_alerts_of_a_dropped_stream_are_forgotten(site: Site) -> None:
+    site.commit()
+    site.now += timedelta(days=13)
+    assert site.told() == [("staleness", "warning")]
+    site.catalog.drop("s")
+    assert site.told() == []
+    assert list((site.root / "state" / "alerts").glob("*")) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from(Standing), st.booleans()), max_size=12)
+)
+def test_of_several_monitors_one_tells_each_change(
+    tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, Standing, bool]]
+) -> None:
+    """A monitor may die after its claim and before its alert; the next change is still reported."""
+    now = [NOON]
+    state = str(tmp_path_factory.mktemp("told"))
+    monitors = [ToldAlerts(state, Files(), lambda: now[0]) for _ in range(2)]
+    told = Standing.KEPT
+    for monitor, standing, dies in looks:
+        now[0] = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
+        claim = monitors[monitor].claim("s", Promise.LAG, standing)
+        assert (claim is not None) or standing is told
+        if claim is None:
+            continue
+        assert claim.standing is standing
+        now[0] = datetime.now(NOON.tzinfo)
+        assert monitors[1 - monitor].claim("s", Promise.LAG, standing) is None
+        told = standing
+        if not dies:
+            monitors[monitor].told(claim)
+            assert claim.before is not standing

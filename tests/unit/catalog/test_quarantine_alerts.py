@@ -1,0 +1,249 @@
+"""The standing of upsert tables and their alerts, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
+from typer.testing import CliRunner
+
+from airflow_provider_cdc.cli.tables import WIDTH
+from airflow_provider_cdc.cli.terminal import app
+from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.upsert_jobs import LONGEST_WITHOUT_PROMISE
+from airflow_provider_cdc.engine.core.delta.log_actions import DataFile
+from airflow_provider_cdc.engine.core.model.alerts import Alert
+from airflow_provider_cdc.engine.core.model.nouns import Source
+from airflow_provider_cdc.engine.core.upserts.change_rows import REASON, Reason
+from airflow_provider_cdc.engine.core.upserts.quarantine_size import (
+    QuarantineSize,
+    quarantine_size,
+)
+
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+
+
+def quarantined(*reasons: str | None, removed: int = 0) -> dict[str, Any]:
+    """A file of a quarantine with a change for each reason, ``removed`` of which are deleted."""
+    texts = sorted(reason[:32] for reason in reasons if reason is not None)
+    statistics = {
+        "numRecords": len(reasons),
+        "minValues": {REASON: texts[0] if texts else None},
+        "maxValues": {REASON: f"{texts[-1]}\x7f" if texts else None},
+        "nullCount": {REASON: reasons.count(None)},
+    }
+    file: dict[str, Any] = {"path": "f", "size": 1, "stats": json.dumps(statistics)}
+    if removed:
+        file["deletionVector"] = {
+            "storageType": "i",
+            "pathOrInlineDv": "x",
+            "sizeInBytes": 1,
+            "cardinality": removed,
+        }
+    return file
+
+
+class Site:
+    """The upsert table ``orders`` without Spark, and the time."""
+
+    def __init__(self, root: Path, max_staleness: timedelta | None = 10 * MINUTE) -> None:
+        self.state, self.base = root / "state", root / "orders"
+        self.now = NOON
+        self.changes = self.base / "_cdc" / "changes"
+        add_file(self.changes, 0, NOON, data_change=False)
+        stream = new_stream(
+            "upserts_1",
+            source=Source(str(self.changes), str(self.changes), "a-table-id"),
+            offset=offset_at(self.changes, 0),
+            created_at=NOON,
+            upsert_table="orders",
+            max_lag=max_staleness,
+        )
+        register(self.state, stream)
+        self.catalog = StreamCatalog(str(self.state), clock=self.clock, principal="somebody")
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def write(self) -> None:
+        add_file(self.changes, 1, self.now, 10)
+
+    def quarantine(self, version: int, *actions: dict[str, Any]) -> None:
+        log = self.base / "_cdc" / "quarantine" / "_delta_log"
+        log.mkdir(parents=True, exist_ok=True)
+        lines = map(json.dumps, ({"commitInfo": {"timestamp": 0}}, *actions))
+        (log / f"{version:020d}.json").write_text("\n".join(lines), encoding="utf-8")
+
+    def told(self, tell: Callable[[Alert], object] = lambda _: None) -> list[tuple[str, str]]:
+        monitor = StreamMonitor(str(self.state), clock=self.clock)
+        return [
+            (a.promise.value, a.kind.value) for a in monitor.run({"somebody": tell}, margin=DAY)
+        ]
+
+
+def test_changes_that_wait_longer_than_max_staleness_are_told_of_with_their_table(
+    tmp_path: Path,
+) -> None:
+    site, found = Site(tmp_path), list[Alert]()
+    site.write()
+    site.now += 10 * MINUTE
+    assert site.told(found.append) == []
+    site.now += MINUTE
+    assert site.told(found.append) == [("lag", "miss")]
+    assert (found[0].stream, found[0].upsert_table) == ("upserts_1", "orders")
+    assert found[0].reason == (
+        "the oldest change of upsert table orders waits for 11 minutes to be applied; its"
+        " max_staleness is 10 minutes"
+    )
+
+
+@pytest.mark.parametrize("max_staleness", [None, timedelta(0)])
+def test_changes_of_a_table_without_max_staleness_that_nobody_applies_are_told_of(
+    tmp_path: Path, max_staleness: timedelta | None
+) -> None:
+    site, found = Site(tmp_path, max_staleness), list[Alert]()
+    site.write()
+    site.now += LONGEST_WITHOUT_PROMISE
+    assert site.told() == []
+    site.now += MINUTE
+    assert site.told(found.append) == [("lag", "miss")]
+    assert found[0].reason.endswith(
+        "waits for 3 hours 1 minute to be applied; without a max_staleness it should wait for 3"
+        " hours at most"
+    )
+    site.catalog.for_upserts().advance("upserts_1")
+    assert site.told() == [("lag", "recovery")]
+
+
+def test_stream_that_is_on_no_upsert_table_may_lag_as_before(tmp_path: Path) -> None:
+    found = list[Alert]()
+    quiet_stream(tmp_path / "state", tmp_path / "t", "s")
+    add_file(tmp_path / "t", 1, NOON)
+    monitor = StreamMonitor(str(tmp_path / "state"), clock=lambda: NOON + 13 * DAY + MINUTE)
+    monitor.run({"somebody": found.append}, margin=DAY)
+    assert [(alert.promise.value, alert.upsert_table) for alert in found] == [("staleness", None)]
+
+
+def test_changes_in_quarantine_are_told_of_once_and_their_end(tmp_path: Path) -> None:
+    site, found = Site(tmp_path), list[Alert]()
+    site.quarantine(0)
+    assert site.told(found.append) == []
+    site.quarantine(1, {"add": quarantined(Reason.NUMBER, Reason.WAITS)})
+    assert site.told(found.append) == [("quarantine", "miss")]
+    assert site.told(found.append) == []
+    assert found[0].reason.startswith(
+        "the quarantine of upsert table orders holds changes that are not applied, 2 in all:"
+    )
+    site.quarantine(2, {"remove": {"path": "f"}})
+    assert site.told(found.append) == [("quarantine", "recovery")]
+    assert site.told(found.append) == []
+
+
+def test_late_changes_alone_are_a_warning(tmp_path: Path) -> None:
+    site, found = Site(tmp_path), list[Alert]()
+    late, bad = quarantined(Reason.LATE), quarantined(Reason.TYPE) | {"path": "g"}
+    site.quarantine(0, {"add": late})
+    assert site.told(found.append) == [("quarantine", "warning")]
+    assert "orders holds late changes alone, 1 in all" in found[0].reason
+    site.quarantine(1, {"add": bad})
+    assert site.told() == [("quarantine", "miss")]
+    site.quarantine(2, {"remove": {"path": "g"}})
+    assert site.told() == [("quarantine", "warning")]
+
+
+def test_quarantine_that_cannot_be_read_is_not_told_of(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    assert site.told() == []
+    assert site.catalog.upsert_tables()[0].quarantined_changes is None
+
+
+@pytest.mark.parametrize(
+    ("files", "changes", "are_late"),
+    [
+        ([], 0, True),
+        ([quarantined(Reason.LATE, Reason.LATE, removed=1)], 1, True),
+        ([quarantined(Reason.LATE, Reason.WAITS, removed=1)], 1, False),
+        ([quarantined(Reason.LATE, None)], 2, False),
+        ([quarantined(None)], 1, False),
+        ([quarantined(Reason.WAITS, removed=1)], 0, True),
+        ([{"path": "f", "size": 1}], None, False),
+    ],
+    ids=["none", "late", "others", "cleared", "no reason", "all deleted", "no statistics"],
+)
+def test_quarantine_is_told_by_the_statistics_of_its_files(
+    files: list[dict[str, Any]], changes: int | None, are_late: bool
+) -> None:
+    found = quarantine_size(map(DataFile.of, files))
+    assert found == QuarantineSize(changes, are_late)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_only_late_changes_are_late_by_their_statistics(reason: Reason) -> None:
+    found = quarantine_size([DataFile.of(quarantined(reason))])
+    assert found.are_late is (reason is Reason.LATE)
+
+
+def test_upsert_tables_are_listed_with_what_waits_and_no_other_stream(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    quiet_stream(site.state, tmp_path / "t", "no_upserts")
+    site.quarantine(0, {"add": quarantined(Reason.TYPE)})
+    site.now += MINUTE
+    site.write()
+
+    (found,) = site.catalog.upsert_tables()
+
+    assert (found.name, found.location, found.stream) == ("orders", str(site.base), "upserts_1")
+    assert (found.max_staleness, found.quarantined_changes) == ("0-0 0 0:10:0 (10 minutes)", 1)
+    assert (found.pending_since, found.pending_commits) == (NOON + MINUTE, 1)
+    assert found.pending_bytes
+    assert found.upsert_stream_apply_watermark == NOON + MINUTE - timedelta(milliseconds=1)
+    site.catalog.for_upserts().advance("upserts_1")
+    (found,) = site.catalog.upsert_tables()
+    assert (found.pending_since, found.pending_commits, found.pending_bytes) == (None, 0, 0)
+
+
+def test_table_whose_changes_are_gone_says_why_and_what_is_applied(tmp_path: Path) -> None:
+    site = Site(tmp_path, None)
+    for version in (2, 3):
+        add_file(site.changes, version, NOON + MINUTE)
+
+    (found,) = site.catalog.upsert_tables()
+
+    assert "version 1 is gone" in str(found.invalid_reason)
+    assert (found.pending_commits, found.pending_bytes, found.max_staleness) == (None, None, None)
+    assert found.upsert_stream_apply_watermark == NOON
+
+
+def shown(site: Site, *arguments: str) -> tuple[int, str]:
+    found = CliRunner().invoke(
+        app, ["upsert-tables", *arguments], env={"CDC_STATE": str(site.state)}
+    )
+    return found.exit_code, found.output
+
+
+def test_upsert_tables_are_printed(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.quarantine(0)
+    site.write()
+
+    code, printed = shown(site, "-o", "json")
+    (line,) = json.loads(printed)
+    assert (code, line["name"], line["max_staleness"]) == (0, "orders", "0-0 0 0:10:0 (10 minutes)")
+    assert line["pending_since"] == "2026-01-01T12:00:00+00:00"
+    assert (line["pending_commits"], line["quarantined_changes"]) == (1, 0)
+
+    code, printed = shown(site)
+    assert code == 0
+    assert max(map(len, printed.splitlines())) <= WIDTH
+    assert printed.splitlines()[-1].split()[:4] == ["orders", "0-0", "0", "0:10:0"]
+
+    code, printed = shown(site, "--state", "relative")
+    assert code == 1
+    assert "expected an absolute path" in printed

@@ -1,0 +1,273 @@
+"""Streams changed without Spark: renamed, altered, cloned, dropped and brought back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+from registry_scenes import HARSH, advance, create, drop
+from streams import NOON, add_file, new_stream, offset_at, register
+
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.errors import (
+    InvalidName,
+    InvalidRequest,
+    StreamAccessDenied,
+    StreamConflict,
+    StreamExists,
+    StreamNotFound,
+)
+from airflow_provider_cdc.engine.core.model.access import Right
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model.nouns import Phase, Source, Stream
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
+from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
+
+
+@pytest.fixture
+def catalog(state: str) -> StreamCatalog:
+    return StreamCatalog(state, clock=lambda: NOON, principal="me")
+
+
+@pytest.fixture
+def changes(tmp_path: Path, state: str) -> Path:
+    """The table of the changes of an upsert table ``people``, whose stream ``u`` has a change that
+    waits.
+    """
+    table = tmp_path / "changes"
+    add_file(table, 0, NOON, data_change=False)
+    metadata = {"metaData": {"id": "a-table-id", "configuration": {}}}
+    with (table / "_delta_log" / f"{0:020d}.json").open("a", encoding="utf-8") as commit:
+        commit.write(f"\n{json.dumps(metadata)}\n{json.dumps({'protocol': {}})}")
+    source = Source("changes", str(table), "a-table-id")
+    register(
+        Path(state),
+        new_stream("u", source=source, offset=offset_at(table, 0), upsert_table="people"),
+    )
+    add_file(table, 1, NOON)
+    return table
+
+
+def names(catalog: StreamCatalog) -> list[str]:
+    return [stream.name for stream in catalog.show()]
+
+
+def transitions(catalog: StreamCatalog, name: str) -> list[Transition]:
+    return [record.transition for record in catalog.history(name)]
+
+
+def resolving(registry: Registry, name: str) -> Stream:
+    snapshot = registry.snapshot()
+    stream = replace(snapshot.get(name), phase=Phase.RESOLVING)
+    (found,) = registry.transact(snapshot, [Change(stream, Transition.RESOLVING)], actor="test")
+    return found
+
+
+def test_renamed_stream_keeps_all_but_its_name(catalog: StreamCatalog, registry: Registry) -> None:
+    before = create(registry, "s")
+    after = catalog.rename("S", "T")
+    assert replace(after, name="s", sequence=1) == before
+    assert names(catalog) == ["T"]
+    assert transitions(catalog, "t") == [Transition.CREATED, Transition.RENAMED]
+    assert catalog.rename("t", "Ticks").name == "Ticks"
+    create(registry, "s")
+
+
+def test_stream_is_not_renamed_to_a_name_that_is_taken_or_cannot_be_one(
+    catalog: StreamCatalog, registry: Registry
+) -> None:
+    create(registry, "s")
+    create(registry, "Other")
+    with pytest.raises(StreamExists):
+        catalog.rename("s", "OTHER")
+    with pytest.raises(InvalidName):
+        catalog.rename("s", "a b")
+    with pytest.raises(StreamNotFound):
+        catalog.rename("nothing", "x")
+    assert names(catalog) == ["Other", "s"]
+
+
+def test_altered_stream_has_another_comment_or_none(
+    catalog: StreamCatalog, registry: Registry
+) -> None:
+    create(registry, "s")
+    assert catalog.alter("s", comment="for the night run").comment == "for the night run"
+    assert catalog.alter("s", comment=None).comment is None
+    assert transitions(catalog, "s")[1:] == [Transition.ALTERED] * 2
+
+
+def test_stream_in_an_open_consumption_is_not_renamed_altered_or_dropped(
+    catalog: StreamCatalog, registry: Registry
+) -> None:
+    create(registry, "s")
+    stream = resolving(registry, "s")
+    for change in (
+        lambda: catalog.rename("s", "t"),
+        lambda: catalog.alter("s", comment="x"),
+        lambda: catalog.drop("s"),
+    ):
+        with pytest.raises(StreamConflict):
+            change()
+    assert catalog.show() == [stream]
+
+
+def test_clone_stands_where_its_original_does_and_goes_its_own_way(
+    catalog: StreamCatalog, registry: Registry
+) -> None:
+    create(registry, "s")
+    advance(registry, "s", times=3)
+    clone = catalog.clone("c", "S", comment="mine")
+    original = catalog.describe("s")
+    assert (clone.offset, clone.source, clone.owner) == (original.offset, original.source, "me")
+    assert clone.stream_id != original.stream_id
+    advance(registry, "c")
+    assert (catalog.describe("s").offset.version, catalog.describe("c").offset.version) == (3, 4)
+    with pytest.raises(StreamExists):
+        catalog.clone("C", "s")
+
+
+def test_clone_of_a_stream_that_is_being_consumed_is_idle(
+    catalog: StreamCatalog, registry: Registry
+) -> None:
+    create(registry, "s")
+    resolving(registry, "s")
+    clone = catalog.clone("c", "s")
+    assert (clone.phase, clone.consumption, clone.sequence) == (Phase.IDLE, None, 1)
+
+
+def test_dropped_stream_comes_back_where_it_stood(
+    catalog: StreamCatalog, registry: Registry
+) -> None:
+    create(registry, "s")
+    advance(registry, "s", times=2)
+    drop(registry, "s")
+    assert names(catalog) == []
+    back = catalog.undrop("S")
+    assert (back.name, back.phase, back.offset.version, back.sequence) == ("s", Phase.IDLE, 2, 5)
+    assert transitions(catalog, "s")[-2:] == [Transition.DROPPED, Transition.UNDROPPED]
+    advance(registry, "s")
+    assert catalog.describe("s").offset.version == 3
+
+
+def test_stream_that_was_dropped_last_comes_back_first(
+    catalog: StreamCatalog, registry: Registry, state: str
+) -> None:
+    ids = []
+    for _ in range(2):
+        ids.append(create(registry, "s").stream_id)
+        StreamCatalog(state).drop("s")
+    assert catalog.undrop("s").stream_id == ids[1]
+    with pytest.raises(StreamExists):
+        catalog.undrop("s")
+    catalog.rename("s", "newer")
+    assert catalog.undrop("s").stream_id == ids[0]
+
+
+def test_undrop_without_a_dropped_stream_is_refused(
+    catalog: StreamCatalog, registry: Registry
+) -> None:
+    create(registry, "other")
+    with pytest.raises(StreamNotFound, match="no stream was dropped"):
+        catalog.undrop("s")
+    create(registry, "s")
+    drop(registry, "s")
+    catalog.undrop("s")
+    catalog.rename("s", "t")
+    with pytest.raises(StreamNotFound, match="brought back already"):
+        catalog.undrop("s")
+
+
+def test_stream_that_came_back_survives_upkeep(
+    catalog: StreamCatalog, registry: Registry, state: str
+) -> None:
+    stream = create(registry, "s")
+    create(registry, "gone")
+    drop(registry, "s")
+    Registry(state, upkeep=HARSH).tidy()
+    catalog.undrop("s")
+    drop(registry, "gone")
+    for _ in range(3):
+        advance(registry, "s")
+        Registry(state, upkeep=HARSH).tidy()
+    assert names(catalog) == ["s"]
+    assert catalog.describe("s").stream_id == stream.stream_id
+    assert len(catalog.history("s")) == 6
+
+
+def test_owner_hands_a_stream_over(catalog: StreamCatalog, registry: Registry, state: str) -> None:
+    create(registry, "s")
+    catalog.alter("s", owner="me", readers=["ralf"])
+    assert catalog.alter("s", owner="olga").owner == "olga"
+    with pytest.raises(StreamAccessDenied, match="me may not change or drop it"):
+        catalog.alter("s", owner="me")
+    olga = StreamCatalog(state, principal="olga")
+    with pytest.raises(InvalidName):
+        olga.alter("s", owner=" ")
+    assert olga.alter("s", comment="mine now").owner == "olga"
+    assert transitions(catalog, "s")[1:] == [Transition.ALTERED] * 3
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda catalog: catalog.advance("u"),
+        lambda catalog: catalog.alter("u", max_lag=timedelta(days=1)),
+        lambda catalog: catalog.alter("u", owner="olga"),
+        lambda catalog: catalog.rename("u", "other"),
+        lambda catalog: catalog.drop("u"),
+        lambda catalog: catalog.permitted("u", Right.CONSUME),
+        lambda catalog: catalog.permitted("u", Right.OWN),
+    ],
+)
+def test_stream_of_an_upsert_table_is_moved_and_changed_by_nobody_else(
+    catalog: StreamCatalog, changes: Path, move: Callable[[StreamCatalog], object]
+) -> None:
+    before = catalog.describe("u")
+    with pytest.raises(InvalidRequest, match=r"upsert table people wait.*apply_upserts"):
+        move(catalog)
+    assert catalog.describe("u") == before
+
+
+def test_stream_of_an_upsert_table_is_read_and_cloned_and_its_consumption_aborted_by_all(
+    catalog: StreamCatalog, changes: Path
+) -> None:
+    before = catalog.describe("u")
+    assert catalog.look("u").may_have_data
+    assert catalog.status("u").commits_behind == 1
+    assert len(catalog.history("u")) == 1
+    assert catalog.permitted("u", Right.READ) == catalog.permitted("u", Right.ABORT) == before
+    assert catalog.clone("c", "u").upsert_table is None
+    catalog.advance("c")
+    assert catalog.describe("u") == before
+
+
+def test_stream_of_an_upsert_table_is_changed_for_the_table(
+    catalog: StreamCatalog, changes: Path
+) -> None:
+    lag = timedelta(minutes=5)
+    assert catalog.for_upserts().alter("u", max_lag=lag).max_lag == lag
+    catalog.for_upserts().drop("u")
+    with pytest.raises(InvalidRequest, match="upsert table people"):
+        catalog.undrop("u")
+
+
+def test_stream_of_an_upsert_table_that_is_gone_can_be_dropped(
+    catalog: StreamCatalog, changes: Path
+) -> None:
+    rmtree(changes)
+    catalog.drop("u")
+    assert names(catalog) == []
+
+
+def test_stream_of_an_upsert_table_that_was_made_again_in_its_place_can_be_dropped(
+    catalog: StreamCatalog, changes: Path
+) -> None:
+    for commit in (changes / "_delta_log").glob("*.json"):
+        commit.write_text(commit.read_text().replace("a-table-id", "the id of another table"))
+    catalog.drop("u")
+    assert names(catalog) == []

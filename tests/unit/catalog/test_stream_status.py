@@ -1,0 +1,259 @@
+"""The status of streams, as SHOW STREAMS reports it, without Spark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streams import NOON, new_offset, new_stream, quiet_stream, register
+
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus, shown, status_of
+from airflow_provider_cdc.engine.core.model.nouns import (
+    AppendSemantics,
+    Base,
+    Source,
+    Stream,
+    StreamMode,
+)
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
+
+LATER = NOON + timedelta(days=1)
+QUIET = {"txn": {"appId": "a", "version": 1}}
+METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    """A stream at version 0, whose commit was cleaned up."""
+    folder = tmp_path / "_delta_log"
+    folder.mkdir()
+    commit(tmp_path, 1, added("a", 100), added("b", 20))
+    commit(tmp_path, 2, removed("b", 20), added("c", 3))
+    commit(tmp_path, 3, added("d", 7, data_change=False), removed("a", 100, data_change=False))
+    source = Source("`lake`.`sales`.`orders`", str(tmp_path), "a-table-id")
+    return new_stream("s", source=source, offset=new_offset(0, json.dumps(METADATA)))
+
+
+def at_version(stream: Stream, version: int) -> Stream:
+    """The stream with its offset at that version."""
+    ranged = SourceLog(Files()).range(stream, through=version)
+    return stream.standing(replace(ranged.end, row_id_high_water_mark=-1))
+
+
+def commit(root: Path, version: int, *actions: dict[str, Any], hours: float | None = None) -> None:
+    """Commit actions ``hours`` after noon, by default as many hours as the version number."""
+    for action in actions:
+        if "add" in action:
+            action["add"]["defaultRowCommitVersion"] = version
+    moment = NOON + timedelta(hours=version if hours is None else hours)
+    timestamp = int(moment.timestamp() * 1000)
+    info = {"timestamp": timestamp, "tags": {"delta.rowTracking.preserved": "true"}}
+    actions = ({"commitInfo": info}, *actions)
+    path = root / "_delta_log" / f"{version:020d}.json"
+    path.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+
+
+def added(path: str, size: int, *, data_change: bool = True) -> dict[str, Any]:
+    return {"add": {"path": path, "size": size, "dataChange": data_change, "baseRowId": 0}}
+
+
+def removed(path: str, size: int, *, data_change: bool = True) -> dict[str, Any]:
+    return {"remove": {"path": path, "size": size, "dataChange": data_change}}
+
+
+def status(stream: Stream, now: datetime = NOON) -> StreamStatus:
+    return status_of(stream, SourceLog(Files()), now)
+
+
+def table(root: Path, *commits: dict[str, Any]) -> Base:
+    """A table with one action in each commit after version 0, and the offset at version 0."""
+    (root / "_delta_log").mkdir(parents=True)
+    for version, action in enumerate(commits, start=1):
+        commit(root, version, action)
+    source = Source(f"`{root.name}`", str(root), "a-table-id")
+    return Base(source, new_offset(0, json.dumps(METADATA)))
+
+
+def test_status_counts_versions_commits_and_bytes_behind(stream: Stream) -> None:
+    found = status(stream)
+    assert (found.versions_behind, found.commits_behind) == (3, 2)
+    assert found.bytes_behind == 3 + 7
+    assert (found.may_have_data, found.stale) == (True, False)
+
+
+def test_status_of_an_append_only_stream_counts_the_bytes_of_inserted_rows(stream: Stream) -> None:
+    found = status(replace(stream, mode=StreamMode.APPEND_ONLY))
+    assert found.bytes_behind == 100 + 20 + 3
+
+
+def test_status_of_a_stream_that_cannot_be_read_says_why_and_counts_nothing(
+    stream: Stream,
+) -> None:
+    Path(stream.source.location, "_delta_log", f"{2:020d}.json").unlink()
+    found = status(stream)
+    assert (found.versions_behind, found.commits_behind, found.bytes_behind) == (None,) * 3
+    assert (found.latest_version, found.may_have_data, found.stale) == (None, False, True)
+    assert "version 2 is gone" in str(found.invalid_reason)
+
+
+def test_status_of_a_stream_of_inserts_counts_no_commit_that_inserts_nothing(
+    stream: Stream,
+) -> None:
+    behind = at_version(stream, 3)
+    commit(Path(stream.source.location), 4, removed("c", 3))
+    commit(Path(stream.source.location), 5, added("e", 7))
+    for mode, commits, hours in (
+        (StreamMode.STANDARD, 2, 4),
+        (StreamMode.APPEND_ONLY, 1, 5),
+        (StreamMode.INSERT_ONLY, 1, 5),
+    ):
+        found = status(replace(behind, mode=mode))
+        assert found.commits_behind == commits
+        assert found.behind_since == NOON + timedelta(hours=hours)
+
+
+def test_prediction_counts_from_the_oldest_commit_that_is_not_consumed(stream: Stream) -> None:
+    first = NOON + timedelta(hours=1)
+    for created in (NOON - timedelta(days=300), NOON + timedelta(days=30)):
+        found = status(replace(stream, created_at=created, last_consumed_at=created))
+        assert found.stale_after == first + timedelta(days=14)
+        assert found.kept_until == first + timedelta(days=7)
+
+
+def test_change_of_a_source_that_was_quiet_for_long_makes_no_stream_stale(stream: Stream) -> None:
+    """The stream is consumed on day 0, and the next commit comes on day 20."""
+    quiet = replace(at_version(stream, 3), last_consumed_at=NOON, created_at=NOON)
+    moment = NOON + timedelta(days=20)
+    assert status(quiet, moment).stale_after == moment + timedelta(days=14)
+
+    commit(Path(stream.source.location), 4, added("e", 7), hours=20 * 24)
+    found = status(quiet, moment + timedelta(minutes=1))
+    assert (found.may_have_data, found.stale) == (True, False)
+    assert found.stale_after == moment + timedelta(days=14)
+
+
+def test_initial_rows_are_kept_no_longer_than_the_log_up_to_the_offset(stream: Stream) -> None:
+    moment = NOON + timedelta(days=20)
+    at_offset = replace(at_version(stream, 3), shows_initial_rows=True, created_at=moment)
+    assert status(at_offset, moment).stale_after == moment + timedelta(days=14)
+
+    commit(Path(stream.source.location), 4, added("e", 7), hours=20 * 24)
+    assert status(at_offset, moment).stale_after == at_offset.offset.timestamp + timedelta(days=30)
+
+
+def test_surviving_stream_that_may_not_move_over_a_range_counts_from_its_first_commit(
+    stream: Stream,
+) -> None:
+    root = Path(stream.source.location)
+    commit(root, 4, added("e", 7))
+    commit(root, 5, removed("e", 7))
+    moment = NOON + timedelta(days=10)
+    appended = replace(at_version(stream, 3), mode=StreamMode.APPEND_ONLY)
+    surviving = replace(appended, append_semantics=AppendSemantics.SURVIVING)
+    found = status(surviving, moment)
+    assert (found.may_have_data, found.behind_since) == (False, None)
+    assert found.stale_after == NOON + timedelta(hours=4, days=14)
+
+
+def test_source_that_cannot_be_looked_at_is_told_and_keeps_no_other_status_away(
+    stream: Stream, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    register(state, stream)
+    broken = tmp_path / "broken"
+    quiet_stream(state, broken, "broken")
+    (broken / "_delta_log" / f"{1:020d}.json").write_text("no JSON", encoding="utf-8")
+
+    found = {each.name: each for each in StreamCatalog(str(state), clock=lambda: NOON).statuses()}
+
+    assert found["s"].commits_behind == 2
+    assert "JSONDecodeError" in str(found["broken"].invalid_reason)
+    assert found["broken"].commits_behind is None
+    assert (found["broken"].may_have_data, found["broken"].stale) == (False, False)
+
+
+def test_status_is_stale_once_its_prediction_has_passed(stream: Stream) -> None:
+    later = status(stream).stale_after
+    assert status_of(stream, SourceLog(Files()), later - timedelta(seconds=1)).stale is False
+    assert status_of(stream, SourceLog(Files()), later).stale is True
+
+
+def test_show_tells_where_a_stream_stands_in_plain_values(stream: Stream) -> None:
+    line = shown(status(replace(stream, comment="nightly", last_consumer="dag.task")))
+    assert list(line)[:6] == ["created_on", "name", "catalog", "database", "table_on", "owner"]
+    assert (line["catalog"], line["database"]) == ("lake", "sales")
+    assert (line["mode"], line["type"], line["append_semantics"]) == ("standard", "DELTA", None)
+    assert (line["offset"], line["commits_behind"], line["bytes_behind"]) == (0, 2, 10)
+    assert (line["comment"], line["last_consumer"]) == ("nightly", "dag.task")
+    plain = {str, int, float, bool, type(NOON), type(None)}
+    assert {type(value) for value in line.values()} <= plain
+
+
+def test_show_of_a_source_that_is_a_path_names_no_database(stream: Stream) -> None:
+    source = replace(stream.source, name="delta.`/data/orders`")
+    bases = (Base(source, stream.offset),)
+    line = shown(status(replace(stream, bases=bases, mode=StreamMode.APPEND_ONLY)))
+    assert (line["catalog"], line["database"]) == (None, None)
+    assert line["append_semantics"] == "inserted"
+
+
+def test_show_tells_what_operators_have_to_watch(stream: Stream) -> None:
+    line = shown(status(stream))
+    assert (line["behind_since"], line["kept_until"]) == (
+        NOON + timedelta(hours=1),
+        NOON + timedelta(hours=1) + timedelta(days=7),
+    )
+    assert (line["max_lag_seconds"], line["max_data_extension_seconds"]) == (None, 14 * 86_400)
+    assert (line["column_style"], line["readers"], line["consumers"]) == ("snowflake", None, None)
+    line = shown(
+        status(replace(stream, readers=("a", "b"), consumers=(), max_lag=timedelta(minutes=1)))
+    )
+    assert (line["readers"], line["consumers"], line["max_lag_seconds"]) == ("a, b", "", 60)
+
+
+def test_complete_through_ends_before_the_first_commit_with_data_that_waits(stream: Stream) -> None:
+    first = NOON + timedelta(hours=1)
+    assert status(stream, LATER).complete_through == first - timedelta(milliseconds=1)
+
+
+def test_complete_through_is_the_moment_of_the_look_where_nothing_waits(tmp_path: Path) -> None:
+    quiet = new_stream("s", bases=(table(tmp_path / "quiet", QUIET),))
+    assert status(quiet, LATER).complete_through == LATER
+    deleted = new_stream(
+        "s", bases=(table(tmp_path / "deleted", removed("a", 1)),), mode=StreamMode.APPEND_ONLY
+    )
+    assert status(deleted, LATER).complete_through == LATER
+
+
+def test_complete_through_is_never_later_than_the_look_whatever_clocks_writers_have(
+    stream: Stream,
+) -> None:
+    assert status(stream, NOON).complete_through == NOON
+
+
+def test_complete_through_of_several_tables_is_the_least(tmp_path: Path) -> None:
+    tables = (
+        table(tmp_path / "quiet", QUIET),
+        table(tmp_path / "late", QUIET, added("a", 1)),
+        table(tmp_path / "early", added("a", 1)),
+    )
+    found = status(new_stream("s", bases=tables), LATER)
+    each = [base.complete_through for base in found.base_tables]
+    before_hours = [NOON + timedelta(hours=hours, milliseconds=-1) for hours in (2, 1)]
+    assert each == [LATER, *before_hours]
+    assert found.complete_through == before_hours[1]
+
+
+def test_complete_through_is_unknown_where_a_table_cannot_be_read_or_initial_rows_wait(
+    stream: Stream, tmp_path: Path
+) -> None:
+    initial = replace(stream, shows_initial_rows=True)
+    assert status(initial, LATER).complete_through is None
+    gone = Base(Source("`gone`", str(tmp_path / "gone"), "a-table-id"), stream.offset)
+    assert status(replace(stream, bases=(*stream.bases, gone)), LATER).complete_through is None

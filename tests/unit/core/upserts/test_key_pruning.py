@@ -1,0 +1,140 @@
+"""Which parts of a base the changes cannot touch, by the statistics of its files."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.engine.core.delta.log_actions import DataFile
+from airflow_provider_cdc.engine.core.names import table_name
+from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTable
+from airflow_provider_cdc.engine.core.upserts.key_pruning import (
+    MOST_INTERVALS,
+    Intervals,
+    intervals_of,
+    is_untouched,
+    key_ranges,
+)
+
+
+def table(kind: str = "int", key: str = "id") -> UpsertTable:
+    base = table_name("/lake/t")
+    return UpsertTable("/lake/t", base, "/lake/t", "i", (Column(key, kind),), (key,))
+
+
+def file(low: Any, high: Any, size: int = 10, key: str = "id") -> dict[str, Any]:
+    stats = {"minValues": {key: low}, "maxValues": {key: high}}
+    return {"path": "f", "size": size, "stats": json.dumps(stats)}
+
+
+def bounds(found: Intervals | None) -> list[tuple[Any, Any, int]]:
+    assert found is not None
+    return [(each.low, each.high, each.size) for each in found.found]
+
+
+def test_files_that_overlap_are_one_interval() -> None:
+    files = [file(5, 9), file(20, 29), file(1, 5), file(10, 19)]
+
+    assert bounds(intervals_of(table(), files)) == [(1, 9, 20), (10, 19, 10), (20, 29, 10)]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [],
+        [file(1, 9)],
+        [file(1, 9), file(5, 20)],
+        [file(1, 9), {"path": "f", "size": 10}],
+        [file(1, 9), {"path": "f", "size": 10, "stats": '{"numRecords": 1}'}],
+        [file(1, 9), file(None, None)],
+    ],
+)
+def test_files_that_tell_nothing_leave_nothing_out(files: list[dict[str, Any]]) -> None:
+    assert intervals_of(table(), files) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "bound"),
+    [("date", "+10000-01-01"), ("date", "-0044-03-15"), ("string", "a\N{REPLACEMENT CHARACTER}")],
+)
+def test_statistics_that_do_not_sort_as_the_values_are_not_used(kind: str, bound: str) -> None:
+    good = {"date": "2021-01-01", "string": "b"}[kind]
+
+    assert intervals_of(table(kind), [file(good, good), file(bound, bound)]) is None
+    assert key_ranges(table(kind), [DataFile.of(file(bound, good))]) is None
+    assert key_ranges(table(kind), [DataFile.of(file(good, good))]) == [(good, good)]
+
+
+@pytest.mark.parametrize("kind", ["double", "decimal(10,2)", "timestamp", "boolean", "binary"])
+def test_statistics_that_are_rounded_are_not_used(kind: str) -> None:
+    assert intervals_of(table(kind), [file(1, 2), file(3, 4)]) is None
+
+
+def test_intervals_that_changes_touch_are_read_and_the_others_are_named() -> None:
+    found = intervals_of(table(key="a`b"), [file(n, n, key="a`b") for n in (1, 3, 5)])
+    assert found is not None
+    untouched = found.without(found.numbered([1]))
+
+    assert (untouched.size, found.size) == (20, 30)
+    assert is_untouched(untouched) == (
+        "NOT (t.`a``b` BETWEEN CAST('1' AS int) AND CAST('1' AS int)"
+        " OR t.`a``b` BETWEEN CAST('5' AS int) AND CAST('5' AS int))"
+    )
+
+
+def test_intervals_near_changes_are_told_by_the_files_that_these_lie_in() -> None:
+    found = intervals_of(table(), [file(n, n + 5) for n in (0, 10, 20, 30, 40)])
+    assert found is not None
+
+    def near(*ranges: tuple[int, int]) -> list[int]:
+        files = [DataFile.of(file(low, high)) for low, high in ranges]
+        given = key_ranges(table(), files)
+        assert given is not None
+        return [interval.low for interval in found.near(given).found]
+
+    assert near((12, 13)) == [10]
+    assert near((6, 9)) == near() == []
+    assert near((15, 20), (-5, 0), (41, 99)) == [0, 10, 20, 40]
+    assert key_ranges(table(), [DataFile.of(file(1, 2)), DataFile.of({"path": "f"})]) is None
+
+
+def test_text_in_a_bound_stays_text() -> None:
+    found = intervals_of(table("string"), [file("a", "c'"), file("d\\", "e")])
+    assert found is not None
+    assert "CAST('a' AS string)" in found.rows()
+    # The session decides what a backslash in a literal means.
+    assert "\\" not in found.rows()
+    assert "CAST(CAST(X'6327' AS STRING) AS string)" in found.rows()
+    assert "CAST(CAST(X'645c' AS STRING) AS string)" in found.rows()
+
+
+@given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 40)), min_size=2, max_size=400))
+def test_every_file_lies_in_one_interval_and_intervals_are_apart_and_few(
+    ranges: list[tuple[int, int]],
+) -> None:
+    files = [file(low, low + length) for low, length in ranges]
+    found = intervals_of(table(), files)
+    if found is None:
+        return
+    assert 2 <= len(found.found) <= MOST_INTERVALS
+    assert found.size <= 10 * len(files)
+    ordered = bounds(found)
+    assert all(first[1] < second[0] for first, second in pairwise(ordered))
+    for low, length in ranges:
+        # A range is within one interval, or it touches several.
+        touched = [each for each in ordered if each[0] <= low + length and low <= each[1]]
+        assert touched
+        is_inside = touched[0][0] <= low and low + length <= touched[0][1]
+        assert is_inside or len(touched) > 1
+
+
+def test_small_file_that_lies_across_the_others_does_not_join_them() -> None:
+    files = [file(start, start + 9, 100) for start in range(0, 50, 10)]
+    found = intervals_of(table(), [*files, file(0, 49, 2)])
+
+    assert bounds(found) == [(start, start + 9, 100) for start in range(0, 50, 10)]

@@ -1,0 +1,107 @@
+"""The log lines of a job's result."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from streams import new_stream
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest, message_lines
+from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
+from airflow_provider_cdc.jobs.answer_lines import answer_lines
+from airflow_provider_cdc.jobs.entry_point import keep_jars
+from airflow_provider_cdc.jobs.model import (
+    KINDS,
+    Answer,
+    ApplyUpserts,
+    Consume,
+    CreateStream,
+    DropUpsertTable,
+    ExportChanges,
+    HasData,
+    Maintain,
+    RedriveChanges,
+    Request,
+    WriteChanges,
+)
+
+
+def lines_of(task, **answer):
+    kind = KINDS[type(task)]
+    request = Request("0" * 32, "/state", kind, **{kind.value: task})
+    return answer_lines(request, Answer(request.request_id, **answer))
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "line"),
+    [
+        (HasData("s"), {"has_data": False}, "stream s: has no data"),
+        (ExportChanges("t", "/u", "id"), {}, "changes of t: are written to /u"),
+        (
+            WriteChanges("t", "SELECT 1", "id"),
+            {},
+            "upsert table t: its changes are written, and wait",
+        ),
+        (DropUpsertTable("t"), {}, "upsert table t: is dropped"),
+        (ApplyUpserts("t"), {}, "upsert table t: no change waits"),
+        (RedriveChanges("t"), {"redriven": 1}, "upsert table t: released 1 change from quarantine"),
+        (
+            CreateStream("s", on_table="flights"),
+            {"stream": new_stream("s")},
+            "stream s: is on flights, at version 0",
+        ),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_job_says_in_one_line_what_it_did(task, answer, line):
+    assert lines_of(task, **answer) == (line,)
+
+
+def test_consumption_is_not_told_twice():
+    assert lines_of(Consume(("INSERT INTO t SELECT * FROM s",), "me")) == ()
+
+
+def test_maintenance_says_what_each_source_keeps_and_for_whom():
+    week, day = timedelta(weeks=1), timedelta(days=1)
+    sources = (
+        SourceRetention("/a", week, None, (), 0, has_changed=False),
+        SourceRetention("/b", week, week + day, ("s", "t"), 3_200_000, has_changed=True),
+        SourceRetention("/c", None, None, (), 0, has_changed=False, problem="cannot be altered"),
+    )
+
+    assert lines_of(Maintain(day), maintenance=Maintenance(("u",), sources)) == (
+        "stream u: has no data, its offset moved",
+        "/a: keeps 1 week by itself what its streams need",
+        "/b: keeps 1 week by itself, and 1 week 1 day for s, t;"
+        " 3.2 MB of removed files stay for that",
+        "/c: cannot be altered",
+    )
+
+
+def test_message_of_an_error_has_a_line_each_for_problem_cause_and_fix():
+    error = InvalidRequest("stream s", "is\n  stale", cause="expected a\nb", fix="do c")
+
+    assert message_lines(str(error)) == (
+        "stream s: is stale.",
+        "Cause: expected a b.",
+        "Fix: do c.",
+    )
+    assert message_lines("nothing else") == ("nothing else",)
+
+
+def test_driver_keeps_the_jars_that_spark_got(tmp_path, caplog):
+    conf = {"spark.jars": "file:///a.jar,file:///b.jar"}
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
+
+    keep_jars(spark, None)
+    assert list(tmp_path.iterdir()) == []
+
+    keep_jars(spark, str(tmp_path / "jars.json"))
+    assert json.loads((tmp_path / "jars.json").read_text()) == ["file:///a.jar", "file:///b.jar"]
+    assert [file.name for file in tmp_path.iterdir()] == ["jars.json"]
+
+    keep_jars(spark, str(tmp_path / "nowhere" / "jars.json"))
+    assert "Ivy is asked again" in caplog.text

@@ -1,0 +1,218 @@
+"""The engine without Spark on an object store: by s3fs and by delta-rs, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from aiobotocore.client import AioBaseClient
+from deltalake import write_deltalake
+from fsspec.core import url_to_fs
+from registry_scenes import WRITERS, advance, create, drop
+from streams import new_offset, new_stream
+
+from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.delta.log_actions import fingerprint_of
+from airflow_provider_cdc.engine.core.errors import NotADeltaTable
+from airflow_provider_cdc.engine.core.model.nouns import FileFormat, Folder, Source
+from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog, Listing
+from airflow_provider_cdc.engine.storage.files.scratch import NO_FILE, Scratch
+from airflow_provider_cdc.engine.storage.files.store_options import fsspec_options
+from airflow_provider_cdc.engine.storage.files.stores import Files, join
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
+from airflow_provider_cdc.engine.storage.registry.registry_upkeep import Upkeep
+from airflow_provider_cdc.engine.storage.sources.folder_logs import FolderLogs, log_location
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog, StreamLook
+
+
+@pytest.fixture
+def files(options: dict[str, str]) -> Files:
+    return Files(options)
+
+
+def test_files_are_written_read_listed_and_removed(files: Files, root: str) -> None:
+    files.write(join(root, "a", "x"), b"one")
+    files.write(join(root, "a", "x"), b"again")
+    files.write(join(root, "a", "b", "y z"), b"two")
+
+    assert files.read(join(root, "a", "x")) == b"again"
+    assert files.names(join(root, "a")) == ["b", "x"]
+    assert files.read_below(join(root, "a"), ["x", "b/y z"]) == [b"again", b"two"]
+    assert files.sizes([join(root, "a", "x"), join(root, "none")]) == {
+        join(root, "a", "x"): 5,
+        join(root, "none"): None,
+    }
+    assert [file.path for file in files.below(root)] == ["a/b/y z", "a/x"]
+    assert abs(files.modified(join(root, "a", "x")) - utc_now()) < timedelta(minutes=1)
+    assert files.exists(join(root, "a"))
+
+    files.remove(join(root, "a"))
+
+    assert not files.exists(join(root, "a"))
+    assert files.below(root) == []
+    for look in (files.read, files.names, files.modified):
+        with pytest.raises(FileNotFoundError):
+            look(join(root, "a"))
+
+
+def test_log_folder_without_a_commit_is_no_table_and_is_removed(
+    options: dict[str, str], files: Files, root: str
+) -> None:
+    filesystem, path = url_to_fs(root.replace("s3a:", "s3:"), **fsspec_options(options, "s3"))
+    for folder in ("_delta_log/", "_delta_log/_staged_commits/"):
+        # Hadoop makes a folder like this.
+        filesystem.pipe_file(f"{path}/{folder}", b"")
+    log = DeltaLog(root, files)
+    assert files.exists(join(root, "_delta_log"))
+    assert not log.is_begun
+
+    files.remove_if_empty(root)
+    assert not files.exists(root)
+
+    files.write(join(root, "_delta_log", f"{0:020d}.json"), b"{}")
+    files.remove_if_empty(root)
+    assert log.is_begun
+
+
+def test_names_behind_another_one_are_listed_alone_page_by_page(
+    files: Files, options: dict[str, str], root: str
+) -> None:
+    folder = join(root, "_delta_log")
+    store, path = url_to_fs(folder.replace("s3a:", "s3:"), **fsspec_options(options, "s3"))
+    written = [f"{number:020d}.json" for number in range(1_100)]
+    store.pipe({f"{path}/{name}": b"{}" for name in [*written, "_sidecars/x", ".hidden"]})
+
+    assert files.names(folder, after=f"{50:020d}") == [*written[50:], "_sidecars"]
+    assert files.names(folder, after=f"{1_099:020d}") == [written[-1], "_sidecars"]
+    assert files.names(folder) == [".hidden", *written, "_sidecars"]
+    assert files.names(join(root, "none"), after="a") == []
+
+
+def test_of_many_that_create_a_file_at_once_one_does(files: Files, root: str) -> None:
+    uri = join(root, "claims", "1")
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda number: files.create(uri, str(number).encode()), range(8)))
+
+    assert won.count(True) == 1
+    assert files.read(uri) == str(won.index(True)).encode()
+
+
+def test_registry_keeps_streams_through_its_own_upkeep(
+    options: dict[str, str], files: Files, root: str
+) -> None:
+    upkeep = Upkeep(commits=3)
+    registry = Registry(root, storage_options=options, upkeep=upkeep)
+    made = create(registry, "s")
+    advance(registry, "s", 7)
+    create(registry, "gone")
+    drop(registry, "gone")
+
+    again = Registry(root, storage_options=options, upkeep=upkeep)
+
+    assert [stream.name for stream in again.snapshot().streams()] == ["s"]
+    assert again.snapshot().get("s").offset.version == made.offset.version + 7
+    assert len(again.history(made.stream_id)) == 8
+    # fsspec finds what delta-rs wrote: both use the same place.
+    assert any(
+        name.endswith(".checkpoint.parquet") for name in files.names(f"{root}/registry/_delta_log")
+    )
+    assert StreamCatalog(root, storage_options=options).describe("s").name == "s"
+
+
+def test_registry_loses_no_move_of_several_writers(options: dict[str, str], root: str) -> None:
+    create(Registry(root, storage_options=options), "first")
+    start = threading.Barrier(WRITERS)
+
+    def write(number: int) -> None:
+        registry = Registry(root, storage_options=options)
+        start.wait()
+        create(registry, f"s{number}")
+        advance(registry, f"s{number}", 5)
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(write, range(WRITERS)))
+
+    found = Registry(root, storage_options=options).snapshot()
+    offsets = {stream.name: stream.offset.version for stream in found.streams()}
+    assert offsets == {"first": 0} | {f"s{number}": 5 for number in range(WRITERS)}
+
+
+def test_log_of_a_table_is_read(options: dict[str, str], files: Files, root: str) -> None:
+    for number in range(3):
+        rows = pa.table({"id": [number]})
+        write_deltalake(root, rows, mode="append", storage_options=options)
+    log = DeltaLog(root, files)
+
+    assert log.latest_version() == 2
+    assert log.listing(since=1) == Listing(2, frozenset({1, 2}))
+    assert log.listing(since=3) == log.listing() == Listing(2, frozenset({0, 1, 2}))
+    with pytest.raises(NotADeltaTable):
+        DeltaLog(join(root, "none"), files).listing(since=3)
+    assert [commit.version for commit in log.commits(after=0, through=2)] == [1, 2]
+    assert json.loads(log.state_at(2).metadata["schemaString"])["fields"][0]["name"] == "id"
+    assert len(log.file_times([0, 1, 2])) == 3
+
+
+def test_a_look_asks_for_its_registered_commit_and_what_follows_it(
+    files: Files, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked = {"configuration": {"delta.enableRowTracking": "true"}, "id": "t"}
+    contents = [json.dumps({"metaData": tracked}).encode()]
+    for version in range(1, 31):
+        contents.append(json.dumps({"txn": {"appId": "a", "version": version}}).encode())
+    for version, content in enumerate(contents):
+        files.create(join(root, "_delta_log", f"{version:020d}.json"), content)
+    offset = new_offset(25, json.dumps(tracked))
+    offset = replace(offset, fingerprint=fingerprint_of(contents[25]))
+    stream = new_stream(source=Source("t", root, "t"), offset=offset)
+    asked: Counter[str] = Counter()
+    call = AioBaseClient._make_api_call
+
+    async def counted(client: Any, name: str, arguments: Any) -> Any:
+        asked[name] += 1
+        return await call(client, name, arguments)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
+
+    found = SourceLog(files).look(stream)
+
+    assert found == StreamLook(25, 30, may_have_data=False, data_version=25)
+    # The quick check reads five commits and finds no answer; the exact check reads five again.
+    assert asked == {"ListObjectsV2": 1, "GetObject": 1 + 5 + 5}
+
+
+def test_new_and_overwritten_files_of_a_folder_are_versions_of_it(files: Files, root: str) -> None:
+    inbox = join(root, "in")
+    folder = Folder(inbox, FileFormat.CSV, {}, json.dumps({"type": "struct", "fields": []}), None)
+    location = log_location(join(root, "state"), inbox, None)
+    logs = FolderLogs(files)
+    files.write(join(inbox, "a.csv"), b"1")
+    first = logs.open(location, folder).version
+
+    files.write(join(inbox, "day=1", "b.csv"), b"1")
+    assert logs.open(location, folder).version == first + 1
+    assert logs.open(location, folder).version == first + 1
+    files.write(join(inbox, "a.csv"), b"2")
+
+    assert logs.open(location, folder).version == first + 2
+
+
+def test_lists_and_crafted_tables_come_and_go(files: Files, root: str) -> None:
+    scratch = Scratch(root, files, utc_now)
+    table, listed = scratch.write_table("t", b"{}"), scratch.write_list(b"v1")
+    assert sorted(file.path for file in files.below(listed)) == [NO_FILE]
+    assert files.exists(join(listed, "_spark_metadata", "0.compact"))
+
+    scratch.remove(listed)
+    Scratch(root, files, lambda: utc_now() + timedelta(hours=25)).sweep()
+
+    assert not files.exists(listed)
+    assert not files.exists(table)

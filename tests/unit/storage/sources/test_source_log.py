@@ -1,0 +1,366 @@
+"""Reading a source's log, as far as files alone show."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streams import new_offset, new_stream
+
+from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
+from airflow_provider_cdc.engine.core.delta.log_actions import ROW_TRACKING_DOMAIN
+from airflow_provider_cdc.engine.core.errors import (
+    ChangeTrackingDisabled,
+    StreamStale,
+    StreamUnusable,
+)
+from airflow_provider_cdc.engine.core.model.nouns import (
+    AppendSemantics,
+    Base,
+    Source,
+    Stream,
+    StreamMode,
+    View,
+)
+from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog, LogIncomplete
+from airflow_provider_cdc.engine.storage.files.stores import Files
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog, candidates
+from airflow_provider_cdc.engine.storage.sources.source_pins import SourcePins
+
+MARK = {"domain": ROW_TRACKING_DOMAIN, "configuration": '{"rowIdHighWaterMark": 9}'}
+METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
+
+
+class Log:
+    """A log written by hand; its first commit is the offset of ``stream``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / "_delta_log"
+        self.folder.mkdir()
+        self.write(0, {"metaData": METADATA})
+        content = self.path(0).read_bytes()
+        self.stream: Stream = new_stream(
+            source=Source("t", str(root), "a-table-id"),
+            offset=replace(
+                new_offset(0, json.dumps(METADATA)),
+                fingerprint=hashlib.sha256(content).hexdigest(),
+            ),
+        )
+
+    def path(self, version: int) -> Path:
+        return self.folder / f"{version:020d}.json"
+
+    def write(self, version: int, *actions: dict[str, Any]) -> None:
+        self.path(version).write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+
+    def insert(self, version: int) -> None:
+        tracked = {"baseRowId": version * 10, "defaultRowCommitVersion": version}
+        self.write(version, {"add": {"path": f"{version}.parquet", "dataChange": True} | tracked})
+
+    def rearrange(self, version: int) -> None:
+        self.write(version, {"add": {"path": f"{version}.parquet", "dataChange": False}})
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path)
+
+
+def test_a_look_reads_no_commit_behind_the_one_that_answers(log: Log) -> None:
+    for version in range(1, 50):
+        log.insert(version)
+    for version in range(1, 48):
+        log.path(version).write_text("not JSON", encoding="utf-8")
+
+    found = SourceLog(Files()).look(log.stream)
+
+    assert (found.latest_version, found.may_have_data) == (49, True)
+
+
+def test_a_look_at_a_log_without_a_plain_answer_reads_all_of_it(log: Log) -> None:
+    log.insert(1)
+    for version in range(2, 50):
+        log.rearrange(version)
+
+    assert SourceLog(Files()).look(log.stream).may_have_data
+
+
+def test_a_look_at_commits_that_rearranged_files_finds_no_data(log: Log) -> None:
+    for version in range(1, 50):
+        log.rearrange(version)
+
+    found = SourceLog(Files()).look(log.stream)
+
+    assert (found.latest_version, found.may_have_data) == (49, False)
+
+
+def test_the_data_version_of_a_look_stays_where_files_are_rearranged(log: Log) -> None:
+    log.insert(1)
+    before = SourceLog(Files()).look(log.stream)
+    log.rearrange(2)
+    after = SourceLog(Files()).look(log.stream)
+    log.insert(3)
+
+    assert (before.data_version, before.latest_version) == (1, 1)
+    assert (after.data_version, after.latest_version) == (1, 2)
+    assert SourceLog(Files()).look(log.stream).data_version == 3
+
+
+def test_the_data_version_of_a_look_at_a_long_log_is_found_behind_what_rearranged_files(
+    log: Log,
+) -> None:
+    log.insert(1)
+    for version in range(2, 50):
+        log.rearrange(version)
+
+    assert SourceLog(Files()).look(log.stream).data_version == 1
+
+
+def test_the_data_version_of_a_look_without_data_is_the_offset(log: Log) -> None:
+    log.rearrange(1)
+
+    assert SourceLog(Files()).look(log.stream).data_version == 0
+
+
+def test_a_look_at_nothing_new_finds_no_data(log: Log) -> None:
+    found = SourceLog(Files()).look(log.stream)
+
+    assert (found.latest_version, found.may_have_data) == (0, False)
+
+
+def test_a_look_refuses_a_log_with_a_gap_that_it_need_not_read(log: Log) -> None:
+    for version in range(1, 50):
+        log.insert(version)
+    log.path(1).unlink()
+
+    with pytest.raises(StreamStale, match="version 1 is gone"):
+        SourceLog(Files()).look(log.stream)
+
+
+def test_a_look_refuses_a_source_whose_change_tracking_was_switched_off(log: Log) -> None:
+    log.insert(1)
+    log.write(2, {"metaData": METADATA | {"configuration": {}}})
+
+    with pytest.raises(ChangeTrackingDisabled):
+        SourceLog(Files()).look(log.stream)
+
+
+def test_a_table_in_the_place_of_the_source_is_told_where_the_commit_of_the_offset_is_gone(
+    log: Log,
+) -> None:
+    log.path(0).unlink()
+    log.insert(2)
+    log.write(1, {"metaData": METADATA}, {"protocol": {}}, {"domainMetadata": MARK})
+    assert SourceLog(Files()).look(log.stream).may_have_data
+
+    # A log whose first commits are missing needs this checkpoint.
+    other = {"metaData": METADATA | {"id": "another table"}}
+    checkpoint = log.folder / f"{1:020d}.checkpoint.a.json"
+    checkpoint.write_text("\n".join(map(json.dumps, (other, {"protocol": {}}))), encoding="utf-8")
+    log.insert(1)
+    for ask in (SourceLog(Files()).look, SourceLog(Files()).range):
+        with pytest.raises(StreamStale, match="the table with the id another table now"):
+            ask(log.stream)
+
+
+def test_a_range_of_a_source_that_a_catalog_manages_by_now_is_refused(log: Log) -> None:
+    log.insert(1)
+    log.write(2, {"protocol": {"minReaderVersion": 3, "writerFeatures": ["catalogManaged"]}})
+
+    for ask in (SourceLog(Files()).look, SourceLog(Files()).range):
+        with pytest.raises(StreamUnusable, match="catalog alone knows its newest commits"):
+            ask(log.stream)
+
+
+def test_commits_name_the_first_one_that_is_gone(log: Log) -> None:
+    for version in range(1, 9):
+        log.insert(version)
+    log.path(5).unlink()
+    log.path(7).unlink()
+
+    with pytest.raises(LogIncomplete) as caught:
+        list(DeltaLog(str(log.root), Files()).commits(after=0, through=8))
+
+    assert caught.value.missing_version == 5
+
+
+def test_state_behind_a_drop_of_row_tracking_has_no_row_ids(log: Log) -> None:
+    def mark(row_id: int, *, removed: bool = False) -> dict[str, Any]:
+        configuration = json.dumps({"rowIdHighWaterMark": row_id})
+        return {"domain": ROW_TRACKING_DOMAIN, "configuration": configuration, "removed": removed}
+
+    log.write(1, {"domainMetadata": mark(99)}, {"protocol": {"minReaderVersion": 1}})
+    log.write(2, {"domainMetadata": mark(99, removed=True)})
+    log.write(3, {"metaData": METADATA})
+    log.write(4, {"domainMetadata": mark(9)})
+    table = DeltaLog(str(log.root), Files())
+
+    marks = [table.state_at(version).row_id_high_water_mark for version in (1, 2, 3, 4)]
+    assert marks == [99, -1, -1, 9]
+
+
+def test_commits_of_a_long_range_are_read_in_order(log: Log) -> None:
+    for version in range(1, 1203):
+        log.insert(version)
+
+    found = list(DeltaLog(str(log.root), Files()).commits(after=100, through=1202))
+
+    assert [commit.version for commit in found] == list(range(101, 1203))
+    assert [commit.adds[0].path for commit in found] == [f"{v}.parquet" for v in range(101, 1203)]
+
+
+def test_a_bounded_range_ends_behind_the_commit_that_fills_it(log: Log) -> None:
+    for version in range(1, 9):
+        log.insert(version)
+
+    found = SourceLog(Files()).range(log.stream, limit=BatchLimit(max_commits=3))
+
+    assert [commit.version for commit in found.commits] == [1, 2, 3]
+    assert found.end.version == 3
+
+
+def test_a_bounded_range_reads_few_commits_behind_its_end(log: Log) -> None:
+    for version in range(1, 1203):
+        log.insert(version)
+    for version in range(600, 1203):
+        log.path(version).write_text("not JSON", encoding="utf-8")
+
+    found = SourceLog(Files()).range(log.stream, limit=BatchLimit(max_commits=10))
+
+    assert found.end.version == 10
+
+
+class CountingFiles(Files):
+    listings = 0
+
+    def names(self, uri: str, *, after: str = "") -> list[str]:
+        self.listings += 1
+        return super().names(uri, after=after)
+
+
+@pytest.mark.parametrize("commits", [0, 3, 50])
+def test_a_look_lists_the_log_once(log: Log, commits: int) -> None:
+    for version in range(1, commits + 1):
+        log.rearrange(version)
+    files = CountingFiles()
+
+    SourceLog(files).look(log.stream)
+
+    assert files.listings == 1
+
+
+def append_only(
+    stream: Stream, semantics: AppendSemantics = AppendSemantics.INSERTED, *, is_on_view: bool
+) -> Stream:
+    view = View("v", "f", (0,)) if is_on_view else None
+    mode = StreamMode.APPEND_ONLY
+    return replace(stream, mode=mode, append_semantics=semantics, view=view)
+
+
+def test_rows_that_were_inserted_and_deleted_are_a_change_of_a_view_too(log: Log) -> None:
+    log.insert(1)
+    log.write(2, {"remove": {"path": "1.parquet", "dataChange": True}})
+
+    for is_on_view in (False, True):
+        span = SourceLog(Files()).span(append_only(log.stream, is_on_view=is_on_view))
+        assert not span.holds_nothing
+
+
+def test_deletion_is_a_change_of_an_append_only_view_that_joins_what_is_left(log: Log) -> None:
+    log.write(1, {"remove": {"path": "old.parquet", "dataChange": True}})
+
+    found = {
+        is_on_view: SourceLog(Files())
+        .span(append_only(log.stream, is_on_view=is_on_view))
+        .holds_nothing
+        for is_on_view in (False, True)
+    }
+    assert found == {False: True, True: False}
+
+
+@pytest.mark.parametrize("is_on_view", [False, True])
+def test_surviving_stream_does_not_move_over_rows_that_a_restore_may_bring_back(
+    log: Log, is_on_view: bool
+) -> None:
+    stream = append_only(log.stream, AppendSemantics.SURVIVING, is_on_view=is_on_view)
+    log.write(1, {"commitInfo": {"operation": "SET TBLPROPERTIES"}})
+    assert SourceLog(Files()).span(stream).holds_nothing
+
+    log.insert(2)
+    log.write(3, {"remove": {"path": "2.parquet", "dataChange": True}})
+    span = SourceLog(Files()).span(stream)
+    assert not any(candidates(table).are_there for table in span.tables)
+    assert not span.holds_nothing
+
+
+def test_streams_of_a_table_that_is_spelt_in_two_ways_end_at_one_version_in_a_transaction(
+    log: Log,
+) -> None:
+    spelt = replace(log.stream.source, location=f"file://{log.root}/")
+    streams = [log.stream, replace(log.stream, bases=(Base(spelt, log.stream.offset),))]
+    files = CountingFiles()
+
+    pins = SourcePins(SourceLog(files), streams)
+    assert files.listings == 1
+    log.insert(1)
+
+    ends = [pins.span(stream, BatchLimit()).tables[0].end.version for stream in streams]
+    assert ends == [0, 0]
+
+
+def test_a_range_from_before_version_0_begins_with_its_commit(log: Log) -> None:
+    log.insert(1)
+    beginning = replace(log.stream.offset, version=-1, fingerprint="", row_id_high_water_mark=-1)
+
+    found = SourceLog(Files()).range_from(log.stream.standing(beginning))
+    none = SourceLog(Files()).range_from(log.stream.standing(beginning), through=-1)
+
+    assert [commit.version for commit in found.commits] == [0, 1]
+    assert (none.commits, none.end) == ((), beginning)
+
+
+def test_a_range_from_before_version_0_of_a_table_that_was_not_tracked_then_is_refused(
+    log: Log,
+) -> None:
+    untracked = json.dumps({"id": "a-table-id", "configuration": {}})
+    beginning = replace(log.stream.offset, version=-1, metadata=untracked)
+    with pytest.raises(ChangeTrackingDisabled, match="before version 0 of t"):
+        SourceLog(Files()).range_from(log.stream.standing(beginning))
+
+
+@pytest.mark.parametrize("semantics", [AppendSemantics.INSERTED, AppendSemantics.SURVIVING])
+def test_append_only_range_of_a_transaction_ends_before_what_an_undo_may_bring_back(
+    log: Log, semantics: AppendSemantics
+) -> None:
+    def info(operation: str, **more: Any) -> dict[str, Any]:
+        return {"commitInfo": {"operation": operation, **more}}
+
+    def restore(version: int, to: int) -> None:
+        mark = {"userMetadata": "cdc undo c1"}
+        log.write(version, info("RESTORE", operationParameters={"version": to}, **mark))
+
+    def added(version: int) -> dict[str, Any]:
+        tracked = {"baseRowId": version * 10, "defaultRowCommitVersion": version}
+        return {"add": {"path": f"{version}.parquet", "dataChange": True} | tracked}
+
+    stream = append_only(log.stream, semantics, is_on_view=False)
+    log.insert(1)
+    log.write(2, info("MERGE"), {"txn": {"appId": "cdc/c1/0/0", "version": 1}}, added(2))
+    log.write(3, info("WRITE"), added(3))
+    restore(4, to=1)
+
+    def end() -> int:
+        pins = SourcePins(SourceLog(Files()), [stream])
+        return pins.span(stream, BatchLimit()).tables[0].end.version
+
+    assert end() == 1
+    # A transaction that has begun reads the range that it pinned.
+    pinned = SourceLog(Files()).span(stream, through=[4])
+    assert pinned.tables[0].end.version == 4
+    restore(5, to=3)
+    assert end() == 5

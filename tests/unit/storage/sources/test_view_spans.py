@@ -1,0 +1,50 @@
+"""Ranges of streams on views that hold no change, by the log alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from streams import new_commit, new_offset, new_stream
+
+from airflow_provider_cdc.engine.core.delta.log_actions import Commit, DataFile
+from airflow_provider_cdc.engine.core.model.nouns import Offset, StreamMode, View
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceRange, StreamSpan
+
+FILE = DataFile("new", {}, 10, True, None, 100, 1, None)
+INSERT = new_commit(1, adds=(FILE,))
+DELETE = new_commit(2, "DELETE", removes=(FILE,))
+
+
+def metadata(column_id: int = 1, **properties: str) -> dict[str, Any]:
+    numbers = {"delta.columnMapping.id": column_id}
+    field = {"name": "c", "type": "integer", "nullable": True, "metadata": numbers}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    return {"schemaString": schema, "configuration": properties}
+
+
+def start() -> Offset:
+    return new_offset(0, json.dumps(metadata()))
+
+
+def span(*tables: tuple[Commit, ...], mode: StreamMode = StreamMode.STANDARD) -> StreamSpan:
+    stream = new_stream(mode=mode, view=View("v", "f", tuple(range(len(tables)))))
+    ranges = (SourceRange(stream, start(), start(), commits) for commits in tables)
+    return StreamSpan(stream, tuple(ranges))
+
+
+def test_range_of_a_view_in_which_a_table_gets_another_column_of_the_name_holds_something() -> None:
+    dropped, added = metadata() | {"schemaString": '{"fields": []}'}, metadata(2)
+    commits = (new_commit(1, metadata=dropped), new_commit(2, metadata=added))
+    assert not span((), commits).holds_nothing
+    properties = (new_commit(1, metadata=metadata(comment="x")), new_commit(2, "OPTIMIZE"))
+    assert span((), properties).holds_nothing
+
+
+def test_range_of_a_view_whose_rows_came_and_went_holds_something_for_an_append_only_stream() -> (
+    None
+):
+    assert span((INSERT, DELETE), ()).holds_nothing
+    assert not span((), (INSERT, DELETE), mode=StreamMode.APPEND_ONLY).holds_nothing
+    # The rows that rows of other tables are joined with have changed.
+    assert not span((DELETE,), (), mode=StreamMode.APPEND_ONLY).holds_nothing
