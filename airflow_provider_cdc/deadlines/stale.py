@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.definitions.deadline import BaseDeadlineReference
 
 from airflow_provider_cdc.hooks import DEFAULT_CONN_ID
-
-from .mirror import read_stale_after, variable_key
+from airflow_provider_cdc.hooks.stale_after_variable import read_stale_after, variable_key
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.deadlines.mirror import knows_streams, variable_key
 from airflow_provider_cdc.engine.core.errors import RegistryNotFound, StreamNotFound
 from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
+from airflow_provider_cdc.hooks.stale_after_variable import knows_streams, variable_key
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.hooks.cdc import CdcHook

@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.deadlines.mirror import write_stale_after
 from airflow_provider_cdc.engine.catalog.monitoring import lag_of
 from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.model.alerts import Alert
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.registry_reach import check_reach
+from airflow_provider_cdc.hooks.stale_after_variable import write_stale_after
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 
 from .metrics import measure

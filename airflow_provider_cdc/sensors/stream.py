@@ -19,11 +19,11 @@ from airflow.sdk.exceptions import (
     TaskDeferralTimeout,
 )
 
-from airflow_provider_cdc.deadlines.mirror import knows_streams
 from airflow_provider_cdc.engine.core.errors import RegistryNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import FailsPlainly, task_errors, task_failure
 from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
+from airflow_provider_cdc.hooks.stale_after_variable import knows_streams
 from airflow_provider_cdc.jobs.model import HasData
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 

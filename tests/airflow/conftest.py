@@ -39,7 +39,7 @@ def variables(monkeypatch) -> dict[str, str]:
             assert serialize_json
             kept[key] = json.dumps(value)
 
-    monkeypatch.setattr("airflow_provider_cdc.deadlines.mirror.Variable", Variables)
+    monkeypatch.setattr("airflow_provider_cdc.hooks.stale_after_variable.Variable", Variables)
     return kept
 
 

@@ -12,8 +12,12 @@ from airflow.sdk import AsyncCallback, DeadlineAlert
 from airflow.serialization.decoders import decode_deadline_alert
 from airflow.serialization.encoders import encode_deadline_alert
 
-from airflow_provider_cdc.deadlines.mirror import read_stale_after, variable_key, write_stale_after
 from airflow_provider_cdc.deadlines.stale import StreamStaleDeadline
+from airflow_provider_cdc.hooks.stale_after_variable import (
+    read_stale_after,
+    variable_key,
+    write_stale_after,
+)
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 KEY = "cdc_stale_after.lake"

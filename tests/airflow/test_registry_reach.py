@@ -8,8 +8,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from streams import NOON
 
-from airflow_provider_cdc.deadlines.mirror import write_stale_after
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.hooks.stale_after_variable import write_stale_after
 from airflow_provider_cdc.operators.maintenance import MaintainStreams
 from airflow_provider_cdc.operators.stream import AdvanceStream, ConsumeStream, DropStream
 from airflow_provider_cdc.operators.upserts import ApplyUpserts
