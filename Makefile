@@ -97,14 +97,15 @@ test-thorough: venv jars ## what is too long for CI: many random examples, and a
 		BENCH='--part changes --commits 2 --only "0.01 % updates in" --out $(STATE)/bench'
 
 .PHONY: check-engine
-check-engine: ## no py4j handle and no Airflow in the engine
+check-engine: ## no py4j handle in the engine
 	@.ci/check-engine
 
 .PHONY: lint
-lint: venv ## ruff and mypy
+lint: venv ## ruff, mypy and the import rules of the rooms
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports --no-logo --no-cache
 
 .PHONY: format
 format: venv ## format, and fix what ruff can fix
