@@ -78,7 +78,7 @@ def of_maintenance(commits: int) -> str:
 
 
 def _look(catalog: StreamCatalog, *, has_data: bool) -> None:
-    if catalog.look("s").may_have_data is not has_data:
+    if catalog.probe("s").may_have_data is not has_data:
         raise AssertionError(f"expected data: {has_data}")
 
 

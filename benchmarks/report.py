@@ -77,11 +77,11 @@ def _origins(run: Run) -> str:
         revisions = places.setdefault((piece.date, piece.machine), [])
         if piece.revision not in revisions:
             revisions.append(piece.revision)
-    told = [
+    parts = [
         f"{date} on {machine} (revision {', '.join(revisions)})"
         for (date, machine), revisions in sorted(places.items())
     ]
-    return f"Measured on {'; on '.join(told)}." if told else ""
+    return f"Measured on {'; on '.join(parts)}." if parts else ""
 
 
 def _goals(runs: Sequence[Run]) -> list[str]:

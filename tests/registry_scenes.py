@@ -45,7 +45,7 @@ def create(registry: Registry, name: str, actor: str = "creator") -> Stream:
 
 def advanced(before: Stream) -> Change:
     offset = replace(before.offset, version=before.offset.version + 1)
-    return Change(before.standing(offset), Transition.ADVANCED)
+    return Change(before.status(offset), Transition.ADVANCED)
 
 
 def advance(registry: Registry, name: str, times: int = 1) -> None:

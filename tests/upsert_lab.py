@@ -46,7 +46,7 @@ class UpsertLab(StreamLab):
 
         what = "upsert table", fill, *sorted(options.items())
         TEMPLATES.make(spark, Path(lab.table()), what, create)
-        lab.engine._stand_behind(lab.engine._upsert_tables.get(lab.table()))
+        lab.engine._create_changes_stream(lab.engine._upsert_tables.get(lab.table()))
         return lab
 
     def table(self) -> str:

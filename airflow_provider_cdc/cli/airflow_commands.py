@@ -66,9 +66,9 @@ def upsert_tables(args: Namespace) -> None:
 
 
 def _lines(
-    conn_id: str, look: Callable[[StreamCatalog], list[dict[str, Any]]]
+    conn_id: str, query: Callable[[StreamCatalog], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """What ``look`` finds in the catalog of a connection. An error ends the command, and so does a
+    """What ``query`` finds in the catalog of a connection. An error ends the command, and so does a
     state folder without a registry.
     """
     from airflow.models.connection import Connection  # noqa: PLC0415
@@ -82,7 +82,7 @@ def _lines(
     try:
         connection = Connection.get_connection_from_secrets(conn_id)
         catalog = CdcConnection.from_extra(conn_id, connection.extra_dejson).catalog()
-        return checked(catalog, look(catalog))
+        return checked(catalog, query(catalog))
     except (CdcError, AirflowNotFoundException) as error:
         raise SystemExit(str(error)) from None
 

@@ -94,23 +94,23 @@ def usage(
 ) -> None:
     """Show what the jobs of upsert tables used: by period and class, with a plot of their slots."""
 
-    def look(_: StreamCatalog) -> list[dict[str, Any]]:
+    def query(_: StreamCatalog) -> list[dict[str, Any]]:
         begin, each = utc_now() - interval_of(since, "--since"), period_of(period, "--period")
         jobs = JobHistory(state, _options(storage_options)).read(begin)
         return usage_lines(used(jobs, each, begin))
 
-    _print(output, USAGE, _lines(state, storage_options, look))
+    _print(output, USAGE, _lines(state, storage_options, query))
 
 
 def _lines(
-    state: str, storage_options: str, look: Callable[[StreamCatalog], list[dict[str, Any]]]
+    state: str, storage_options: str, query: Callable[[StreamCatalog], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """What ``look`` finds in a state folder. An error ends the command, and so does a folder
+    """What ``query`` finds in a state folder. An error ends the command, and so does a folder
     without a registry.
     """
     try:
         catalog = StreamCatalog(state, storage_options=_options(storage_options))
-        return checked(catalog, look(catalog))
+        return checked(catalog, query(catalog))
     except CdcError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

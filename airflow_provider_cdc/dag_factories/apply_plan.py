@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from airflow_provider_cdc.engine.catalog.bounded_map import side_by_side
+from airflow_provider_cdc.engine.catalog.bounded_map import bounded_map
 from airflow_provider_cdc.engine.catalog.upsert_jobs import apply_schedules
 from airflow_provider_cdc.engine.core.model.nouns import Stream
 from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
@@ -39,23 +39,25 @@ class _Kept(msgspec.Struct):
     plan: list[ApplySchedule]
 
 
-def apply_plan(conn_id: str, without_promise: timedelta, refresh: timedelta) -> list[ApplySchedule]:
+def apply_plan(
+    conn_id: str, default_interval: timedelta, refresh: timedelta
+) -> list[ApplySchedule]:
     """The schedule of each upsert table of ``conn_id``.
 
-    :param without_promise: how often to apply if a table has no ``max_staleness``
+    :param default_interval: how often to apply if a table has no ``max_staleness``
     :param refresh: how long an answer of the registry is used again
     :raises AirflowNotFoundException: there is no such connection
     """
     settings = CdcHook(conn_id).settings
-    file = _file(settings, without_promise)
+    file = _file(settings, default_interval)
     kept = _read(file)
     if kept is None:
-        plan = _plan(settings, without_promise)
+        plan = _plan(settings, default_interval)
     elif 0 <= time.time() - kept.at < refresh.total_seconds():
         return kept.plan
     else:
         try:
-            plan = _plan_in_time(settings, without_promise, is_needed=bool(kept.plan))
+            plan = _plan_in_time(settings, default_interval, is_needed=bool(kept.plan))
         except Exception:
             log.exception("The registry of %s cannot be read; what it said last goes on", conn_id)
             return kept.plan
@@ -64,14 +66,14 @@ def apply_plan(conn_id: str, without_promise: timedelta, refresh: timedelta) -> 
 
 
 def _plan_in_time(
-    settings: CdcConnection, without_promise: timedelta, *, is_needed: bool
+    settings: CdcConnection, default_interval: timedelta, *, is_needed: bool
 ) -> list[ApplySchedule]:
     """The registry's answer, if it comes soon.
 
     :raises TimeoutError: the registry does not answer
     """
-    (found,) = side_by_side(
-        lambda each: _plan(each, without_promise, is_needed=is_needed),
+    (found,) = bounded_map(
+        lambda each: _plan(each, default_interval, is_needed=is_needed),
         [settings],
         at_once=1,
         patience_seconds=_PATIENCE_SECONDS,
@@ -82,7 +84,7 @@ def _plan_in_time(
 
 
 def _plan(
-    settings: CdcConnection, without_promise: timedelta, *, is_needed: bool = False
+    settings: CdcConnection, default_interval: timedelta, *, is_needed: bool = False
 ) -> list[ApplySchedule]:
     """The registry's answer.
 
@@ -105,12 +107,12 @@ def _plan(
     for stream in streams or []:
         if isinstance(stream, UnreadableStream):
             log.error("No DAG applies the changes that wait in it: %s", stream.error)
-    return apply_schedules(readable, settings.apply_times(), without_promise)
+    return apply_schedules(readable, settings.apply_times(), default_interval)
 
 
-def _file(settings: CdcConnection, without_promise: timedelta) -> Path:
+def _file(settings: CdcConnection, default_interval: timedelta) -> Path:
     home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
-    known_by = f"{settings.conn_id} {settings.state} {without_promise}"
+    known_by = f"{settings.conn_id} {settings.state} {default_interval}"
     return home / "cdc" / f"applies-{sha256(known_by.encode()).hexdigest()[:16]}.json"
 
 

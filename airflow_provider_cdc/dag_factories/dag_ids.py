@@ -16,10 +16,10 @@ def dag_id_of(name: str, conn_id: str) -> str:
     """
     if conn_id == DEFAULT_CONN_ID:
         return name
-    told = readable(conn_id).replace(".", "_")
+    label = readable(conn_id).replace(".", "_")
     # A changed id may equal the id of another connection.
-    end = "" if told == conn_id else f"-{digest_of(conn_id)}"
-    return f"{name}-{told}{end}"
+    end = "" if label == conn_id else f"-{digest_of(conn_id)}"
+    return f"{name}-{label}{end}"
 
 
 def digest_of(name: str) -> str:

@@ -31,7 +31,7 @@ def background_apply_dags(
     conn_id: str = CdcHook.default_conn_name,
     *,
     pool: str = POOL,
-    without_promise: timedelta | str = WITHOUT_PROMISE,
+    default_interval: timedelta | str = WITHOUT_PROMISE,
     refresh: timedelta | str = KEPT_FOR,
     default_args: Mapping[str, Any] | None = None,
 ) -> dict[str, DAG]:
@@ -48,7 +48,7 @@ def background_apply_dags(
 
     :param pool: it limits how many applies run at once; make it with ``airflow pools set``. The
         field ``pool_conf`` of the connection gives its jobs Spark settings of their own
-    :param without_promise: how often to apply if a table has no ``max_staleness``
+    :param default_interval: how often to apply if a table has no ``max_staleness``
     :param refresh: how long an answer of the registry is used again
     :param default_args: those of a DAG, for ``on_failure_callback`` and the like
     :returns: the DAGs by their ids: ``apply_upserts.<table>``, and for a connection other than
@@ -57,7 +57,7 @@ def background_apply_dags(
     """
     plan = apply_plan(
         conn_id,
-        period_of(without_promise, "without_promise"),
+        period_of(default_interval, "default_interval"),
         interval_of(refresh, "refresh"),
     )
     taken = Counter(readable(schedule.table) for schedule in plan)
@@ -98,7 +98,7 @@ def _dag(
         ApplyUpserts(
             task_id="apply",
             table=schedule.location,
-            is_timed=True,
+            record_duration=True,
             conn_id=conn_id,
             pool=pool,
             retries=0,

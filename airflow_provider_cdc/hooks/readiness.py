@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAt:
+class ProbedStream:
     """What a check read of a stream: the versions of its source after ``offset_version``
     (exclusive) up to ``latest_version`` (inclusive).
     """
@@ -21,8 +21,8 @@ class LookedAt:
 
 
 def readiness(
-    catalog: StreamCatalog, stream: str, *, empty: LookedAt | None = None
-) -> LookedAt | None:
+    catalog: StreamCatalog, stream: str, *, empty: ProbedStream | None = None
+) -> ProbedStream | None:
     """What ``stream`` has to consume if it may have data, or None if it certainly has none. Reads
     logs only.
 
@@ -37,6 +37,6 @@ def readiness(
         help; a table or a folder that is out of reach counts as missing
     """
     known = catalog.describe(stream)
-    found = catalog.look_at(known)
-    looked = LookedAt(known.stream_id, found.offset_version, found.latest_version)
-    return looked if found.may_have_data and looked != empty else None
+    found = catalog.probe_stream(known)
+    probed = ProbedStream(known.stream_id, found.offset_version, found.latest_version)
+    return probed if found.may_have_data and probed != empty else None

@@ -35,7 +35,7 @@ class StaleStreamHook(BaseHook):
         return CdcHook(self.conn_id).catalog()
 
     def monitor(self) -> StreamMonitor:
-        """The monitor that reports each change of a stream's standing once."""
+        """The monitor that reports each change of an objective's status once."""
         return CdcHook(self.conn_id).monitor()
 
     def get_statuses(self) -> list[StreamStatus]:

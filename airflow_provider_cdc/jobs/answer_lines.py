@@ -56,8 +56,8 @@ def _stream_line(stream: Stream) -> str:
 
 def _table_line(table: UpsertTable) -> str:
     longest = table.max_staleness
-    promise = "reads are fresh" if longest is None else f"max_staleness {length_text(longest)}"
-    return f"upsert table {table.name}: is at {table.location}, {promise}"
+    freshness = "reads are fresh" if longest is None else f"max_staleness {length_text(longest)}"
+    return f"upsert table {table.name}: is at {table.location}, {freshness}"
 
 
 def _maintenance_lines(found: Maintenance) -> tuple[str, ...]:

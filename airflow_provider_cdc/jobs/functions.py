@@ -27,7 +27,7 @@ def check_consume(task: Consume) -> None:
     if bool(task.statements) == (task.apply is not None):
         raise InvalidRequest(
             f"consumption of {task.consumer}",
-            "cannot be told",
+            "is unknown",
             cause="expected either statements or a function, found"
             f" {'both' if task.statements else 'neither'}",
             fix="give one of them",

@@ -19,7 +19,7 @@ _NOTHING = ("", "None")
 _TRUTH: Mapping[str, bool] = {"True": True, "true": True, "False": False, "false": False}
 
 
-def written(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | None:
+def point_json(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | None:
     """The point that an argument names, in the form of a job's JSON.
 
     :raises InvalidRequest: it names no point
@@ -28,7 +28,7 @@ def written(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | N
     return None if point is None else as_mapping(point)
 
 
-def number(given: Any) -> Any:
+def parse_int(given: Any) -> Any:
     """A number, also from digits; ``None`` if a template gave nothing. Any other value is returned
     as it is, and a later check refuses it.
     """
@@ -41,10 +41,10 @@ def number(given: Any) -> Any:
 
 
 @overload
-def length(given: timedelta | str | None, name: str) -> timedelta | None: ...
+def parse_duration(given: timedelta | str | None, name: str) -> timedelta | None: ...
 @overload
-def length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None: ...
-def length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None:
+def parse_duration(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None: ...
+def parse_duration(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None:
     """A length of time, from a duration or from text such as ``P14D`` or ``INTERVAL 2 HOUR``.
     ``None`` if a template gave nothing, ``KEPT`` if the user gave nothing.
 
@@ -56,7 +56,7 @@ def length(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept 
     return None if is_nothing else interval_of(given, name)
 
 
-def truth(given: Any) -> Any:
+def parse_bool(given: Any) -> Any:
     """A truth value, also from the text ``True`` or ``False``. Any other value is returned as it
     is.
     """

@@ -13,13 +13,13 @@ from airflow_provider_cdc.engine.core.arguments.points import (
     check_order,
     point_of,
 )
-from airflow_provider_cdc.engine.core.change_sets.choices import member
+from airflow_provider_cdc.engine.core.change_sets.choices import parse_enum
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.nouns import ColumnStyle
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
-from .arguments import written
+from .arguments import point_json
 from .identities import once_for_run
 from .stream import StreamOperator
 
@@ -107,13 +107,13 @@ class ExportChanges(StreamOperator):
                 name=self.source,
                 target=self.target,
                 export_id=once_for_run(context, self.source, self.target),
-                at=written(self.at),
-                before=written(self.before),
-                end=written(self.end),
+                at=point_json(self.at),
+                before=point_json(self.before),
+                end=point_json(self.end),
                 information=self.information,
-                column_style=member(subject, "column_style", ColumnStyle, self.column_style),
-                format=member(subject, "file_format", jobs.ExportFormat, self.file_format),
-                mode=member(subject, "mode", jobs.ExportMode, self.mode),
+                column_style=parse_enum(subject, "column_style", ColumnStyle, self.column_style),
+                format=parse_enum(subject, "file_format", jobs.ExportFormat, self.file_format),
+                mode=parse_enum(subject, "mode", jobs.ExportMode, self.mode),
             )
 
     def _check_interval(self) -> None:

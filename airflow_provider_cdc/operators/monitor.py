@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 class CheckStreams(StreamOperator):
-    """Check all streams of a connection, and send one alert for each change of their standing.
+    """Check all streams of a connection, and send one alert for each change of status.
 
     A warning is sent ``margin`` before ``stale_after``, or when the source no longer guarantees to
-    keep what a stream needs. A miss is sent when ``stale_after`` has passed, when the stream cannot
-    be read, or when its oldest change is older than its ``max_lag``. A recovery is sent when that
-    is over. No JVM is started.
+    keep what a stream needs. A breach is reported when ``stale_after`` has passed, when the stream
+    cannot be read, or when its oldest change is older than its ``max_lag``. A recovery is sent when
+    that is over. No JVM is started.
 
-    For an upsert table, ``max_lag`` is its ``max_staleness``, or three hours if it has none. A miss
-    is sent when changes are in its quarantine, and a warning if all of them are late.
+    For an upsert table, ``max_lag`` is its ``max_staleness``, or three hours if it has none. A
+    breach is reported when changes are in its quarantine, and a warning if all of them are late.
 
-    The templates of a notifier can use ``alert``, with ``kind``, ``promise``, ``stream``,
+    The templates of a notifier can use ``alert``, with ``kind``, ``objective``, ``stream``,
     ``source``, ``upsert_table`` (or None), ``reason``, ``lag_commits``, ``lag_bytes``,
     ``lag_seconds``, ``stale_after`` and ``last_consumer``, and with the texts ``sentence`` and
     ``details``. They can also use each of these by its own name. The exception is a name that is a
@@ -85,37 +85,38 @@ class CheckStreams(StreamOperator):
 
         hook = StaleStreamHook(self.conn_id)
         try:
-            told = hook.monitor().run(self._tellers(context), margin=self.margin, see=see)
+            sent = hook.monitor().run(self._receivers(context), margin=self.margin, see=see)
         except ExceptionGroup as failures:
             write_stale_after(self.conn_id, moments, is_whole=False)
             raise CdcJobFailed(
-                f"streams of {self.conn_id}: {failures.message}. Cause:"
-                f" {'; '.join(map(_told_why, failures.exceptions))}. Fix: correct the notifier or"
-                " the access to the source; what was not told is told by a run more than ten"
-                " minutes later."
+                f"streams of {self.conn_id}: {failures.message}."
+                f" Cause: {'; '.join(map(_failure_text, failures.exceptions))}."
+                " Fix: correct the notifier or"
+                " the access to the source. A run more than ten minutes later sends the alerts that"
+                " are missing."
             ) from failures
         if not moments:
             check_reach(self.hook)
         write_stale_after(self.conn_id, moments, is_whole=True)
-        return [_plain(alert) for alert in told]
+        return [_plain(alert) for alert in sent]
 
-    def _tellers(self, context: Context) -> dict[str, Callable[[Alert], None]]:
+    def _receivers(self, context: Context) -> dict[str, Callable[[Alert], None]]:
         """Each notifier by its class and its number among those of its class. These names stay when
         its message changes, or when the DAG's file moves.
         """
-        tellers: dict[str, Callable[[Alert], None]] = {}
+        receivers: dict[str, Callable[[Alert], None]] = {}
         seen: Counter[str] = Counter()
         for notifier in self.notifiers:
             kind = type(notifier).__qualname__
             seen[kind] += 1
-            tellers[f"{kind} {seen[kind]}"] = partial(self._tell, notifier, context)
-        return tellers
+            receivers[f"{kind} {seen[kind]}"] = partial(self._send, notifier, context)
+        return receivers
 
-    def _tell(self, notifier: BaseNotifier, context: Context, alert: Alert) -> None:
+    def _send(self, notifier: BaseNotifier, context: Context, alert: Alert) -> None:
         self.log.info(
             "%s gets the %s %s of stream %s",
             type(notifier).__qualname__,
-            alert.promise.value,
+            alert.objective.value,
             alert.kind.value,
             alert.stream,
         )
@@ -139,12 +140,12 @@ def _context(context: Context, alert: Alert) -> Any:
     return {**context, **asdict(alert), **words, "alert": alert}
 
 
-def _told_why(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     return f"{error!r} ({', '.join(getattr(error, '__notes__', ()))})"
 
 
 def _plain(alert: Alert) -> dict[str, Any]:
     """The alert in the form that XCom keeps."""
     moments = {"stale_after": alert.stale_after.isoformat(), "at": alert.at.isoformat()}
-    words = {"kind": alert.kind.value, "promise": alert.promise.value}
+    words = {"kind": alert.kind.value, "objective": alert.objective.value}
     return asdict(alert) | moments | words

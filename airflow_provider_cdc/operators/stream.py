@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_cdc.assets.stream import CONSUMPTIONS, announce
 from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.arguments.points import Point
-from airflow_provider_cdc.engine.core.change_sets.choices import member, mode_of
+from airflow_provider_cdc.engine.core.change_sets.choices import mode_of, parse_enum
 from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.folders.file_options import options_as_text
@@ -27,7 +27,7 @@ from airflow_provider_cdc.hooks.registry_reach import check_reach, reached_error
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.functions import check_consume
 
-from .arguments import length, number, written
+from .arguments import parse_duration, parse_int, point_json
 from .identities import default_consumer
 from .outcome import outcome_result, stream_result
 
@@ -207,7 +207,7 @@ class CreateStream(StreamOperator):
     def _task(self) -> jobs.CreateStream:
         subject = f"stream {self.stream}"
         with task_errors():
-            extension = length(self.max_data_extension, "max_data_extension")
+            extension = parse_duration(self.max_data_extension, "max_data_extension")
             return jobs.CreateStream(
                 name=self.stream,
                 on_table=self.on_table,
@@ -217,12 +217,12 @@ class CreateStream(StreamOperator):
                 file_options=options_as_text(self.file_options),
                 file_schema=self.file_schema,
                 mode=mode_of(subject, self.mode, self.on_files),
-                append_semantics=member(
+                append_semantics=parse_enum(
                     subject, "append_semantics", AppendSemantics, self.append_semantics
                 ),
-                column_style=member(subject, "column_style", ColumnStyle, self.column_style),
-                at=written(self.at),
-                before=written(self.before),
+                column_style=parse_enum(subject, "column_style", ColumnStyle, self.column_style),
+                at=point_json(self.at),
+                before=point_json(self.before),
                 or_replace=self.or_replace,
                 if_not_exists=self.if_not_exists,
                 comment=self.comment,
@@ -231,7 +231,7 @@ class CreateStream(StreamOperator):
                 readers=principals(self.readers),
                 consumers=principals(self.consumers),
                 max_data_extension=MAX_DATA_EXTENSION if extension is None else extension,
-                max_lag=length(self.max_lag, "max_lag"),
+                max_lag=parse_duration(self.max_lag, "max_lag"),
             )
 
     def _existing(self) -> Stream | None:
@@ -323,7 +323,7 @@ class ConsumeStream(ConsumingOperator):
         return self.announced(answer.outcome, context)
 
     def _task(self, context: Context) -> jobs.Consume:
-        limit = BatchLimit(number(self.max_commits), number(self.max_bytes))
+        limit = BatchLimit(parse_int(self.max_commits), parse_int(self.max_bytes))
         task = jobs.Consume(
             one_or_several("consumption", "sql", self.sql or ()),
             self.consumer or default_consumer(context),

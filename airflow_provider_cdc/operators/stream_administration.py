@@ -16,7 +16,7 @@ from airflow_provider_cdc.engine.core.model.access import Right
 from airflow_provider_cdc.hooks.registry_reach import reached_errors
 from airflow_provider_cdc.jobs import model as jobs
 
-from .arguments import length, written
+from .arguments import parse_duration, point_json
 from .outcome import stream_result
 from .stream import StreamOperator
 
@@ -92,7 +92,7 @@ class RewindStream(StreamOperator):
         :raises CdcJobFailed: a retry may help, for example if a consumption of it is open
         """
         with reached_errors(self.hook):
-            to = written(self.to)
+            to = point_json(self.to)
             if to is None:
                 raise InvalidRequest(
                     f"stream {self.stream}",
@@ -162,7 +162,7 @@ class AlterStream(StreamOperator):
         :raises CdcJobFailed: a consumption of it is open
         """
         with reached_errors(self.hook):
-            extension = length(self.max_data_extension, "max_data_extension")
+            extension = parse_duration(self.max_data_extension, "max_data_extension")
             altered = self.hook.catalog().alter(
                 self.stream,
                 comment=self.comment,
@@ -170,7 +170,7 @@ class AlterStream(StreamOperator):
                 readers=self.readers,
                 consumers=self.consumers,
                 max_data_extension=KEPT if extension is None else extension,
-                max_lag=length(self.max_lag, "max_lag"),
+                max_lag=parse_duration(self.max_lag, "max_lag"),
             )
         return stream_result(altered)
 

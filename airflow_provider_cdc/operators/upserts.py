@@ -10,14 +10,14 @@ from airflow_provider_cdc.engine.catalog.upsert_jobs import WITHOUT_PROMISE, ups
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.arguments.validation import KEPT, Kept
-from airflow_provider_cdc.engine.core.change_sets.choices import member
+from airflow_provider_cdc.engine.core.change_sets.choices import parse_enum
 from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows
 from airflow_provider_cdc.engine.core.upserts.job_records import HELD_CHANGES, LATE_CHANGES
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
 
-from .arguments import length, truth
+from .arguments import parse_bool, parse_duration
 from .identities import once_for_run
 from .metrics import measure
 from .outcome import upsert_table_result
@@ -97,12 +97,12 @@ class CreateUpsertTable(StreamOperator):
         """
         subject, clustered = f"upsert table {self.table}", self.cluster_by
         with task_errors():
-            horizon = length(self.tombstone_horizon, "tombstone_horizon")
+            horizon = parse_duration(self.tombstone_horizon, "tombstone_horizon")
             task = jobs.CreateUpsertTable(
                 self.table,
                 self.schema,
                 one_or_several(subject, "primary_key", self.primary_key),
-                length(self.max_staleness, "max_staleness"),
+                parse_duration(self.max_staleness, "max_staleness"),
                 TOMBSTONE_HORIZON if horizon is None else horizon,
                 None if clustered is None else one_or_several(subject, "cluster_by", clustered),
                 self.partial_changes,
@@ -144,8 +144,8 @@ class AlterUpsertTable(StreamOperator):
         :raises CdcJobFailed: a retry may help, for example if changes are being applied
         """
         with task_errors():
-            staleness = length(self.max_staleness, "max_staleness")
-            horizon = length(self.tombstone_horizon, "tombstone_horizon")
+            staleness = parse_duration(self.max_staleness, "max_staleness")
+            horizon = parse_duration(self.tombstone_horizon, "tombstone_horizon")
             task = jobs.AlterUpsertTable(
                 self.table,
                 None if isinstance(staleness, Kept) else staleness,
@@ -246,7 +246,7 @@ class WriteChanges(StreamOperator):
         write_id = once_for_run(context, self.table, self.query)
         subject = f"changes of {self.table}"
         with task_errors():
-            on_bad_rows = member(subject, "on_bad_rows", OnBadRows, self.on_bad_rows)
+            on_bad_rows = parse_enum(subject, "on_bad_rows", OnBadRows, self.on_bad_rows)
         task = jobs.WriteChanges(self.table, self.query, write_id, on_bad_rows)
         self.hook.submit(task, context=context)
 
@@ -296,8 +296,8 @@ class ExportTable(StreamOperator):
                 self.table,
                 self.target,
                 once_for_run(context, self.table, self.target),
-                member(subject, "file_format", jobs.ExportFormat, self.file_format),
-                member(subject, "mode", jobs.ExportMode, self.mode),
+                parse_enum(subject, "file_format", jobs.ExportFormat, self.file_format),
+                parse_enum(subject, "mode", jobs.ExportMode, self.mode),
             )
         self.hook.submit(task, context=context)
 
@@ -326,7 +326,7 @@ class RedriveChanges(StreamOperator):
         :raises AirflowFailException: there is no such upsert table
         :raises CdcJobFailed: a retry may help
         """
-        task = jobs.RedriveChanges(self.table, truth(self.late))
+        task = jobs.RedriveChanges(self.table, parse_bool(self.late))
         return self.hook.submit(task, context=context).redriven or 0
 
 
@@ -341,7 +341,7 @@ class ApplyUpserts(ConsumingOperator):
 
     :param table: the upsert table, by its name or the root of its base (templated); by the root, no
         Spark job is started if nothing waits
-    :param is_timed: whether to note how long it took since its run was due, from which
+    :param record_duration: whether to note how long it took since its run was due, from which
         :func:`~airflow_provider_cdc.dag_factories.upserts.background_apply_dags` takes the
         schedule. A run that began later than the table's ``max_staleness`` after it was due is not
         noted
@@ -350,10 +350,10 @@ class ApplyUpserts(ConsumingOperator):
 
     template_fields: Sequence[str] = ("table", "conn_id")
 
-    def __init__(self, *, table: str, is_timed: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *, table: str, record_duration: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.table = table
-        self.is_timed = is_timed
+        self.record_duration = record_duration
 
     def execute(self, context: Context) -> dict[str, Any] | None:
         """Apply the changes; a retry finishes what an attempt began.
@@ -365,7 +365,7 @@ class ApplyUpserts(ConsumingOperator):
         with task_errors():
             catalog = self.hook.catalog()
             stream = upsert_stream(catalog.show(), self.table)
-            if stream and not stream.consumption and not catalog.look_at(stream).may_have_data:
+            if stream and not stream.consumption and not catalog.probe_stream(stream).may_have_data:
                 self.log.info("No change of %s waits", stream.upsert_table)
                 size = catalog.quarantine_of(stream)
                 if size is not None and size.changes == 0:
@@ -379,7 +379,7 @@ class ApplyUpserts(ConsumingOperator):
         table = (stream and stream.upsert_table) or self.table
         announced = self.announced(outcome, context, upsert_table=table)
         result = announced | self._quarantined(outcome)
-        if stream and self.is_timed:
+        if stream and self.record_duration:
             run = context["dag_run"]
             self._note(stream, run.run_after, run.start_date or began)
         return result

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import (
 from airflow_provider_cdc.engine.core.errors import RegistryNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import FailsPlainly, task_errors, task_failure
-from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
+from airflow_provider_cdc.hooks.readiness import ProbedStream, readiness
 from airflow_provider_cdc.hooks.stale_after_variable import knows_streams
 from airflow_provider_cdc.jobs.model import HasData
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
@@ -70,7 +70,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         self.conn_id = conn_id
         self.exact = exact
         self.deferrable = deferrable
-        self._empty: LookedAt | None = None
+        self._empty: ProbedStream | None = None
 
     @cached_property
     def hook(self) -> CdcHook:
@@ -107,8 +107,8 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         if not self.deferrable:
             return super().execute(context)
         since = timezone.utcnow()
-        looked = self._looked(lambda: self.poke(context))
-        return looked.xcom_value if looked.is_done else self._wait(since)
+        checked = self._checked(lambda: self.poke(context))
+        return checked.xcom_value if checked.is_done else self._wait(since)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Take the trigger's event; if an exact check finds nothing, wait again.
@@ -116,9 +116,9 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         :raises AirflowFailException: the stream is missing or stale by now
         :raises CdcJobFailed: a retry may help
         """
-        looked = self._looked(lambda: self._taken(event, context))
-        if looked.is_done:
-            return looked.xcom_value
+        checked = self._checked(lambda: self._taken(event, context))
+        if checked.is_done:
+            return checked.xcom_value
         return self._wait(datetime.fromisoformat(event["waiting_since"]))
 
     def resume_execution(
@@ -136,10 +136,10 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
                 raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
             raise
 
-    def _looked(self, look: Callable[[], PokeReturnValue]) -> PokeReturnValue:
-        """What ``look`` returns; an exception ends the wait as in Airflow's own loop."""
+    def _checked(self, check: Callable[[], PokeReturnValue]) -> PokeReturnValue:
+        """What ``check`` returns; an exception ends the wait as in Airflow's own loop."""
         try:
-            return look()
+            return check()
         except AirflowSkipException:
             raise
         except (AirflowFailException, AirflowTaskTimeout) as error:
@@ -152,7 +152,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
             raise
         except Exception as error:
             if self.silent_fail:
-                self.log.exception("The look failed; the wait goes on")
+                self.log.exception("The check failed; the wait goes on")
                 return PokeReturnValue(is_done=False)
             if self.never_fail:
                 raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
@@ -162,13 +162,13 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         if event["status"] == "failed":
             raise task_failure(event["message"], retryable=event["retryable"])
         # A triggerer of an older version gives no stream id.
-        found = LookedAt(
+        found = ProbedStream(
             event.get("stream_id", ""), event["offset_version"], event["latest_version"]
         )
         is_done = self._confirmed(found, context)
         return PokeReturnValue(is_done, self._result(found) if is_done else None)
 
-    def _confirmed(self, found: LookedAt, context: Context) -> bool:
+    def _confirmed(self, found: ProbedStream, context: Context) -> bool:
         if not self.exact:
             return True
         answer = self.hook.submit(HasData(self.stream), context=context)
@@ -179,14 +179,14 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
                 context["task_state_store"].set(_EMPTY, list(astuple(found)))
         return bool(answer.has_data)
 
-    def _known(self, context: Context) -> LookedAt | None:
+    def _known(self, context: Context) -> ProbedStream | None:
         """What an exact check has found empty, in this process or, if it was stored, in an earlier
         one.
         """
         if self._empty is None and self.exact and self.reschedule:
             match context["task_state_store"].get(_EMPTY):
                 case [str(stream_id), int(offset_version), int(latest_version)]:
-                    self._empty = LookedAt(stream_id, offset_version, latest_version)
+                    self._empty = ProbedStream(stream_id, offset_version, latest_version)
         return self._empty
 
     def _wait(self, since: datetime) -> NoReturn:
@@ -213,7 +213,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         message = f"stream {self.stream}: no data for {self.timeout} seconds"
         return AirflowSkipException(message) if self.soft_fail else AirflowSensorTimeout(message)
 
-    def _result(self, found: LookedAt) -> dict[str, Any]:
+    def _result(self, found: ProbedStream) -> dict[str, Any]:
         return {
             "stream": self.stream,
             "offset_version": found.offset_version,

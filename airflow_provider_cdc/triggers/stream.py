@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cdc.engine.core.errors import CdcError, RegistryNotFound
 from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.hooks.readiness import LookedAt, readiness
+from airflow_provider_cdc.hooks.readiness import ProbedStream, readiness
 
 from .threads import in_own_thread
 
@@ -83,17 +83,17 @@ class StreamHasDataTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_interval)
             try:
                 catalog = catalog or (await CdcHook.asettings(self.conn_id)).catalog()
-                event = await in_own_thread(self._look, catalog)
+                event = await in_own_thread(self._probe, catalog)
             except CdcError as error:
                 event = {"status": "failed", "message": str(error), "retryable": error.retryable}
             except Exception:
-                _log.warning("could not look at stream %s", self.stream, exc_info=True)
+                _log.warning("could not check stream %s", self.stream, exc_info=True)
                 # The connection itself may have to be corrected, so read it again.
                 catalog = None
         event = {**event, "stream": self.stream, "waiting_since": self.waiting_since}
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # Airflow's own
 
-    def _look(self, catalog: StreamCatalog) -> dict[str, Any] | None:
+    def _probe(self, catalog: StreamCatalog) -> dict[str, Any] | None:
         try:
             found = readiness(catalog, self.stream, empty=self._empty)
         except RegistryNotFound:
@@ -103,7 +103,7 @@ class StreamHasDataTrigger(BaseTrigger):
         return None if found is None else {"status": "ready", **asdict(found)}
 
     @property
-    def _empty(self) -> LookedAt | None:
+    def _empty(self) -> ProbedStream | None:
         if self.stream_id is None or self.offset_version is None or self.after_version is None:
             return None
-        return LookedAt(self.stream_id, self.offset_version, self.after_version)
+        return ProbedStream(self.stream_id, self.offset_version, self.after_version)

@@ -104,7 +104,7 @@ def _fired_of(kept: Mapping[str, Any]) -> Fired | None:
         return None
 
 
-class LookFailed(Exception):
+class ProbeFailed(Exception):
     """A check could not find out whether a stream has data."""
 
 
@@ -124,46 +124,46 @@ class StreamPoll:
         self._catalog = catalog
         self._unfinished = unfinished
         self._streams = {stream_key(stream.name): stream for stream in streams}
-        self._looks: dict[str, asyncio.Task[Wake | None]] = {}
+        self._probes: dict[str, asyncio.Task[Wake | None]] = {}
         self.fired: list[tuple[Memory, Fired]] = []
 
-    async def look(self, stream: str) -> Wake | None:
+    async def probe(self, stream: str) -> Wake | None:
         """The reason to wake the watchers of ``stream``, or None. All of them share one check.
 
-        :raises LookFailed: the check failed, or an earlier check has not ended
+        :raises ProbeFailed: the check failed, or an earlier check has not ended
         """
         key = stream_key(stream)
         if key in self._unfinished and not self._unfinished[key].done():
-            raise LookFailed(stream)
-        if key not in self._looks:
-            self._looks[key] = asyncio.create_task(in_own_thread(self._look, key))
+            raise ProbeFailed(stream)
+        if key not in self._probes:
+            self._probes[key] = asyncio.create_task(in_own_thread(self._probe, key))
         # A watcher that is cancelled must not cancel the check of another one.
-        return await asyncio.shield(self._looks[key])
+        return await asyncio.shield(self._probes[key])
 
     async def settled(self) -> dict[str, asyncio.Task[Wake | None]]:
         """Wait for the checks of this poll, for a limited time, so that one check does not delay
         all of them. Returns the checks that have not ended, including those of earlier polls.
         """
-        if self._looks:
-            _, late = await asyncio.wait(self._looks.values(), timeout=_PATIENCE_SECONDS)
+        if self._probes:
+            _, late = await asyncio.wait(self._probes.values(), timeout=_PATIENCE_SECONDS)
             if late:
-                _log.warning("%s looks at streams have not ended", len(late))
-        looks = {**self._unfinished, **self._looks}
-        return {key: task for key, task in looks.items() if not task.done()}
+                _log.warning("%s checks of streams have not ended", len(late))
+        probes = {**self._unfinished, **self._probes}
+        return {key: task for key, task in probes.items() if not task.done()}
 
-    def _look(self, key: str) -> Wake | None:
+    def _probe(self, key: str) -> Wake | None:
         stream = self._streams.get(key)
         if stream is None:
             return None
         if isinstance(stream, UnreadableStream):
             return Wake(stream.name, stream.stream_id, _NOWHERE, None, str(stream.error))
         try:
-            found = self._catalog.look_at(stream)
+            found = self._catalog.probe_stream(stream)
         except (StreamUnusable, StreamAccessDenied) as error:
             return Wake(stream.name, stream.stream_id, stream.offset.version, None, str(error))
         except Exception as error:
-            _log.warning("could not look at stream %s", stream.name, exc_info=True)
-            raise LookFailed(stream.name) from error
+            _log.warning("could not check stream %s", stream.name, exc_info=True)
+            raise ProbeFailed(stream.name) from error
         if not found.may_have_data:
             return None
         return Wake(stream.name, stream.stream_id, found.offset_version, found.data_version)
@@ -275,8 +275,8 @@ class StreamWatcherTrigger(BaseEventTrigger):
         repeat_after = timedelta(seconds=self.repeat_after)
         async for poll in shared_stream:
             try:
-                wake, now = await poll.look(self.stream), utc_now()
-            except LookFailed:
+                wake, now = await poll.probe(self.stream), utc_now()
+            except ProbeFailed:
                 continue
             if wake is None:
                 # Consumed data may come again, because the stream may be rewound.

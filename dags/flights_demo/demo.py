@@ -92,7 +92,7 @@ class Board:
     catalog: StreamCatalog
     location: str
     staleness: float = 0
-    promise: float = 0
+    objective: float = 0
     is_fresh: bool = False
     _watermark: datetime | None = None
 
@@ -100,7 +100,7 @@ class Board:
     def verdict(self) -> str:
         """The highest staleness, and what ``max_staleness`` allows."""
         stale, promise = (
-            length_text(timedelta(seconds=round(each))) for each in (self.staleness, self.promise)
+            length_text(timedelta(seconds=round(each))) for each in (self.staleness, self.objective)
         )
         return f"flight_board was at most {stale} stale; its max_staleness allows {promise}"
 
@@ -109,7 +109,7 @@ class Board:
 
         :raises DemoFailed: it was higher than ``max_staleness``
         """
-        if self.staleness > self.promise:
+        if self.staleness > self.objective:
             raise DemoFailed(f"{self.verdict}: the promise is broken")
         say(self.verdict)
 
@@ -120,7 +120,7 @@ class Board:
             raise DemoFailed(f"{self.location} is no upsert table with a max_staleness")
         status = self.catalog.status_of(stream)
         since, now = status.behind_since, datetime.now(UTC)
-        self.promise = stream.max_lag.total_seconds()
+        self.objective = stream.max_lag.total_seconds()
         self.is_fresh = since is None
         waited = 0.0 if since is None else (now - since).total_seconds()
         self.staleness = max(self.staleness, waited)

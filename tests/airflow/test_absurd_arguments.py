@@ -139,8 +139,8 @@ GOOD = {
     ExportTable: {"table": "t", "target": "u", "file_format": "delta", "mode": "error"},
     StreamHasDataSensor: {"stream": "s", "exact": False},
 }
-# Every task has these; the DAG factory alone sets ``is_timed``.
-OF_EVERY_TASK = {"self", "kwargs", "conn_id", "is_timed"}
+# Every task has these; the DAG factory alone sets ``record_duration``.
+OF_EVERY_TASK = {"self", "kwargs", "conn_id", "record_duration"}
 NOT_TRIED = {CheckStreams: {"notifiers"}, StreamHasDataSensor: {"deferrable"}}
 CASES = [(operator, argument) for operator, given in GOOD.items() for argument in given]
 CASES += [(operator, "conn_id") for operator in GOOD]
@@ -235,7 +235,7 @@ def test_absurd_argument_of_a_factory_is_refused(catalog, value):
         lambda: upsert_table_asset("t", conn_id=value),
         lambda: consumption_asset(value),
         lambda: upsert_table_asset(value),
-        lambda: background_apply_dags(without_promise=value),
+        lambda: background_apply_dags(default_interval=value),
         lambda: background_apply_dags(refresh=value),
         lambda: StreamStaleDeadline(value).serialize_reference(),
     ]

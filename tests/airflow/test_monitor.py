@@ -34,19 +34,19 @@ class Recorder(BaseNotifier):
     def __init__(self, message, told, **kwargs):
         super().__init__(**kwargs)
         self.message = message
-        self.told = told
+        self.mark_sent = told
 
     def notify(self, context):
         if context["stream"] == "unlucky":
             raise ConnectionError("no route to the pager")
-        self.told.append(self.message)
+        self.mark_sent.append(self.message)
 
 
 class Patient(Recorder):
     """A notifier that never fails."""
 
     def notify(self, context):
-        self.told.append(self.message)
+        self.mark_sent.append(self.message)
 
 
 @pytest.fixture
@@ -82,10 +82,10 @@ def test_each_alert_is_told_once_to_every_notifier_with_its_own_values(streams):
         ],
     )
     found = check.execute({})
-    assert told == ["s warning 1 lake.s", "t miss 1 lake.t"]
+    assert told == ["s warning 1 lake.s", "t breach 1 lake.t"]
     assert others[0].startswith("it goes stale after")
     assert others[1].startswith("stale_after has passed")
-    assert [alert["kind"] for alert in found] == ["warning", "miss"]
+    assert [alert["kind"] for alert in found] == ["warning", "breach"]
     assert json.loads(json.dumps(found)) == found
     assert check.execute({}) == []
     assert len(told) == len(others) == 2
@@ -111,7 +111,7 @@ def test_notifier_that_fails_keeps_no_other_back_and_is_called_again_alone(strea
             Patient("again {{ stream }}", others),
         ],
     )
-    refusal = r"no route to the pager'\) \(Recorder 1, staleness miss of stream unlucky\)"
+    refusal = r"no route to the pager'\) \(Recorder 1, staleness breach of stream unlucky\)"
     for _ in range(2):
         with pytest.raises(CdcJobFailed, match=refusal):
             check.execute({})
@@ -214,8 +214,8 @@ def test_log_notifier_writes_all_that_an_operator_needs(streams, capsys):
     streams(("t", 15))
     CheckStreams(task_id="check", notifiers=[LogNotifier()]).execute({})
     printed = capsys.readouterr().out
-    assert "LogNotifier gets the staleness miss of stream t" in printed
-    assert "staleness miss of stream t on lake.t: stale_after has passed" in printed
+    assert "LogNotifier gets the staleness breach of stream t" in printed
+    assert "staleness breach of stream t on lake.t: stale_after has passed" in printed
     assert "1 commit with 1 byte wait, the oldest for 2 weeks 1 day; stale after" in printed
     assert "not consumed yet" in printed
     assert "Alert(" not in printed
@@ -240,7 +240,7 @@ def test_log_notifier_names_the_upsert_table(streams, capsys):
     told = CheckStreams(task_id="check", notifiers=[LogNotifier()]).execute({})
     assert {alert["upsert_table"] for alert in told} == {"orders"}
     printed = capsys.readouterr().out
-    assert "lag miss of upsert table orders: the oldest change of upsert table orders" in printed
+    assert "lag breach of upsert table orders: the oldest change of upsert table orders" in printed
 
 
 def test_factories_make_dags_that_run_one_at_a_time_on_a_timer():

@@ -21,4 +21,4 @@ def test_job_and_catalog_act_as_the_principal_of_the_connection(tmp_path, define
         with pytest.raises(StreamAccessDenied, match=f"{principal} may not change or drop"):
             hook.catalog().drop("s")
     with pytest.raises(StreamAccessDenied, match="emil may not read"):
-        CdcHook("emil").catalog().look("s")
+        CdcHook("emil").catalog().probe("s")

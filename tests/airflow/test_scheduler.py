@@ -156,7 +156,7 @@ def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_r
 
 
 def test_stream_that_nobody_consumes_is_told_of_three_times(running_airflow, wait_for):
-    """A warning, a miss and, after a late consumption, a recovery: each once."""
+    """A warning, a breach and, after a late consumption, a recovery: each once."""
     server, tables = running_airflow.server, running_airflow.tables
     catalog = StreamCatalog(str(running_airflow.state))
     watched = watched_stream(running_airflow.state, tables / "watched")
@@ -180,7 +180,7 @@ def test_stream_that_nobody_consumes_is_told_of_three_times(running_airflow, wai
 
     print("\n".join(told()))
     kinds = [line.partition(":")[0] for line in told()]
-    assert kinds == [f"{watched} staleness {kind}" for kind in ("warning", "miss", "recovery")]
+    assert kinds == [f"{watched} staleness {kind}" for kind in ("warning", "breach", "recovery")]
 
 
 def watched_stream(state: Path, table: Path) -> str:

@@ -19,14 +19,14 @@ from streams import NOON, add_file, quiet_stream
 
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.core.errors import StreamConflict, StreamNotFound
-from airflow_provider_cdc.engine.storage.sources.source_log import StreamLook
+from airflow_provider_cdc.engine.storage.sources.source_log import StreamProbe
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
-QUIET = StreamLook(0, 0, False, 0)
-DATA = StreamLook(0, 1, True, 1)
+QUIET = StreamProbe(0, 0, False, 0)
+DATA = StreamProbe(0, 1, True, 1)
 GONE = StreamNotFound("stream s", "does not exist", cause="none", fix="create it")
 BUSY = StreamConflict("stream s", "was moved", cause="another consumer", fix="try again")
 AWAY = OSError("the store is away")
@@ -52,7 +52,7 @@ def looks(stream, monkeypatch):
                 raise now
             return now
 
-        monkeypatch.setattr(StreamCatalog, "look_at", look_at)
+        monkeypatch.setattr(StreamCatalog, "probe_stream", look_at)
 
     return script
 
@@ -237,8 +237,8 @@ def checks(monkeypatch):
 
 @pytest.mark.parametrize("mode", ["poke", "reschedule", "deferrable"])
 def test_exact_sensor_checks_again_after_a_rewind_though_no_commit_came(looks, checks, mode):
-    latest = StreamLook(5, 7, True, 7)
-    looks(latest, latest, latest, StreamLook(3, 7, True, 7), StreamLook(2, 7, True, 7))
+    latest = StreamProbe(5, 7, True, 7)
+    looks(latest, latest, latest, StreamProbe(3, 7, True, 7), StreamProbe(2, 7, True, 7))
 
     if mode == "reschedule":
         ti = SimpleNamespace(get_first_reschedule_date=lambda context: None)

@@ -100,7 +100,7 @@ def test_each_upsert_table_has_a_dag_and_no_other_stream(state):
     add_table(state, "sales.refunds", None)
     quiet_stream(state, state.parent / "t", "no_upserts")
 
-    assert schedules(without_promise=3 * MINUTE) == {
+    assert schedules(default_interval=3 * MINUTE) == {
         "apply_upserts.sales.orders": 5 * MINUTE,
         "apply_upserts.sales.refunds": 3 * MINUTE,
     }
@@ -187,7 +187,7 @@ def test_registry_that_is_out_of_reach_takes_no_dag_away(state, monkeypatch, cap
     assert set(schedules()) == {"apply_upserts.orders"}
     assert "cannot be read" in caplog.text
     with pytest.raises(OSError, match="no route"):
-        background_apply_dags(without_promise=MINUTE)
+        background_apply_dags(default_interval=MINUTE)
 
 
 def test_registry_that_does_not_answer_takes_no_dag_away(state, monkeypatch, caplog):
@@ -287,17 +287,17 @@ def test_stream_whose_changes_are_gone_fails_before_a_job(state):
     assert hook.tasks == []
 
 
-@pytest.mark.parametrize("is_timed", [True, False])
-def test_apply_in_the_background_notes_how_long_it_took_since_it_was_due(state, is_timed):
+@pytest.mark.parametrize("record_duration", [True, False])
+def test_apply_in_the_background_notes_how_long_it_took_since_it_was_due(state, record_duration):
     stream = add_table(state, "orders")
     add_file(state.parent / stream.source.location, 1, NOON)
-    operator, _ = applying(location_of(stream), outcome=APPLIED, is_timed=is_timed)
+    operator, _ = applying(location_of(stream), outcome=APPLIED, record_duration=record_duration)
     due = datetime.now(UTC) - MINUTE
 
     assert operator.execute(context_of(due))["announced"] is APPLIED
 
     found = CdcHook().settings.apply_times().read([stream.stream_id])[stream.stream_id]
-    assert len(found) == is_timed
+    assert len(found) == record_duration
     assert all(MINUTE <= took < 2 * MINUTE for took in found)
 
 
@@ -315,7 +315,7 @@ def test_old_run_that_is_cleared_tells_nothing_of_how_long_applies_take(
 ):
     stream = add_table(state, "orders", max_staleness)
     add_file(state.parent / stream.source.location, 1, NOON)
-    operator, _ = applying(location_of(stream), outcome=APPLIED, is_timed=True)
+    operator, _ = applying(location_of(stream), outcome=APPLIED, record_duration=True)
     before = schedules()
 
     operator.execute(context_of(datetime.now(UTC) - late))
@@ -328,7 +328,7 @@ def test_old_run_that_is_cleared_tells_nothing_of_how_long_applies_take(
 def test_run_whose_task_waited_long_for_a_slot_tells_how_long_applies_take(state):
     stream = add_table(state, "orders", 10 * MINUTE)
     add_file(state.parent / stream.source.location, 1, NOON)
-    operator, _ = applying(location_of(stream), outcome=APPLIED, is_timed=True)
+    operator, _ = applying(location_of(stream), outcome=APPLIED, record_duration=True)
     due = datetime.now(UTC) - 30 * MINUTE
 
     operator.execute(context_of(due, started=due + MINUTE))

@@ -183,7 +183,7 @@ def test_data_that_comes_back_by_a_rewind_wakes_again(folder):
 
 def test_data_that_still_waits_does_not_wake_again_for_a_look_that_failed(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
-    look_at, failing = StreamCatalog.look_at, []
+    look_at, failing = StreamCatalog.probe_stream, []
 
     def unreliable(catalog, stream):
         if stream.name in failing:
@@ -191,7 +191,7 @@ def test_data_that_still_waits_does_not_wake_again_for_a_look_that_failed(folder
             raise OSError("the store is away")
         return look_at(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "look_at", unreliable)
+    monkeypatch.setattr(StreamCatalog, "probe_stream", unreliable)
 
     async def scenario():
         async with triggerer(Store(), "s", "witness") as running:
@@ -293,7 +293,7 @@ def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
     first, second = wakes_before_and_after_a_commit(folder, 3)
 
     assert (first["stream"], second["stream"]) == ("s", "witness")
-    assert "version 1 is gone" in first["problem"]
+    assert "version 1 is missing" in first["problem"]
     assert second["problem"] is None
 
 
@@ -362,7 +362,7 @@ def test_sibling_that_comes_late_is_woken_by_what_is_there(folder):
 def test_one_poll_and_one_look_serve_all_watchers_of_a_stream(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
     polls, looks = [], []
-    show, look_at = StreamCatalog.show_if_begun, StreamCatalog.look_at
+    show, look_at = StreamCatalog.show_if_begun, StreamCatalog.probe_stream
 
     def counted_show(catalog):
         polls.append(catalog)
@@ -373,7 +373,7 @@ def test_one_poll_and_one_look_serve_all_watchers_of_a_stream(folder, monkeypatc
         return look_at(catalog, stream)
 
     monkeypatch.setattr(StreamCatalog, "show_if_begun", counted_show)
-    monkeypatch.setattr(StreamCatalog, "look_at", counted_look)
+    monkeypatch.setattr(StreamCatalog, "probe_stream", counted_look)
 
     async def scenario():
         async with triggerer(Store(), "s") as running:
@@ -422,14 +422,14 @@ def test_look_that_hangs_keeps_the_others_of_its_connection_waiting_for_a_while_
     folder, monkeypatch
 ):
     monkeypatch.setattr(watcher, "_PATIENCE_SECONDS", 0.05)
-    hanging, look_at = Event(), StreamCatalog.look_at
+    hanging, look_at = Event(), StreamCatalog.probe_stream
 
     def look(catalog, stream):
         if stream.name == "s":
             hanging.wait(20)
         return look_at(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "look_at", look)
+    monkeypatch.setattr(StreamCatalog, "probe_stream", look)
 
     async def scenario():
         async with triggerer(Store(), "s", "witness") as running:
@@ -455,7 +455,7 @@ def test_looks_that_hang_keep_no_look_of_other_connections_waiting(
         add_stream(folder, name)
     quiet_stream(folder / "other", folder / "healthy", "healthy", NOW)
     add_file(folder / "healthy", 1, NOW)
-    released, begun, look_at = Event(), [], StreamCatalog.look_at
+    released, begun, look_at = Event(), [], StreamCatalog.probe_stream
 
     def look(catalog, stream):
         if stream.name in names:
@@ -463,7 +463,7 @@ def test_looks_that_hang_keep_no_look_of_other_connections_waiting(
             released.wait(20)
         return look_at(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "look_at", look)
+    monkeypatch.setattr(StreamCatalog, "probe_stream", look)
 
     async def scenario():
         async with triggerer(Store(), *names) as running:

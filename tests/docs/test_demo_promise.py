@@ -17,10 +17,10 @@ def test_broken_promise_fails_the_demo() -> None:
     with pytest.raises(
         DemoFailed, match=r"6 minutes 39 seconds stale; .* allows 2 minutes: .*broken"
     ):
-        board(staleness=399.2, promise=120).check()
+        board(staleness=399.2, objective=120).check()
 
 
 def test_kept_promise_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    board(staleness=119, promise=120).check()
+    board(staleness=119, objective=120).check()
 
     assert "at most 1 minute 59 seconds stale" in capsys.readouterr().out

@@ -135,7 +135,7 @@ class SourceTable:
         return self.reader.plan(SourceLog(FILES).range(stream))
 
     def may_have_data(self, stream: Stream) -> bool:
-        return SourceLog(FILES).look(stream).may_have_data
+        return SourceLog(FILES).probe(stream).may_have_data
 
     def changes(self, stream: Stream, through: int | None = None) -> Counter[Change]:
         """The change set of the engine."""
@@ -215,7 +215,7 @@ MakeTable = Callable[..., SourceTable]
 
 def at(stream: Stream, table: SourceTable) -> Stream:
     """``stream`` with its offset at the table's newest version."""
-    return stream.standing(table.stream().offset)
+    return stream.status(table.stream().offset)
 
 
 def plain_row(

@@ -121,7 +121,7 @@ class RegistryMachine(RuleBasedStateMachine):
             transition = data.draw(st.sampled_from(allowed))
             version = stream.offset.version + (transition is Transition.ADVANCED)
             after = replace(
-                stream.standing(replace(stream.offset, version=version)),
+                stream.status(replace(stream.offset, version=version)),
                 phase=TRANSITIONS[stream.phase, transition],
             )
             changes.append(Change(after, transition))

@@ -100,7 +100,7 @@ class World:
         is_extended = any(source.extension for source in found.sources)
         self.is_kept = is_extended and not self.may_have_lost
 
-    def _look(self, _: int) -> None:
+    def _probe(self, _: int) -> None:
         try:
             found = self.engine.has_data("s")
         except StreamStale:

@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def side_by_side(
+def bounded_map(
     work: Callable[[Item], Result],
     items: Sequence[Item],
     *,
@@ -30,10 +30,10 @@ def side_by_side(
     :param within_seconds: how long all items may take; those that have not ended or not begun by
         then count as ``TimeoutError`` too
     """
-    return _Gang(work, items, patience_seconds, within_seconds).done(at_once)
+    return _DaemonPool(work, items, patience_seconds, within_seconds).done(at_once)
 
 
-class _Gang(Generic[Item, Result]):
+class _DaemonPool(Generic[Item, Result]):
     def __init__(
         self,
         work: Callable[[Item], Result],

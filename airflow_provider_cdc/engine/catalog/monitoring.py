@@ -13,16 +13,23 @@ from ..clock import utc_now
 from ..core.arguments.intervals import interval_of
 from ..core.arguments.validation import validated, validated_call
 from ..core.figures import length_text
-from ..core.model.alerts import Alert, AlertKind, Finding, Promise, Standing, kind_of
+from ..core.model.alerts import (
+    Alert,
+    AlertKind,
+    Objective,
+    ObjectiveState,
+    ObjectiveStatus,
+    alert_kind,
+)
 from ..core.model.nouns import Stream
 from ..core.model.serialization import UnreadableStream
 from ..core.upserts.quarantine_size import QuarantineSize
 from ..storage.files.stores import Files
-from ..storage.state.sent_alerts import ToldAlerts
-from .bounded_map import side_by_side
+from ..storage.state.sent_alerts import SentAlerts
+from .bounded_map import bounded_map
 from .stream_catalog import StreamCatalog
 from .stream_status import StreamStatus, unreadable_status
-from .upsert_jobs import LONGEST_WITHOUT_PROMISE, upsert_streams
+from .upsert_jobs import LONGEST_WITHOUT_MAX_STALENESS, upsert_streams
 
 _AT_ONCE = 16
 # A store that does not answer must not block the alerts of other streams: one stream may take 120
@@ -47,8 +54,8 @@ class Observation:
 
 @validated
 class StreamMonitor:
-    """Checks the streams of a state folder, and sends one alert for each change of a promise's
-    standing.
+    """Checks the streams of a state folder, and sends one alert for each change of an objective's
+    status.
 
     :param state: the state folder
     :param storage_options: how to reach the store
@@ -64,28 +71,28 @@ class StreamMonitor:
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._catalog = StreamCatalog(state, storage_options=storage_options, clock=clock)
-        self._told = ToldAlerts(state, Files(storage_options), clock)
+        self._sent = SentAlerts(state, Files(storage_options), clock)
         self._clock = clock
 
     def run(
         self,
-        tellers: Mapping[str, Callable[[Alert], object]],
+        receivers: Mapping[str, Callable[[Alert], object]],
         *,
         margin: timedelta | str,
         see: Callable[[StreamStatus], object] = lambda _: None,
     ) -> list[Alert]:
-        """Check every stream, and call ``tellers`` for each alert that they have not received yet.
+        """Check every stream, and call ``receivers`` for each alert that they lack.
 
-        An alert counts as sent when all of ``tellers`` have returned. If one of them raises, a run
-        ten minutes later or more calls that one again, and not the others. Other alerts are sent
-        all the same. If the state folder holds no registry, the call sends nothing and forgets
+        An alert counts as sent when all of ``receivers`` have returned. If one of them raises, a
+        run ten minutes later or more calls only that one again. Other alerts are sent all the same.
+        If the state folder holds no registry, the call sends nothing and forgets
         nothing.
 
-        :param tellers: functions that take an alert, by names that are the same in every run
+        :param receivers: functions that take an alert, by names that are the same in every run
         :param margin: how long before ``stale_after`` a warning is due
         :param see: called with the status of every stream before any alert is sent
         :returns: the alerts that were sent
-        :raises ExceptionGroup: what ``tellers`` or the checks of streams raised, after all were
+        :raises ExceptionGroup: what ``receivers`` or the checks of streams raised, after all were
             tried
         """
         early = interval_of(margin, "margin")
@@ -96,37 +103,37 @@ class StreamMonitor:
         failures: list[Exception] = []
         observed = []
         readable = [stream for stream in streams if isinstance(stream, Stream)]
-        standing = {stream.stream_id for stream in upsert_streams(readable)}
-        with _kept(failures, "streams that are no more"):
-            self._told.forget_all_but({stream.stream_id for stream in streams})
+        known = {stream.stream_id for stream in upsert_streams(readable)}
+        with _kept(failures, "streams that no longer exist"):
+            self._sent.forget_all_but({stream.stream_id for stream in streams})
         # In a random order: a stream that this run has no time for is checked by another run.
         streams = random.sample(streams, len(streams))
-        looks = side_by_side(
-            lambda stream: self._look_at(stream, standing),
+        observations = bounded_map(
+            lambda stream: self._observe(stream, known),
             streams,
             at_once=_AT_ONCE,
             patience_seconds=_PATIENCE_SECONDS,
             within_seconds=_WITHIN_SECONDS,
         )
-        by_name = sorted(zip(streams, looks, strict=True), key=lambda each: each[0].name)
-        for stream, look in by_name:
+        by_name = sorted(zip(streams, observations, strict=True), key=lambda each: each[0].name)
+        for stream, seen in by_name:
             with _kept(failures, f"stream {stream.name}"):
-                if isinstance(look, Exception):
-                    raise look
-                observed.append(look)
+                if isinstance(seen, Exception):
+                    raise seen
+                observed.append(seen)
         for seen in observed:
             see(seen.status)
         now = self._clock()
         for seen in observed:
-            for finding in findings(seen, now, early):
-                with _kept(failures, f"{finding.promise} of stream {seen.status.name}"):
-                    if alert := self._tell(seen, finding, now, tellers, failures):
+            for finding in objective_states(seen, now, early):
+                with _kept(failures, f"{finding.objective} of stream {seen.status.name}"):
+                    if alert := self._send(seen, finding, now, receivers, failures):
                         found.append(alert)
         if failures:
-            raise ExceptionGroup("not all alerts could be told", failures)
+            raise ExceptionGroup("not all alerts could be sent", failures)
         return found
 
-    def _look_at(self, stream: Stream | UnreadableStream, standing: Collection[str]) -> Observation:
+    def _observe(self, stream: Stream | UnreadableStream, known: Collection[str]) -> Observation:
         if isinstance(stream, UnreadableStream):
             return Observation(unreadable_status(stream, self._clock()), stream.upsert_table)
         status = self._catalog.status_of(stream)
@@ -134,37 +141,39 @@ class StreamMonitor:
             return Observation(status)
         # A table that was dropped and made again has a new stream. Its old stream must not report
         # the new table's quarantine.
-        has_quarantine = stream.stream_id in standing
+        has_quarantine = stream.stream_id in known
         quarantine = self._catalog.quarantine_of(stream) if has_quarantine else None
         return Observation(status, stream.upsert_table, quarantine)
 
-    def _tell(
+    def _send(
         self,
         seen: Observation,
-        finding: Finding,
+        finding: ObjectiveState,
         now: datetime,
-        tellers: Mapping[str, Callable[[Alert], object]],
+        receivers: Mapping[str, Callable[[Alert], object]],
         failures: list[Exception],
     ) -> Alert | None:
-        """Send the alert for ``finding`` if it is due; returns it once all of ``tellers`` have
+        """Send the alert for ``finding`` if it is due; returns it once all of ``receivers`` have
         it.
         """
-        claim = self._told.claim(seen.status.stream_id, finding.promise, finding.standing)
+        claim = self._sent.claim(seen.status.stream_id, finding.objective, finding.status)
         if claim is None:
             return None
-        kind = kind_of(claim.before, claim.standing)
+        kind = alert_kind(claim.before, claim.status)
         if kind is None:
             return None
         alert, failed_before = _alert(seen, finding, now, kind), len(failures)
-        for name, tell in tellers.items():
-            if self._told.knows(claim, name):
+        for name, send in receivers.items():
+            if self._sent.knows(claim, name):
                 continue
-            with _kept(failures, f"{name}, {finding.promise} {kind} of stream {seen.status.name}"):
-                tell(alert)
-                self._told.told_to(claim, name)
+            with _kept(
+                failures, f"{name}, {finding.objective} {kind} of stream {seen.status.name}"
+            ):
+                send(alert)
+                self._sent.mark_sent_to(claim, name)
         if len(failures) > failed_before:
             return None
-        self._told.told(claim)
+        self._sent.mark_sent(claim)
         return alert
 
 
@@ -178,10 +187,10 @@ def _kept(failures: list[Exception], what: str) -> Iterator[None]:
         failures.append(error)
 
 
-def findings(seen: Observation, now: datetime, margin: timedelta) -> list[Finding]:
-    """The standing of each promise of a stream at the moment ``now``.
+def objective_states(seen: Observation, now: datetime, margin: timedelta) -> list[ObjectiveState]:
+    """The status of each objective of a stream at the moment ``now``.
 
-    :param margin: how long before ``stale_after`` the promise counts as nearly broken
+    :param margin: how long before ``stale_after`` the objective counts as at risk
     """
     status, found = seen.status, [_staleness(seen.status, now, margin)]
     if seen.upsert_table is None:
@@ -197,33 +206,42 @@ def lag_of(status: StreamStatus, now: datetime) -> timedelta:
     return now - (status.behind_since or now)
 
 
-def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> Finding:
-    standing, reason = Standing.KEPT, f"it is kept until {_moment(status.stale_after)}"
+def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> ObjectiveState:
+    objective_status, reason = (
+        ObjectiveStatus.MET,
+        f"it is kept until {_moment(status.stale_after)}",
+    )
     if status.invalid_reason is not None:
-        standing, reason = Standing.BROKEN, status.invalid_reason
+        objective_status, reason = ObjectiveStatus.BREACHED, status.invalid_reason
     elif status.stale:
-        standing, reason = Standing.BROKEN, f"stale_after has passed: {_moment(status.stale_after)}"
+        objective_status, reason = (
+            ObjectiveStatus.BREACHED,
+            f"stale_after has passed: {_moment(status.stale_after)}",
+        )
     elif now >= status.stale_after - margin:
-        standing, reason = Standing.NEAR, f"it goes stale after {_moment(status.stale_after)}"
+        objective_status, reason = (
+            ObjectiveStatus.AT_RISK,
+            f"it goes stale after {_moment(status.stale_after)}",
+        )
     elif status.may_have_data and now >= status.kept_until:
-        standing = Standing.NEAR
+        objective_status = ObjectiveStatus.AT_RISK
         reason = (
             f"its source promises to keep what it needs until {_moment(status.kept_until)} alone:"
             " run MaintainStreams"
         )
-    return Finding(Promise.STALENESS, standing, reason)
+    return ObjectiveState(Objective.STALENESS, objective_status, reason)
 
 
-def _lag(status: StreamStatus, now: datetime) -> Finding:
+def _lag(status: StreamStatus, now: datetime) -> ObjectiveState:
     lag = lag_of(status, now)
     if status.max_lag is None:
-        return Finding(Promise.LAG, Standing.KEPT, "it has no max_lag")
+        return ObjectiveState(Objective.LAG, ObjectiveStatus.MET, "it has no max_lag")
     longest = length_text(status.max_lag)
     reason = f"its oldest change waits for {length_text(lag)}, max_lag is {longest}"
-    return Finding(Promise.LAG, _kept_within(status.max_lag, lag), reason)
+    return ObjectiveState(Objective.LAG, _kept_within(status.max_lag, lag), reason)
 
 
-def _apply_lag(table: str, status: StreamStatus, now: datetime) -> Finding:
+def _apply_lag(table: str, status: StreamStatus, now: datetime) -> ObjectiveState:
     """Whether the changes of an upsert table wait too long. A table without a ``max_staleness`` has
     a limit too.
     """
@@ -233,38 +251,38 @@ def _apply_lag(table: str, status: StreamStatus, now: datetime) -> Finding:
     if status.max_lag:
         longest, promised = status.max_lag, f"its max_staleness is {length_text(status.max_lag)}"
     else:
-        longest = LONGEST_WITHOUT_PROMISE
+        longest = LONGEST_WITHOUT_MAX_STALENESS
         promised = f"without a max_staleness it should wait for {length_text(longest)} at most"
-    return Finding(Promise.LAG, _kept_within(longest, lag), f"{reason}; {promised}")
+    return ObjectiveState(Objective.LAG, _kept_within(longest, lag), f"{reason}; {promised}")
 
 
-def _quarantine(table: str, size: QuarantineSize) -> Finding:
+def _quarantine(table: str, size: QuarantineSize) -> ObjectiveState:
     """Whether the quarantine holds changes. Late changes block no others, so they cause a warning
     only.
     """
     holds = f"the quarantine of upsert table {table} holds"
     if size.changes == 0:
-        return Finding(Promise.QUARANTINE, Standing.KEPT, f"{holds} no change")
+        return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.MET, f"{holds} no change")
     count = "" if size.changes is None else f", {size.changes} in all"
     if size.are_late:
         reason = f"{holds} late changes alone{count}: older than a delete that was forgotten"
-        return Finding(Promise.QUARANTINE, Standing.NEAR, reason)
+        return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.AT_RISK, reason)
     reason = (
         f"{holds} changes that are not applied{count}: they are bad, wait for a bad one of their"
         " key, are late, or were released since"
     )
-    return Finding(Promise.QUARANTINE, Standing.BROKEN, reason)
+    return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.BREACHED, reason)
 
 
-def _kept_within(longest: timedelta, lag: timedelta) -> Standing:
-    return Standing.BROKEN if lag > longest else Standing.KEPT
+def _kept_within(longest: timedelta, lag: timedelta) -> ObjectiveStatus:
+    return ObjectiveStatus.BREACHED if lag > longest else ObjectiveStatus.MET
 
 
-def _alert(seen: Observation, finding: Finding, now: datetime, kind: AlertKind) -> Alert:
+def _alert(seen: Observation, finding: ObjectiveState, now: datetime, kind: AlertKind) -> Alert:
     status = seen.status
     return Alert(
         kind=kind,
-        promise=finding.promise,
+        objective=finding.objective,
         reason=finding.reason,
         stream=status.name,
         stream_id=status.stream_id,

@@ -24,7 +24,7 @@ from ..core.upserts.quarantine_size import QuarantineSize
 from ..storage.files.stores import Files
 from ..storage.registry.registry import Registry
 from ..storage.registry.registry_snapshot import Change, Record, RegistrySnapshot
-from ..storage.sources.source_log import SourceLog, StreamLook, StreamSpan
+from ..storage.sources.source_log import SourceLog, StreamProbe, StreamSpan
 from .stream_status import StreamStatus, status_of, status_or_reason, unreadable_status
 from .upsert_jobs import upsert_streams
 from .upsert_status import UpsertTableSummary, quarantine_of, summary_of
@@ -277,7 +277,7 @@ class StreamCatalog:
         phase = next_phase(stream, Transition.ADVANCED)
         current = replace(stream, phase=phase, shows_initial_rows=False)
         ends = (table.end for table in self._sources.span(current).tables)
-        moved = replace(current.standing(*ends), last_consumed_at=self._clock())
+        moved = replace(current.status(*ends), last_consumed_at=self._clock())
         changes = [Change(moved, Transition.ADVANCED)]
         (advanced,) = self._registry.transact(snapshot, changes, actor=self.principal)
         return advanced
@@ -296,7 +296,7 @@ class StreamCatalog:
         is_moving = ends != [base.offset for base in stream.bases]
         if not (is_there and is_moving and self._is_skippable(stream, younger=younger)):
             return False
-        changes = [Change(stream.standing(*ends), Transition.SKIPPED)]
+        changes = [Change(stream.status(*ends), Transition.SKIPPED)]
         # Optional: another process may move the stream at the same time, or the principal may have
         # no write access.
         with suppress(CdcError):
@@ -314,7 +314,7 @@ class StreamCatalog:
             and (younger or oldest <= self._clock() - _SKIPPED_AFTER)
         )
 
-    def look(self, name: str) -> StreamLook:
+    def probe(self, name: str) -> StreamProbe:
         """The position of a stream, and whether it may have a change: false only if it certainly
         has no change. Faster than :meth:`status` if the offset is far back.
 
@@ -325,12 +325,12 @@ class StreamCatalog:
         :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
         """
-        return self.look_at(self.describe(name))
+        return self.probe_stream(self.describe(name))
 
-    def look_at(self, stream: Stream) -> StreamLook:
-        """As :meth:`look`, for a stream that was read already; the registry is not read again."""
+    def probe_stream(self, stream: Stream) -> StreamProbe:
+        """As :meth:`probe`, for a stream that was read already; the registry is not read again."""
         check_access(stream, self.principal, Right.READ)
-        found = self._sources.look(stream)
+        found = self._sources.probe(stream)
         is_behind = not found.may_have_data and found.latest_version > found.offset_version
         if is_behind and self._is_skippable(stream, younger=False):
             span = self._sources.span(stream)

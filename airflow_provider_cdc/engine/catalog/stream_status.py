@@ -132,9 +132,9 @@ class StreamStatus:
         if self.invalid_reason is not None:
             return f"<StreamStatus {where}, {_waiting(self)}>"
         at = versions_text(base.offset_version for base in self.base_tables)
-        standing = "" if self.phase is None else f", {self.phase.value}"
+        phase = "" if self.phase is None else f", {self.phase.value}"
         return (
-            f"<StreamStatus {where} at {at}{standing}, {_waiting(self)},"
+            f"<StreamStatus {where} at {at}{phase}, {_waiting(self)},"
             f" stale after {moment_text(self.stale_after)}>"
         )
 
@@ -206,7 +206,7 @@ def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> Strea
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
     try:
-        bases = [_told_of(each, None, reason, now) for each in stream.by_base()]
+        bases = [_status_of_span(each, None, reason, now) for each in stream.by_base()]
     except ValueError as error:  # the properties in its offset are not JSON
         return unreadable_status(unusable(stream, f"its offset is damaged, {error}"), now)
     return replace(_status(stream, bases, now), stale=False)
@@ -255,12 +255,12 @@ def _status(stream: Stream, bases: Sequence[BaseStatus], now: datetime) -> Strea
 def _base_status(stream: Stream, sources: SourceLog, now: datetime) -> BaseStatus:
     """The status of ``stream`` for its only base table."""
     try:
-        return _told_of(stream, sources.range(stream), None, now)
+        return _status_of_span(stream, sources.range(stream), None, now)
     except StreamUnusable as error:
-        return _told_of(stream, None, str(error), now)
+        return _status_of_span(stream, None, str(error), now)
 
 
-def _told_of(
+def _status_of_span(
     stream: Stream, span: SourceRange | None, reason: str | None, now: datetime
 ) -> BaseStatus:
     """The status of a stream on one table.

@@ -18,16 +18,16 @@ _MILLISECOND = timedelta(milliseconds=1)
 WITHOUT_PROMISE = timedelta(hours=1)
 """How often changes are applied if every read merges the waiting ones, so that few of them wait."""
 
-LONGEST_WITHOUT_PROMISE = 3 * WITHOUT_PROMISE
+LONGEST_WITHOUT_MAX_STALENESS = 3 * WITHOUT_PROMISE
 """How long a change of such a table may wait before the monitor of streams sends an alert."""
 
 
 def apply_schedules(
-    streams: Iterable[Stream], times: ApplyTimes, without_promise: timedelta = WITHOUT_PROMISE
+    streams: Iterable[Stream], times: ApplyTimes, default_interval: timedelta = WITHOUT_PROMISE
 ) -> list[ApplySchedule]:
     """When the changes of each upsert table among ``streams`` are due to be applied.
 
-    :param without_promise: the interval for a table without ``max_staleness``
+    :param default_interval: the interval for a table without ``max_staleness``
     """
     tables = upsert_streams(streams)
     took = times.read(stream.stream_id for stream in tables)
@@ -38,7 +38,7 @@ def apply_schedules(
             stream.name,
             apply_interval(stream.max_lag, took[stream.stream_id])
             if stream.max_lag
-            else without_promise,
+            else default_interval,
         )
         for stream in tables
     ]

@@ -87,7 +87,7 @@ def _standing(status: UpsertTableStatus | UpsertTableSummary, held: int | None) 
     applied = moment_text(status.upsert_stream_apply_watermark)
     commits, size = status.pending_commits, status.pending_bytes
     waits = (
-        "what waits cannot be told"
+        "what waits is unknown"
         if commits is None or size is None
         else f"{counted(commits, 'commit')} waiting ({decimal(size)})"
         if commits

@@ -40,7 +40,7 @@ def statement_line(
     consumption: Consumption, planned: PlannedStatement, found: StatementOutcome, seconds: float
 ) -> str:
     """What a statement did to its target, how many seconds it took, and the share that is done."""
-    line = f"statement {consumption.place_of(planned)} on {found.target}:"
+    line = f"statement {consumption.ordinal_of(planned)} on {found.target}:"
     if found.result is StatementResult.ALREADY_APPLIED:
         line += f" an earlier attempt applied it, version {found.target_version}"
     else:

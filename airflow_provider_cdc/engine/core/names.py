@@ -27,7 +27,7 @@ def quote(identifier: str) -> str:
     return "`" + identifier.replace("`", "``") + "`"
 
 
-def literal(text: str) -> str:
+def spark_literal(text: str) -> str:
     """``text`` as a literal of Spark SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
@@ -41,7 +41,7 @@ def text_value(text: str) -> str:
     """
     if any(sign in text for sign in "'\\$"):
         return f"CAST(X'{text.encode().hex()}' AS STRING)"
-    return literal(text)
+    return spark_literal(text)
 
 
 def stream_name(text: object) -> str:

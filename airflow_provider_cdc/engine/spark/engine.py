@@ -17,7 +17,7 @@ from ..core.arguments.intervals import interval_if_given, interval_of
 from ..core.arguments.one_or_several import one_or_several
 from ..core.arguments.points import Bound, Point, Version, bound_of
 from ..core.arguments.validation import validated, validated_call
-from ..core.change_sets.choices import member, mode_of, strategy_of
+from ..core.change_sets.choices import mode_of, parse_enum, strategy_of
 from ..core.change_sets.read_plan import Strategy
 from ..core.consumption.batches import BatchLimit
 from ..core.errors import StreamConflict
@@ -28,7 +28,7 @@ from ..core.names import table_name
 from ..core.progress import Listener
 from ..core.retention.staleness import MAX_DATA_EXTENSION
 from ..core.upserts.definition import UpsertTable
-from ..storage.files.best_effort import put_off
+from ..storage.files.best_effort import log_failures
 from ..storage.files.scratch import Scratch
 from ..storage.files.stores import Files
 from ..storage.registry.consumptions import Consumptions
@@ -42,7 +42,7 @@ from ..storage.state.job_history import JobHistory
 from ..storage.state.query_results import Results
 from .change_sets.file_rows import FileRows
 from .change_sets.table_changes_reader import ChangeSetReader
-from .consumption.attempts import Attempt, Parts
+from .consumption.attempts import Attempt, ConsumptionServices
 from .consumption.consumer import Consumer
 from .consumption.consuming_query import ConsumingQuery
 from .consumption.planning import Planner
@@ -154,7 +154,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         listener: Listener = on_progress or (lambda _: None)
         targets = Targets(spark, files)
         self._resolution = Resolution(self._consumptions, targets, listener)
-        self._parts = Parts(
+        self._parts = ConsumptionServices(
             spark=spark,
             registry=self._registry,
             consumptions=self._consumptions,
@@ -168,7 +168,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             principal=catalog.principal,
         )
         quarantine = Quarantine(spark, files)
-        upsert_tables = UpsertTables(spark, self._tables, files, self._stand_behind)
+        upsert_tables = UpsertTables(spark, self._tables, files, self._create_changes_stream)
         parts = replace(self._parts, is_for_upserts=True)
         Upserting.__init__(
             self,
@@ -184,10 +184,10 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         )
         self._results = Results(state, files, clock)
         for sweep in (self._scratch.sweep, self._results.sweep):
-            with put_off(f"sweeping {state}"):
+            with log_failures(f"sweeping {state}"):
                 sweep()
 
-    def _stand_behind(self, table: UpsertTable) -> None:
+    def _create_changes_stream(self, table: UpsertTable) -> None:
         """Create the stream on the changes of an upsert table, from the first change on."""
         self._creation.create(
             NewStream(
@@ -297,8 +297,10 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             file_options=file_options,
             file_schema=file_schema,
             mode=mode_of(subject, mode, on_files),
-            append_semantics=member(subject, "append_semantics", AppendSemantics, append_semantics),
-            column_style=member(subject, "column_style", ColumnStyle, column_style),
+            append_semantics=parse_enum(
+                subject, "append_semantics", AppendSemantics, append_semantics
+            ),
+            column_style=parse_enum(subject, "column_style", ColumnStyle, column_style),
             bound=bound_of(subject, at, before),
             or_replace=or_replace,
             if_not_exists=if_not_exists,

@@ -26,7 +26,7 @@ class FileNotifier(BaseNotifier):
 
 
 monitor = stale_stream_monitor(
-    [FileNotifier("{{ stream }} {{ alert.promise }} {{ alert.kind }}: {{ reason }}")],
+    [FileNotifier("{{ stream }} {{ alert.objective }} {{ alert.kind }}: {{ reason }}")],
     dag_id="cdc_monitor",
     every=timedelta(seconds=5),
     margin=timedelta(seconds=30),

@@ -88,7 +88,7 @@ def test_change_set_of_a_thousand_commits_is_the_net_difference(make_table: Make
     template = actions(table, "add", stream.offset.version + 1)[0]
     mark = {"domain": "delta.rowTracking", "removed": False}
     row_id, first = stream.offset.row_id_high_water_mark + 100, table.version + 1
-    log, standing = log_of(table), []
+    log, live = log_of(table), []
     for version in range(first, first + 998):
         lines: list[dict[str, object]] = [
             {"commitInfo": {"timestamp": version, "operation": "WRITE"}}
@@ -98,14 +98,14 @@ def test_change_set_of_a_thousand_commits_is_the_net_difference(make_table: Make
             shutil.copy(Path(table.location) / str(template["path"]), Path(table.location) / path)
             row_id += 1
             ids = {"baseRowId": row_id, "defaultRowCommitVersion": version}
-            standing.append({**template, "path": path.replace(" ", "%20"), **ids})
+            live.append({**template, "path": path.replace(" ", "%20"), **ids})
             mark["configuration"] = json.dumps({"rowIdHighWaterMark": row_id})
-            lines += [{"add": standing[-1]}, {"domainMetadata": mark}]
+            lines += [{"add": live[-1]}, {"domainMetadata": mark}]
         elif version % 6:
-            gone = [standing.pop(0), standing.pop()]
+            removed = [live.pop(0), live.pop()]
             lines += [
                 {"remove": {**file, "deletionTimestamp": 1, "extendedFileMetadata": True}}
-                for file in gone
+                for file in removed
             ]
         else:
             lines.append({"txn": {"appId": "somebody", "version": version}})
@@ -113,8 +113,8 @@ def test_change_set_of_a_thousand_commits_is_the_net_difference(make_table: Make
     table.sql("DELETE FROM {t} WHERE id = 2")
     assert table.version - stream.offset.version >= 1000
     changes = table.check(stream)
-    assert len(changes) == len(standing) + 1 + 2 + 1
-    assert insert(standing[0]["baseRowId"], 0, "copied") in changes  # type: ignore[arg-type]
+    assert len(changes) == len(live) + 1 + 2 + 1
+    assert insert(live[0]["baseRowId"], 0, "copied") in changes  # type: ignore[arg-type]
     assert table.changes(inserted).total() == 1 + len(
         [v for v in range(first, first + 998) if v % 3]
     )
@@ -128,12 +128,12 @@ def test_change_set_of_commits_that_were_cleaned_up_is_stale(make_table: MakeTab
     newer = table.stream()
     table.sql("DELETE FROM {t} WHERE id = 3")
     remove_commits(table, through=newer.offset.version)
-    with pytest.raises(StreamStale, match=r"commits after its offset .* version 3 is gone"):
+    with pytest.raises(StreamStale, match=r"commits after its offset .* version 3 is removed"):
         table.read(older)
     # The stream stores all it needs of the commit at its offset, so that commit may be missing.
     assert list(table.changes(newer)) == [delete(2, 3, "c")]
     shutil.rmtree(log_of(table))
-    with pytest.raises(StreamStale, match="its source the source is gone"):
+    with pytest.raises(StreamStale, match="its source the source is removed"):
         table.read(newer)
 
 
@@ -157,7 +157,7 @@ def test_change_set_of_vacuumed_files_is_stale_before_anything_is_read(
         table.sql("VACUUM {t} RETAIN 0 HOURS")
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
-    with pytest.raises(StreamStale, match=r"files that it has to read were removed.*are gone"):
+    with pytest.raises(StreamStale, match=r"files that it has to read were removed.*are removed"):
         table.read(stream)
 
 
@@ -167,7 +167,7 @@ def test_change_set_of_a_lost_vector_file_is_stale(make_table: MakeTable) -> Non
     table.sql("DELETE FROM {t} WHERE id = 1")
     for vector in Path(table.location).glob("deletion_vector_*.bin"):
         vector.unlink()
-    with pytest.raises(StreamStale, match=r"1 of 2 are gone, the first is .*deletion_vector_"):
+    with pytest.raises(StreamStale, match=r"1 of 2 are removed, the first is .*deletion_vector_"):
         table.read(stream)
 
 
@@ -176,7 +176,7 @@ def test_change_set_of_another_table_at_the_same_path_is_stale(make_table: MakeT
     stream = table.stream()
     table.sql("DELETE FROM {t} WHERE id = 1")
     shutil.rmtree(table.location)
-    with pytest.raises(StreamStale, match="is gone"):
+    with pytest.raises(StreamStale, match="is removed"):
         table.read(stream)
     table.sql("CREATE TABLE {t} (id INT, v STRING) USING delta")
     with pytest.raises(StreamStale, match=r"was replaced.*the log ends at version 0"):

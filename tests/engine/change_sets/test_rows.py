@@ -16,7 +16,7 @@ from streams import delta_row_id
 
 from airflow_provider_cdc.engine.core.change_sets.read_plan import Strategy
 from airflow_provider_cdc.engine.core.change_sets.rewrites import net_difference
-from airflow_provider_cdc.engine.core.delta.deletion_vectors import Bitmap, all_but
+from airflow_provider_cdc.engine.core.delta.deletion_vectors import Bitmap, complement
 from airflow_provider_cdc.engine.core.model.nouns import ColumnStyle, Stream
 from airflow_provider_cdc.engine.spark.change_sets import table_changes_reader
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
@@ -216,7 +216,7 @@ def test_change_set_of_a_vector_too_large_for_the_log_uses_a_file(make_table: Ma
     stream = table.stream()
 
     def is_in_file(rows: int) -> bool:
-        bitmap = Bitmap.of(all_but(BitMap64(range(0, 3 * rows, 3)), count))
+        bitmap = Bitmap.of(complement(BitMap64(range(0, 3 * rows, 3)), count))
         return bitmap is not None and not bitmap.is_inline
 
     most = bisect_left(range(count // 3), True, key=is_in_file) - 1

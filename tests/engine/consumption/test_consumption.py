@@ -345,7 +345,7 @@ def test_source_dropped_and_recreated_makes_the_stream_stale(lab: StreamLab) -> 
     try:
         lab.engine.create_stream("t", on_table="born_twice")
         spark.sql("DROP TABLE born_twice")
-        with pytest.raises(StreamStale, match="is gone"):
+        with pytest.raises(StreamStale, match="is missing"):
             lab.consume("INSERT INTO {log} SELECT id, '', '' FROM t")
         spark.sql(f"CREATE TABLE born_twice (id INT) USING delta TBLPROPERTIES ({TRACKED})")
         for value in range(4):

@@ -307,7 +307,7 @@ def test_a_file_removed_while_it_is_read_applies_nothing(target: Inbox) -> None:
         if progress.point is ProtocolPoint.AFTER_BEGIN:
             file.unlink(missing_ok=True)
 
-    with pytest.raises(FilesChanged, match=r"a\.csv is gone"):
+    with pytest.raises(FilesChanged, match=r"a\.csv is missing"):
         target.take(engine=target.new_engine(remove))
     target.take()
     assert target.taken() == []
@@ -485,7 +485,7 @@ def test_status_tells_files_that_are_not_read(inbox: Inbox) -> None:
     catalog = StreamCatalog(str(inbox.root / "state"))
     inbox.stream()
     inbox.put("a.csv", "1,a")
-    assert catalog.look("s").may_have_data
+    assert catalog.probe("s").may_have_data
     status = catalog.status("s")
     assert (status.commits_behind, status.bytes_behind, status.may_have_data) == (1, 4, True)
     assert not status.stale

@@ -446,7 +446,7 @@ def test_managed_source_that_is_renamed_leaves_its_stream_stale(
     source.sql(f"CREATE TABLE {schema}.managed (id INT) USING delta")
     source.engine.create_stream("on_name", on_table=f"{schema}.managed")
     source.sql(f"ALTER TABLE {schema}.managed RENAME TO {schema}.moved")
-    with pytest.raises(StreamStale, match="is gone"):
+    with pytest.raises(StreamStale, match="is missing"):
         source.engine.read_stream("on_name")
 
 

@@ -314,7 +314,7 @@ def test_sensor_without_a_jvm_keeps_an_empty_stream_fresh(lab: StreamLab) -> Non
     catalog = StreamCatalog(
         str(lab.root / "state"), clock=lambda: datetime.now(UTC) + timedelta(days=2)
     )
-    assert catalog.look("s").may_have_data is False
+    assert catalog.probe("s").may_have_data is False
     assert catalog.describe("s").offset.version == lab.version("src")
 
 

@@ -302,7 +302,7 @@ def test_drop_that_is_killed_is_finished_by_the_next_one(
     lab.apply()
 
     def killed(*_: object) -> None:
-        raise Crash("before the files are gone")
+        raise Crash("before the files are removed")
 
     with monkeypatch.context() as patch:
         patch.setattr(Files, "remove_all_but", killed)

@@ -358,5 +358,5 @@ def test_table_whose_changes_are_gone_is_not_read_as_if_none_waited(lab: UpsertL
     Path(lab.changes(), "_delta_log", f"{1:020d}.json").unlink()
 
     for call in (lab.engine.read_table, lab.engine.describe_upsert_table, lab.engine.apply_upserts):
-        with pytest.raises(StreamStale, match="version 1 is gone"):
+        with pytest.raises(StreamStale, match="version 1 is missing"):
             call(lab.table())

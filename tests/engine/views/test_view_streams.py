@@ -466,7 +466,7 @@ def test_base_table_that_is_dropped_makes_the_stream_stale(lab: StreamLab) -> No
     lab.sql("DROP TABLE things")
     with pytest.raises(StreamStale, match="things"):
         lab.changes("s")
-    assert "is gone" in (lab.engine.describe_stream("s").invalid_reason or "")
+    assert "is missing" in (lab.engine.describe_stream("s").invalid_reason or "")
 
 
 def test_nested_view_that_is_defined_otherwise_makes_the_stream_stale(

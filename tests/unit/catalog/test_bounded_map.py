@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from airflow_provider_cdc.engine.catalog.bounded_map import side_by_side
+from airflow_provider_cdc.engine.catalog.bounded_map import bounded_map
 
 
 def test_each_item_gives_its_result_or_what_it_raised_in_order() -> None:
@@ -13,10 +13,10 @@ def test_each_item_gives_its_result_or_what_it_raised_in_order() -> None:
         time.sleep(0.01 / number if number else 0)
         return 1 / number
 
-    found = side_by_side(work, [3, 0, 1], at_once=2, patience_seconds=60)
+    found = bounded_map(work, [3, 0, 1], at_once=2, patience_seconds=60)
     assert (found[0], found[2]) == (1 / 3, 1)
     assert isinstance(found[1], ZeroDivisionError)
-    assert side_by_side(work, [], at_once=2, patience_seconds=60) == []
+    assert bounded_map(work, [], at_once=2, patience_seconds=60) == []
 
 
 def test_as_many_as_allowed_are_done_at_once() -> None:
@@ -27,7 +27,7 @@ def test_as_many_as_allowed_are_done_at_once() -> None:
         barrier.wait(20)
         now.release()
 
-    assert side_by_side(work, range(9), at_once=3, patience_seconds=60) == [None] * 9
+    assert bounded_map(work, range(9), at_once=3, patience_seconds=60) == [None] * 9
     assert all(most)
 
 
@@ -39,7 +39,7 @@ def test_items_that_hang_keep_no_other_waiting_for_ever() -> None:
             released.wait(60)
         return number
 
-    found = side_by_side(work, range(6), at_once=2, patience_seconds=1)
+    found = bounded_map(work, range(6), at_once=2, patience_seconds=1)
     assert [type(each) for each in found[:3]] == [TimeoutError] * 3
     assert found[3:] == [3, 4, 5]
     assert "did not end within" in str(found[0])
@@ -58,7 +58,7 @@ def test_all_end_within_a_time_however_many_of_them_hang() -> None:
         done.append(number)
         return number
 
-    found = side_by_side(work, range(5), at_once=2, patience_seconds=60, within_seconds=1)
+    found = bounded_map(work, range(5), at_once=2, patience_seconds=60, within_seconds=1)
     assert found[0] == 0
     assert [type(each) for each in found[1:]] == [TimeoutError] * 4
     assert "within 1 seconds" in str(found[4])

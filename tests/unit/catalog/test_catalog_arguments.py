@@ -36,7 +36,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "describe": {"name": "s"},
     "drop": {"name": "s", "if_exists": True},
     "history": {"name": "s"},
-    "look": {"name": "s"},
+    "probe": {"name": "s"},
     "permitted": {"name": "s", "right": Right.READ},
     "rename": {"name": "s", "to": "u"},
     "status": {"name": "s"},
@@ -49,7 +49,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "upsert_tables": {},
 }
 # These take the result of another method of the catalog.
-INTERNAL = {"for_upserts", "look_at", "quarantine_of", "skip_range", "status_of"}
+INTERNAL = {"for_upserts", "probe_stream", "quarantine_of", "skip_range", "status_of"}
 
 
 def test_every_public_method_is_called_here() -> None:

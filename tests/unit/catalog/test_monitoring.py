@@ -1,4 +1,4 @@
-"""Each change of a stream's standing is reported once, even by several monitors or killed ones."""
+"""Each change of status is reported once, even by several monitors or killed ones."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from airflow_provider_cdc.engine.catalog import monitoring
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus
-from airflow_provider_cdc.engine.core.model.alerts import Alert, Promise, Standing
+from airflow_provider_cdc.engine.core.model.alerts import Alert, Objective, ObjectiveStatus
 from airflow_provider_cdc.engine.core.model.nouns import Source, Stream
 from airflow_provider_cdc.engine.storage.files.stores import Files
-from airflow_provider_cdc.engine.storage.state.sent_alerts import ToldAlerts
+from airflow_provider_cdc.engine.storage.state.sent_alerts import SentAlerts
 
 MARGIN = timedelta(days=2)
 METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
@@ -49,12 +49,12 @@ class Site:
         self.commits += 1
         add_file(self.root, self.commits, self.now, 10, data_change=data_change)
 
-    def told(
+    def sent(
         self, tell: Callable[[Alert], object] = lambda _: None, **others: Callable[[Alert], object]
     ) -> list[tuple[str, str]]:
         monitor = StreamMonitor(str(self.root / "state"), clock=self.clock)
         found = monitor.run({"somebody": tell, **others}, margin=MARGIN)
-        return [(a.promise.value, a.kind.value) for a in found]
+        return [(a.objective.value, a.kind.value) for a in found]
 
     @property
     def alerts(self) -> Path:
@@ -78,27 +78,27 @@ def site(tmp_path: Path) -> Site:
 def test_stream_that_nobody_consumes_gives_a_warning_a_miss_and_a_recovery_each_once(
     site: Site,
 ) -> None:
-    assert site.told() == []
+    assert site.sent() == []
     site.commit()
     found = []
     for _ in range(60):
         site.now += timedelta(hours=12)
-        found += [(site.now - NOON, *told) for told in site.told()]
+        found += [(site.now - NOON, *alert) for alert in site.sent()]
     days = timedelta(days=1)
     assert found == [
         (7 * days, "staleness", "warning"),  # nobody has extended the source's retention
-        (14 * days, "staleness", "miss"),
+        (14 * days, "staleness", "breach"),
     ]
     site.catalog.advance("s")
-    assert site.told() == [("staleness", "recovery")]
-    assert site.told() == []
+    assert site.sent() == [("staleness", "recovery")]
+    assert site.sent() == []
 
 
 def test_alert_holds_what_a_template_needs(site: Site) -> None:
     site.commit()
     site.now += timedelta(days=13)
     found: list[Alert] = []
-    site.told(found.append)
+    site.sent(found.append)
     (alert,) = found
     assert (alert.stream, alert.source, alert.last_consumer) == ("s", "orders", None)
     assert (alert.lag_commits, alert.lag_bytes) == (1, 10)  # not the file that existed before
@@ -112,22 +112,22 @@ def test_stream_that_cannot_be_read_is_missed_with_the_reason(site: Site) -> Non
     site.commit()
     (site.root / "_delta_log" / f"{2:020d}.json").unlink()
     found: list[Alert] = []
-    assert site.told(found.append) == [("staleness", "miss")]
-    assert "version 2 is gone" in found[0].reason
+    assert site.sent(found.append) == [("staleness", "breach")]
+    assert "version 2 is missing" in found[0].reason
     assert (found[0].lag_commits, found[0].lag_bytes) == (None, None)
 
 
-def test_lag_beyond_max_lag_is_told_apart_from_staleness(tmp_path: Path) -> None:
+def test_lag_beyond_max_lag_is_reported_apart_from_staleness(tmp_path: Path) -> None:
     site = Site(tmp_path, max_lag=timedelta(hours=1))
     site.commit()
     site.now += timedelta(minutes=59)
-    assert site.told() == []
+    assert site.sent() == []
     site.now += timedelta(minutes=2)
-    assert site.told() == [("lag", "miss")]
+    assert site.sent() == [("lag", "breach")]
     site.now += timedelta(days=15)
-    assert site.told() == [("staleness", "miss")]
+    assert site.sent() == [("staleness", "breach")]
     site.catalog.advance("s")
-    assert site.told() == [("staleness", "recovery"), ("lag", "recovery")]
+    assert site.sent() == [("staleness", "recovery"), ("lag", "recovery")]
 
 
 def test_stream_without_a_change_never_lags_and_never_goes_stale(tmp_path: Path) -> None:
@@ -135,82 +135,82 @@ def test_stream_without_a_change_never_lags_and_never_goes_stale(tmp_path: Path)
     site.commit(data_change=False)
     for _ in range(5):
         site.now += timedelta(days=30)
-        assert site.told() == []
+        assert site.sent() == []
 
 
-def test_alert_that_could_not_be_told_is_told_by_a_later_run(site: Site) -> None:
+def test_alert_that_was_not_sent_is_sent_by_a_later_run(site: Site) -> None:
     site.commit()
     site.now += timedelta(days=13)
 
-    with pytest.raises(ExceptionGroup, match="not all alerts could be told"):
-        site.told(refuse)
-    assert site.told() == []  # the alert may be on its way
+    with pytest.raises(ExceptionGroup, match="not all alerts could be sent"):
+        site.sent(refuse)
+    assert site.sent() == []  # the alert may be on its way
     site.wait()
     found: list[Alert] = []
-    site.told(found.append)
+    site.sent(found.append)
     assert [alert.stream for alert in found] == ["s"]
-    assert site.told() == []
+    assert site.sent() == []
 
 
-def test_of_several_who_are_told_only_one_that_failed_is_told_again(site: Site) -> None:
+def test_receiver_that_failed_is_the_only_one_called_again(site: Site) -> None:
     site.commit()
     site.wait()
     first: list[Alert] = []
     last: list[Alert] = []
     for _ in range(2):
         with pytest.raises(ExceptionGroup) as failed:
-            site.told(first.append, broken=refuse, last=last.append)
+            site.sent(first.append, broken=refuse, last=last.append)
         (failure,) = failed.value.exceptions
-        assert failure.__notes__ == ["broken, staleness miss of stream s"]
+        assert failure.__notes__ == ["broken, staleness breach of stream s"]
         site.wait()
     mended: list[Alert] = []
-    found = site.told(first.append, broken=mended.append, last=last.append)
-    assert found == [("staleness", "miss")]
-    assert [len(told) for told in (first, mended, last)] == [1, 1, 1]
+    found = site.sent(first.append, broken=mended.append, last=last.append)
+    assert found == [("staleness", "breach")]
+    assert [len(alerts) for alerts in (first, mended, last)] == [1, 1, 1]
     site.wait()
-    assert site.told(first.append, broken=mended.append, last=last.append) == []
+    assert site.sent(first.append, broken=mended.append, last=last.append) == []
 
 
 def test_of_several_monitors_one_tries_again_every_ten_minutes(tmp_path: Path) -> None:
     now = [NOON]
-    monitors = [ToldAlerts(str(tmp_path), Files(), lambda: now[0]) for _ in range(2)]
+    monitors = [SentAlerts(str(tmp_path), Files(), lambda: now[0]) for _ in range(2)]
     for _ in range(3):
         now[0] = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
-        assert monitors[0].claim("s", Promise.LAG, Standing.BROKEN) is not None
+        assert monitors[0].claim("s", Objective.LAG, ObjectiveStatus.BREACHED) is not None
         now[0] = datetime.now(NOON.tzinfo)
-        assert monitors[1].claim("s", Promise.LAG, Standing.BROKEN) is None
+        assert monitors[1].claim("s", Objective.LAG, ObjectiveStatus.BREACHED) is None
 
 
 def test_of_several_monitors_that_try_again_at_once_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
-    first, second = (ToldAlerts(str(tmp_path), Files(), lambda: later) for _ in range(2))
-    assert first.claim("s", Promise.LAG, Standing.BROKEN) is not None
+    first, second = (SentAlerts(str(tmp_path), Files(), lambda: later) for _ in range(2))
+    assert first.claim("s", Objective.LAG, ObjectiveStatus.BREACHED) is not None
     modified = Files.modified
     claims = []
 
     def look(files: Files, uri: str) -> datetime:
         found = modified(files, uri)
         monkeypatch.setattr(Files, "modified", modified)
-        claims.append(second.claim("s", Promise.LAG, Standing.BROKEN))
+        claims.append(second.claim("s", Objective.LAG, ObjectiveStatus.BREACHED))
         return found
 
     monkeypatch.setattr(Files, "modified", look)
-    claims.append(first.claim("s", Promise.LAG, Standing.BROKEN))
+    claims.append(first.claim("s", Objective.LAG, ObjectiveStatus.BREACHED))
     assert [claim is not None for claim in claims] == [True, False]
 
 
 def test_drafts_of_a_monitor_that_was_killed_keep_nothing_back(site: Site) -> None:
     site.commit()
     site.now += timedelta(days=13)
-    site.told()
+    site.sent()
     (folder,) = site.alerts.iterdir()
-    for name in ("staleness-00000001", "staleness-00000002.told", "lag-00000001"):
+    for name in ("staleness-00000001", "staleness-00000002.sent", "lag-00000001"):
         (folder / f"{name}.{'0' * 32}.draft").write_bytes(b"")
     site.now += timedelta(days=2)
-    assert site.told() == [("staleness", "miss")]
-    assert site.told() == []
+    assert site.sent() == [("staleness", "breach")]
+    assert site.sent() == []
 
 
 def test_damaged_claim_keeps_no_alert_back(site: Site) -> None:
@@ -224,19 +224,19 @@ def test_damaged_claim_keeps_no_alert_back(site: Site) -> None:
     made_at = (site.now - timedelta(minutes=11)).timestamp()
     os.utime(claim, (made_at, made_at))
     found: list[Alert] = []
-    site.told(found.append)
+    site.sent(found.append)
     assert [alert.stream for alert in found] == ["s", "t"]
-    assert site.told() == []
+    assert site.sent() == []
 
 
 def test_state_folder_without_a_registry_forgets_nothing(site: Site) -> None:
     site.commit()
     site.now += timedelta(days=13)
-    site.told()
+    site.sent()
     (site.root / "state" / "registry").rename(site.root / "elsewhere")
-    assert site.told() == []
+    assert site.sent() == []
     (site.root / "elsewhere").rename(site.root / "state" / "registry")
-    assert site.told() == []
+    assert site.sent() == []
 
 
 def test_stream_that_cannot_be_looked_at_keeps_no_alert_of_others_back(
@@ -255,7 +255,7 @@ def test_stream_that_cannot_be_looked_at_keeps_no_alert_of_others_back(
     monkeypatch.setattr(StreamCatalog, "status_of", refuse)
     found: list[Alert] = []
     with pytest.raises(ExceptionGroup, match="not all alerts"):
-        site.told(found.append)
+        site.sent(found.append)
     assert [alert.stream for alert in found] == ["t"]
 
 
@@ -278,7 +278,7 @@ def test_stream_whose_source_hangs_keeps_no_alert_of_others_back(
     monkeypatch.setattr(monitoring, "_PATIENCE_SECONDS", 2.0)
     heard: list[Alert] = []
     with pytest.raises(ExceptionGroup) as failures:
-        site.told(heard.append)
+        site.sent(heard.append)
     released.set()
 
     assert [alert.stream for alert in heard] == ["s"]
@@ -290,34 +290,36 @@ def test_stream_whose_source_hangs_keeps_no_alert_of_others_back(
 def test_alerts_of_a_dropped_stream_are_forgotten(site: Site) -> None:
     site.commit()
     site.now += timedelta(days=13)
-    assert site.told() == [("staleness", "warning")]
+    assert site.sent() == [("staleness", "warning")]
     site.catalog.drop("s")
-    assert site.told() == []
+    assert site.sent() == []
     assert list((site.root / "state" / "alerts").glob("*")) == []
 
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 1), st.sampled_from(Standing), st.booleans()), max_size=12)
+    st.lists(
+        st.tuples(st.integers(0, 1), st.sampled_from(ObjectiveStatus), st.booleans()), max_size=12
+    )
 )
 def test_of_several_monitors_one_tells_each_change(
-    tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, Standing, bool]]
+    tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, ObjectiveStatus, bool]]
 ) -> None:
     """A monitor may die after its claim and before its alert; the next change is still reported."""
     now = [NOON]
-    state = str(tmp_path_factory.mktemp("told"))
-    monitors = [ToldAlerts(state, Files(), lambda: now[0]) for _ in range(2)]
-    told = Standing.KEPT
-    for monitor, standing, dies in looks:
+    state = str(tmp_path_factory.mktemp("sent"))
+    monitors = [SentAlerts(state, Files(), lambda: now[0]) for _ in range(2)]
+    reported = ObjectiveStatus.MET
+    for monitor, status, dies in looks:
         now[0] = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
-        claim = monitors[monitor].claim("s", Promise.LAG, standing)
-        assert (claim is not None) or standing is told
+        claim = monitors[monitor].claim("s", Objective.LAG, status)
+        assert (claim is not None) or status is reported
         if claim is None:
             continue
-        assert claim.standing is standing
+        assert claim.status is status
         now[0] = datetime.now(NOON.tzinfo)
-        assert monitors[1 - monitor].claim("s", Promise.LAG, standing) is None
-        told = standing
+        assert monitors[1 - monitor].claim("s", Objective.LAG, status) is None
+        reported = status
         if not dies:
-            monitors[monitor].told(claim)
-            assert claim.before is not standing
+            monitors[monitor].mark_sent(claim)
+            assert claim.before is not status

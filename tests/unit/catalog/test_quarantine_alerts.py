@@ -1,4 +1,4 @@
-"""The standing of upsert tables and their alerts, without Spark."""
+"""The objectives of upsert tables and their alerts, without Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_cdc.cli.tables import WIDTH
 from airflow_provider_cdc.cli.terminal import app
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.catalog.upsert_jobs import LONGEST_WITHOUT_PROMISE
+from airflow_provider_cdc.engine.catalog.upsert_jobs import LONGEST_WITHOUT_MAX_STALENESS
 from airflow_provider_cdc.engine.core.delta.log_actions import DataFile
 from airflow_provider_cdc.engine.core.model.alerts import Alert
 from airflow_provider_cdc.engine.core.model.nouns import Source
@@ -81,22 +81,22 @@ class Site:
         lines = map(json.dumps, ({"commitInfo": {"timestamp": 0}}, *actions))
         (log / f"{version:020d}.json").write_text("\n".join(lines), encoding="utf-8")
 
-    def told(self, tell: Callable[[Alert], object] = lambda _: None) -> list[tuple[str, str]]:
+    def sent(self, tell: Callable[[Alert], object] = lambda _: None) -> list[tuple[str, str]]:
         monitor = StreamMonitor(str(self.state), clock=self.clock)
         return [
-            (a.promise.value, a.kind.value) for a in monitor.run({"somebody": tell}, margin=DAY)
+            (a.objective.value, a.kind.value) for a in monitor.run({"somebody": tell}, margin=DAY)
         ]
 
 
-def test_changes_that_wait_longer_than_max_staleness_are_told_of_with_their_table(
+def test_changes_waiting_beyond_max_staleness_are_reported_with_their_table(
     tmp_path: Path,
 ) -> None:
     site, found = Site(tmp_path), list[Alert]()
     site.write()
     site.now += 10 * MINUTE
-    assert site.told(found.append) == []
+    assert site.sent(found.append) == []
     site.now += MINUTE
-    assert site.told(found.append) == [("lag", "miss")]
+    assert site.sent(found.append) == [("lag", "breach")]
     assert (found[0].stream, found[0].upsert_table) == ("upserts_1", "orders")
     assert found[0].reason == (
         "the oldest change of upsert table orders waits for 11 minutes to be applied; its"
@@ -105,21 +105,21 @@ def test_changes_that_wait_longer_than_max_staleness_are_told_of_with_their_tabl
 
 
 @pytest.mark.parametrize("max_staleness", [None, timedelta(0)])
-def test_changes_of_a_table_without_max_staleness_that_nobody_applies_are_told_of(
+def test_changes_that_nobody_applies_are_reported_without_a_max_staleness(
     tmp_path: Path, max_staleness: timedelta | None
 ) -> None:
     site, found = Site(tmp_path, max_staleness), list[Alert]()
     site.write()
-    site.now += LONGEST_WITHOUT_PROMISE
-    assert site.told() == []
+    site.now += LONGEST_WITHOUT_MAX_STALENESS
+    assert site.sent() == []
     site.now += MINUTE
-    assert site.told(found.append) == [("lag", "miss")]
+    assert site.sent(found.append) == [("lag", "breach")]
     assert found[0].reason.endswith(
         "waits for 3 hours 1 minute to be applied; without a max_staleness it should wait for 3"
         " hours at most"
     )
     site.catalog.for_upserts().advance("upserts_1")
-    assert site.told() == [("lag", "recovery")]
+    assert site.sent() == [("lag", "recovery")]
 
 
 def test_stream_that_is_on_no_upsert_table_may_lag_as_before(tmp_path: Path) -> None:
@@ -128,39 +128,39 @@ def test_stream_that_is_on_no_upsert_table_may_lag_as_before(tmp_path: Path) -> 
     add_file(tmp_path / "t", 1, NOON)
     monitor = StreamMonitor(str(tmp_path / "state"), clock=lambda: NOON + 13 * DAY + MINUTE)
     monitor.run({"somebody": found.append}, margin=DAY)
-    assert [(alert.promise.value, alert.upsert_table) for alert in found] == [("staleness", None)]
+    assert [(alert.objective.value, alert.upsert_table) for alert in found] == [("staleness", None)]
 
 
-def test_changes_in_quarantine_are_told_of_once_and_their_end(tmp_path: Path) -> None:
+def test_changes_in_quarantine_are_reported_once_and_when_they_end(tmp_path: Path) -> None:
     site, found = Site(tmp_path), list[Alert]()
     site.quarantine(0)
-    assert site.told(found.append) == []
+    assert site.sent(found.append) == []
     site.quarantine(1, {"add": quarantined(Reason.NUMBER, Reason.WAITS)})
-    assert site.told(found.append) == [("quarantine", "miss")]
-    assert site.told(found.append) == []
+    assert site.sent(found.append) == [("quarantine", "breach")]
+    assert site.sent(found.append) == []
     assert found[0].reason.startswith(
         "the quarantine of upsert table orders holds changes that are not applied, 2 in all:"
     )
     site.quarantine(2, {"remove": {"path": "f"}})
-    assert site.told(found.append) == [("quarantine", "recovery")]
-    assert site.told(found.append) == []
+    assert site.sent(found.append) == [("quarantine", "recovery")]
+    assert site.sent(found.append) == []
 
 
 def test_late_changes_alone_are_a_warning(tmp_path: Path) -> None:
     site, found = Site(tmp_path), list[Alert]()
     late, bad = quarantined(Reason.LATE), quarantined(Reason.TYPE) | {"path": "g"}
     site.quarantine(0, {"add": late})
-    assert site.told(found.append) == [("quarantine", "warning")]
+    assert site.sent(found.append) == [("quarantine", "warning")]
     assert "orders holds late changes alone, 1 in all" in found[0].reason
     site.quarantine(1, {"add": bad})
-    assert site.told() == [("quarantine", "miss")]
+    assert site.sent() == [("quarantine", "breach")]
     site.quarantine(2, {"remove": {"path": "g"}})
-    assert site.told() == [("quarantine", "warning")]
+    assert site.sent() == [("quarantine", "warning")]
 
 
-def test_quarantine_that_cannot_be_read_is_not_told_of(tmp_path: Path) -> None:
+def test_quarantine_that_cannot_be_read_is_not_reported(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    assert site.told() == []
+    assert site.sent() == []
     assert site.catalog.upsert_tables()[0].quarantined_changes is None
 
 
@@ -177,7 +177,7 @@ def test_quarantine_that_cannot_be_read_is_not_told_of(tmp_path: Path) -> None:
     ],
     ids=["none", "late", "others", "cleared", "no reason", "all deleted", "no statistics"],
 )
-def test_quarantine_is_told_by_the_statistics_of_its_files(
+def test_quarantine_size_comes_from_the_statistics_of_its_files(
     files: list[dict[str, Any]], changes: int | None, are_late: bool
 ) -> None:
     found = quarantine_size(map(DataFile.of, files))
@@ -216,7 +216,7 @@ def test_table_whose_changes_are_gone_says_why_and_what_is_applied(tmp_path: Pat
 
     (found,) = site.catalog.upsert_tables()
 
-    assert "version 1 is gone" in str(found.invalid_reason)
+    assert "version 1 is missing" in str(found.invalid_reason)
     assert (found.pending_commits, found.pending_bytes, found.max_staleness) == (None, None, None)
     assert found.upsert_stream_apply_watermark == NOON
 

@@ -140,7 +140,7 @@ def test_clone_of_a_stream_that_is_being_consumed_is_idle(
     assert (clone.phase, clone.consumption, clone.sequence) == (Phase.IDLE, None, 1)
 
 
-def test_dropped_stream_comes_back_where_it_stood(
+def test_dropped_stream_comes_back_at_its_offset(
     catalog: StreamCatalog, registry: Registry
 ) -> None:
     create(registry, "s")
@@ -237,7 +237,7 @@ def test_stream_of_an_upsert_table_is_read_and_cloned_and_its_consumption_aborte
     catalog: StreamCatalog, changes: Path
 ) -> None:
     before = catalog.describe("u")
-    assert catalog.look("u").may_have_data
+    assert catalog.probe("u").may_have_data
     assert catalog.status("u").commits_behind == 1
     assert len(catalog.history("u")) == 1
     assert catalog.permitted("u", Right.READ) == catalog.permitted("u", Right.ABORT) == before

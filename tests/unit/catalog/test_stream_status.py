@@ -43,7 +43,7 @@ def stream(tmp_path: Path) -> Stream:
 def at_version(stream: Stream, version: int) -> Stream:
     """The stream with its offset at that version."""
     ranged = SourceLog(Files()).range(stream, through=version)
-    return stream.standing(replace(ranged.end, row_id_high_water_mark=-1))
+    return stream.status(replace(ranged.end, row_id_high_water_mark=-1))
 
 
 def commit(root: Path, version: int, *actions: dict[str, Any], hours: float | None = None) -> None:
@@ -99,7 +99,7 @@ def test_status_of_a_stream_that_cannot_be_read_says_why_and_counts_nothing(
     found = status(stream)
     assert (found.versions_behind, found.commits_behind, found.bytes_behind) == (None,) * 3
     assert (found.latest_version, found.may_have_data, found.stale) == (None, False, True)
-    assert "version 2 is gone" in str(found.invalid_reason)
+    assert "version 2 is missing" in str(found.invalid_reason)
 
 
 def test_status_of_a_stream_of_inserts_counts_no_commit_that_inserts_nothing(

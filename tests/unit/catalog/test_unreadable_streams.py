@@ -105,7 +105,7 @@ def test_whoever_names_an_unreadable_stream_gets_the_reason(
     calls: list[Callable[[], object]] = [
         lambda: catalog.describe("bad"),
         lambda: catalog.status("bad"),
-        lambda: catalog.look("bad"),
+        lambda: catalog.probe("bad"),
         lambda: catalog.advance("bad"),
         lambda: catalog.rename("bad", "better"),
         lambda: catalog.clone("copy", "bad"),
@@ -133,7 +133,7 @@ def test_monitor_alerts_of_an_unreadable_stream_once(registry: Registry, state: 
     seen: list[Alert] = []
     for _ in range(2):
         monitor.run({"a": seen.append}, margin=timedelta(days=2))
-    assert [(alert.stream, alert.kind.value) for alert in seen] == [("bad", "miss")]
+    assert [(alert.stream, alert.kind.value) for alert in seen] == [("bad", "breach")]
     assert "cannot be read" in seen[0].reason
 
 

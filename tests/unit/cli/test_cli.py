@@ -35,11 +35,11 @@ def test_streams_as_json_are_all_streams_with_every_column(registry: Registry, s
     lines = json.loads(printed)
     assert (code, [line["name"] for line in lines]) == (0, ["a", "b"])
     assert lines[0]["created_on"] == "2026-01-01T12:00:00+00:00"
-    assert (lines[0]["stale"], "is gone" in lines[0]["invalid_reason"]) == (True, True)
+    assert (lines[0]["stale"], "is missing" in lines[0]["invalid_reason"]) == (True, True)
     assert {"mode", "kept_until", "bytes_behind", "owner", "stale_after"} < set(lines[0])
 
 
-def test_streams_in_a_table_show_where_each_stands(
+def test_streams_in_a_table_show_each_offset(
     registry: Registry, state: str, tmp_path: Path
 ) -> None:
     create(registry, "orders")

@@ -15,8 +15,8 @@ GONE = TableNotFound("table t", "does not exist", cause="found nothing", fix="ch
     ("cause", "told"),
     [
         (str(GONE), "table t: does not exist: found nothing"),
-        (str(TableNotFound("table t", "is gone", fix="bring it back")), "table t: is gone"),
-        (str(TableNotFound("table t", "is gone")), "table t: is gone"),
+        (str(TableNotFound("table t", "is missing", fix="bring it back")), "table t: is missing"),
+        (str(TableNotFound("table t", "is missing")), "table t: is missing"),
         ("Cause: is a word, and so is Fix: here", "Cause: is a word, and so is Fix: here"),
     ],
 )

@@ -74,7 +74,9 @@ BASE = BaseStatus(
     complete_through=NOON,
     invalid_reason=None,
 )
-STALE = "stream s: is stale, its source is gone. Cause: expected a table, found none. Fix: drop it."
+STALE = (
+    "stream s: is stale, its source is missing. Cause: expected a table, found none. Fix: drop it."
+)
 STATUS = StreamStatus(
     name="customer_changes",
     stream_id="an id",
@@ -151,7 +153,7 @@ SHOWN: list[tuple[Any, str]] = [
         " (3.2 MB), stale after 2026-01-01 12:00:00 UTC>",
     ),
     (replace(STATUS, may_have_data=False), "nothing waits, stale after"),
-    (replace(STATUS, invalid_reason=STALE), "stream s: is stale, its source is gone>"),
+    (replace(STATUS, invalid_reason=STALE), "stream s: is stale, its source is missing>"),
     (COMMITTED, "<Record committed 2026-01-01 12:00:00 UTC by dag.task: Stream customer_changes"),
     (FAR, "<SourceRetention /lake/t: extended to 2 weeks for a, b, changed>"),
     (NEAR, "<SourceRetention /lake/u: keeps enough by itself>"),
@@ -170,7 +172,7 @@ SHOWN: list[tuple[Any, str]] = [
         UnreadableStream("an id", "s", 3, "a newer version of this package wrote it"),
         "stream s cannot be read: a newer version of this package wrote it",
     ),
-    (SUMMARY, "people, applied up to 2026-01-01 12:00:00 UTC, what waits cannot be told>"),
+    (SUMMARY, "people, applied up to 2026-01-01 12:00:00 UTC, what waits is unknown>"),
 ]
 
 

@@ -48,10 +48,10 @@ def mode_of(subject: str, mode: str | None, on_files: str | None) -> StreamMode:
     """
     if mode is None:
         return StreamMode.STANDARD if on_files is None else StreamMode.INSERT_ONLY
-    return member(subject, "mode", StreamMode, mode)
+    return parse_enum(subject, "mode", StreamMode, mode)
 
 
-def member(subject: str, argument: str, kind: type[Choice], value: str) -> Choice:
+def parse_enum(subject: str, argument: str, kind: type[Choice], value: str) -> Choice:
     """``value`` as a member of ``kind``.
 
     :raises InvalidRequest: ``value`` is not a member; the message lists the members
@@ -63,5 +63,5 @@ def member(subject: str, argument: str, kind: type[Choice], value: str) -> Choic
             subject,
             "cannot be as asked",
             cause=str(error),
-            fix=f"{argument} is one of {', '.join(member.value for member in kind)}",
+            fix=f"{argument} is one of {', '.join(parse_enum.value for parse_enum in kind)}",
         ) from None

@@ -131,7 +131,7 @@ def in_log(listed: ListedFile) -> tuple[str, DeletionVector | None, Bitmap | Non
     return listed.file.path, listed.file.deletion_vector, listed.left_out
 
 
-def layers(
+def batches_by_path(
     files: Sequence[ListedFile], key_of: Callable[[ListedFile], Hashable] = in_log
 ) -> list[list[ListedFile]]:
     """Split ``files`` into as few lists as possible, so that no list has two files with one key."""

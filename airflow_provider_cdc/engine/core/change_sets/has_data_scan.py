@@ -14,7 +14,7 @@ from ..model.nouns import AppendSemantics, Stream, StreamMode
 from .net_files import inserts_rows
 
 
-class Finding(Enum):
+class DataProbe(Enum):
     """What a commit shows. ``UNCLEAR`` means that only the whole range can show it."""
 
     DATA = auto()
@@ -22,7 +22,7 @@ class Finding(Enum):
     UNCLEAR = auto()
 
 
-class NewestFirst:
+class HasDataScan:
     """Takes the commits of a range from the newest one backwards.
 
     :param stream: the stream at whose offset the range begins
@@ -37,7 +37,7 @@ class NewestFirst:
         )
         self._touched: set[str] = set()
 
-    def take(self, commit: Commit) -> Finding:
+    def take(self, commit: Commit) -> DataProbe:
         """What is known after ``commit``, which comes right before the commits taken so far."""
         if (
             (commit.metadata is not None and not keeps_tracking(self._stream, commit.metadata))
@@ -46,15 +46,15 @@ class NewestFirst:
             or loses_row_ids(commit)
             or hides_rows(commit)
         ):
-            return Finding.UNCLEAR
+            return DataProbe.UNCLEAR
         removed = {file.path: file for file in commit.removes}
         added = {file.path for file in commit.adds}
         if any(self._adds_data(file, commit, removed.get(file.path)) for file in commit.adds):
-            return Finding.DATA
+            return DataProbe.DATA
         if any(self._removes_data(file, added) for file in commit.removes):
-            return Finding.DATA
+            return DataProbe.DATA
         self._touched |= removed.keys() | added
-        return Finding.NOTHING_YET
+        return DataProbe.NOTHING_YET
 
     def _adds_data(self, file: DataFile, commit: Commit, before: DataFile | None) -> bool:
         if not file.data_change or file.base_row_id is None:

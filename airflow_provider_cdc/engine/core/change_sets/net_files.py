@@ -31,15 +31,15 @@ class NetFiles:
 
     ``removed`` files were there only at the start, ``added`` files only at the end.
     ``changes_data`` is false if no commit of the range is marked as a data change, as after a range
-    of OPTIMIZE alone. Then both ends hold the same rows. ``brings_back`` is true if rows may have
-    returned to an older state, with their row ids and row commit versions (RESTORE).
+    of OPTIMIZE alone. Then both ends hold the same rows. ``restores_files`` is true if rows may
+    have returned to an older state, with their row ids and row commit versions (RESTORE).
     """
 
     removed: tuple[DataFile, ...]
     added: tuple[DataFile, ...]
     revectored: tuple[ChangedVector, ...]
     changes_data: bool
-    brings_back: bool = False
+    restores_files: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -80,14 +80,14 @@ def fold(commits: Iterable[Commit]) -> NetFiles:
     changes_data = is_back = False
     for commit in commits:
         changes_data = changes_data or commit.changes_data
-        is_back = is_back or brings_back(commit)
+        is_back = is_back or restores_files(commit)
         for file in commit.removes:
             if _holds_vectors(file):
                 continue
             old.setdefault(file.path, file)
             new[file.path] = None
         for file in commit.adds:
-            old.setdefault(file.path, file if stood_there(file, commit.version) else None)
+            old.setdefault(file.path, file if existed_before(file, commit.version) else None)
             new[file.path] = file
     return _difference(old, new, changes_data, is_back)
 
@@ -134,7 +134,7 @@ def newborn_files(commits: Iterable[Commit]) -> set[str]:
     return found
 
 
-def stood_there(file: DataFile, version: int) -> bool:
+def existed_before(file: DataFile, version: int) -> bool:
     """Whether an added ``file`` was there already. COMPUTE STATISTICS adds files again without
     removing them.
     """
@@ -153,7 +153,7 @@ def _holds_vectors(file: DataFile) -> bool:
     return not file.data_change and is_untracked and is_vector_file(file.path.rsplit("/", 1)[-1])
 
 
-def brings_back(commit: Commit) -> bool:
+def restores_files(commit: Commit) -> bool:
     """Whether ``commit`` may bring back files that were removed."""
     removed = {file.path for file in commit.removes}
     return commit.operation == "RESTORE" or any(
@@ -168,7 +168,7 @@ def _difference(
     old: dict[str, DataFile | None],
     new: dict[str, DataFile | None],
     changes_data: bool,
-    brings_back: bool,
+    is_restoring: bool,
 ) -> NetFiles:
     removed: list[DataFile] = []
     added: list[DataFile] = []
@@ -182,4 +182,4 @@ def _difference(
             removed.append(before)
         elif after is not None:
             added.append(after)
-    return NetFiles(tuple(removed), tuple(added), tuple(revectored), changes_data, brings_back)
+    return NetFiles(tuple(removed), tuple(added), tuple(revectored), changes_data, is_restoring)

@@ -77,7 +77,7 @@ def reads_as_plain(
     )
 
 
-def words(positions: BitMap64) -> list[int]:
+def bitmap_words(positions: BitMap64) -> list[int]:
     """``positions`` as the set bits of signed words, no more of them than the last
     position needs.
     """

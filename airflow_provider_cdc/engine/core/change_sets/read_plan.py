@@ -81,7 +81,7 @@ class TablePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PlannedRead:
     """A plan with the files that it reads: ``net`` by file difference, ``by_commit`` by change
     files.
     """
@@ -111,16 +111,16 @@ def inserted_row_count(commits: Sequence[Commit]) -> int | None:
 
     ``None`` if statistics do not show it, or a commit carried rows over into files of its own.
     """
-    standing = without_undone(commits)
-    if any(commit.adds and commit.removes and inserts_rows(commit) for commit in standing):
+    live = without_undone(commits)
+    if any(commit.adds and commit.removes and inserts_rows(commit) for commit in live):
         return None
-    files = [file for _, file in inserted_files(standing)]
+    files = [file for _, file in inserted_files(live)]
     counts = [None if file.deletion_vector else file.record_count for file in files]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
-def plan_survivors(commits: Sequence[Commit], layout: Layout | None = None) -> Reading:
+def plan_survivors(commits: Sequence[Commit], layout: Layout | None = None) -> PlannedRead:
     """How to read the rows that were inserted since the offset and still exist.
 
     Their row ids are above the high-water mark of the offset, and they are in files that were added
@@ -133,10 +133,10 @@ def plan_survivors(commits: Sequence[Commit], layout: Layout | None = None) -> R
     added = tuple(file for file in net.added if file.path in newborn)
     net = replace(net, removed=(), added=added, revectored=())
     if net.is_empty:
-        return Reading(_nothing(commits, "no file with new rows is left"), net)
+        return PlannedRead(_nothing(commits, "no file with new rows is left"), net)
     reason = "rows that were born since the offset lie in added files alone"
     plan = ReadPlan(Strategy.INSERTED_FILES, net.file_count, net.size_bytes, len(commits), reason)
-    return Reading(plan, net)
+    return PlannedRead(plan, net)
 
 
 def plan_difference(
@@ -145,7 +145,7 @@ def plan_difference(
     forced: Strategy | None = None,
     *,
     has_change_files: bool = True,
-) -> Reading:
+) -> PlannedRead:
     """The way that reads the fewest bytes to get the net difference that ``commits`` made.
 
     Each file counts as its bytes and those of its opening.
@@ -156,13 +156,13 @@ def plan_difference(
     """
     net = net_difference(commits, history[0])
     if net.is_empty:
-        return Reading(_nothing(commits, "no row differs between the two ends"), net)
+        return PlannedRead(_nothing(commits, "no row differs between the two ends"), net)
     difference = ReadPlan(
         Strategy.FILE_DIFFERENCE, net.file_count, net.size_bytes, len(commits), ""
     )
     obstacle = _obstacle(commits, history) if has_change_files else "change files were removed"
     if obstacle is not None:
-        return Reading(replace(difference, reason=obstacle), net)
+        return PlannedRead(replace(difference, reason=obstacle), net)
     by_commit = tuple(commit_changes(commits))
     changes = ReadPlan(
         Strategy.CHANGE_FILES,
@@ -176,7 +176,7 @@ def plan_difference(
     if forced in READING_DIFFERENCES:
         wanted = difference if forced is Strategy.FILE_DIFFERENCE else changes
         cheapest = replace(wanted, reason=f"it was asked for; {wanted.reason}")
-    return Reading(cheapest, net, by_commit)
+    return PlannedRead(cheapest, net, by_commit)
 
 
 def _extent(plan: ReadPlan) -> str:

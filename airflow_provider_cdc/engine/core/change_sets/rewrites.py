@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from ..delta.log_actions import Commit, DataFile
 from ..delta.table_schema import Layout
-from .net_files import NetFiles, brings_back, fold, stood_there
+from .net_files import NetFiles, existed_before, fold, restores_files
 
 _Partition = tuple[tuple[str, str | None], ...]
 
@@ -50,7 +50,7 @@ def as_if_rewritten_before(
     by what was in force there. Nor does it apply if a RESTORE, or a commit like it, may bring the
     originals back.
     """
-    if any(map(brings_back, commits)) or not any(map(_rewrites_alone, commits)):
+    if any(map(restores_files, commits)) or not any(map(_rewrites_alone, commits)):
         return commits
     touched: set[str] = set()
     kept = []
@@ -90,9 +90,9 @@ def _done_before(commit: Commit, touched: set[str]) -> set[str]:
     """
     found: set[str] = set()
     for removes, adds in _pairs(commit) or ():
-        gone, made = {file.path for file in removes}, {file.path for file in adds}
-        if not (gone | made) & touched and not gone & made:
-            found |= gone | made
+        removed, made = {file.path for file in removes}, {file.path for file in adds}
+        if not (removed | made) & touched and not removed & made:
+            found |= removed | made
     return found
 
 
@@ -139,20 +139,20 @@ class _Rewrites:
             self._follow(removes, adds)
 
     def _follow(self, removes: list[DataFile], adds: list[DataFile]) -> None:
-        gone, made = {file.path for file in removes}, {file.path for file in adds}
-        is_clean = all(path in self._by_live or path not in self._touched for path in gone)
-        if not is_clean or gone & made or made & self._touched:
-            self.spoil(gone | made)
+        removed, made = {file.path for file in removes}, {file.path for file in adds}
+        is_clean = all(path in self._by_live or path not in self._touched for path in removed)
+        if not is_clean or removed & made or made & self._touched:
+            self.spoil(removed | made)
             return
         rewrite = _Rewrite(live=made)
-        for path in gone:
+        for path in removed:
             before = self._by_live.pop(path, None)
             if before is None:
                 rewrite.originals.add(path)
             else:
                 rewrite.originals |= before.originals
-                rewrite.live |= before.live - gone
-        self._touched |= gone | made
+                rewrite.live |= before.live - removed
+        self._touched |= removed | made
         self._by_live.update(dict.fromkeys(rewrite.live, rewrite))
 
     def clean(self) -> tuple[set[str], set[str]]:
@@ -164,7 +164,7 @@ class _Rewrites:
 
 def _made(commit: Commit) -> list[DataFile]:
     """The files that ``commit`` added, without those that it only listed again."""
-    return [file for file in commit.adds if not stood_there(file, commit.version)]
+    return [file for file in commit.adds if not existed_before(file, commit.version)]
 
 
 def _pairs(commit: Commit) -> list[tuple[list[DataFile], list[DataFile]]] | None:
@@ -174,7 +174,7 @@ def _pairs(commit: Commit) -> list[tuple[list[DataFile], list[DataFile]]] | None
     removes, adds = _by_partition(commit.removes), _by_partition(_made(commit))
     if removes.keys() != adds.keys():
         return None
-    return [(gone, adds[partition]) for partition, gone in removes.items()]
+    return [(removed, adds[partition]) for partition, removed in removes.items()]
 
 
 def _by_partition(files: Iterable[DataFile]) -> defaultdict[_Partition, list[DataFile]]:

@@ -105,7 +105,7 @@ def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
     that it took away count again, and the consumption may be finished. A reader that went past the
     undo would never return their inserts.
     """
-    standing, undos = _replayed(commits, _is_undo)
+    live, undos = _replayed(commits, _is_undo)
     by_version = {commit.version: commit for commit in commits}
 
     def is_of_others(version: int, undo: int) -> bool:
@@ -115,9 +115,9 @@ def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
 
     first = min(
         (
-            min(gone)
-            for undo, gone in undos
-            if any(is_of_others(version, undo) for version in gone - standing)
+            min(undone)
+            for undo, undone in undos
+            if any(is_of_others(version, undo) for version in undone - live)
             # If other writers committed later, the undo is not taken back.
             and not any(is_of_others(version, undo) for version in by_version if version > undo)
         ),
@@ -133,7 +133,7 @@ def _undone(commits: Sequence[Commit]) -> set[int]:
     it away.
     """
     found: set[int] = set()
-    by_undos, by_all = _Standing(), _Standing()
+    by_undos, by_all = _LiveVersions(), _LiveVersions()
     by_version = {commit.version: commit for commit in commits}
     writer_of = {commit.version: _consumption_id(commit) for commit in commits}
     for commit in commits:
@@ -145,8 +145,8 @@ def _undone(commits: Sequence[Commit]) -> set[int]:
         if restored is not None and _is_undo(commit):
             own = writer_of[commit.version]
             again = by_undos.up_to(restored)
-            gone = by_undos.up_to(by_undos.newest) - again
-            found |= {version for version in gone if writer_of[version] == own}
+            undone = by_undos.up_to(by_undos.newest) - again
+            found |= {version for version in undone if writer_of[version] == own}
             found -= again
             by_undos.follow(commit, restored)
         else:
@@ -207,12 +207,12 @@ def _filler(commits: Sequence[Commit]) -> Commit | None:
     A commit does not count if it was undone, unless the undo was taken back, or if the table was
     created again since.
     """
-    standing, _ = _replayed(commits, _is_undo)
+    live, _ = _replayed(commits, _is_undo)
     found = None
     for commit in commits:
         if (commit.user_metadata or "").startswith(_CREATION):
             found = None
-        if commit.version in standing and APPLY_VERSION in _own_versions(commit):
+        if commit.version in live and APPLY_VERSION in _own_versions(commit):
             found = commit
     return found
 
@@ -230,11 +230,11 @@ def statement_state(
     """The state of a statement, by all ``commits`` of its target since the consumption began."""
     prefix = _prefix(consumption, index)
     current = application_id(consumption, index)
-    standing, _ = _replayed(commits, partial(is_own_restore, consumption))
+    live, _ = _replayed(commits, partial(is_own_restore, consumption))
     applied = [
         commit
         for commit in commits
-        if commit.version in standing
+        if commit.version in live
         and any(
             app_id.startswith(prefix) and version == APPLY_VERSION
             for app_id, version in commit.transactions.items()
@@ -270,12 +270,12 @@ def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int,
     lost, because no undo met one, or each that did was taken back. If there are several such undos,
     it is the first.
     """
-    standing, undos = _replayed(commits, partial(is_own_restore, consumption))
+    live, undos = _replayed(commits, partial(is_own_restore, consumption))
     wiped_at = {version: undo for undo, versions in undos for version in versions}
     lost = [
         (wiped_at[commit.version], commit)
         for commit in commits
-        if commit.version not in standing and _is_foreign(consumption, commit)
+        if commit.version not in live and _is_foreign(consumption, commit)
     ]
     return min(lost, key=lambda found: found[0], default=None)
 
@@ -286,18 +286,18 @@ def _replayed(
     """The versions of ``commits`` that still count after the last of them, and each undo in order:
     its version and the versions that it took away.
     """
-    standing = _Standing()
+    live = _LiveVersions()
     undos = []
     for commit in commits:
         restored = _restored_version(commit) if is_undo(commit) else None
         if restored is not None:
-            gone = standing.up_to(standing.newest) - standing.up_to(restored)
-            undos.append((commit.version, gone))
-        standing.follow(commit, restored)
-    return standing.up_to(standing.newest), undos
+            undone = live.up_to(live.newest) - live.up_to(restored)
+            undos.append((commit.version, undone))
+        live.follow(commit, restored)
+    return live.up_to(live.newest), undos
 
 
-class _Standing:
+class _LiveVersions:
     """Which commits still count after each of those that were followed.
 
     It keeps links, because sets of commits would grow with the square of the commits.

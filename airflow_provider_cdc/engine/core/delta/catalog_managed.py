@@ -45,7 +45,7 @@ def check_log_is_whole(stream: Stream, end: Offset) -> None:
     if cause:
         raise StreamUnusable(
             f"stream {stream.name}",
-            f"cannot tell what changed in {stream.source.name}",
+            f"cannot determine what changed in {stream.source.name}",
             cause=cause,
             fix="take the table out of its catalog's management, or drop the stream",
         )

@@ -133,7 +133,7 @@ class VectorFiles:
         return DeletionVector(*place, size_bytes, bitmap.cardinality, offset)
 
 
-def all_but(kept: BitMap64, record_count: int) -> BitMap64:
+def complement(kept: BitMap64, record_count: int) -> BitMap64:
     """Every position of a file of ``record_count`` rows that is not in ``kept``."""
     everything = BitMap64(range(0))
     everything.add_range(0, record_count)

@@ -96,7 +96,7 @@ def folder_uri(text: str) -> str:
     )
 
 
-def uri_as_spark_tells(path: str) -> str:
+def uri_as_spark_shows(path: str) -> str:
     """The URI in the column ``_metadata.file_path`` of the rows of a file.
 
     Spark encodes it as Java does, which keeps letters of all scripts.

@@ -71,7 +71,7 @@ class DataFile(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     @classmethod
     def of(cls, action: Mapping[str, Any]) -> DataFile:
         """The file of an ``add`` or ``cdc`` action, or of a ``remove`` with extended metadata."""
-        return msgspec.convert(_as_told(action), cls)
+        return msgspec.convert(_without_nulls(action), cls)
 
     @property
     def record_count(self) -> int | None:
@@ -186,11 +186,13 @@ def _parsed(content: bytes) -> list[_Line]:
         lines = parse_lines(content)
         for line in lines:
             files = line.keys() & _FILE_ACTIONS
-            line |= {kind: _as_told(line[kind]) for kind in files if isinstance(line[kind], dict)}
+            line |= {
+                kind: _without_nulls(line[kind]) for kind in files if isinstance(line[kind], dict)
+            }
         return msgspec.convert(lines, list[_Line])
 
 
-def _as_told(action: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(action: Mapping[str, Any]) -> dict[str, Any]:
     """The action of a file without the nulls that some writers use for unknown values."""
     return {
         name: value

@@ -59,7 +59,7 @@ def precedes_all(offset: Offset) -> bool:
     return offset.version < 0
 
 
-def place_of(offset: Offset) -> str:
+def describe_offset(offset: Offset) -> str:
     """The place of ``offset``, for messages."""
     return "before version 0" if precedes_all(offset) else f"at version {offset.version}"
 
@@ -129,8 +129,8 @@ def loses_row_ids(commit: Commit) -> bool:
     )
     if not carries_rows or commit.preserves_row_ids:
         return False
-    gone = {file.path for file in commit.removes}
-    return bool(gone) and any(file.path not in gone for file in commit.adds)
+    removed = {file.path for file in commit.removes}
+    return bool(removed) and any(file.path not in removed for file in commit.adds)
 
 
 def _replaces_a_part(commit: Commit) -> bool:
@@ -188,7 +188,7 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     error = StreamStale if tracked else ChangeTrackingDisabled
     raise error(
         f"stream {stream.name}",
-        f"cannot tell what changed in {stream.source.name}",
+        f"cannot determine what changed in {stream.source.name}",
         cause=gap,
         fix=BRING_BACK if tracked else f"switch it on again, and {BRING_BACK}",
     )

@@ -1,4 +1,4 @@
-"""Whether the type that a column has today holds every value of its older type."""
+"""Whether the newer type of a column holds every value of its older type."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ class TypeChange:
 
 
 def lossy_change(
-    today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
+    newer: Sequence[Mapping[str, Any]], older: Sequence[Mapping[str, Any]]
 ) -> TypeChange | None:
-    """The first column of ``today`` whose type may lose or refuse values that it held under
-    ``then``. ``None``: there is no such column.
+    """The first column of ``newer`` whose type may lose or refuse values that it held under
+    ``older``. ``None``: there is no such column.
 
-    :param today: the fields of a schema, in their JSON form
-    :param then: the fields of an older schema
+    :param newer: the fields of a schema, in their JSON form
+    :param older: the fields of an older schema
     """
-    return _among("", today, then)
+    return _among("", newer, older)
 
 
 def _among(
-    prefix: str, today: Sequence[Mapping[str, Any]], then: Sequence[Mapping[str, Any]]
+    prefix: str, newer: Sequence[Mapping[str, Any]], older: Sequence[Mapping[str, Any]]
 ) -> TypeChange | None:
-    older = OlderFields(then)
-    for field in today:
-        before = older.match(field)
+    older_fields = OlderFields(older)
+    for field in newer:
+        before = older_fields.match(field)
         if before is not None:
             found = _between(f"{prefix}{field['name']}", before["type"], field["type"])
             if found is not None:

@@ -74,9 +74,9 @@ class FolderFile:
     @classmethod
     def of(cls, file: DataFile) -> FolderFile:
         """The file that an ``add`` action of the log lists."""
-        told = file.partition_values
-        modified = int(told[_MODIFIED] or 0)
-        return cls(unquote(file.path), file.size_bytes, modified, told.get(_ETAG))
+        values = file.partition_values
+        modified = int(values[_MODIFIED] or 0)
+        return cls(unquote(file.path), file.size_bytes, modified, values.get(_ETAG))
 
     @property
     def modified_at(self) -> datetime:
@@ -121,12 +121,12 @@ def refresh_commit(
     New files are numbered in the order in which they were modified.
     """
     new = [file for path, file in found.items() if not file.is_listed_as(state.files.get(path))]
-    gone = [file for path, file in state.files.items() if path not in found]
-    if not new and not gone:
+    absent = [file for path, file in state.files.items() if path not in found]
+    if not new and not absent:
         return None
     version = state.version + 1
     timestamp_ms = max(_milliseconds(moment), state.timestamp_ms + 1)
-    metrics = {"numAddedFiles": str(len(new)), "numRemovedFiles": str(len(gone))}
+    metrics = {"numAddedFiles": str(len(new)), "numRemovedFiles": str(len(absent))}
     actions: list[dict[str, Any]] = [_commit_info(timestamp_ms, "REFRESH", metrics)]
     high_water_mark = state.row_id_high_water_mark + ROW_IDS_PER_FILE * len(new)
     if version % _METADATA_EVERY == 0:
@@ -136,7 +136,7 @@ def refresh_commit(
     for number, file in enumerate(new):
         first_id = state.row_id_high_water_mark + 1 + ROW_IDS_PER_FILE * number
         actions.append(_add(file, first_id, version))
-    for file in sorted(gone, key=lambda file: file.path):
+    for file in sorted(absent, key=lambda file: file.path):
         removed = {"path": quote(file.path), "size": file.size_bytes, "dataChange": True}
         actions.append({"remove": removed | {"deletionTimestamp": timestamp_ms}})
     return _lines(actions)

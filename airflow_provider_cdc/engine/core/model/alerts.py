@@ -14,11 +14,10 @@ from rich.filesize import decimal
 from ..figures import counted, length_text
 
 
-class Promise(StrEnum):
-    """What a stream can break: not to go stale, and not to lag beyond its own ``max_lag``.
+class Objective(StrEnum):
+    """What a stream has to meet: it does not go stale, and does not lag beyond its ``max_lag``.
 
-    The stream of an upsert table also promises that the table applies all that it takes, and keeps
-    nothing in quarantine.
+    The stream of an upsert table has one objective more: its quarantine is empty.
     """
 
     STALENESS = "staleness"
@@ -26,28 +25,28 @@ class Promise(StrEnum):
     QUARANTINE = "quarantine"
 
 
-class Standing(StrEnum):
-    """The state of a promise: kept, about to be broken, broken."""
+class ObjectiveStatus(StrEnum):
+    """Whether an objective is met, at risk or breached."""
 
-    KEPT = "kept"
-    NEAR = "near"
-    BROKEN = "broken"
+    MET = "met"
+    AT_RISK = "at_risk"
+    BREACHED = "breached"
 
 
 class AlertKind(StrEnum):
-    """What an alert reports: a promise is about to be broken, is broken, or is kept again."""
+    """What an alert reports: an objective is at risk, is breached, or is met again."""
 
     WARNING = "warning"
-    MISS = "miss"
+    BREACH = "breach"
     RECOVERY = "recovery"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """The state of one promise of a stream, and why."""
+class ObjectiveState:
+    """The status of one objective of a stream, and why."""
 
-    promise: Promise
-    standing: Standing
+    objective: Objective
+    status: ObjectiveStatus
     reason: str
 
 
@@ -61,7 +60,7 @@ class Alert:
     """
 
     kind: AlertKind
-    promise: Promise
+    objective: Objective
     reason: str
     stream: str
     stream_id: str
@@ -80,14 +79,14 @@ class Alert:
         subject = f"stream {self.stream} on {self.source}"
         if self.upsert_table is not None:
             subject = f"upsert table {self.upsert_table}"
-        return f"{self.promise.value} {self.kind.value} of {subject}: {self.reason}"
+        return f"{self.objective.value} {self.kind.value} of {subject}: {self.reason}"
 
     @property
     def details(self) -> str:
         """How much waits, when the stream goes stale, and who consumed last."""
         waits = "nothing waits"
         if self.lag_commits is None or self.lag_bytes is None:
-            waits = "what waits cannot be told"
+            waits = "what waits is unknown"
         elif self.lag_commits:
             age = length_text(timedelta(seconds=int(self.lag_seconds)))
             commits, size = counted(self.lag_commits, "commit"), decimal(self.lag_bytes)
@@ -99,17 +98,17 @@ class Alert:
         return f"{waits}; stale after {moment}; {consumer}"
 
 
-def kind_of(before: Standing, now: Standing) -> AlertKind | None:
-    """The alert about a promise whose state was ``before`` at the last alert and is ``now``.
+def alert_kind(before: ObjectiveStatus, now: ObjectiveStatus) -> AlertKind | None:
+    """The alert about an objective whose status was ``before`` at the last alert and is ``now``.
     ``None``: no alert.
 
-    A broken promise that is only near to it now gives a warning.
+    An objective that was breached and is at risk now gives a warning.
     """
     if before is now:
         return None
     kinds = {
-        Standing.KEPT: AlertKind.RECOVERY,
-        Standing.NEAR: AlertKind.WARNING,
-        Standing.BROKEN: AlertKind.MISS,
+        ObjectiveStatus.MET: AlertKind.RECOVERY,
+        ObjectiveStatus.AT_RISK: AlertKind.WARNING,
+        ObjectiveStatus.BREACHED: AlertKind.BREACH,
     }
     return kinds[now]

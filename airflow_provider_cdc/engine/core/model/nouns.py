@@ -275,7 +275,7 @@ class Consumption:
         """The names of the streams that advance together, for messages."""
         return ", ".join(item.name for item in self.streams)
 
-    def place_of(self, statement: PlannedStatement) -> str:
+    def ordinal_of(self, statement: PlannedStatement) -> str:
         """The place of a statement, counted from 1: ``2 of 2``, or ``2`` if more can follow."""
         number = statement.index + 1
         return str(number) if self.is_open_ended else f"{number} of {len(self.statements)}"
@@ -325,11 +325,11 @@ class Stream:
 
     def __repr__(self) -> str:
         at = versions_text(base.offset.version for base in self.bases)
-        standing = "initial rows wait, " if self.shows_initial_rows else ""
-        standing += self.phase.value
+        state = "initial rows wait, " if self.shows_initial_rows else ""
+        state += self.phase.value
         if self.consumption is not None:
-            standing += f" by {self.consumption.consumer}"
-        return f"<Stream {self.name} on {place_text(self.table_on)} at {at}, {standing}>"
+            state += f" by {self.consumption.consumer}"
+        return f"<Stream {self.name} on {place_text(self.table_on)} at {at}, {state}>"
 
     @property
     def source(self) -> Source:
@@ -346,7 +346,7 @@ class Stream:
         """What the stream is on, by the user's name."""
         return self.source.name if self.view is None else self.view.name
 
-    def standing(self, *offsets: Offset) -> Stream:
+    def status(self, *offsets: Offset) -> Stream:
         """The same stream at other offsets, one for each of its base tables."""
         moved = zip(self.bases, offsets, strict=True)
         return replace(self, bases=tuple(Base(base.source, offset) for base, offset in moved))

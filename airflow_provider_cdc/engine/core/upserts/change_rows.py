@@ -13,7 +13,7 @@ from enum import StrEnum
 from ..change_sets.net_files import inserted_files
 from ..delta.log_actions import Commit, DataFile
 from ..model.nouns import row_id_text
-from ..names import literal, name_key, quote, text_value
+from ..names import name_key, quote, spark_literal, text_value
 from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, UpsertTable
 
 SEQUENCE = "_cdc_sequence"
@@ -64,7 +64,7 @@ def padded_sequence() -> str:
 def reason(table: UpsertTable) -> str:
     """What is wrong with a change by itself, as SQL. NULL if it may be applied."""
     no_key = " OR ".join(f"{quote(name)} IS NULL" for name in table.primary_key)
-    number = f"regexp_extract({CHANGE_SEQUENCE_NUMBER}, {literal(_SEQUENCE_PATTERN)}, 0)"
+    number = f"regexp_extract({CHANGE_SEQUENCE_NUMBER}, {spark_literal(_SEQUENCE_PATTERN)}, 0)"
     # The pattern returns an empty text if the given text is not a number. The given text may be
     # empty too.
     is_number = f"{number} <> '' AND {number} = {CHANGE_SEQUENCE_NUMBER}"
@@ -78,7 +78,7 @@ def reason(table: UpsertTable) -> str:
         is_known = f"coalesce(lower(name) IN ({values}), false)"
         has_unknown = f"exists({CHANGE_UNCHANGED}, name -> NOT {is_known})"
         wrong.append((f"{CHANGE_TYPE} = 'UPSERT' AND {has_unknown}", Reason.UNCHANGED))
-    cases = (f"WHEN {condition} THEN {literal(why)}" for condition, why in wrong)
+    cases = (f"WHEN {condition} THEN {spark_literal(why)}" for condition, why in wrong)
     return f"CASE {' '.join(cases)} END"
 
 
@@ -124,11 +124,12 @@ def in_order(
             f" AS batch ON change.{BATCH} = batch.{BATCH}"
         )
     else:
-        first, *later = map(literal, begins)
+        first, *later = map(spark_literal, begins)
         cases = (f" WHEN change.{_ROW_ID} >= {each} THEN {each}" for each in reversed(later))
         begin = f"CASE{''.join(cases)} ELSE {first} END" if later else first
     return (
-        f"SELECT {hint}{listed(names, 'change.')}, change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
+        f"SELECT {hint}{column_list(names, 'change.')},"
+        f" change.{SINCE} IS NOT NULL AS {IS_REDRIVEN},"
         f" coalesce(change.{SINCE}, {begin}) AS {SINCE} FROM {found}"
     )
 
@@ -186,6 +187,6 @@ def broadcast(name: str, *, when: bool = True) -> str:
     return f"/*+ BROADCAST({name}) */ " if when else ""
 
 
-def listed(names: Sequence[str], prefix: str = "") -> str:
+def column_list(names: Sequence[str], prefix: str = "") -> str:
     """The columns as a list in SQL."""
     return ", ".join(f"{prefix}{quote(name)}" for name in names)

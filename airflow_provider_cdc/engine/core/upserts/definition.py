@@ -244,7 +244,7 @@ def checked_columns(
     if len(known) < len(columns):
         raise _invalid(name, "names a column twice", f"found {_twice(columns)}")
     if alike := first_alike(column.name for column in columns):
-        cause = f"a MERGE cannot tell {alike[0]} from {alike[1]}"
+        cause = f"a MERGE takes {alike[0]} and {alike[1]} for one column"
         raise _invalid(name, "has columns of nearly one name", cause)
     if reserved:
         raise _invalid(name, f"has a column {reserved[0]}", "that name is reserved for changes")

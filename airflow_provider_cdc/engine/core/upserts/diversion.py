@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..delta.log_actions import DataFile
-from ..names import literal
+from ..names import spark_literal
 from .change_rows import (
     BATCH,
     INGESTED_AT,
@@ -22,8 +22,8 @@ from .change_rows import (
     SEQUENCE,
     SINCE,
     Reason,
+    column_list,
     in_order,
-    listed,
     newest_in_order,
     position,
     redriven,
@@ -36,7 +36,7 @@ REDRIVE = "_cdc_redrive"
 """The call that released a row of the quarantine. NULL: no call did."""
 KEY_HASH = "_cdc_key_hash"
 NEEDED = "cdc-diversion-needed"
-"""The text of the error by which :func:`sound` refuses to leave changes out."""
+"""The text of the error by which :func:`applicable_changes` refuses to leave changes out."""
 
 _VERDICT = "_cdc_verdict"
 _RELEASED = "_cdc_released"
@@ -54,15 +54,15 @@ class Memory:
 
 def is_late(prefix: str = "") -> str:
     """The condition that a row of the quarantine is late. A late row blocks no other change."""
-    return f"({prefix}{REASON} <=> {literal(Reason.LATE)})"
+    return f"({prefix}{REASON} <=> {spark_literal(Reason.LATE)})"
 
 
 def key_hash(table: UpsertTable, prefix: str = "") -> str:
     """The hash that identifies a delete after its tombstone has ended."""
-    return f"xxhash64({listed(table.primary_key, prefix)})"
+    return f"xxhash64({column_list(table.primary_key, prefix)})"
 
 
-def sound(
+def applicable_changes(
     table: UpsertTable, stream: str, memory: Memory, begins: Sequence[str] | None = None
 ) -> str:
     """The query of waiting changes if none is bad or redriven (see :func:`may_divert`).
@@ -114,8 +114,8 @@ def divert_text(table: UpsertTable, quarantine: str, memory: Memory) -> str:
             f"WHEN MATCHED AND c.{_VERDICT} IS NULL THEN DELETE",
             f"WHEN MATCHED THEN UPDATE SET {REASON} = c.{_VERDICT}, {REDRIVE} = NULL",
             f"WHEN NOT MATCHED AND c.{_VERDICT} IS NOT NULL THEN INSERT"
-            f" ({listed(kept)}, {REASON}, {QUARANTINED_AT})"
-            f" VALUES ({listed(kept, 'c.')}, c.{_VERDICT}, current_timestamp())",
+            f" ({column_list(kept)}, {REASON}, {QUARANTINED_AT})"
+            f" VALUES ({column_list(kept, 'c.')}, c.{_VERDICT}, current_timestamp())",
         )
     )
 
@@ -137,7 +137,7 @@ def releasable(table: UpsertTable, quarantine: str, reason: str, *, late: bool) 
     :param reason: what is wrong with a row by itself, as SQL
     :param late: return late changes too
     """
-    keys = listed(table.primary_key)
+    keys = column_list(table.primary_key)
     wanted = "true" if late else f"NOT {is_late()}"
     return (
         f"WITH found AS (SELECT *, {reason} AS {_VERDICT} FROM {quarantine}"
@@ -152,17 +152,17 @@ def releasable(table: UpsertTable, quarantine: str, reason: str, *, late: bool) 
 
 
 def _stream(table: UpsertTable) -> str:
-    return listed([table.stream])
+    return column_list([table.stream])
 
 
 def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
     """The query of waiting changes with a verdict on each: NULL, or the reason for quarantine."""
-    keys = listed(table.primary_key)
+    keys = column_list(table.primary_key)
     joined, late = _late(table, memory)
     blocked, released = "change._cdc_bad", "false"
     if memory.quarantine is not None:
         # A change that is redriven among these changes no longer blocks others.
-        held_keys = listed(table.primary_key, "q.")
+        held_keys = column_list(table.primary_key, "q.")
         kept = (
             f"FROM {memory.quarantine} AS q LEFT ANTI JOIN ({redriven(stream)}) AS r"
             f" ON q.{BATCH} = r.{BATCH} AND q.{ORDER} = r.{ORDER}"
@@ -174,9 +174,10 @@ def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
             # A killed call can leave a change both here and in quarantine. If it was released from
             # quarantine, its copy comes later, after what is applied now. So the change here waits.
             f" LEFT JOIN (SELECT q.{BATCH}, q.{ORDER} {kept} WHERE q.{REDRIVE} IS NOT NULL)"
-            f" AS gone ON change.{BATCH} = gone.{BATCH} AND change.{ORDER} = gone.{ORDER}"
+            f" AS released ON change.{BATCH} = released.{BATCH}"
+            f" AND change.{ORDER} = released.{ORDER}"
         )
-        blocked, released = "least(change._cdc_bad, held._cdc_at)", f"gone.{BATCH} IS NOT NULL"
+        blocked, released = "least(change._cdc_bad, held._cdc_at)", f"released.{BATCH} IS NOT NULL"
     if memory.deletes is not None and memory.quarantine is not None:
         # A late change that was redriven is no longer late.
         joined += (
@@ -185,12 +186,12 @@ def _judged(table: UpsertTable, stream: str, memory: Memory) -> str:
         )
         late += f" AND l.{BATCH} IS NULL"
     bad = f"CASE WHEN {REASON} IS NOT NULL THEN {position()} END"
-    waits = literal(Reason.WAITS)
+    waits = spark_literal(Reason.WAITS)
     return (
         f"SELECT change.*, {released} AS {_RELEASED},"
         f" CASE WHEN {released} THEN {waits} WHEN {REASON} IS NOT NULL THEN {REASON}"
         f" WHEN {position('change.')} > {blocked} THEN {waits}"
-        f" WHEN {late} THEN {literal(Reason.LATE)} END AS {_VERDICT}"
+        f" WHEN {late} THEN {spark_literal(Reason.LATE)} END AS {_VERDICT}"
         f" FROM (SELECT *, min({bad}) OVER (PARTITION BY {keys}) AS _cdc_bad"
         f" FROM ({newest_in_order(table, stream)})) AS change {joined}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..names import quote
-from .change_rows import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, listed, same_key
+from .change_rows import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, column_list, same_key
 from .definition import CHANGE_TYPE, STATE, UpsertTable
 from .key_pruning import Intervals, is_untouched
 
@@ -21,8 +21,8 @@ def winners(table: UpsertTable, changes: str) -> str:
     names = [*table.primary_key, *table.values, CHANGE_TYPE, SEQUENCE, INGESTED_AT]
     order = ", ".join(f"{name} DESC" for name in (SEQUENCE, SINCE, ORDER))
     return (
-        f"SELECT {listed(names)} FROM (SELECT *, row_number() OVER"
-        f" (PARTITION BY {listed(table.primary_key)} ORDER BY {order}) AS _cdc_place"
+        f"SELECT {column_list(names)} FROM (SELECT *, row_number() OVER"
+        f" (PARTITION BY {column_list(table.primary_key)} ORDER BY {order}) AS _cdc_place"
         f" FROM ({changes})) WHERE _cdc_place = 1"
     )
 
@@ -49,9 +49,9 @@ def apply_text(
     same = [f"t.{name} <=> c.{name}" for name in map(quote, table.values)]
     differs = f"NOT ({' AND '.join(same)})" if same else "false"
     names = [column.name for column in table.columns]
-    columns, values = listed([*names, STATE]), listed(names, "c.")
+    columns, values = column_list([*names, STATE]), column_list(names, "c.")
     tombstone, alive = new_state(is_deleted=True), new_state(is_deleted=False)
-    keys, of_change = listed(table.primary_key), listed(table.primary_key, "c.")
+    keys, of_change = column_list(table.primary_key), column_list(table.primary_key, "c.")
     erased = assigned([(name, "NULL") for name in table.values] + [(STATE, tombstone)])
     updated = assigned([(name, f"c.{quote(name)}") for name in table.values] + [(STATE, alive)])
     return "\n".join(
@@ -87,7 +87,7 @@ def merge_head(
 
 def live_rows(table: UpsertTable) -> str:
     """The query of what readers see: the data columns of the rows that are not deleted."""
-    columns = listed([column.name for column in table.columns])
+    columns = column_list([column.name for column in table.columns])
     return f"SELECT {columns} FROM {table.base.sql} WHERE {quote(STATE)}.deleted_at IS NULL"
 
 
@@ -110,7 +110,11 @@ def fresh_rows(
     names, same = [column.name for column in table.columns], same_key(table, "t", "c")
     base, state = f"{table.sql} VERSION AS OF {version}", f"t.{quote(STATE)}"
     loses = f"c.{SEQUENCE} < coalesce({state}.sequence, '')"
-    kept, new, keys = listed(names, "t."), listed(names, "c."), listed(table.primary_key, "c.")
+    kept, new, keys = (
+        column_list(names, "t."),
+        column_list(names, "c."),
+        column_list(table.primary_key, "c."),
+    )
     few = broadcast("c", when=are_few)
     losing = f"SELECT {few}{keys} FROM {base} AS t JOIN pending AS c ON {same} AND {loses}"
     # The second join with the base reads only keys.

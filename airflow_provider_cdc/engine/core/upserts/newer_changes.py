@@ -12,7 +12,7 @@ from typing import Any
 
 from ..delta.log_actions import DataFile
 from ..names import quote
-from .change_rows import SEQUENCE, listed
+from .change_rows import SEQUENCE, column_list
 from .definition import STATE, UpsertTable
 from .key_pruning import Intervals
 from .merge_sql import IS_DELETE, assigned, merge_head, new_state, winners
@@ -51,7 +51,7 @@ def newer_text(
     ]
     every = [*table.primary_key, *columns]
     source = (
-        f"SELECT {listed(table.primary_key, 'c.')}, {', '.join(values)}"
+        f"SELECT {column_list(table.primary_key, 'c.')}, {', '.join(values)}"
         f" FROM ({winners(table, changes)}) AS c"
     )
     return "\n".join(
@@ -59,7 +59,8 @@ def newer_text(
             merge_head(table, source, untouched, are_few=are_few),
             "WHEN MATCHED THEN UPDATE SET"
             f" {assigned([(name, f'c.{quote(name)}') for name in columns])}",
-            f"WHEN NOT MATCHED THEN INSERT ({listed(every)}) VALUES ({listed(every, 'c.')})",
+            f"WHEN NOT MATCHED THEN INSERT ({column_list(every)})"
+            f" VALUES ({column_list(every, 'c.')})",
         )
     )
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..names import literal, name_key, quote, text_value
-from .change_rows import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, listed, same_key
+from ..names import name_key, quote, spark_literal, text_value
+from .change_rows import INGESTED_AT, ORDER, SEQUENCE, SINCE, broadcast, column_list, same_key
 from .definition import CHANGE_TYPE, CHANGE_UNCHANGED, STATE, UpsertTable
 from .key_pruning import Intervals
 from .merge_sql import IS_DELETE, assigned, merge_head
@@ -52,7 +52,7 @@ def partial_apply_text(
             f"WHEN MATCHED AND {_WINS} AND {IS_DELETE} AND c.{SEQUENCE} = '' THEN DELETE",
             f"WHEN MATCHED AND ({changed}) THEN UPDATE SET {assigned([*merged, (STATE, state)])}",
             f"WHEN NOT MATCHED AND NOT ({IS_DELETE} AND c.{SEQUENCE} = '') THEN INSERT"
-            f" ({listed(names)}) VALUES ({', '.join([*keys, *new, written])})",
+            f" ({column_list(names)}) VALUES ({', '.join([*keys, *new, written])})",
         )
     )
 
@@ -71,8 +71,8 @@ def partial_fresh_rows(
     return (
         f"WITH pending AS ({_winners(table, changes)}),"
         f" touched AS (SELECT {few}* FROM {base} AS t LEFT SEMI JOIN pending AS c ON {same})"
-        f" SELECT {few}{listed(names, 't.')} FROM {base} AS t LEFT ANTI JOIN pending AS c ON {same}"
-        f" WHERE NOT {_IS_TOMBSTONE}"
+        f" SELECT {few}{column_list(names, 't.')} FROM {base} AS t"
+        f" LEFT ANTI JOIN pending AS c ON {same} WHERE NOT {_IS_TOMBSTONE}"
         f" UNION ALL SELECT {new} FROM pending AS c LEFT JOIN touched AS t ON {same}"
         f" WHERE if({_WINS}, NOT ({IS_DELETE}), NOT {_IS_TOMBSTONE})"
     )
@@ -118,9 +118,9 @@ class _Column:
 
 def _winners(table: UpsertTable, changes: str) -> str:
     """The query of the newest change of each key, with the last write to each column."""
-    key, order = listed(table.primary_key), f"struct({SEQUENCE}, {SINCE}, {ORDER})"
+    key, order = column_list(table.primary_key), f"struct({SEQUENCE}, {SINCE}, {ORDER})"
     rest = [CHANGE_TYPE, SEQUENCE, INGESTED_AT]
-    newest = ", ".join(f"{literal(name)}, {name}" for name in rest)
+    newest = ", ".join(f"{spark_literal(name)}, {name}" for name in rest)
     is_delete = f"{CHANGE_TYPE} = 'DELETE'"
     found = [f"max_by(named_struct({newest}), {order}) AS _cdc_newest"]
     for number, name in enumerate(table.values):

@@ -6,12 +6,12 @@ These are all that are not plain functions of one row's values.
 from __future__ import annotations
 
 
-def words(text: str) -> frozenset[str]:
+def keyword_set(text: str) -> frozenset[str]:
     """The words of ``text``."""
     return frozenset(text.split())
 
 
-_AGGREGATES = words(
+_AGGREGATES = keyword_set(
     """any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
     approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
     bitmap_or_agg bloom_filter_agg bool_and bool_or collect_list collect_set collect_top_k corr
@@ -28,15 +28,15 @@ _AGGREGATES = words(
     tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance vector_avg
     vector_sum"""
 )
-_WINDOWED = words(
+_WINDOWED = keyword_set(
     """cume_dist dense_rank ewm lag lead nth_value ntile null_index percent_rank rank row_number
     session_window window window_time"""
 )
-_GENERATORS = words(
+_GENERATORS = keyword_set(
     """collations explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer
     range sql_keywords stack variant_explode variant_explode_outer"""
 )
-_CHANGING = words(
+_CHANGING = keyword_set(
     """aes_encrypt curdate current_catalog current_database current_date current_path current_schema
     current_time current_timestamp current_timezone current_user distributed_id
     distributed_sequence_id getdate input_file_block_length input_file_block_start input_file_name
@@ -49,7 +49,7 @@ REFUSED_FUNCTIONS = {
     **dict.fromkeys(_GENERATORS, "the generator"),
     **dict.fromkeys(_CHANGING, "the non-deterministic function"),
 }
-WITHOUT_PARENTHESES = words(
+WITHOUT_PARENTHESES = keyword_set(
     """current_catalog current_database current_date current_path current_schema current_time
     current_timestamp current_user grouping__id localtimestamp session_user user"""
 )

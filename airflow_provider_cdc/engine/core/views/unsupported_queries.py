@@ -13,7 +13,7 @@ from ..errors import InvalidStatement, UnsupportedView
 from ..names import name_key
 from ..sql.stream_references import parse, tokenise, word
 from .relations import BINARY, ViewDefinition
-from .unstable_functions import REFUSED_FUNCTIONS, WITHOUT_PARENTHESES, words
+from .unstable_functions import REFUSED_FUNCTIONS, WITHOUT_PARENTHESES, keyword_set
 from .view_settings import CASE_SENSITIVE, NAMES_AS_PATTERNS
 
 # The words that can follow a complete expression or relation, and so cannot be an alias without AS.
@@ -36,7 +36,7 @@ CLAUSES = {
     "UNION": "UNION, which removes duplicates",
     "|>": "pipe syntax",
     "FOR": "time travel",
-    "SELECT": "SELECT where none can stand",
+    "SELECT": "SELECT where no query is allowed",
     "DISTINCT": "DISTINCT",
     **dict.fromkeys(
         ("FROM", "WHERE", "JOIN", "INNER", "CROSS", "NATURAL", "ON", "USING", "WITH"), ""
@@ -45,11 +45,11 @@ CLAUSES = {
 }
 TIME_TRAVEL = ("VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME")
 
-_BEFORE_OPERANDS = words(
+_BEFORE_OPERANDS = keyword_set(
     """ALL AND BETWEEN CASE DIV ELSE ILIKE IN LIKE NOT ON OR REGEXP RLIKE SELECT THEN WHEN
     WHERE"""
 )
-_NO_FUNCTIONS = _BEFORE_OPERANDS | words(
+_NO_FUNCTIONS = _BEFORE_OPERANDS | keyword_set(
     """AS BOTH ESCAPE EXCEPT FOR FROM INTERVAL LEADING PLACING TRAILING USING"""
 )
 _AFTER_CALL = {
@@ -317,7 +317,7 @@ def _check_token(source: ViewText, index: int) -> None:
         raise source.refusal(index, "a generator with several names")
     if source.is_name(index) and source.tokens[index].text.lower() == "_metadata":
         raise source.refusal(
-            index, "the column _metadata", "it tells where a row is stored, not what it is"
+            index, "the column _metadata", "it shows where a row is stored, not what it is"
         )
 
 

@@ -21,7 +21,7 @@ from ...core.change_sets.crafted_log import (
 )
 from ...core.errors import StreamUnusable
 from ...core.model.nouns import Stream
-from ...core.names import literal
+from ...core.names import spark_literal
 from ...storage.delta.range_files import RangeFiles
 from .columns import holds_variants
 from .netting import NEW, OLD, changes_of, same_values
@@ -69,7 +69,7 @@ def netted_changes(
     rows = rows.selectExpr(
         *CHANGE_FILE_COLUMNS, ROW_ID, ROW_VERSION, f"{in_one(kind.names)} AS {ROW}"
     )
-    is_told = (
+    is_change = (
         f"CASE {SIDE_COLUMN} WHEN '{Side.CHANGES.value}' THEN {CHANGE_TYPE_COLUMN} <> 'insert'"
         f" WHEN '{Side.INSERTED.value}' THEN {ROW_ID} >= {BASE_ROW_ID_COLUMN} ELSE true END"
     )
@@ -87,7 +87,7 @@ def netted_changes(
             f"CASE WHEN {SIDE_COLUMN} = '{Side.CHANGES.value}' AND (is_after OR {ROW_VERSION} ="
             f" {VERSION_COLUMN}) THEN NULL ELSE {ROW_VERSION} END"
         )
-    stop = f"raise_error({literal(str(_without_row_ids(stream)))})"
+    stop = f"raise_error({spark_literal(str(_without_row_ids(stream)))})"
     row_id = (
         f"CASE WHEN {SIDE_COLUMN} = '{Side.CHANGES.value}' AND {ROW_ID} < 0 THEN {stop}"
         f" ELSE {ROW_ID} END"
@@ -95,7 +95,7 @@ def netted_changes(
     image = f"struct({row_version} AS {ROW_VERSION}, {ROW})"
     pairs = (
         to_group(rows, listed)
-        .where(is_told)
+        .where(is_change)
         .selectExpr("*", f"{is_after} AS is_after")
         .selectExpr(
             f"{row_id} AS {ROW_ID}",

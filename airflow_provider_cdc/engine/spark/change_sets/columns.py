@@ -40,9 +40,9 @@ def comparable(value: Column, kind: DataType, end: str) -> Column:
     if isinstance(kind, VariantType):
         # The JSON of a date, a binary or a NaN is also the JSON of a string. Spark names one type
         # for all elements of an array: VARIANT if they have several types.
-        told = F.schema_of_variant(value)
-        is_mixed = F.when(told.contains("VARIANT"), F.lit(end))
-        return F.struct(F.to_json(value).alias("json"), told.alias("type"), is_mixed.alias("end"))
+        schema = F.schema_of_variant(value)
+        is_mixed = F.when(schema.contains("VARIANT"), F.lit(end))
+        return F.struct(F.to_json(value).alias("json"), schema.alias("type"), is_mixed.alias("end"))
     if isinstance(kind, ArrayType):
         element = kind.elementType
         return F.transform(value, lambda item: comparable(item, element, end))
@@ -95,56 +95,56 @@ def parts_of(kind: DataType) -> Iterator[DataType]:
         yield from parts_of(part)
 
 
-def as_read_today(
+def in_newer_schema(
     read: Callable[[str], Column],
-    today: Sequence[Mapping[str, Any]],
-    then: Sequence[Mapping[str, Any]],
+    newer: Sequence[Mapping[str, Any]],
+    older: Sequence[Mapping[str, Any]],
 ) -> list[Column]:
-    """The columns of today's schema, made from what was read under an older schema.
+    """The columns of the newer schema, made from what was read under an older schema.
 
     A column is matched by its column-mapping id, else by its name. A column that was added later
     is NULL.
 
     :param read: returns the column of a name in the older schema
-    :param today: the fields of the newer schema, in their JSON form
-    :param then: the fields of the older schema
+    :param newer: the fields of the newer schema, in their JSON form
+    :param older: the fields of the older schema
     """
-    older = OlderFields(then)
-    return [_field_today(field, older.match(field), read) for field in today]
+    older_fields = OlderFields(older)
+    return [_newer_field(field, older_fields.match(field), read) for field in newer]
 
 
-def _field_today(
+def _newer_field(
     field: Mapping[str, Any], older: Mapping[str, Any] | None, read: Callable[[str], Column]
 ) -> Column:
     kind = spark_fields([field])[0].dataType
     value = F.lit(None)
     if older is not None:
-        value = _type_today(read(older["name"]), field["type"], older["type"])
+        value = _newer_type(read(older["name"]), field["type"], older["type"])
     # By its length Spark recognizes a CHAR, and pads what it compares with such a column.
     kept = {LENGTH: field["metadata"][LENGTH]} if LENGTH in field["metadata"] else {}
     return value.cast(kind).alias(field["name"], metadata=kept)
 
 
-def _type_today(value: Column, today: Any, then: Any) -> Column:
-    if today == then or isinstance(today, str) or isinstance(then, str):
+def _newer_type(value: Column, newer: Any, older: Any) -> Column:
+    if newer == older or isinstance(newer, str) or isinstance(older, str):
         return value
-    if today["type"] == then["type"] == "struct":
-        fields = as_read_today(value.getField, today["fields"], then["fields"])
+    if newer["type"] == older["type"] == "struct":
+        fields = in_newer_schema(value.getField, newer["fields"], older["fields"])
         return F.when(value.isNotNull(), F.struct(*fields))
-    if today["type"] == then["type"] == "array":
+    if newer["type"] == older["type"] == "array":
         return F.transform(
-            value, lambda item: _type_today(item, today["elementType"], then["elementType"])
+            value, lambda item: _newer_type(item, newer["elementType"], older["elementType"])
         )
-    if today["type"] == then["type"] == "map":
+    if newer["type"] == older["type"] == "map":
         return F.map_from_entries(
             F.transform(
                 F.map_entries(value),
                 lambda item: F.struct(
-                    _type_today(item.getField("key"), today["keyType"], then["keyType"]).alias(
+                    _newer_type(item.getField("key"), newer["keyType"], older["keyType"]).alias(
                         "key"
                     ),
-                    _type_today(
-                        item.getField("value"), today["valueType"], then["valueType"]
+                    _newer_type(
+                        item.getField("value"), newer["valueType"], older["valueType"]
                     ).alias("value"),
                 ),
             )

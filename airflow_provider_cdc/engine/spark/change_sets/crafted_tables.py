@@ -14,8 +14,8 @@ from ...core.change_sets.crafted_log import (
     DEFAULT_VERSION_COLUMN,
     ListedFile,
     added_columns,
+    batches_by_path,
     crafted_log,
-    layers,
     own_columns,
 )
 from ...core.delta.deletion_vectors import VectorFiles
@@ -48,7 +48,7 @@ class CraftedTables:
         crafted log, row id and row commit version.
         """
         parts = []
-        for layer in layers(listed) or [[]]:
+        for layer in batches_by_path(listed) or [[]]:
             table_id = new_table_id()
             vectors = VectorFiles(encoded_uri(self._scratch.root_of(table_id)))
             log = crafted_log(

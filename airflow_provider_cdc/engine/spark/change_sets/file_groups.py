@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ...core.delta.file_paths import partition_values, uri_as_spark_tells
+from ...core.delta.file_paths import partition_values, uri_as_spark_shows
 from ...core.delta.log_actions import DataFile
 from ...core.folders.csv_headers import header_fault
 from ...core.folders.file_faults import unreadable
@@ -190,7 +190,7 @@ class FileGroups:
         is_one = F.from_json(wrapped, "ARRAY<STRING>", allowed).isNotNull()
         several = texts.where(is_json & ~is_one).select("_metadata.file_path")
         found = several.head(1)
-        by_uri = {uri_as_spark_tells(uri): path for uri, path in uris.items()}
+        by_uri = {uri_as_spark_shows(uri): path for uri, path in uris.items()}
         if found:
             raise unreadable(
                 self._stream,

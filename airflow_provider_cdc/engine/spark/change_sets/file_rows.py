@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from ...core.change_sets.new_files import unread_files
 from ...core.change_sets.read_plan import ReadPlan
-from ...core.delta.file_paths import partition_values, uri_as_spark_tells
+from ...core.delta.file_paths import partition_values, uri_as_spark_shows
 from ...core.delta.log_actions import DataFile
 from ...core.errors import CdcError, FileUnreadable, StreamUnusable
 from ...core.folders.file_faults import unreadable_file
@@ -26,7 +26,7 @@ from ...storage.sources.folder_logs import FolderLogs
 from ...storage.sources.source_log import SourceRange
 from ..session.failures import reason
 from .file_groups import FileGroup, FileGroups, fields_of
-from .metadata_columns import named
+from .metadata_columns import with_metadata_columns
 from .netting import INSERT, all_changes
 from .row_columns import LITTLE_BYTES, ROW, ROW_ID, union
 from .schema_checks import check_session
@@ -101,7 +101,9 @@ class FileRows:
             schema = StructType([*fields, *metadata_fields(names)])
             return FileChanges(self._spark.createDataFrame([], schema), unread.plan, check, fault)
         columns = [field.name for field in fields]
-        rows = named(all_changes(union(parts), INSERT), columns, span.stream.column_style)
+        rows = with_metadata_columns(
+            all_changes(union(parts), INSERT), columns, span.stream.column_style
+        )
         return FileChanges(rows, unread.plan, check, fault)
 
     def _rows_of(self, folder: Folder, group: FileGroup) -> DataFrame:
@@ -123,8 +125,8 @@ class FileRows:
             F.monotonically_increasing_id().alias(_NUMBER),
             F.expr(f"struct({row})").alias(ROW),
         )
-        told = F.broadcast(self._told(folder, files, paths, keys))
-        rows = placed.join(told, placed[f"{_PLACE}.file_path"] == told[_PATH], "left")
+        known = F.broadcast(self._known_files(folder, files, paths, keys))
+        rows = placed.join(known, placed[f"{_PLACE}.file_path"] == known[_PATH], "left")
         columns = ", ".join(
             f"{ROW}.{quote(field.name)}" if field.name in group.row else _from_folder(field, keys)
             for field in fields_of(folder)
@@ -136,18 +138,18 @@ class FileRows:
             f"struct({columns}) AS {ROW}",
         )
 
-    def _told(
+    def _known_files(
         self, folder: Folder, files: Sequence[DataFile], paths: Sequence[str], keys: Sequence[str]
     ) -> DataFrame:
         """What the log and the path record of each file."""
         values = [partition_values(FolderFile.of(file).path) for file in files]
-        told = {
-            _PATH: pa.array(map(uri_as_spark_tells, paths), pa.string()),
+        known = {
+            _PATH: pa.array(map(uri_as_spark_shows, paths), pa.string()),
             _FIRST_ID: pa.array([file.base_row_id for file in files], pa.int64()),
         }
         for number, key in enumerate(keys):
-            told[f"key{number}"] = pa.array([found[key] for found in values], pa.string())
-        return self._spark.createDataFrame(pa.table(told))
+            known[f"key{number}"] = pa.array([found[key] for found in values], pa.string())
+        return self._spark.createDataFrame(pa.table(known))
 
 
 def _as_unusable(span: SourceRange, error: Exception) -> StreamUnusable | None:

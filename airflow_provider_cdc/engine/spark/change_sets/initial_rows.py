@@ -34,7 +34,7 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
             raise StreamUnusable(
                 f"stream {span.stream.name}",
                 f"cannot return all rows of {span.stream.source.name}",
-                cause=f"with {setting}, rows of files that cannot be read would not be told",
+                cause=f"with {setting}, Spark silently leaves out files that it cannot read",
                 fix=SWITCH_OFF,
             )
     layout = Layout.of(json.loads(span.end.metadata))

@@ -16,7 +16,7 @@ from .row_columns import ROW, ROW_ID, ROW_VERSION
 NUMBER_AS_TEXT = f"lower(hex({ROW_ID} | {ROW_ID_MARK}L))"
 
 
-def named(
+def with_metadata_columns(
     changes: DataFrame,
     columns: Sequence[str] | None,
     style: ColumnStyle,
@@ -43,7 +43,8 @@ def named(
 def each_named(
     rows: DataFrame, action: str, style: ColumnStyle, row_id: str = NUMBER_AS_TEXT
 ) -> DataFrame:
-    """Each of ``rows`` as one change that is not an update, named as by :func:`named`.
+    """Each of ``rows`` as one change that is not an update, named as :func:`with_metadata_columns`
+    names them.
 
     :param rows: the columns of a table, with their row id, and their row commit version if they
         have it

@@ -26,14 +26,14 @@ def changes_of(pairs: DataFrame, was: str, is_now: str, unchanged: Column) -> Da
     :param is_now: the condition that a row exists at the end
     :param unchanged: whether the pair certainly differs in nothing
     """
-    is_told, is_both = F.expr(f"({was}) OR ({is_now})"), F.expr(f"({was}) AND ({is_now})")
+    is_change, is_both = F.expr(f"({was}) OR ({is_now})"), F.expr(f"({was}) AND ({is_now})")
     inserted, deleted = _record(INSERT, False, NEW), _record(DELETE, False, OLD)
     updated = f"{_record(DELETE, True, OLD)}, {_record(INSERT, True, NEW)}"
     changes = (
         f"inline(CASE WHEN NOT ({was}) THEN array({inserted})"
         f" WHEN NOT ({is_now}) THEN array({deleted}) ELSE array({updated}) END)"
     )
-    return pairs.where(is_told & ~(is_both & unchanged)).selectExpr(ROW_ID, changes)
+    return pairs.where(is_change & ~(is_both & unchanged)).selectExpr(ROW_ID, changes)
 
 
 def same_values(kind: DataType) -> Column:

@@ -17,10 +17,10 @@ from ...core.change_sets.crafted_log import (
     SIDE_COLUMN,
     VERSION_COLUMN,
     ListedFile,
-    layers,
+    batches_by_path,
     own_columns,
 )
-from ...core.change_sets.plain_files import BITS_IN_A_WORD, reads_as_plain, words
+from ...core.change_sets.plain_files import BITS_IN_A_WORD, bitmap_words, reads_as_plain
 from ...core.delta.file_paths import path_key
 from ...core.delta.table_schema import Layout
 from ...core.names import quote
@@ -74,11 +74,11 @@ class PlainFiles:
         if not reads_as_plain(layout, protocol, listed, can_be_pruned=can_be_pruned):
             return None
         parts = []
-        for files in layers(listed, lambda item: normpath(path_key(item.file.path))):
+        for files in batches_by_path(listed, lambda item: normpath(path_key(item.file.path))):
             scan = self._scan(layout, files, extra)
             if scan is None:
                 return None
-            parts.append(_told(self._source, scan, layout, files, extra))
+            parts.append(_with_extras(self._source, scan, layout, files, extra))
         return union(parts)
 
     def _scan(
@@ -98,7 +98,7 @@ class PlainFiles:
         return rows.select("*", rows.metadataColumn("_metadata").alias(PLACE))
 
 
-def _told(
+def _with_extras(
     source: RangeFiles,
     scan: DataFrame,
     layout: Layout,
@@ -115,7 +115,8 @@ def _told(
 
     source.fetch_vectors(item.file for item in files if item.kept is None)
     marked = [
-        words(source.deleted(item.file) if item.kept is None else item.kept) for item in files
+        bitmap_words(source.deleted(item.file) if item.kept is None else item.kept)
+        for item in files
     ]
     if any(marked):
         index = f"CAST(shiftright({_AT}, {_WORD_SHIFT}) AS INT)"
@@ -137,12 +138,14 @@ def _told(
     assert own is not None
     # Each expression costs a call to the driver's JVM.
     columns = [column(field) for field in layout.fields] if layout.partition_columns else ["*"]
-    told = [f"{of_file(*_FILE_COLUMNS[name])} AS {name}" for name in extra if name in _FILE_COLUMNS]
+    extras = [
+        f"{of_file(*_FILE_COLUMNS[name])} AS {name}" for name in extra if name in _FILE_COLUMNS
+    ]
     if layout.partition_columns:
-        told.extend(quote(name) for name in extra if name not in _FILE_COLUMNS)
+        extras.extend(quote(name) for name in extra if name not in _FILE_COLUMNS)
     rows = scan.selectExpr(
         *columns,
-        *told,
+        *extras,
         f"coalesce({quote(own[0])}, {of_file(*_BASE_ROW_ID)} + {_AT}, {NO_ROW_ID}L) AS {ROW_ID}",
         f"coalesce({quote(own[1])}, {of_file(*_DEFAULT_VERSION)}) AS {ROW_VERSION}",
     )

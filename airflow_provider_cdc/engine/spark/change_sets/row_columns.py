@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from ...core.change_sets.crafted_log import ListedFile, bytes_of
 from ...core.delta.table_schema import Layout
 from ...core.names import quote
-from .columns import as_read_today
+from .columns import in_newer_schema
 
 # One task reads this much, or opens this many files, faster than a shuffle runs.
 LITTLE_BYTES = 4 << 20
@@ -72,6 +72,6 @@ def as_of_today(rows: DataFrame, steps: Sequence[Layout]) -> DataFrame:
     """``rows`` of the first layout of ``steps`` with the columns of the last one."""
     for then, today in pairwise(steps):
         if today.fields != then.fields:
-            columns = as_read_today(lambda name: F.col(quote(name)), today.fields, then.fields)
+            columns = in_newer_schema(lambda name: F.col(quote(name)), today.fields, then.fields)
             rows = rows.select(*columns, ROW_ID, ROW_VERSION)
     return rows

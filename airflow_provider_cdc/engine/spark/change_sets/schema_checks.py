@@ -60,7 +60,7 @@ def check_types(stream: Stream, steps: Sequence[Layout]) -> None:
         if found is not None:
             raise StreamUnusable(
                 f"stream {stream.name}",
-                f"cannot tell the old rows of {stream.source.name} in the columns of today",
+                f"cannot read the old rows of {stream.source.name} in its present columns",
                 cause=f"{found.column} was of type {found.before} and is of type {found.now},"
                 " which does not hold each old value",
                 fix="consume what came before by max_commits, then move it on with AdvanceStream or"
@@ -78,7 +78,7 @@ def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -
         raise StreamStale(
             f"stream {stream.name}",
             "is stale, files that it has to read were removed",
-            cause=f"{len(missing)} of {len(files)} are gone, the first is {missing[0]}",
+            cause=f"{len(missing)} of {len(files)} are missing, the first is {missing[0]}",
             fix="consume it whole where the range was bounded, for that may need other files; else"
             f" {BRING_BACK}; consume it within the source's delta.deletedFileRetentionDuration",
         )
@@ -91,16 +91,16 @@ def check_row_ids(stream: Stream, files: Sequence[DataFile]) -> None:
 
     :raises StreamStale: names the first such file
     """
-    untold = [
+    incomplete = [
         file
         for file in files
         if None in (file.base_row_id, file.default_row_commit_version) or not file.size_bytes
     ]
-    if untold:
+    if incomplete:
         raise StreamStale(
             f"stream {stream.name}",
             "is stale, files that it has to read have no row ids",
-            cause=f"{len(untold)} of {len(files)} actions of {stream.source.name}'s log lack"
-            f" baseRowId, defaultRowCommitVersion or size, the first is of {untold[0].path}",
+            cause=f"{len(incomplete)} of {len(files)} actions of {stream.source.name}'s log lack"
+            f" baseRowId, defaultRowCommitVersion or size, the first is of {incomplete[0].path}",
             fix=f"write the source with a writer that keeps row tracking, and {BRING_BACK}",
         )

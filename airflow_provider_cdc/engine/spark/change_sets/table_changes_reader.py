@@ -14,7 +14,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from ...core.change_sets.crafted_log import BASE_ROW_ID_COLUMN, ListedFile, Side
 from ...core.change_sets.net_files import NetFiles, inserted_files
 from ...core.change_sets.read_plan import (
-    Reading,
+    PlannedRead,
     ReadPlan,
     Strategy,
     inserted_row_count,
@@ -37,7 +37,7 @@ from .change_files import CHANGE_FILE_COLUMNS, listed_changes, netted_changes
 from .columns import spark_fields
 from .file_difference import IDS_IN_A_MASK, netted, without_carried_over
 from .listed_rows import ListedRows
-from .metadata_columns import each_named, named
+from .metadata_columns import each_named, with_metadata_columns
 from .netting import DELETE, INSERT
 from .row_columns import ROW_ID, Sides, as_of_today, union
 from .schema_checks import check_columns, check_files, check_row_ids, check_session, check_types
@@ -113,7 +113,7 @@ class ChangeSetReader:
             return plan_survivors(span.commits, span.layout).plan
         return plan_inserts(span.commits)
 
-    def _reading(self, span: SourceRange, source: RangeFiles) -> Reading:
+    def _reading(self, span: SourceRange, source: RangeFiles) -> PlannedRead:
         """The plan of a difference. It uses no change files if one of them is missing."""
         history = layout_history(span.start, span.commits).layouts
         reading = plan_difference(span.commits, history, self._strategy)
@@ -137,7 +137,7 @@ class ChangeSetReader:
         return ChangeSet(rows, reading.plan, tables.roots)
 
     def _by_files(
-        self, span: SourceRange, reading: Reading, source: RangeFiles, tables: ListedRows
+        self, span: SourceRange, reading: PlannedRead, source: RangeFiles, tables: ListedRows
     ) -> DataFrame | None:
         net = reading.net
         check_files(span.stream, source, [source.absolute(file) for file in net.files])
@@ -152,17 +152,19 @@ class ChangeSetReader:
             return each_named(sides.new, INSERT, style)
         if _looks_at_ids_first(net, span.end) and may_broadcast(self._spark):
             sides = without_carried_over(sides, span.start.version)
-        return named(netted(sides, listed, _row_type(_layout(span.end.metadata))), None, style)
+        return with_metadata_columns(
+            netted(sides, listed, _row_type(_layout(span.end.metadata))), None, style
+        )
 
     def _by_change_files(
-        self, span: SourceRange, reading: Reading, source: RangeFiles, tables: ListedRows
+        self, span: SourceRange, reading: PlannedRead, source: RangeFiles, tables: ListedRows
     ) -> DataFrame:
         listed = listed_changes(source, reading.by_commit)
         check_row_ids(span.stream, [item.file for item in listed])
-        today, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
-        rows = tables.open(today, protocol, listed, CHANGE_FILE_COLUMNS)
-        changes = netted_changes(span.stream, rows, listed, _row_type(today))
-        return named(changes, None, span.stream.column_style)
+        end_layout, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
+        rows = tables.open(end_layout, protocol, listed, CHANGE_FILE_COLUMNS)
+        changes = netted_changes(span.stream, rows, listed, _row_type(end_layout))
+        return with_metadata_columns(changes, None, span.stream.column_style)
 
     def _survivors(self, span: SourceRange) -> ChangeSet:
         """Every row that was inserted since the offset and still exists, with its values now."""
@@ -172,10 +174,10 @@ class ChangeSetReader:
         source = self._source(span)
         listed = source.listed(reading.net)
         check_files(span.stream, source, [item.file for item in listed])
-        today = _layout(span.end.metadata)
+        end_layout = _layout(span.end.metadata)
         tables = self._listed_rows(source)
-        rules = json.loads(span.end.protocol)
-        rows = tables.open(today, rules, listed, (), can_be_pruned=True)
+        end_protocol = json.loads(span.end.protocol)
+        rows = tables.open(end_layout, end_protocol, listed, (), can_be_pruned=True)
         born = rows.where(F.col(ROW_ID) > span.start.row_id_high_water_mark)
         rows = each_named(born, INSERT, span.stream.column_style)
         return ChangeSet(rows, reading.plan, tables.roots)
@@ -223,32 +225,34 @@ class ChangeSetReader:
         separate them, Delta would list its files again for every stage of a query.
         """
         path = matching_path(layout_history(span.start, span.commits).steps())
-        then, today = path[0], path[-1]
-        rules = span.start.protocol
-        if len(path) == 2 and today.reads_files_of(then):  # noqa: PLR2004 - the two ends
-            path, rules = (today,), span.end.protocol
+        start_layout, end_layout = path[0], path[-1]
+        start_protocol = span.start.protocol
+        if len(path) == 2 and end_layout.reads_files_of(start_layout):  # noqa: PLR2004 - the two ends
+            path, start_protocol = (end_layout,), span.end.protocol
 
         # Rows of one side alone are not netted.
         can_be_pruned = len({file.side for file in listed}) == 1
 
-        def opened(side: Side, steps: Sequence[Layout], rules: str) -> DataFrame | None:
+        def opened(side: Side, steps: Sequence[Layout], protocol: str) -> DataFrame | None:
             files = [file for file in listed if file.side is side]
             if not files:
                 return None
             check_types(span.stream, steps)
-            rows = tables.open(steps[0], json.loads(rules), files, (), can_be_pruned=can_be_pruned)
+            rows = tables.open(
+                steps[0], json.loads(protocol), files, (), can_be_pruned=can_be_pruned
+            )
             return as_of_today(rows, steps)
 
-        old = opened(Side.OLD, path, rules)
-        new = opened(Side.NEW, (today,), span.end.protocol)
-        return Sides(old, new, path[0].fields != today.fields)
+        old = opened(Side.OLD, path, start_protocol)
+        new = opened(Side.NEW, (end_layout,), span.end.protocol)
+        return Sides(old, new, path[0].fields != end_layout.fields)
 
 
 def _looks_at_ids_first(net: NetFiles, end: Offset) -> bool:
     """Whether reading the row ids of rewritten files before their columns is correct and pays."""
     masks = min(net.rewritten_rows, end.row_id_high_water_mark // IDS_IN_A_MASK)
     is_large = net.rewritten_rows > MANY_REWRITTEN_ROWS and masks <= MOST_MASKS
-    return is_large and not net.brings_back
+    return is_large and not net.restores_files
 
 
 def _layout(metadata: str) -> Layout:

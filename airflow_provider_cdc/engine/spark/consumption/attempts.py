@@ -45,7 +45,7 @@ _CONCURRENT = "[DELTA_CONCURRENT_"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ConsumptionServices:
     """The parts of the engine that a consumption works with. Only a consumption with
     ``is_for_upserts`` may consume the streams of upsert tables.
     """
@@ -74,7 +74,7 @@ class Attempt:
     :param consumer: the stable name of the consumer
     """
 
-    def __init__(self, parts: Parts, consumer: str) -> None:
+    def __init__(self, parts: ConsumptionServices, consumer: str) -> None:
         self.parts = parts
         self.consumer = consumer_name(consumer)
         self._started = time.monotonic()
@@ -140,7 +140,7 @@ class Attempt:
 
         :raises TargetTaken: somebody else wrote to an empty table that the statement replaces
         """
-        self.tell(ProtocolPoint.BEFORE_STATEMENT, consumption, planned.index)
+        self.report(ProtocolPoint.BEFORE_STATEMENT, consumption, planned.index)
         began = time.monotonic()
         state = self.parts.targets.log.state(consumption, planned)
         _check_empty(state, planned)
@@ -154,7 +154,7 @@ class Attempt:
             state = self.parts.targets.apply(consumption, planned, statement, views)
             _check_empty(state, planned)
             result = StatementResult.APPLIED
-        self.tell(ProtocolPoint.AFTER_STATEMENT, consumption, planned.index)
+        self.report(ProtocolPoint.AFTER_STATEMENT, consumption, planned.index)
         found = _statement_outcome(planned, state, result)
         line = statement_line(consumption, planned, found, time.monotonic() - began)
         log.info("%s", line)
@@ -168,9 +168,9 @@ class Attempt:
     ) -> Outcome:
         """Move the offsets; raises StreamConflict if somebody else ended the consumption."""
         outcome = self._outcome(consumption, streams, applied)
-        self.tell(ProtocolPoint.BEFORE_COMMIT, consumption)
+        self.report(ProtocolPoint.BEFORE_COMMIT, consumption)
         self.parts.consumptions.move(consumption, Transition.COMMITTED, self.consumer, outcome)
-        self.tell(ProtocolPoint.AFTER_COMMIT, consumption)
+        self.report(ProtocolPoint.AFTER_COMMIT, consumption)
         log.info("%s", closing_line(outcome))
         return outcome
 
@@ -193,7 +193,7 @@ class Attempt:
             consumption.stream_names,
         )
 
-    def tell(
+    def report(
         self,
         point: ProtocolPoint,
         consumption: Consumption | None = None,
@@ -237,7 +237,7 @@ def statement_failed(
     """The error of a consumption that was undone because ``error`` ended a statement."""
     cause = reason(error)
     return StatementFailed(
-        f"statement {consumption.place_of(planned)} on {planned.target}",
+        f"statement {consumption.ordinal_of(planned)} on {planned.target}",
         "failed; what was applied before it was undone, and no offset moved",
         cause=cause,
         fix="run the consumer again; somebody else changed the target at that moment"

@@ -20,12 +20,12 @@ from ...storage.registry.registry_snapshot import RegistrySnapshot
 from ...storage.sources.source_log import StreamSpan
 from ..session.failures import has_ended
 from ..session.statement_errors import refused
-from .attempts import BEGIN_TRIES, Attempt, Parts, range_of, statement_failed
+from .attempts import BEGIN_TRIES, Attempt, ConsumptionServices, range_of, statement_failed
 from .stream_views import StreamViews
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ReadBasis:
     """What a statement was made from: the ``views`` of its only stream, and the version of its
     target.
     """
@@ -47,7 +47,7 @@ class Consumer:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: ConsumptionServices,
         consumer: str,
         limit: BatchLimit,
         *,
@@ -62,12 +62,12 @@ class Consumer:
         """A view over ``span`` that can be read before the statement that consumes it is made."""
         return self._attempt.views([span], are_read_once=True)
 
-    def consume(self, texts: Sequence[str], *, look: Look | None = None) -> Outcome:
+    def consume(self, texts: Sequence[str], *, basis: ReadBasis | None = None) -> Outcome:
         """Apply the statements and move the offsets; see ``Engine.consume``.
 
-        :param look: what the only statement was made from, with the views of :meth:`opened`. These
+        :param basis: what the only statement was made from, with the views of :meth:`opened`. These
             rows are consumed, and nothing that came later
-        :raises StreamMoved: the stream changed or the target was written since ``look``; nothing
+        :raises StreamMoved: the stream changed or the target was written since ``basis``; nothing
             was begun
         """
         for _ in range(BEGIN_TRIES):
@@ -78,10 +78,10 @@ class Consumer:
             own = self._own_consumption(streams, statements)
             if own is not None:
                 return self._finish(own, streams, statements)
-            if look is not None:
-                _check_unmoved(streams[0], look.views.spans[0].stream)
+            if basis is not None:
+                _check_unmoved(streams[0], basis.views.spans[0].stream)
             if not any(stream.consumption for stream in streams):
-                return self._start(snapshot, streams, statements, look)
+                return self._start(snapshot, streams, statements, basis)
         raise self._attempt.could_not_begin()
 
     def _check_access(self, stream: Stream) -> None:
@@ -93,22 +93,22 @@ class Consumer:
         snapshot: RegistrySnapshot,
         streams: Sequence[Stream],
         statements: Sequence[Statement],
-        look: Look | None,
+        basis: ReadBasis | None,
     ) -> Outcome:
         consumer = self._attempt.consumer
-        self._attempt.tell(ProtocolPoint.BEFORE_BEGIN)
+        self._attempt.report(ProtocolPoint.BEFORE_BEGIN)
         with ExitStack() as stack:
-            if look is None:
+            if basis is None:
                 spans = [self._parts.sources.span(stream, limit=self._limit) for stream in streams]
                 views = stack.enter_context(self._views(spans, statements))
             else:
-                views = look.views
+                views = basis.views
             if self._confirm is not None:
                 self._confirm()
             planned = self._parts.planner.plan(statements, views.names, consumer)
-            if look is not None and planned[0].before_version != look.target_version:
+            if basis is not None and planned[0].before_version != basis.target_version:
                 raise _moved(
-                    planned[0].target, f"version {look.target_version}", "written by somebody else"
+                    planned[0].target, f"version {basis.target_version}", "written by somebody else"
                 )
             consumption = self._parts.consumptions.begin(
                 snapshot, streams, [range_of(span) for span in views.spans], planned, consumer
@@ -179,14 +179,17 @@ def _check_unmoved(stream: Stream, earlier: Stream) -> None:
         raise _moved(f"stream {stream.name}", state, "consumed or changed by somebody else")
 
 
-def _moved(subject: str, stood: str, what: str) -> StreamMoved:
+def _moved(subject: str, before: str, what: str) -> StreamMoved:
     return StreamMoved(
-        subject, f"was {what}", cause=f"it stood at {stood} when it was looked at", fix="look again"
+        subject,
+        f"was {what}",
+        cause=f"it was at {before} when it was read",
+        fix="run the consumer again",
     )
 
 
 def run_consumption(
-    parts: Parts,
+    parts: ConsumptionServices,
     attempt: Attempt,
     consumption: Consumption,
     statements: Sequence[Statement],
@@ -194,7 +197,7 @@ def run_consumption(
 ) -> Outcome:
     """Apply the statements of a begun consumption over ``views``, and commit it."""
     resolution = parts.resolution
-    attempt.tell(ProtocolPoint.AFTER_BEGIN, consumption)
+    attempt.report(ProtocolPoint.AFTER_BEGIN, consumption)
     try:
         streams = attempt.counted(consumption, views)
     except CdcError:
@@ -219,7 +222,7 @@ def run_consumption(
 
 
 def resume_consumption(
-    parts: Parts,
+    parts: ConsumptionServices,
     attempt: Attempt,
     found: Consumption,
     statements: Sequence[Statement],

@@ -15,7 +15,7 @@ from ...core.near_names import advice_on_tables
 from ...core.sql.stream_queries import Query, analyse_query
 from ...core.sql.stream_references import subject
 from ...storage.state.query_results import Results
-from .attempts import Parts
+from .attempts import ConsumptionServices
 from .consumer import Consumer
 
 # With it, any name that a query gives a column can be kept.
@@ -28,7 +28,9 @@ class ConsumingQuery:
     Databend: streams are consumed by DML and by queries WITH CONSUME.
     """
 
-    def __init__(self, parts: Parts, results: Results, consumer: str, sql: str) -> None:
+    def __init__(
+        self, parts: ConsumptionServices, results: Results, consumer: str, sql: str
+    ) -> None:
         query = analyse_query(sql, ())
         if query is None:
             raise InvalidStatement(

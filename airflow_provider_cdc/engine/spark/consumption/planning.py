@@ -81,7 +81,7 @@ class Planner:
                 f"target {planned.target}",
                 "is another table than it was when the consumption began",
                 cause=f"it was at {planned.location}, and is at {table.location}",
-                fix="let the name stand for the former table and run the consumer again, or end the"
+                fix="give the former table its name again and run the consumer again, or end the"
                 f" consumption with {ended_by_hand(planned.target)}",
             )
 
@@ -143,7 +143,7 @@ class Planner:
                 error.subject,
                 "cannot be the target of a consumption",
                 cause=error.cause,
-                fix="write to a Delta table: only its log can tell whether a statement was applied",
+                fix="write to a Delta table: only its log shows whether a statement was applied",
             ) from None
 
     def _planned(

@@ -42,14 +42,14 @@ from ...core.sql.statements import Statement, analyse
 from ...storage.registry.registry_snapshot import RegistrySnapshot
 from ...storage.sources.source_log import SourceRange, StreamSpan
 from ..change_sets.columns import parts_of
-from ..change_sets.metadata_columns import named
+from ..change_sets.metadata_columns import with_metadata_columns
 from ..change_sets.netting import NEW, OLD, changes_of, same_values
 from ..change_sets.row_columns import ROW, ROW_ID
 from ..reading.stream_reader import StreamChanges, StreamReader
 from ..session.session_settings import settings
 from ..tables.delta_tables import Table, Tables, table_id
 from ..tables.store_assignment import StoreAssignment, declared_type, unfit_value
-from .attempts import BEGIN_TRIES, Attempt, Parts
+from .attempts import BEGIN_TRIES, Attempt, ConsumptionServices
 from .consumer import resume_consumption, run_consumption
 from .stream_views import StreamViews, stream_views
 
@@ -86,7 +86,7 @@ class _Target:
 class Recovery:
     """One attempt of one consumer to bring a target back."""
 
-    def __init__(self, parts: Parts, tables: Tables, consumer: str) -> None:
+    def __init__(self, parts: ConsumptionServices, tables: Tables, consumer: str) -> None:
         self._parts = parts
         self._tables = tables
         self._attempt = Attempt(parts, consumer)
@@ -116,7 +116,7 @@ class Recovery:
     def _start(
         self, snapshot: RegistrySnapshot, stream: Stream, statement: Statement, target: _Target
     ) -> Outcome:
-        self._attempt.tell(ProtocolPoint.BEFORE_BEGIN)
+        self._attempt.report(ProtocolPoint.BEFORE_BEGIN)
         taken = tuple(map(self._taken, stream.by_base()))
         wanted = [StreamRange(stream.stream_id, stream.name, taken)]
         consumer = self._attempt.consumer
@@ -133,7 +133,7 @@ class Recovery:
         if not is_tracked(json.loads(end.metadata)):
             raise ChangeTrackingDisabled(
                 f"stream {stream.name}",
-                f"cannot stand behind what {stream.source.name} holds now",
+                f"cannot advance to the newest version of {stream.source.name}",
                 cause="row tracking of it is off",
                 fix=f"ALTER TABLE {stream.source.name} SET TBLPROPERTIES ('{ENABLED}' = 'true')",
             )
@@ -192,7 +192,7 @@ class Recovery:
                 f"target {name}",
                 "cannot be recovered by this key",
                 cause=f"expected some of the columns {', '.join(schema.names)}, found {key!r}",
-                fix="name the columns that tell its rows apart, such as key=['id']",
+                fix="name the columns that identify its rows, such as key=['id']",
             )
         target = _Target(found, schema, tuple(known[name_key(name)] for name in names))
         for field in target.key_fields:
@@ -202,7 +202,7 @@ class Recovery:
                     f"target {name}",
                     "cannot be recovered by this key",
                     cause=f"values of {field.name}, of type {kind}, cannot be compared as a key",
-                    fix="name the columns that tell its rows apart, such as key=['id']",
+                    fix="name the columns that identify its rows, such as key=['id']",
                 )
         return target
 
@@ -258,7 +258,7 @@ class _Difference:
         changes = changes_of(
             pairs, f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL", same_values(target.schema)
         )
-        rows = named(changes, target.columns, span.stream.column_style, ROW_ID)
+        rows = with_metadata_columns(changes, target.columns, span.stream.column_style, ROW_ID)
         reason = "the stream is stale: rows of the source and of the target are compared"
         plan = ReadPlan(Strategy.COMPARISON, 0, 0, 0, reason)
         return StreamChanges(rows, (plan,) * len(span.tables), (), ())
@@ -279,7 +279,7 @@ class _Difference:
                 f"target {self.target.table.name}",
                 f"cannot be recovered by the key {', '.join(self.target.key)}",
                 cause=f"{twice['count']} rows of {name} have the key {tuple(twice)[:-1]}",
-                fix="name a key that tells all rows apart",
+                fix="name a key that identifies every row",
             )
 
 

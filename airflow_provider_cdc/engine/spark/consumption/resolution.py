@@ -143,9 +143,9 @@ class Resolution:
             if state.applied_version is not None or state.fenced:
                 fenced.append(state)
                 continue
-            self._tell(ProtocolPoint.BEFORE_FENCE, consumption, planned)
+            self._report(ProtocolPoint.BEFORE_FENCE, consumption, planned)
             fenced.append(self._targets.fence(consumption, planned))
-            self._tell(ProtocolPoint.AFTER_FENCE, consumption, planned)
+            self._report(ProtocolPoint.AFTER_FENCE, consumption, planned)
         return fenced
 
     def _undo(
@@ -163,11 +163,11 @@ class Resolution:
                     self._targets.check_undone(consumption, planned)
             self._check_undoable(consumption, to_undo)
             for applied in to_undo:
-                self._tell(ProtocolPoint.BEFORE_UNDO, consumption, applied[0][0])
+                self._report(ProtocolPoint.BEFORE_UNDO, consumption, applied[0][0])
                 self._targets.undo(
                     consumption, applied, lambda: self._consumptions.check_ending(consumption)
                 )
-                self._tell(ProtocolPoint.AFTER_UNDO, consumption, applied[0][0])
+                self._report(ProtocolPoint.AFTER_UNDO, consumption, applied[0][0])
         except UndoneTooMuch:
             # Every attempt raises this until somebody ends the consumption by hand.
             raise
@@ -177,7 +177,7 @@ class Resolution:
             self._consumptions.move(consumption, Transition.REOPENED, actor)
             raise
 
-    def _tell(
+    def _report(
         self, point: ProtocolPoint, consumption: Consumption, planned: PlannedStatement
     ) -> None:
         self._listener(

@@ -253,8 +253,8 @@ class Targets:
         net = fold(commit for commit in commits if commit.version > version)
         found = RangeFiles(planned.location, self._files)
         brought_back = (*net.removed, *(pair.old for pair in net.revectored))
-        if gone := found.missing(map(found.absolute, brought_back)):
-            raise _not_restorable(consumption, planned, gone[0])
+        if missing := found.missing(map(found.absolute, brought_back)):
+            raise _not_restorable(consumption, planned, missing[0])
 
     def _confirmed(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
         state = self.log.state(consumption, planned)
@@ -328,8 +328,8 @@ def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) 
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
         f" {planned.target} has moved on",
-        cause=f"statement {consumption.place_of(planned)} was applied to it, and version {version}"
-        " was committed by somebody else since",
+        cause=f"statement {consumption.ordinal_of(planned)} was applied to it, and"
+        f" version {version} was committed by somebody else since",
         fix=f"{finish}end it and leave what was applied there with {ended_by_hand(planned.target)}",
     )
 
@@ -352,7 +352,7 @@ def _not_restorable(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
         f" {planned.target} cannot be restored to what it held before",
-        cause=f"statement {consumption.place_of(planned)} was applied to it, and {path}, which it"
+        cause=f"statement {consumption.ordinal_of(planned)} was applied to it, and {path}, which it"
         " held then, was removed since",
         fix="bring that file back and run the consumer again, or end it and leave what was applied"
         f" there with {ended_by_hand(planned.target)}",
@@ -366,8 +366,8 @@ def _undone_too_much(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, its undo"
         f" took more from target {planned.target} than its own",
-        cause=f"version {undo_version} undid statement {consumption.place_of(planned)}, and version"
-        f" {version} of somebody else with it; later commits forbid to take that back",
+        cause=f"version {undo_version} undid statement {consumption.ordinal_of(planned)}, and"
+        f" version {version} of somebody else with it; later commits forbid to take that back",
         fix=f"apply version {version} again by hand, then end it with"
         f" {ended_by_hand(planned.target)}",
     )

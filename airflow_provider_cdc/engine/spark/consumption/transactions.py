@@ -94,7 +94,7 @@ class Transaction:
         self._check_open()
         names = (self._start.get(name).name,)
         snapshot = self._freed(names)
-        self._look(snapshot, names)
+        self._probe(snapshot, names)
         with self._at_stake():
             self._take(snapshot, names, ())
         return self._parts.spark.table(self._names[names[0]])
@@ -125,7 +125,7 @@ class Transaction:
         snapshot = self._parts.registry.snapshot()
         self._check_access(snapshot, query.streams, Right.READ)
         opened = [name for name in query.streams if name not in self._views]
-        self._look(snapshot, query.streams)
+        self._probe(snapshot, query.streams)
         for name in opened:
             self._views[name].settle()
         try:
@@ -174,7 +174,7 @@ class Transaction:
 
     def _do(self, statement: Statement) -> StatementOutcome:
         snapshot, names = self._freed(statement.streams), statement.streams
-        self._look(snapshot, names)
+        self._probe(snapshot, names)
         if unnamed := self._read_unnamed(statement):
             names = (*names, *unnamed)
             snapshot = self._freed(names)
@@ -242,7 +242,7 @@ class Transaction:
         for name in names:
             check_access(self._now(snapshot, name), self._parts.principal, right)
 
-    def _look(self, snapshot: RegistrySnapshot, names: Sequence[str]) -> None:
+    def _probe(self, snapshot: RegistrySnapshot, names: Sequence[str]) -> None:
         """Open a view for each stream that does not have one."""
         for name in names:
             if name not in self._views:
@@ -289,17 +289,17 @@ class Transaction:
         attempt, consumptions = self._attempt, self._parts.consumptions
         ranges = [range_of(span) for span in spans]
         if self._consumption is None:
-            attempt.tell(ProtocolPoint.BEFORE_BEGIN)
+            attempt.report(ProtocolPoint.BEFORE_BEGIN)
             self._consumption = consumptions.begin(
                 snapshot, streams, ranges, statements, attempt.consumer, is_open_ended=True
             )
-            attempt.tell(ProtocolPoint.AFTER_BEGIN, self._consumption)
+            attempt.report(ProtocolPoint.AFTER_BEGIN, self._consumption)
         else:
-            attempt.tell(ProtocolPoint.BEFORE_EXTEND, self._consumption)
+            attempt.report(ProtocolPoint.BEFORE_EXTEND, self._consumption)
             self._consumption = consumptions.extend(
                 snapshot, self._consumption, streams, ranges, statements
             )
-            attempt.tell(ProtocolPoint.AFTER_EXTEND, self._consumption)
+            attempt.report(ProtocolPoint.AFTER_EXTEND, self._consumption)
         return self._consumption
 
     def _now(self, snapshot: RegistrySnapshot, name: str) -> Stream:

@@ -85,7 +85,7 @@ class FileSources:
         """
         cause = None
         if f"{path_key(self.state)}/".startswith(f"{path_key(uri)}/"):
-            cause = "the state folder lies in it, and every look at the stream writes a file there"
+            cause = "the state folder lies in it, and every check of the stream writes a file there"
         elif self.files.exists(join(uri, "_delta_log")):
             cause = "it is a Delta table, whose log says which of its files count"
         if cause is not None:

@@ -101,7 +101,7 @@ class Sources:
         if found.view is not None and isinstance(bound.point, Version):
             raise InvalidRequest(
                 subject,
-                f"cannot stand {bound}",
+                f"cannot begin {bound}",
                 cause="each table of a view has versions of its own",
                 fix="name a time, or a stream on the same view",
             )

@@ -15,7 +15,7 @@ from ...core.model.nouns import Stream
 from ...storage.sources.source_log import StreamSpan
 from ..change_sets.file_rows import FileRows
 from ..change_sets.initial_rows import all_rows
-from ..change_sets.metadata_columns import NUMBER_AS_TEXT, each_named, named
+from ..change_sets.metadata_columns import NUMBER_AS_TEXT, each_named, with_metadata_columns
 from ..change_sets.netting import INSERT
 from ..change_sets.row_columns import ROW, ROW_ID, in_one
 from ..change_sets.table_changes_reader import ChangeSetReader
@@ -159,5 +159,5 @@ class StreamReader:
 
 
 def _of_view(stream: Stream, found: ViewChanges) -> StreamChanges:
-    rows = named(found.rows, found.schema.names, stream.column_style, ROW_ID)
+    rows = with_metadata_columns(found.rows, found.schema.names, stream.column_style, ROW_ID)
     return StreamChanges(rows, found.plans, found.reused, found.scratch)

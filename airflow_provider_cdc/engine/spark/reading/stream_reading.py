@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from ...catalog.stream_catalog import StreamCatalog
 from ...core.arguments.points import Point, bound_of
 from ...core.arguments.validation import validated
-from ...core.change_sets.choices import Information, member
+from ...core.change_sets.choices import Information, parse_enum
 from ...core.change_sets.read_plan import ReadPlan, TablePlan, plan_view
 from ...core.errors import InvalidRequest
 from ...core.model.access import Right
@@ -48,7 +48,7 @@ class StreamReading:
         :raises FilesChanged: a file was overwritten or removed during the read
         :raises FileUnreadable: a file cannot be read in the stream's format
         """
-        if not self._streams.look(name).may_have_data:
+        if not self._streams.probe(name).may_have_data:
             return False
         if not exact:
             return True
@@ -123,8 +123,8 @@ class StreamReading:
                 cause="expected at or before, found neither",
                 fix='say where they begin, such as at=Version(3) or at=OffsetOf("a_stream")',
             )
-        mode = member(subject, "information", Information, information).mode
-        style = member(subject, "column_style", ColumnStyle, column_style)
+        mode = parse_enum(subject, "information", Information, information).mode
+        style = parse_enum(subject, "column_style", ColumnStyle, column_style)
         return self._changes.read(table_name(name), start, last, mode, style)
 
     def explain(self, name: str) -> ReadPlan:

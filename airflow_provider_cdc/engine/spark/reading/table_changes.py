@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from ...core.arguments.points import Bound, check_order, ends_before_it_begins
 from ...core.delta.catalog_managed import check_not_catalog_managed
-from ...core.delta.tracking import place_of
+from ...core.delta.tracking import describe_offset
 from ...core.errors import CdcError
 from ...core.model.nouns import ColumnStyle, Offset, StreamMode, new_stream
 from ...core.names import TableName
@@ -54,7 +54,8 @@ class TableChanges:
         for offset, last in zip(offsets, ends, strict=True):
             if last.version < offset.version:
                 raise ends_before_it_begins(
-                    subject, f"{end} lies {place_of(last)}, {start} lies {place_of(offset)}"
+                    subject,
+                    f"{end} lies {describe_offset(last)}, {start} lies {describe_offset(offset)}",
                 )
         passing = new_stream(
             found.name,
@@ -64,7 +65,7 @@ class TableChanges:
             mode=mode,
             column_style=style,
             view=found.view,
-        ).standing(*offsets)
+        ).status(*offsets)
         try:
             span = self.logs.span_from(passing, through=[last.version for last in ends])
             return self.reader.read(span).rows

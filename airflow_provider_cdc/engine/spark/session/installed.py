@@ -74,9 +74,9 @@ def check_java() -> None:
 
 
 def _version_of(command: str) -> str | None:
-    told = subprocess.run(
+    answer = subprocess.run(
         [command, "-version"], capture_output=True, text=True, check=False, timeout=_JAVA_SECONDS
     )
-    found = _JAVA_VERSION.search(told.stderr + told.stdout)
+    found = _JAVA_VERSION.search(answer.stderr + answer.stdout)
     # Java 8 and older report a version such as 1.8.
     return found[1].removeprefix("1.") if found else None

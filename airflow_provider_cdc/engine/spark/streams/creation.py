@@ -101,7 +101,7 @@ class Creation:
             offsets = self.sources.offsets(
                 wanted.subject, found, wanted.bound, snapshot, self.principal
             )
-            earlier = draft.standing(*offsets)
+            earlier = draft.status(*offsets)
             if found.folder is None:
                 self.readability.check(earlier)
             return self._register(snapshot, replaced, earlier)
@@ -156,7 +156,7 @@ class Creation:
             offset = self.tables.newest_offset(table)
             if not is_tracked(json.loads(offset.metadata)):
                 raise _switched_off(draft)
-            return self._register(snapshot, replaced, draft.standing(offset))
+            return self._register(snapshot, replaced, draft.status(offset))
         except BaseException:
             if switched_on:
                 self._restore_tracking(table, draft.offset)

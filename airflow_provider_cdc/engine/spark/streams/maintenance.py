@@ -25,7 +25,7 @@ from ...core.retention.table_retention import (
     own_retention,
 )
 from ...storage.delta.delta_log import DeltaLog
-from ...storage.files.stores import Files, place_of
+from ...storage.files.stores import Files, store_key
 from ...storage.registry.registry import Registry
 from ...storage.sources.source_log import SourceLog, SourceRange, StreamSpan
 from ...storage.state.extended_sources import ExtendedSources
@@ -90,7 +90,7 @@ class Maintainer:
         for each in found:
             if isinstance(each, UnreadableStream):
                 _keep_extensions(each, sources)
-        skipped = [stream.name for stream in streams if self._look(stream, sources, ahead)]
+        skipped = [stream.name for stream in streams if self._probe(stream, sources, ahead)]
         maintained = [self._maintain(source, holder) for source in sources.values()]
         return Maintenance(tuple(skipped), tuple(maintained))
 
@@ -100,12 +100,12 @@ class Maintainer:
         for stream in streams:
             for base in stream.bases:
                 location = base.source.location
-                sources.setdefault(place_of(location), _Source(location))
+                sources.setdefault(store_key(location), _Source(location))
         for location in self._extended.locations():
-            sources.setdefault(place_of(location), _Source(location)).noted.append(location)
+            sources.setdefault(store_key(location), _Source(location)).noted.append(location)
         return sources
 
-    def _look(self, stream: Stream, sources: Mapping[str, _Source], ahead: timedelta) -> bool:
+    def _probe(self, stream: Stream, sources: Mapping[str, _Source], ahead: timedelta) -> bool:
         """Note what ``stream`` needs of its tables, also while its initial rows wait, or why this
         is unknown. Returns whether its offset moved on.
         """
@@ -117,15 +117,15 @@ class Maintainer:
                 # Keeping more would not help the stream. Its status shows why.
                 continue
             except Exception as error:
-                source = sources[place_of(each.source.location)]
-                source.problem = f"stream {stream.name}: {_told(error)}"
+                source = sources[store_key(each.source.location)]
+                source.problem = f"stream {stream.name}: {_failure_text(error)}"
         span = StreamSpan(stream, tuple(tables))
         is_whole = len(tables) == len(stream.bases)
         is_skipped = (
             is_whole and span.holds_nothing and self._catalog.skip_range(span, younger=True)
         )
         for table in tables:
-            source = sources[place_of(table.stream.source.location)]
+            source = sources[store_key(table.stream.source.location)]
             source.needs += self._needs(table, ahead, is_consumed=is_skipped)
         return is_skipped
 
@@ -178,7 +178,13 @@ class Maintainer:
             )
         except Exception as error:
             return SourceRetention(
-                location, own, None, streams, bytes_kept, has_changed=False, problem=_told(error)
+                location,
+                own,
+                None,
+                streams,
+                bytes_kept,
+                has_changed=False,
+                problem=_failure_text(error),
             )
         return SourceRetention(
             location,
@@ -229,12 +235,12 @@ def _keep_extensions(stream: UnreadableStream, sources: dict[str, _Source]) -> N
         concerned = list(sources.values())
     elif stream.parts.get("folder") is None:
         locations = [base.source.location for base in stream.bases]
-        concerned = [sources.setdefault(place_of(each), _Source(each)) for each in locations]
+        concerned = [sources.setdefault(store_key(each), _Source(each)) for each in locations]
     else:
         concerned = []
     for source in concerned:
         source.problem = repr(stream)
 
 
-def _told(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     return f"{type(error).__name__}: {reason(error)}"[:1000]

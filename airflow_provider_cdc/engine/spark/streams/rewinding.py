@@ -70,12 +70,12 @@ class Rewinding:
                 raise InvalidRange(
                     subject,
                     f"cannot be rewound to where it has not been, {bound}",
-                    cause=f"it stands at version {base.offset.version} of {base.source.name},"
+                    cause=f"it is at version {base.offset.version} of {base.source.name},"
                     f" that point is version {offset.version}",
                     fix="consume it, or leave all changes out with AdvanceStream or"
                     " engine.advance(stream)",
                 )
-        moved = replace(stream, phase=phase).standing(*offsets)
+        moved = replace(stream, phase=phase).status(*offsets)
         if stream.folder is None:
             self.readability.check(moved)
         changes = [Change(moved, Transition.REWOUND)]

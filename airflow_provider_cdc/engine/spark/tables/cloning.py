@@ -12,7 +12,7 @@ from ...core.delta.clones import check_apart, check_clonable, cloned_log
 from ...core.delta.deletion_vectors import VectorFiles, is_vector_file
 from ...core.delta.table_snapshot import TableSnapshot
 from ...core.errors import InvalidRequest, NotADeltaTable, TableExists, TableNotFound
-from ...core.names import TableName, literal, quote, table_name
+from ...core.names import TableName, quote, spark_literal, table_name
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.scratch import new_table_id
@@ -53,7 +53,9 @@ class Cloning:
             raise _taken(wanted, f"a table was created at {root} just now")
         if not wanted.is_path:
             with escaped_literals(self.spark):
-                self.spark.sql(f"CREATE TABLE {wanted.sql} USING delta LOCATION {literal(root)}")
+                self.spark.sql(
+                    f"CREATE TABLE {wanted.sql} USING delta LOCATION {spark_literal(root)}"
+                )
         return snapshot.version
 
     def _write(self, root: str, vectors: VectorFiles) -> list[str]:

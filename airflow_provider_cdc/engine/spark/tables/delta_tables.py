@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from ...core.errors import InvalidName, NotADeltaTable, TableNotFound
 from ...core.model.nouns import Offset
-from ...core.names import TableName, literal, quote, stream_name
+from ...core.names import TableName, quote, spark_literal, stream_name
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import SourceLog
@@ -107,7 +107,7 @@ class Tables:
         :param table: its name as SQL
         """
         given = {name: value for name, value in properties.items() if value is not None}
-        unset = [literal(name) for name, value in properties.items() if value is None]
+        unset = [spark_literal(name) for name, value in properties.items() if value is None]
         with escaped_literals(self._spark):
             if given:
                 self._spark.sql(f"ALTER TABLE {table} SET {table_properties(given)}")
@@ -150,7 +150,7 @@ class Tables:
 
 def table_properties(given: Mapping[str, str]) -> str:
     """``TBLPROPERTIES (...)`` as SQL; needs ``escaped_literals`` if a value may hold a quote."""
-    pairs = (f"{literal(name)} = {literal(value)}" for name, value in given.items())
+    pairs = (f"{spark_literal(name)} = {spark_literal(value)}" for name, value in given.items())
     return f"TBLPROPERTIES ({', '.join(pairs)})"
 
 

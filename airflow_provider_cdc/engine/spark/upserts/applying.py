@@ -17,19 +17,19 @@ from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import (
     NEEDED,
     Memory,
+    applicable_changes,
     divert_text,
     may_divert,
     remaining,
-    sound,
 )
 from ...core.upserts.job_records import HELD_CHANGES, LATE_CHANGES
 from ...core.upserts.merge_sql import apply_text
 from ...core.upserts.newer_changes import are_newer, newer_text
 from ...core.upserts.partial_changes import partial_apply_text
-from ...storage.files.best_effort import put_off
+from ...storage.files.best_effort import log_failures
 from ...storage.sources.source_log import StreamSpan
-from ..consumption.attempts import Parts
-from ..consumption.consumer import Consumer, Look
+from ..consumption.attempts import ConsumptionServices
+from ..consumption.consumer import Consumer, ReadBasis
 from ..session.session_settings import may_broadcast
 from .apply_pruning import BaseShare, Pruning
 from .quarantine import Quarantine
@@ -48,7 +48,11 @@ class Applying:
     """
 
     def __init__(
-        self, parts: Parts, tables: UpsertTables, quarantine: Quarantine, pruning: Pruning
+        self,
+        parts: ConsumptionServices,
+        tables: UpsertTables,
+        quarantine: Quarantine,
+        pruning: Pruning,
     ) -> None:
         self._parts = parts
         self._tables = tables
@@ -92,13 +96,13 @@ class Applying:
         files, begins = waiting.added_files, write_begins(waiting.commits)
         with consumer.opened(span) as views:
             share = self._pruning.share(table, quote(views.names[table.stream]), files)
-            changes = sound(table, quote(table.stream), memory, begins)
+            changes = applicable_changes(table, quote(table.stream), memory, begins)
             is_newer = not table.has_partial_changes and are_newer(files, share.files)
             text = newer_text if is_newer else _comparing(table)
             few = are_few(table, files) and may_broadcast(self._parts.spark)
             merge = text(table, changes, share.untouched, are_few=few)
             try:
-                outcome = consumer.consume([merge], look=Look(views, share.version))
+                outcome = consumer.consume([merge], basis=ReadBasis(views, share.version))
             except StreamMoved:
                 # A change that was applied since may be newer, or may block others.
                 return None
@@ -114,7 +118,7 @@ class Applying:
         """
         found = {BASE_BYTES: share.total_bytes, BASE_BYTES_READ: share.read_bytes}
         # At this point everything is applied and committed.
-        with put_off(f"counting what is in quarantine of {table.name}", logging.WARNING):
+        with log_failures(f"counting what is in quarantine of {table.name}", logging.WARNING):
             quarantined = self._quarantine.counted(table)
             found |= {HELD_CHANGES: quarantined.held, LATE_CHANGES: quarantined.late}
         *others, last = outcome.statements

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ...core.names import literal, quote
+from ...core.names import quote, spark_literal
 from ...core.upserts.change_rows import BATCH, INGESTED_AT, ORDER, reason
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import REDRIVE, Memory, is_late, releasable
@@ -86,7 +86,7 @@ class Quarantine:
             self._spark.sql(
                 f"MERGE INTO {relation} AS t USING ({found}) AS c"
                 f" ON t.{BATCH} = c.{BATCH} AND t.{ORDER} = c.{ORDER}"
-                f" WHEN MATCHED THEN UPDATE SET {REDRIVE} = {literal(uuid.uuid4().hex)}"
+                f" WHEN MATCHED THEN UPDATE SET {REDRIVE} = {spark_literal(uuid.uuid4().hex)}"
             )
 
     def release(self, table: UpsertTable) -> int:

@@ -19,7 +19,7 @@ from ...core.upserts.job_records import JobClass
 from ...core.upserts.merge_sql import fresh_rows, live_rows
 from ...core.upserts.newer_changes import are_newer
 from ...core.upserts.partial_changes import partial_fresh_rows
-from ..consumption.attempts import Parts
+from ..consumption.attempts import ConsumptionServices
 from ..session.session_settings import may_broadcast
 from .quarantine import Quarantine
 from .queries import ROWS, query_over
@@ -27,7 +27,7 @@ from .upsert_tables import UpsertTables
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TableRead:
     """Rows, the class of the job that reads them, and the commits of waiting changes that are
     merged into them. ``table`` is the name at creation. ``base`` is the snapshot of the base, if
     it was read.
@@ -48,7 +48,7 @@ class Reads:
         spark: SparkSession,
         tables: UpsertTables,
         quarantine: Quarantine,
-        parts: Parts,
+        parts: ConsumptionServices,
         clock: Callable[[], datetime],
     ) -> None:
         self._spark = spark
@@ -57,7 +57,7 @@ class Reads:
         self._parts = parts
         self._clock = clock
 
-    def read(self, table: UpsertTable, stream: Stream, status: StreamStatus) -> Reading:
+    def read(self, table: UpsertTable, stream: Stream, status: StreamStatus) -> TableRead:
         """The rows of ``table``.
 
         :param stream: on its changes, read before this call
@@ -68,7 +68,7 @@ class Reads:
         # change that leaves the quarantine in between is among the waiting changes.
         named = stream.upsert_table or table.name
         if self._is_fresh_enough(table, status):
-            return Reading(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
+            return TableRead(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
         memory = self._quarantine.memory(table, pinned=True)
         base, span = self._tables.snapshot(table), self._parts.sources.span(stream)
         files = span.tables[0].added_files
@@ -85,7 +85,7 @@ class Reads:
                 newer = ROWS if is_plain else f"({changes})"
             text = fresh_rows(table, changes, base.version, are_few=few, newer=newer)
         rows = query_over(self._spark, text, self._parts.reader.read(span).rows)
-        return Reading(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits, base)
+        return TableRead(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits, base)
 
     def _is_fresh_enough(self, table: UpsertTable, status: StreamStatus) -> bool:
         if status.behind_since is None:

@@ -97,7 +97,7 @@ class UpsertTables:
         self._spark = spark
         self._tables = tables
         self._files = files
-        self._stand_behind = stand_behind
+        self._create_changes_stream = stand_behind
         # By the id of a base: the columns for which its parts were found to agree.
         self._checked: dict[str, tuple[Column, ...]] = {}
 
@@ -384,7 +384,7 @@ class UpsertTables:
                 f"CREATE TABLE IF NOT EXISTS delta.{quote(location)} ({', '.join(columns)})"
                 f" USING delta {table_properties(properties)}"
             )
-        self._stand_behind(table)
+        self._create_changes_stream(table)
         self._show(table)
 
     def _show(self, table: UpsertTable) -> None:

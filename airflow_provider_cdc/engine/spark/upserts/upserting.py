@@ -16,19 +16,19 @@ from ...catalog.upsert_jobs import apply_watermark, recent_durations
 from ...catalog.upsert_status import UpsertTableStatus
 from ...core.arguments.intervals import interval_if_given, interval_of, interval_text, period_of
 from ...core.arguments.validation import KEPT, Kept, validated
-from ...core.change_sets.choices import member
+from ...core.change_sets.choices import parse_enum
 from ...core.errors import InvalidRequest, StreamNotFound, StreamStale, TableNotFound
 from ...core.model.nouns import Stream
 from ...core.model.outcomes import Outcome
 from ...core.upserts.apply_schedule import recommended_max_staleness
 from ...core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ...core.upserts.job_records import JobClass, Usage, usage
-from ...storage.files.stores import place_of
+from ...storage.files.stores import store_key
 from ...storage.state.apply_times import ApplyTimes
 from .applying import BASE_BYTES_READ, Applying
 from .metering import Metering
 from .quarantine import Quarantine
-from .reads import Reading, Reads
+from .reads import Reads, TableRead
 from .upkeep import Upkeep
 from .upsert_tables import UpsertTables
 from .writing import change_sink, write_changes
@@ -284,7 +284,7 @@ class Upserting:
         """
         table = self._upsert_tables.get(name)
         stream = self._stream(table)
-        if stream.consumption is None and not self._catalog.look_at(stream).may_have_data:
+        if stream.consumption is None and not self._catalog.probe_stream(stream).may_have_data:
             self._upkeep.run_when_due(table)
             return None
         named = stream.upsert_table or table.name
@@ -388,7 +388,7 @@ class Upserting:
             )
         return stream
 
-    def _read(self, table: UpsertTable) -> Reading:
+    def _read(self, table: UpsertTable) -> TableRead:
         stream = self._stream(table)
         return self._reads.read(table, stream, self._status(table, stream))
 
@@ -397,7 +397,7 @@ class Upserting:
         if status.invalid_reason is not None:
             raise StreamStale(
                 f"upsert table {table.name}",
-                "cannot tell which changes wait",
+                "cannot determine which changes wait",
                 cause=status.invalid_reason,
                 fix="make the table anew from where its changes come from; what was applied is in"
                 " its base",
@@ -407,9 +407,9 @@ class Upserting:
 
 def _is_on(stream: Stream, table: UpsertTable) -> bool:
     """Whether ``stream`` is on the changes of ``table``."""
-    return place_of(stream.source.location) == place_of(table.changes)
+    return store_key(stream.source.location) == store_key(table.changes)
 
 
 def _quarantines(name: str, on_bad_rows: OnBadRows | str) -> bool:
-    wanted = member(f"changes of {name}", "on_bad_rows", OnBadRows, on_bad_rows)
+    wanted = parse_enum(f"changes of {name}", "on_bad_rows", OnBadRows, on_bad_rows)
     return wanted is OnBadRows.QUARANTINE

@@ -211,12 +211,12 @@ class _Reading:
         """The rows of one base table, in the parts that the stream's mode needs."""
         now = _all_rows(self._spark, span)
         if self._stream.mode is StreamMode.STANDARD:
-            changes = self._changes(span, StreamMode.STANDARD, is_told=True)
+            changes = self._changes(span, StreamMode.STANDARD, keeps_plan=True)
             if changes is None:
                 return _TableRows(now, None)
             return _TableRows(_unmoved(now, changes), _tagged(changes))
-        changes = self._changes(span, StreamMode.STANDARD, is_told=False)
-        inserted = self._changes(span, StreamMode.APPEND_ONLY, is_told=True)
+        changes = self._changes(span, StreamMode.STANDARD, keeps_plan=False)
+        inserted = self._changes(span, StreamMode.APPEND_ONLY, keeps_plan=True)
         if changes is None:
             return _TableRows(now, None if inserted is None else _tagged(inserted))
         old = changes.where(f"{quote(_own(changes).action)} = 'DELETE'")
@@ -224,12 +224,14 @@ class _Reading:
         then = _unmoved(now, changes).unionByName(before)
         return _TableRows(then, None if inserted is None else _tagged(inserted))
 
-    def _changes(self, span: SourceRange, mode: StreamMode, *, is_told: bool) -> DataFrame | None:
+    def _changes(
+        self, span: SourceRange, mode: StreamMode, *, keeps_plan: bool
+    ) -> DataFrame | None:
         """The changes of a table; ``None``: its log shows that there are no changes."""
         stream = replace(span.stream, mode=mode, column_style=_free_style(span))
         found = self._reader.read(replace(span, stream=stream))
         self.scratch.extend(found.scratch)
-        if is_told:
+        if keeps_plan:
             self.plans.append(found.plan)
         if found.plan.strategy is Strategy.NOTHING:
             return None

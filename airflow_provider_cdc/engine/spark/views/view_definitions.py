@@ -146,7 +146,7 @@ class ViewDefinitions:
                 " another text, other columns or other settings",
             )
         if [table.location for table in query.tables] != list(locations):
-            raise _stale(stream, view, "a name in it stands for another table now")
+            raise _stale(stream, view, "a name in it is that of another table now")
         return query
 
     def _find(self, parts: tuple[str, ...]) -> _Found | None:
@@ -211,7 +211,7 @@ class ViewDefinitions:
             raise refusal_of_call(
                 query.definitions,
                 used[0],
-                "whether it returns the same for the same row cannot be told",
+                "it may return different values for the same row",
                 "write it with functions of Spark's own, or put its result into a column",
             )
 

@@ -11,7 +11,7 @@ from ...core.change_sets.crafted_log import ListedFile, Side
 from ...core.change_sets.net_files import ChangedVector, NetFiles
 from ...core.delta.deletion_vectors import (
     Bitmap,
-    all_but,
+    complement,
     framed,
     inline_bytes,
     positions,
@@ -100,7 +100,7 @@ class RangeFiles:
             (Side.NEW, new, before - after),
         ):
             if rows:
-                left_out = Bitmap.of(all_but(rows, record_count))
+                left_out = Bitmap.of(complement(rows, record_count))
                 whole = structs.replace(file, deletion_vector=None)
                 listed.append(ListedFile(side, whole, kept=rows, left_out=left_out))
         return listed

@@ -55,7 +55,7 @@ class TargetLog:
         except LogIncomplete as error:
             raise OutcomeUnknown(
                 f"target {statement.target}",
-                "does not tell any more whether a statement was applied",
+                "no longer shows whether a statement was applied",
                 cause=f"expected the commits after version {statement.before_version}, version"
                 f" {error.missing_version} was cleaned up",
                 fix="compare the target with its source, then end the consumption with"

@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def put_off(what: str, level: int = logging.INFO) -> Iterator[None]:
+def log_failures(what: str, level: int = logging.INFO) -> Iterator[None]:
     """Log any error of work that may be left undone, or done later."""
     try:
         yield

@@ -123,8 +123,8 @@ def _walked(
 def _folder_file(path: str, info: Mapping[str, Any]) -> FolderFile:
     size_bytes = int(info["size"] or 0)
     mark = next((str(info[name]) for name in _MARKS if info.get(name)), None)
-    modified_ns = _nanoseconds(next((info[name] for name in _TIMES if _is_told(info, name)), 0))
-    if not (_is_told(info, _GENERATION) and _is_told(info, _GENERATED)):
+    modified_ns = _nanoseconds(next((info[name] for name in _TIMES if _has_value(info, name)), 0))
+    if not (_has_value(info, _GENERATION) and _has_value(info, _GENERATED)):
         return FolderFile(path, size_bytes, modified_ns, mark)
     generated_ns = _nanoseconds(info[_GENERATED])
     generation = str(info[_GENERATION])
@@ -158,7 +158,7 @@ def _identity(folder: str) -> tuple[int, int]:
     return own.st_dev, own.st_ino
 
 
-def _is_told(info: Mapping[str, Any], name: str) -> bool:
+def _has_value(info: Mapping[str, Any], name: str) -> bool:
     return info.get(name) is not None
 
 

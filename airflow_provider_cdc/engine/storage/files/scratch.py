@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from ...core.change_sets import sink_log
 from ...core.delta.deletion_vectors import is_vector_file
 from ...core.errors import InvalidRequest
-from .best_effort import put_off
+from .best_effort import log_failures
 from .stores import Files, join
 
 KEPT_FOR = timedelta(days=1)
@@ -77,7 +77,7 @@ class Scratch:
         for name in names:
             root = join(self._folder, name)
             # Another process may be sweeping it.
-            with put_off(f"removing {root}"), suppress(FileNotFoundError):
+            with log_failures(f"removing {root}"), suppress(FileNotFoundError):
                 if self._is_old(root):
                     self.remove(root)
 

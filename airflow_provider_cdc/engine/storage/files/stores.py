@@ -328,7 +328,7 @@ def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found
         return dict(chain.from_iterable(pool.map(of_share, shares)))
 
 
-def place_of(location: str) -> str:
+def store_key(location: str) -> str:
     """A key that all spellings of one location share: other schemes of a store, an extra slash."""
     return location_key(location, SCHEMES)
 

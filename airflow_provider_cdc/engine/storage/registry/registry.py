@@ -36,7 +36,7 @@ from .registry_upkeep import (
     WRITER,
     Store,
     Upkeep,
-    literal,
+    delta_literal,
     registry_location,
 )
 
@@ -94,15 +94,15 @@ class Registry:
 
     def history(self, stream_id: str) -> list[Record]:
         """Every transition of a stream, oldest first; empty if there is no such stream."""
-        return self._records(f"stream_id = {literal(stream_id)}")
+        return self._records(f"stream_id = {delta_literal(stream_id)}")
 
     def dropped(self, name: str) -> Stream | None:
         """The stream that was dropped last under ``name`` and was not brought back since.
 
         :raises StreamUnreadable: it cannot be read
         """
-        named = f"name_key = {literal(stream_key(name))}"
-        found = self._records(f"{named} AND transition = {literal(Transition.DROPPED)}")
+        named = f"name_key = {delta_literal(stream_key(name))}"
+        found = self._records(f"{named} AND transition = {delta_literal(Transition.DROPPED)}")
         for record in sorted(found, key=_moment_of_drop, reverse=True):
             if self.history(record.stream.stream_id)[-1].nonce == record.nonce:
                 if isinstance(record.stream, UnreadableStream):
@@ -193,7 +193,7 @@ class Registry:
             except (StreamConflict, StreamExists) as refusal:
                 found = refusal
             # Checked last, so that a move that was found above cannot be this commit itself.
-            if self._records(f"nonce = {literal(nonce)}"):
+            if self._records(f"nonce = {delta_literal(nonce)}"):
                 return None
         except Exception as unread:
             error.add_note(f"Then the registry could not be read: {unread}")

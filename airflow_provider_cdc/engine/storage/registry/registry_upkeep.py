@@ -29,7 +29,7 @@ from pyarrow.fs import PyFileSystem
 
 from ...core.errors import InvalidRequest
 from ...core.model.lifecycle import Transition
-from ..files.best_effort import put_off
+from ..files.best_effort import log_failures
 
 _UPKEEP = "upkeep of the registry"
 
@@ -147,7 +147,7 @@ class Store:
         return PyFileSystem(DeltaStorageHandler(table.table_uri, self.options))
 
 
-def literal(text: str) -> str:
+def delta_literal(text: str) -> str:
     """``text`` as a SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
@@ -176,18 +176,18 @@ class Upkeep:
 
     def run_when_due(self, table: DeltaTable, store: Store) -> None:
         """Tidy up if ``table`` has enough small files; never raises, like :meth:`run`."""
-        with put_off(_UPKEEP):
+        with log_failures(_UPKEEP):
             if sum(self._is_small(file) for file in _files(table)) >= self.commits:
                 self.run(store)
 
     def run(self, store: Store) -> None:
         """Rewrite, vacuum and checkpoint; a step that fails is logged and left for later."""
-        with put_off(_UPKEEP):
+        with log_failures(_UPKEEP):
             self._rewrite(store.open(), store)
         # Vacuum first: a checkpoint forgets the files that were removed so long ago that they may
         # be deleted.
         for step in (self._vacuum, self._checkpoint, self._vacuum_unlisted):
-            with put_off(_UPKEEP):
+            with log_failures(_UPKEEP):
                 step(store.open())
 
     def _rewrite(self, table: DeltaTable, store: Store) -> None:

@@ -89,7 +89,7 @@ class FolderLogs:
         ]
         if changed:
             first = changed[0]
-            state = "gone" if first.path not in found else "another file than was listed"
+            state = "missing" if first.path not in found else "another file than was listed"
             raise FilesChanged(
                 f"stream {stream.name}",
                 "cannot be read, files were overwritten or removed meanwhile",

@@ -7,34 +7,34 @@ from ...core.model.nouns import Stream
 from ..delta.delta_log import LogIncomplete
 
 
-def gone(stream: Stream) -> StreamStale:
+def source_missing(stream: Stream) -> StreamStale:
     """The error if there is no table at the location of the source."""
     renamed = (
         f'; where it was renamed, create_stream("{stream.name}", on_table="its_new_name",'
-        f' at=OffsetOf("{stream.name}"), or_replace=True) goes on where the stream stands'
+        f' at=OffsetOf("{stream.name}"), or_replace=True) goes on at the offset of the stream'
     )
     is_on_table = stream.view is None and stream.folder is None
     return StreamStale(
         f"stream {stream.name}",
-        f"is stale, its source {stream.source.name} is gone",
+        f"is stale, its source {stream.source.name} is missing",
         cause=f"expected a Delta table at {stream.source.location}, found none",
-        fix="bring the table back, and the stream goes on where it stands; or drop the stream"
+        fix="bring the table back, and the stream goes on at its offset; or drop the stream"
         + (renamed if is_on_table else ""),
     )
 
 
-def incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:
+def log_incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamStale:
     """The error if a commit up to version ``last`` was cleaned up."""
     return StreamStale(
         f"stream {stream.name}",
         "is stale, commits after its offset were cleaned up",
         cause=f"expected versions {stream.offset.version + 1} to {last} of"
-        f" {stream.source.name}, version {error.missing_version} is gone",
+        f" {stream.source.name}, version {error.missing_version} is missing",
         fix=f"{BRING_BACK}; consume it within the source's delta.logRetentionDuration",
     )
 
 
-def replaced(stream: Stream, found: str) -> StreamStale:
+def source_replaced(stream: Stream, found: str) -> StreamStale:
     """The error if the log is that of another table.
 
     :param found: what shows this, for the message

@@ -44,13 +44,13 @@ class SourceHistory:
         :raises StreamNotFound: there is no such stream
         :raises InvalidRequest: that stream is on another table
         """
-        standing = _standing(subject, source, bound, streams)
-        if standing is not None and bound.is_inclusive:
-            return standing
+        named = _named_offset(subject, source, bound, streams)
+        if named is not None and bound.is_inclusive:
+            return named
         log = DeltaLog(source.location, self._files)
         newest = log.latest_version()
         try:
-            version = self._version(subject, log, bound, standing)
+            version = self._version(subject, log, bound, named)
             if 0 <= version <= newest:
                 return offset_of(_checked(subject, source, bound, log.state_at(version)))
             if version < 0 and may_precede_all:
@@ -62,7 +62,7 @@ class SourceHistory:
             raise _before_all(subject, bound)
         raise _outside(subject, bound, f"expected a version from 0 to {newest}")
 
-    def _version(self, subject: str, log: DeltaLog, bound: Bound, standing: Offset | None) -> int:
+    def _version(self, subject: str, log: DeltaLog, bound: Bound, named: Offset | None) -> int:
         match bound.point:
             case Version(number):
                 return number if bound.is_inclusive else number - 1
@@ -75,11 +75,11 @@ class SourceHistory:
                     raise _outside(subject, bound, "the log begins later")
                 return found
             case OffsetOf():
-                assert standing is not None
-                return standing.version - 1
+                assert named is not None
+                return named.version - 1
 
 
-def _standing(
+def _named_offset(
     subject: str, source: Source, bound: Bound, streams: RegistrySnapshot
 ) -> Offset | None:
     """The offset of the stream of an ``OffsetOf``; ``None`` for other points."""
@@ -91,7 +91,7 @@ def _standing(
             return base.offset
     raise InvalidRequest(
         subject,
-        f"cannot stand {bound}",
+        f"cannot begin {bound}",
         cause=f"that stream is on {other.table_on}, not on {source.name}",
         fix="name a stream on the same table",
     )
@@ -106,7 +106,7 @@ def _checked(subject: str, source: Source, bound: Bound, state: TableState) -> T
 def _before_all(subject: str, bound: Bound) -> InvalidRange:
     return InvalidRange(
         subject,
-        f"cannot stand {bound}",
+        f"cannot begin {bound}",
         cause="that is before version 0, and an offset is a version",
         fix="say at=Version(0); a stream on a table that is created there with show_initial_rows"
         " returns the rows of version 0 first",
@@ -116,7 +116,7 @@ def _before_all(subject: str, bound: Bound) -> InvalidRange:
 def _outside(subject: str, bound: Bound, cause: str) -> InvalidRange:
     return InvalidRange(
         subject,
-        f"cannot stand {bound}",
+        f"cannot begin {bound}",
         cause=cause,
         fix="name a point that the source's history still holds; see DESCRIBE HISTORY",
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ...clock import utc_now
-from ...core.change_sets.has_data_scan import Finding, NewestFirst
+from ...core.change_sets.has_data_scan import DataProbe, HasDataScan
 from ...core.change_sets.net_files import inserted_files
 from ...core.change_sets.new_files import unread_files, without_superseded
 from ...core.change_sets.read_plan import Strategy, plan_inserts, plan_survivors
@@ -23,10 +23,10 @@ from ...core.delta.table_schema import Layout
 from ...core.delta.tracking import (
     check_source,
     check_tracking,
+    describe_offset,
     is_tracked,
     offset_after,
     offset_of,
-    place_of,
     precedes_all,
 )
 from ...core.errors import ChangeTrackingDisabled, InvalidRange, NotADeltaTable, StreamUnusable
@@ -34,7 +34,7 @@ from ...core.model.nouns import AppendSemantics, Offset, Stream, StreamMode
 from ..delta.delta_log import DeltaLog, Listing, LogIncomplete
 from ..files.stores import Files
 from .folder_logs import FolderLogs
-from .lost_sources import gone, incomplete, replaced
+from .lost_sources import log_incomplete, source_missing, source_replaced
 
 _RECENT_COMMITS = 20
 _ALL = BatchLimit()
@@ -121,7 +121,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamLook:
+class StreamProbe:
     """The range that a stream has not consumed yet: the versions of its source after
     ``offset_version`` up to ``latest_version``, and whether they may hold a change. For a view
     these are sums over its base tables: they grow when any table does.
@@ -244,7 +244,7 @@ class SourceLog:
         if not is_tracked(json.loads(stream.offset.metadata)):
             raise ChangeTrackingDisabled(
                 f"stream {stream.name}",
-                f"cannot stand {place_of(stream.offset)} of {stream.source.name}",
+                f"cannot begin {describe_offset(stream.offset)} of {stream.source.name}",
                 cause="row tracking was off then",
                 fix=_LATER,
             )
@@ -267,7 +267,7 @@ class SourceLog:
             ),
         )
 
-    def look(self, stream: Stream) -> StreamLook:
+    def probe(self, stream: Stream) -> StreamProbe:
         """Whether the range may hold a change: false only if it certainly holds no change.
 
         Snowflake, SYSTEM$STREAM_HAS_DATA: it may be true without a change, and is never false with
@@ -277,21 +277,21 @@ class SourceLog:
         :raises StreamStale: commits are missing, or the source is seen to be another table now
         :raises ChangeTrackingDisabled: row tracking is seen to be off
         """
-        looks = [self._look(each) for each in stream.by_base()]
-        return StreamLook(
+        looks = [self._probe(each) for each in stream.by_base()]
+        return StreamProbe(
             sum(found.offset_version for found in looks),
             sum(found.latest_version for found in looks),
             stream.shows_initial_rows or any(found.may_have_data for found in looks),
             sum(found.data_version for found in looks),
         )
 
-    def _look(self, stream: Stream) -> StreamLook:
+    def _probe(self, stream: Stream) -> StreamProbe:
         self._folders.refresh(stream)
         log = DeltaLog(stream.source.location, self._files)
         listing = self._listing(stream, log)
         newest, offset = listing.latest_version, stream.offset.version
         self._check_same_log(stream, log, newest)
-        recent, changed = NewestFirst(stream), offset
+        recent, changed = HasDataScan(stream), offset
         # A listing may miss a file that exists; reading the range by name is certain.
         with suppress(LogIncomplete):
             listing.check(after=offset)
@@ -300,14 +300,14 @@ class SourceLog:
                 if commit.changes_data:
                     changed = max(changed, commit.version)
                 finding = recent.take(commit)
-                if finding is Finding.DATA:
-                    return StreamLook(offset, newest, True, changed)
-                if finding is Finding.UNCLEAR:
+                if finding is DataProbe.DATA:
+                    return StreamProbe(offset, newest, True, changed)
+                if finding is DataProbe.UNCLEAR:
                     break
         span = self._range(stream, log, newest, newest)
         changes = [commit.version for commit in span.commits if commit.changes_data]
         changed = max(changes, default=offset)
-        return StreamLook(offset, newest, candidates(span).are_there, changed)
+        return StreamProbe(offset, newest, candidates(span).are_there, changed)
 
     def _range(
         self,
@@ -337,9 +337,9 @@ class SourceLog:
         try:
             found = log.listing(since=stream.offset.version)
         except NotADeltaTable:
-            raise gone(stream) from None
+            raise source_missing(stream) from None
         if found.latest_version < stream.offset.version:
-            raise replaced(stream, f"the log ends at version {found.latest_version}")
+            raise source_replaced(stream, f"the log ends at version {found.latest_version}")
         return found
 
     def _check_same_log(self, stream: Stream, log: DeltaLog, newest: int) -> None:
@@ -355,14 +355,14 @@ class SourceLog:
             self._check_same_table(stream, log, newest)
             return
         if found != offset.fingerprint:
-            raise replaced(stream, f"version {offset.version} is another commit than it was")
+            raise source_replaced(stream, f"version {offset.version} is another commit than it was")
 
     def _check_same_table(self, stream: Stream, log: DeltaLog, newest: int) -> None:
         # If too much of the log is missing to find out, reading the range reports that.
         with suppress(LogIncomplete):
             found = log.state_at(newest).table_id
             if found != stream.source.table_id:
-                raise replaced(stream, f"it is of the table with the id {found} now")
+                raise source_replaced(stream, f"it is of the table with the id {found} now")
 
     def _commits(
         self, stream: Stream, log: DeltaLog, last: int, limit: BatchLimit, *, is_open: bool
@@ -373,7 +373,7 @@ class SourceLog:
                 return found
             return settled_batch(found, log.commits(after=found[-1].version, through=last))
         except LogIncomplete as error:
-            raise incomplete(stream, last, error) from None
+            raise log_incomplete(stream, last, error) from None
 
 
 def candidates(span: SourceRange) -> Candidates:

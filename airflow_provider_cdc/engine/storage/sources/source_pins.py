@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import StreamConflict
 from ...core.model.nouns import Stream
-from ..files.stores import each, place_of
+from ..files.stores import each, store_key
 from .source_log import SourceLog, StreamSpan
 
 
@@ -23,7 +23,7 @@ class SourcePins:
         self._sources = sources
         # Any stream of a table or folder gives its newest version, however it spells the location.
         self._streams = {
-            place_of(found.source.location): found
+            store_key(found.source.location): found
             for stream in streams
             for found in stream.by_base()
         }
@@ -44,13 +44,13 @@ class SourcePins:
                     f"stream {stream.name}",
                     "was moved past the start of the transaction",
                     cause=f"the transaction ends with version {end} of {base.source.name}, the"
-                    f" stream stands behind version {base.offset.version}",
+                    f" stream is at version {base.offset.version}",
                     fix="run the transaction again",
                 )
         return self._sources.span(stream, through=through, limit=limit, is_open=True)
 
     def _version(self, stream: Stream, location: str) -> int:
-        found = self._ends[place_of(location)]
+        found = self._ends[store_key(location)]
         if isinstance(found, int):
             return found
         # This raises what is wrong with the source, if that is still so.

@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 from ...core.arguments.validation import validated_call
 from ...core.errors import InvalidRequest
 from ...core.upserts.job_records import Job
-from ..files.best_effort import put_off
+from ..files.best_effort import log_failures
 from ..registry.registry_upkeep import NO_HOOKS, table_location
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class JobHistory:
 
     def record(self, job: Job) -> None:
         """Add a job. An error is logged only, because the job itself is done."""
-        with put_off(f"record of job {job.job_id} of {job.table}", logging.WARNING):
+        with log_failures(f"record of job {job.job_id} of {job.table}", logging.WARNING):
             self._append(job)
             table = self._open()
             if table.version() % _COMMITS_PER_UPKEEP == 0:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from ..files.best_effort import put_off
+from ..files.best_effort import log_failures
 from ..files.stores import Files, join
 
 KEPT_FOR = timedelta(days=1)
@@ -59,7 +59,7 @@ class Results:
         """
         for name in self._names():
             # If another process is removing it, that one also removes the mark.
-            with put_off(f"removing {name} from {self._folder}"), suppress(FileNotFoundError):
+            with log_failures(f"removing {name} from {self._folder}"), suppress(FileNotFoundError):
                 if name.endswith(_HANDED_OUT) and self._is_old(name):
                     # Remove the table first: without its mark a caller would receive it again.
                     self._files.remove_table(join(self._folder, name.removesuffix(_HANDED_OUT)))

@@ -11,7 +11,7 @@ from msgspec import structs
 from streams import new_offset, new_stream
 from table_histories import Table, commit, data_file, histories
 
-from airflow_provider_cdc.engine.core.change_sets.has_data_scan import Finding, NewestFirst
+from airflow_provider_cdc.engine.core.change_sets.has_data_scan import DataProbe, HasDataScan
 from airflow_provider_cdc.engine.core.delta.log_actions import ROW_ID_SETTING, Commit
 from airflow_provider_cdc.engine.core.delta.tracking import ENABLED
 from airflow_provider_cdc.engine.core.model.nouns import AppendSemantics, Stream, StreamMode
@@ -22,13 +22,13 @@ INSERTS = new_stream(mode=StreamMode.APPEND_ONLY, append_semantics=AppendSemanti
 SURVIVING = new_stream(mode=StreamMode.APPEND_ONLY, append_semantics=AppendSemantics.SURVIVING)
 
 
-def look(stream: Stream, commits: list[Commit]) -> Finding:
-    recent = NewestFirst(stream)
+def look(stream: Stream, commits: list[Commit]) -> DataProbe:
+    recent = HasDataScan(stream)
     for item in reversed(commits):
         finding = recent.take(item)
-        if finding is not Finding.NOTHING_YET:
+        if finding is not DataProbe.NOTHING_YET:
             return finding
-    return Finding.NOTHING_YET
+    return DataProbe.NOTHING_YET
 
 
 @given(histories(), st.sampled_from([STANDARD, INSERTS, SURVIVING]))
@@ -38,47 +38,47 @@ def test_a_yes_of_the_newest_commits_is_a_yes_of_the_whole_range(
     _, commits, _ = history
     whole = SourceRange(stream, new_offset(), new_offset(len(commits)), tuple(commits))
 
-    if look(stream, commits) is Finding.DATA:
+    if look(stream, commits) is DataProbe.DATA:
         assert candidates(whole).are_there
 
 
 @pytest.mark.parametrize("stream", [STANDARD, INSERTS, SURVIVING])
 def test_a_file_of_new_rows_is_data(stream: Stream) -> None:
-    assert NewestFirst(stream).take(commit(9, (data_file("a", 9),))) is Finding.DATA
+    assert HasDataScan(stream).take(commit(9, (data_file("a", 9),))) is DataProbe.DATA
 
 
 def test_a_file_of_new_rows_that_is_removed_later_is_data_for_inserts_alone() -> None:
     born = data_file("a", 8)
     commits = [commit(8, (born,)), commit(9, (), (born,))]
 
-    assert look(STANDARD, commits) is Finding.NOTHING_YET
-    assert look(SURVIVING, commits) is Finding.NOTHING_YET
-    assert look(INSERTS, commits) is Finding.DATA
+    assert look(STANDARD, commits) is DataProbe.NOTHING_YET
+    assert look(SURVIVING, commits) is DataProbe.NOTHING_YET
+    assert look(INSERTS, commits) is DataProbe.DATA
 
 
 def test_a_deletion_is_data_for_a_standard_stream_alone() -> None:
     gone = commit(9, (), (data_file("a", 0),))
 
-    assert NewestFirst(STANDARD).take(gone) is Finding.DATA
-    assert NewestFirst(INSERTS).take(gone) is Finding.NOTHING_YET
-    assert NewestFirst(SURVIVING).take(gone) is Finding.NOTHING_YET
+    assert HasDataScan(STANDARD).take(gone) is DataProbe.DATA
+    assert HasDataScan(INSERTS).take(gone) is DataProbe.NOTHING_YET
+    assert HasDataScan(SURVIVING).take(gone) is DataProbe.NOTHING_YET
 
 
 def test_a_grown_vector_is_data_but_no_insert() -> None:
     grown = commit(9, (data_file("a", 0, 2),), (data_file("a", 0, 1),))
 
-    assert NewestFirst(STANDARD).take(grown) is Finding.DATA
-    assert NewestFirst(SURVIVING).take(grown) is Finding.NOTHING_YET
-    assert NewestFirst(INSERTS).take(grown) is Finding.NOTHING_YET
+    assert HasDataScan(STANDARD).take(grown) is DataProbe.DATA
+    assert HasDataScan(SURVIVING).take(grown) is DataProbe.NOTHING_YET
+    assert HasDataScan(INSERTS).take(grown) is DataProbe.NOTHING_YET
 
 
 def test_rewritten_files_are_no_data() -> None:
     rewritten = commit(9, (data_file("b", 9, change=False),), (data_file("a", change=False),))
     optimised = replace(rewritten, operation="OPTIMIZE", preserves_row_ids=True)
 
-    assert NewestFirst(STANDARD).take(optimised) is Finding.NOTHING_YET
+    assert HasDataScan(STANDARD).take(optimised) is DataProbe.NOTHING_YET
     # The commit does not show whether these are the same rows.
-    assert NewestFirst(STANDARD).take(rewritten) is Finding.UNCLEAR
+    assert HasDataScan(STANDARD).take(rewritten) is DataProbe.UNCLEAR
 
 
 @pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
@@ -86,9 +86,9 @@ def test_files_that_an_update_rewrote_are_data_for_a_standard_stream_alone(opera
     rewritten = commit(9, (data_file("b", 9),), (data_file("a"),), operation)
     kept = replace(rewritten, preserves_row_ids=True)
 
-    assert NewestFirst(STANDARD).take(kept) is Finding.DATA
-    assert NewestFirst(INSERTS).take(kept) is Finding.NOTHING_YET
-    assert NewestFirst(SURVIVING).take(kept) is Finding.NOTHING_YET
+    assert HasDataScan(STANDARD).take(kept) is DataProbe.DATA
+    assert HasDataScan(INSERTS).take(kept) is DataProbe.NOTHING_YET
+    assert HasDataScan(SURVIVING).take(kept) is DataProbe.NOTHING_YET
 
 
 def test_what_may_undo_or_end_change_tracking_is_left_to_the_whole_range() -> None:
@@ -100,23 +100,23 @@ def test_what_may_undo_or_end_change_tracking_is_left_to_the_whole_range() -> No
         replace(insert, protocol={}),
         replace(insert, operation="UPDATE", removes=(data_file("b"),)),
     ):
-        assert NewestFirst(STANDARD).take(unclear) is Finding.UNCLEAR
+        assert HasDataScan(STANDARD).take(unclear) is DataProbe.UNCLEAR
 
 
 def test_metadata_that_keeps_change_tracking_as_it_was_leaves_a_plain_yes() -> None:
     insert = commit(9, (data_file("a", 9),))
     kept = {"id": STANDARD.source.table_id, "configuration": {ENABLED: "true", "x": "y"}}
 
-    assert NewestFirst(STANDARD).take(replace(insert, metadata=kept)) is Finding.DATA
+    assert HasDataScan(STANDARD).take(replace(insert, metadata=kept)) is DataProbe.DATA
     for other in (
         kept | {"id": "another table"},
         kept | {"configuration": {ENABLED: "false"}},
         kept | {"configuration": {ENABLED: "true", ROW_ID_SETTING: "another"}},
     ):
-        assert NewestFirst(STANDARD).take(replace(insert, metadata=other)) is Finding.UNCLEAR
+        assert HasDataScan(STANDARD).take(replace(insert, metadata=other)) is DataProbe.UNCLEAR
 
 
 def test_a_file_without_row_ids_is_no_plain_yes() -> None:
     untracked = structs.replace(data_file("a", 9), base_row_id=None)
 
-    assert NewestFirst(STANDARD).take(commit(9, (untracked,))) is Finding.NOTHING_YET
+    assert HasDataScan(STANDARD).take(commit(9, (untracked,))) is DataProbe.NOTHING_YET

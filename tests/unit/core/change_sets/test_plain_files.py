@@ -15,7 +15,7 @@ from table_histories import data_file
 
 from airflow_provider_cdc.engine.core.change_sets import plain_files
 from airflow_provider_cdc.engine.core.change_sets.crafted_log import ListedFile, Side
-from airflow_provider_cdc.engine.core.change_sets.plain_files import reads_as_plain, words
+from airflow_provider_cdc.engine.core.change_sets.plain_files import bitmap_words, reads_as_plain
 from airflow_provider_cdc.engine.core.delta.deletion_vectors import Bitmap
 from airflow_provider_cdc.engine.core.delta.log_actions import DeletionVector
 from airflow_provider_cdc.engine.core.delta.table_schema import Layout
@@ -150,7 +150,7 @@ def test_a_vector_of_a_file_without_a_row_count_is_not_plain() -> None:
 
 @given(st.sets(st.integers(min_value=0, max_value=5_000), max_size=200))
 def test_the_bits_of_the_words_are_the_positions(positions: set[int]) -> None:
-    found = words(BitMap64(positions))
+    found = bitmap_words(BitMap64(positions))
 
     is_set = {at for at in range(len(found) * 64) if found[at >> 6] >> (at & 63) & 1}
     assert is_set == positions

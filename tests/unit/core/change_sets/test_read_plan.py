@@ -10,7 +10,11 @@ from msgspec import structs
 from streams import new_commit
 
 from airflow_provider_cdc.engine.core.change_sets.commit_changes import commit_changes
-from airflow_provider_cdc.engine.core.change_sets.crafted_log import ListedFile, Side, layers
+from airflow_provider_cdc.engine.core.change_sets.crafted_log import (
+    ListedFile,
+    Side,
+    batches_by_path,
+)
 from airflow_provider_cdc.engine.core.change_sets.read_plan import (
     ReadPlan,
     Strategy,
@@ -186,8 +190,8 @@ def test_layers_hold_a_file_with_one_vector_only_once_each() -> None:
         ListedFile(Side.NEW, data_file("b", 1), 3),
         ListedFile(Side.NEW, data_file("a", 1), 4),
     ]
-    assert layers(listed) == [[listed[0], listed[1], listed[3]], [listed[2]], [listed[4]]]
-    assert layers([]) == []
+    assert batches_by_path(listed) == [[listed[0], listed[1], listed[3]], [listed[2]], [listed[4]]]
+    assert batches_by_path([]) == []
 
 
 def test_plan_of_a_view_sums_up_its_tables_and_names_the_largest() -> None:

@@ -15,7 +15,7 @@ from airflow_provider_cdc.engine.core.delta.deletion_vectors import (
     MOST_INLINE_CHARACTERS,
     Bitmap,
     VectorFiles,
-    all_but,
+    complement,
     framed,
     inline_bytes,
     is_vector_file,
@@ -164,11 +164,11 @@ def test_an_inline_vector_of_any_size_is_made_readable() -> None:
 @given(st.integers(0, 300), st.data())
 def test_all_but_of_kept_rows_is_the_rest_of_the_file(count: int, data: st.DataObject) -> None:
     kept = data.draw(st.sets(st.integers(0, count - 1))) if count else set()
-    assert set(all_but(BitMap64(kept), count)) == set(range(count)) - kept
+    assert set(complement(BitMap64(kept), count)) == set(range(count)) - kept
 
 
 def test_all_but_of_few_rows_of_a_large_file_stays_small() -> None:
-    rest = all_but(BitMap64([5, 3_000_000]), 10_000_000)
+    rest = complement(BitMap64([5, 3_000_000]), 10_000_000)
     assert len(rest) == 9_999_998
     assert len(rest.serialize()) < 5_000
 

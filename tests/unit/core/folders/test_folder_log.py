@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine.core.delta.file_paths import (
     is_hidden,
     name_pattern,
     partition_values,
-    uri_as_spark_tells,
+    uri_as_spark_shows,
 )
 from airflow_provider_cdc.engine.core.delta.log_actions import Commit, parse_commit
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
@@ -258,4 +258,4 @@ def test_times_are_kept_to_the_nanosecond() -> None:
     ],
 )
 def test_uris_are_encoded_as_java_does(path: str, uri: str) -> None:
-    assert uri_as_spark_tells(path) == uri
+    assert uri_as_spark_shows(path) == uri

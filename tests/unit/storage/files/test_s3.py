@@ -30,7 +30,7 @@ from airflow_provider_cdc.engine.storage.files.stores import Files, join
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_upkeep import Upkeep
 from airflow_provider_cdc.engine.storage.sources.folder_logs import FolderLogs, log_location
-from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog, StreamLook
+from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog, StreamProbe
 
 
 @pytest.fixture
@@ -182,9 +182,9 @@ def test_a_look_asks_for_its_registered_commit_and_what_follows_it(
 
     monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
 
-    found = SourceLog(files).look(stream)
+    found = SourceLog(files).probe(stream)
 
-    assert found == StreamLook(25, 30, may_have_data=False, data_version=25)
+    assert found == StreamProbe(25, 30, may_have_data=False, data_version=25)
     # The quick check reads five commits and finds no answer; the exact check reads five again.
     assert asked == {"ListObjectsV2": 1, "GetObject": 1 + 5 + 5}
 

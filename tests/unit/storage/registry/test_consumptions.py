@@ -57,7 +57,7 @@ def join(registry: Registry, consumptions: Consumptions, consumption: Consumptio
     )
 
 
-def standing(registry: Registry) -> list[tuple[Phase, int, str | None]]:
+def phases(registry: Registry) -> list[tuple[Phase, int, str | None]]:
     streams = map(registry.snapshot().get, ("a", "b"))
     return [
         (each.phase, each.offset.version, each.consumption and each.consumption.consumption_id)
@@ -74,7 +74,7 @@ def test_stream_that_joins_begins_in_the_step_that_records_its_statement(
 
     assert [item.name for item in extended.streams] == ["a", "b"]
     assert [item.index for item in extended.statements] == [0, 1]
-    assert standing(registry) == [(Phase.APPLYING, 0, begun.consumption_id)] * 2
+    assert phases(registry) == [(Phase.APPLYING, 0, begun.consumption_id)] * 2
     last = {
         name: registry.history(registry.snapshot().get(name).stream_id)[-1] for name in ("a", "b")
     }
@@ -92,7 +92,7 @@ def test_streams_that_joined_since_are_moved_with_the_others(
     found = consumptions.move(begun, Transition.ABORTING, "another")
 
     assert found == extended
-    assert [phase for phase, _, _ in standing(registry)] == [Phase.ABORTING] * 2
+    assert [phase for phase, _, _ in phases(registry)] == [Phase.ABORTING] * 2
 
 
 def test_commit_moves_the_offsets_of_all_streams(
@@ -102,7 +102,7 @@ def test_commit_moves_the_offsets_of_all_streams(
 
     consumptions.move(extended, Transition.COMMITTED, "me")
 
-    assert standing(registry) == [(Phase.IDLE, 3, None)] * 2
+    assert phases(registry) == [(Phase.IDLE, 3, None)] * 2
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_consumption_that_somebody_ends_or_reopened_is_not_extended(
     begun = begin(registry, consumptions)
     for step in steps:
         consumptions.move(begun, step, "another")
-    found = standing(registry)
+    found = phases(registry)
 
     with pytest.raises(StreamConflict):
         join(registry, consumptions, begun)
 
-    assert standing(registry) == found
+    assert phases(registry) == found
 
 
 def test_stream_that_another_consumer_took_first_does_not_join(
@@ -141,7 +141,7 @@ def test_stream_that_another_consumer_took_first_does_not_join(
             snapshot, begun, [snapshot.get("b")], [taken(registry, "b")], [statement(1)]
         )
 
-    assert standing(registry) == [
+    assert phases(registry) == [
         (Phase.APPLYING, 0, begun.consumption_id),
         (Phase.APPLYING, 0, other.consumption_id),
     ]

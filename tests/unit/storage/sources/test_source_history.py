@@ -69,20 +69,20 @@ class Log:
         times = CommitTimes(DeltaLog(str(self.root), Files()))
         return times.newest(after(seconds), is_inclusive=is_inclusive)
 
-    def version(self, point: Point, *, at: bool = True, standing: int | None = None) -> int:
-        return self.offset(point, at=at, standing=standing).version
+    def version(self, point: Point, *, at: bool = True, named: int | None = None) -> int:
+        return self.offset(point, at=at, named=named).version
 
     def offset(
         self,
         point: Point,
         *,
         at: bool = True,
-        standing: int | None = None,
+        named: int | None = None,
         may_precede_all: bool = False,
     ) -> Offset:
         history = SourceHistory(Files(), lambda: NOW)
         source = Source("t", str(self.root), "t")
-        other = new_stream("o", source=source, offset=new_offset(standing or 0))
+        other = new_stream("o", source=source, offset=new_offset(named or 0))
         streams = RegistrySnapshot(0, [Row("1", "o", 1, stream_text(other))], None)
         return history.offset(
             "stream s", source, Bound(point, at), streams, may_precede_all=may_precede_all
@@ -174,14 +174,14 @@ def test_bound_at_a_version_stands_behind_it_and_before_it_in_front_of_it(three:
     assert three.version(Version(1), at=False) == 0
     assert three.version(Timestamp(after(20))) == 1
     assert three.version(Timestamp(after(20)), at=False) == 0
-    assert three.version(OffsetOf("o"), standing=2) == 2
-    assert three.version(OffsetOf("o"), at=False, standing=2) == 1
+    assert three.version(OffsetOf("o"), named=2) == 2
+    assert three.version(OffsetOf("o"), at=False, status=2) == 1
 
 
 def test_bound_at_another_stream_needs_no_log_any_more(three: Log) -> None:
-    assert three.version(OffsetOf("o"), standing=0) == 0
+    assert three.version(OffsetOf("o"), named=0) == 0
     (three.folder / f"{0:020d}.json").unlink()
-    assert three.version(OffsetOf("o"), standing=0) == 0
+    assert three.version(OffsetOf("o"), named=0) == 0
 
 
 @pytest.mark.parametrize(

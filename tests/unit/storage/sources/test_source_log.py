@@ -77,7 +77,7 @@ def test_a_look_reads_no_commit_behind_the_one_that_answers(log: Log) -> None:
     for version in range(1, 48):
         log.path(version).write_text("not JSON", encoding="utf-8")
 
-    found = SourceLog(Files()).look(log.stream)
+    found = SourceLog(Files()).probe(log.stream)
 
     assert (found.latest_version, found.may_have_data) == (49, True)
 
@@ -87,28 +87,28 @@ def test_a_look_at_a_log_without_a_plain_answer_reads_all_of_it(log: Log) -> Non
     for version in range(2, 50):
         log.rearrange(version)
 
-    assert SourceLog(Files()).look(log.stream).may_have_data
+    assert SourceLog(Files()).probe(log.stream).may_have_data
 
 
 def test_a_look_at_commits_that_rearranged_files_finds_no_data(log: Log) -> None:
     for version in range(1, 50):
         log.rearrange(version)
 
-    found = SourceLog(Files()).look(log.stream)
+    found = SourceLog(Files()).probe(log.stream)
 
     assert (found.latest_version, found.may_have_data) == (49, False)
 
 
 def test_the_data_version_of_a_look_stays_where_files_are_rearranged(log: Log) -> None:
     log.insert(1)
-    before = SourceLog(Files()).look(log.stream)
+    before = SourceLog(Files()).probe(log.stream)
     log.rearrange(2)
-    after = SourceLog(Files()).look(log.stream)
+    after = SourceLog(Files()).probe(log.stream)
     log.insert(3)
 
     assert (before.data_version, before.latest_version) == (1, 1)
     assert (after.data_version, after.latest_version) == (1, 2)
-    assert SourceLog(Files()).look(log.stream).data_version == 3
+    assert SourceLog(Files()).probe(log.stream).data_version == 3
 
 
 def test_the_data_version_of_a_look_at_a_long_log_is_found_behind_what_rearranged_files(
@@ -118,17 +118,17 @@ def test_the_data_version_of_a_look_at_a_long_log_is_found_behind_what_rearrange
     for version in range(2, 50):
         log.rearrange(version)
 
-    assert SourceLog(Files()).look(log.stream).data_version == 1
+    assert SourceLog(Files()).probe(log.stream).data_version == 1
 
 
 def test_the_data_version_of_a_look_without_data_is_the_offset(log: Log) -> None:
     log.rearrange(1)
 
-    assert SourceLog(Files()).look(log.stream).data_version == 0
+    assert SourceLog(Files()).probe(log.stream).data_version == 0
 
 
 def test_a_look_at_nothing_new_finds_no_data(log: Log) -> None:
-    found = SourceLog(Files()).look(log.stream)
+    found = SourceLog(Files()).probe(log.stream)
 
     assert (found.latest_version, found.may_have_data) == (0, False)
 
@@ -138,8 +138,8 @@ def test_a_look_refuses_a_log_with_a_gap_that_it_need_not_read(log: Log) -> None
         log.insert(version)
     log.path(1).unlink()
 
-    with pytest.raises(StreamStale, match="version 1 is gone"):
-        SourceLog(Files()).look(log.stream)
+    with pytest.raises(StreamStale, match="version 1 is missing"):
+        SourceLog(Files()).probe(log.stream)
 
 
 def test_a_look_refuses_a_source_whose_change_tracking_was_switched_off(log: Log) -> None:
@@ -147,7 +147,7 @@ def test_a_look_refuses_a_source_whose_change_tracking_was_switched_off(log: Log
     log.write(2, {"metaData": METADATA | {"configuration": {}}})
 
     with pytest.raises(ChangeTrackingDisabled):
-        SourceLog(Files()).look(log.stream)
+        SourceLog(Files()).probe(log.stream)
 
 
 def test_a_table_in_the_place_of_the_source_is_told_where_the_commit_of_the_offset_is_gone(
@@ -156,14 +156,14 @@ def test_a_table_in_the_place_of_the_source_is_told_where_the_commit_of_the_offs
     log.path(0).unlink()
     log.insert(2)
     log.write(1, {"metaData": METADATA}, {"protocol": {}}, {"domainMetadata": MARK})
-    assert SourceLog(Files()).look(log.stream).may_have_data
+    assert SourceLog(Files()).probe(log.stream).may_have_data
 
     # A log whose first commits are missing needs this checkpoint.
     other = {"metaData": METADATA | {"id": "another table"}}
     checkpoint = log.folder / f"{1:020d}.checkpoint.a.json"
     checkpoint.write_text("\n".join(map(json.dumps, (other, {"protocol": {}}))), encoding="utf-8")
     log.insert(1)
-    for ask in (SourceLog(Files()).look, SourceLog(Files()).range):
+    for ask in (SourceLog(Files()).probe, SourceLog(Files()).range):
         with pytest.raises(StreamStale, match="the table with the id another table now"):
             ask(log.stream)
 
@@ -172,7 +172,7 @@ def test_a_range_of_a_source_that_a_catalog_manages_by_now_is_refused(log: Log) 
     log.insert(1)
     log.write(2, {"protocol": {"minReaderVersion": 3, "writerFeatures": ["catalogManaged"]}})
 
-    for ask in (SourceLog(Files()).look, SourceLog(Files()).range):
+    for ask in (SourceLog(Files()).probe, SourceLog(Files()).range):
         with pytest.raises(StreamUnusable, match="catalog alone knows its newest commits"):
             ask(log.stream)
 
@@ -249,7 +249,7 @@ def test_a_look_lists_the_log_once(log: Log, commits: int) -> None:
         log.rearrange(version)
     files = CountingFiles()
 
-    SourceLog(files).look(log.stream)
+    SourceLog(files).probe(log.stream)
 
     assert files.listings == 1
 
@@ -317,8 +317,8 @@ def test_a_range_from_before_version_0_begins_with_its_commit(log: Log) -> None:
     log.insert(1)
     beginning = replace(log.stream.offset, version=-1, fingerprint="", row_id_high_water_mark=-1)
 
-    found = SourceLog(Files()).range_from(log.stream.standing(beginning))
-    none = SourceLog(Files()).range_from(log.stream.standing(beginning), through=-1)
+    found = SourceLog(Files()).range_from(log.stream.status(beginning))
+    none = SourceLog(Files()).range_from(log.stream.status(beginning), through=-1)
 
     assert [commit.version for commit in found.commits] == [0, 1]
     assert (none.commits, none.end) == ((), beginning)
@@ -330,7 +330,7 @@ def test_a_range_from_before_version_0_of_a_table_that_was_not_tracked_then_is_r
     untracked = json.dumps({"id": "a-table-id", "configuration": {}})
     beginning = replace(log.stream.offset, version=-1, metadata=untracked)
     with pytest.raises(ChangeTrackingDisabled, match="before version 0 of t"):
-        SourceLog(Files()).range_from(log.stream.standing(beginning))
+        SourceLog(Files()).range_from(log.stream.status(beginning))
 
 
 @pytest.mark.parametrize("semantics", [AppendSemantics.INSERTED, AppendSemantics.SURVIVING])

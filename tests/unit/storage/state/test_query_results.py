@@ -111,7 +111,7 @@ def test_sweep_beside_another_one_leaves_the_mark_to_it(
     results.hand_out(root)
 
     def overtaken(files: Files, uri: str) -> None:
-        raise FileNotFoundError(f"{uri}: a file of it is gone by now")
+        raise FileNotFoundError(f"{uri}: a file of it is missing by now")
 
     monkeypatch.setattr(Files, "remove", overtaken)
     results.sweep()
