@@ -20,7 +20,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine import Engine
-from airflow_provider_cdc.engine.core.model.nouns import to_json
+from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.engine.spark.session.idempotent_writes import idempotent_write
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer

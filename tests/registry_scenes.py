@@ -14,8 +14,8 @@ from deltalake import write_deltalake
 from streams import NOON, new_offset, new_stream
 
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model.nouns import Phase, Stream
 from airflow_provider_cdc.engine.core.model.serialization import FORMAT, stream_text
+from airflow_provider_cdc.engine.core.model.stream import Phase, Stream
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 from airflow_provider_cdc.engine.storage.registry.registry_upkeep import SCHEMA, Upkeep
@@ -45,7 +45,7 @@ def create(registry: Registry, name: str, actor: str = "creator") -> Stream:
 
 def advanced(before: Stream) -> Change:
     offset = replace(before.offset, version=before.offset.version + 1)
-    return Change(before.status(offset), Transition.ADVANCED)
+    return Change(before.with_offsets(offset), Transition.ADVANCED)
 
 
 def advance(registry: Registry, name: str, times: int = 1) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from table_copies import TEMPLATES
 
 from airflow_provider_cdc.engine import Engine, Progress, ProtocolPoint, Strategy
-from airflow_provider_cdc.engine.core.model.nouns import METADATA_COLUMNS
+from airflow_provider_cdc.engine.core.model.stream import METADATA_COLUMNS
 
 _METADATA = {astuple(names) for names in METADATA_COLUMNS.values()}
 

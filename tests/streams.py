@@ -10,13 +10,11 @@ from typing import Any
 
 from airflow_provider_cdc.engine.core.delta.log_actions import Commit
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model.nouns import (
+from airflow_provider_cdc.engine.core.model.sources import Base, Offset, Source
+from airflow_provider_cdc.engine.core.model.stream import (
     AppendSemantics,
-    Base,
     ColumnStyle,
-    Offset,
     Phase,
-    Source,
     Stream,
     StreamMode,
 )

@@ -19,8 +19,8 @@ import msgspec
 
 from airflow_provider_cdc.engine.catalog.bounded_map import bounded_map
 from airflow_provider_cdc.engine.catalog.upsert_jobs import apply_schedules
-from airflow_provider_cdc.engine.core.model.nouns import Stream
 from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
+from airflow_provider_cdc.engine.core.model.stream import Stream
 from airflow_provider_cdc.engine.core.upserts.apply_schedule import ApplySchedule
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.connection import CdcConnection

@@ -36,16 +36,9 @@ from .core.errors import (
     UnsupportedEnvironment,
     UnsupportedView,
 )
-from .core.model.nouns import (
-    AppendSemantics,
-    ColumnStyle,
-    FileFormat,
-    Folder,
-    Offset,
-    Stream,
-    StreamMode,
-)
 from .core.model.outcomes import Outcome
+from .core.model.sources import FileFormat, Folder, Offset
+from .core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
 from .core.progress import Progress, ProtocolPoint
 
 if TYPE_CHECKING:

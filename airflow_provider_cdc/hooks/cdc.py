@@ -13,7 +13,7 @@ from msgspec import MsgspecError
 
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
-from airflow_provider_cdc.engine.core.model.nouns import from_json, to_json
+from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.jobs.model import (
     KINDS,

@@ -25,7 +25,7 @@ from airflow.sdk import conf as airflow_conf
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
-from airflow_provider_cdc.engine.core.model.nouns import to_json
+from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer, remove_answer
 from airflow_provider_cdc.jobs.model import Answer, Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.filesize import decimal
 
 from airflow_provider_cdc.engine.core.figures import counted, length_text
-from airflow_provider_cdc.engine.core.model.nouns import Stream
+from airflow_provider_cdc.engine.core.model.stream import Stream
 from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
 from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 

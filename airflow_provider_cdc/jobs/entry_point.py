@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.engine.core.model.nouns import from_json
+from airflow_provider_cdc.engine.core.model.json_text import from_json
 from airflow_provider_cdc.jobs.answers import write_answer
 from airflow_provider_cdc.jobs.driver_lines import DriverFormatter
 from airflow_provider_cdc.jobs.model import Request

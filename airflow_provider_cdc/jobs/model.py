@@ -11,8 +11,8 @@ from datetime import timedelta
 from enum import StrEnum
 
 from ..engine.core.errors import InvalidRequest
-from ..engine.core.model.nouns import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..engine.core.model.outcomes import Outcome
+from ..engine.core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..engine.core.retention.staleness import MAX_DATA_EXTENSION
 from ..engine.core.retention.table_retention import Maintenance
 from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable

@@ -15,7 +15,7 @@ from airflow_provider_cdc.engine.core.arguments.points import (
 )
 from airflow_provider_cdc.engine.core.change_sets.choices import parse_enum
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
-from airflow_provider_cdc.engine.core.model.nouns import ColumnStyle
+from airflow_provider_cdc.engine.core.model.stream import ColumnStyle
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 

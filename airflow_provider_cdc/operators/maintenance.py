@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.engine.core.arguments.intervals import interval_of
 from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
-from airflow_provider_cdc.engine.core.model.nouns import to_json
+from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs

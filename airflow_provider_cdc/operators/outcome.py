@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow_provider_cdc.engine.core.model.nouns import Stream, to_json
+from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome
+from airflow_provider_cdc.engine.core.model.stream import Stream
 from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 

@@ -17,8 +17,8 @@ from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.folders.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model.access import principals
-from airflow_provider_cdc.engine.core.model.nouns import AppendSemantics, ColumnStyle, Stream
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome
+from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, ColumnStyle, Stream
 from airflow_provider_cdc.engine.core.retention.staleness import MAX_DATA_EXTENSION
 from airflow_provider_cdc.engine.core.sql.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook

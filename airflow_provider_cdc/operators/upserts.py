@@ -26,8 +26,8 @@ from .stream import ConsumingOperator, StreamOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.engine.core.model.nouns import Stream
     from airflow_provider_cdc.engine.core.model.outcomes import Outcome
+    from airflow_provider_cdc.engine.core.model.stream import Stream
 
 
 HELD, LATE = "held_changes", "late_changes"

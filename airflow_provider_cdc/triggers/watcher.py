@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
     from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-    from airflow_provider_cdc.engine.core.model.nouns import Stream
+    from airflow_provider_cdc.engine.core.model.stream import Stream
 
 _KEY = "cdc.fired"
 _PATIENCE_SECONDS = 60

@@ -26,8 +26,8 @@ from airflow_provider_cdc.engine.catalog.upsert_jobs import apply_watermark, ups
 from airflow_provider_cdc.engine.core.consumption_lines import versions_text
 from airflow_provider_cdc.engine.core.errors import StreamNotFound
 from airflow_provider_cdc.engine.core.figures import counted, length_text, rows_text
-from airflow_provider_cdc.engine.core.model.nouns import Phase
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome
+from airflow_provider_cdc.engine.core.model.stream import Phase
 
 from .airflow_server import USER, AirflowServer
 from .replay import YEAR_DAYS, positive

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.model.nouns import Source
+from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.storage.state import sent_alerts
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from structlog.tracebacks import extract
 
 from airflow_provider_cdc.engine.core.arguments.points import OffsetOf, Version
-from airflow_provider_cdc.engine.core.model.nouns import Consumption, from_json, to_json
+from airflow_provider_cdc.engine.core.model.consumption import Consumption
+from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
 from airflow_provider_cdc.engine.core.model.outcomes import (
     Outcome,
     StatementOutcome,

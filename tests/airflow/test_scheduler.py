@@ -12,7 +12,7 @@ import pytest
 from streams import add_file, new_offset, new_stream, register
 
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.model.nouns import Source
+from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.jobs import entry_point
 
 pytestmark = [

@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import (
 from structlog.testing import capture_logs
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
-from airflow_provider_cdc.engine.core.model.nouns import from_json
+from airflow_provider_cdc.engine.core.model.json_text import from_json
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection

@@ -15,11 +15,11 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantV
 from streams import delta_row_id, new_stream
 
 from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan, Strategy
-from airflow_provider_cdc.engine.core.model.nouns import (
+from airflow_provider_cdc.engine.core.model.sources import Source
+from airflow_provider_cdc.engine.core.model.stream import (
     METADATA_COLUMNS,
     AppendSemantics,
     ColumnStyle,
-    Source,
     Stream,
     StreamMode,
 )
@@ -215,7 +215,7 @@ MakeTable = Callable[..., SourceTable]
 
 def at(stream: Stream, table: SourceTable) -> Stream:
     """``stream`` with its offset at the table's newest version."""
-    return stream.status(table.stream().offset)
+    return stream.with_offsets(table.stream().offset)
 
 
 def plain_row(

@@ -21,7 +21,7 @@ from stream_lab import StreamLab
 from table_copies import copy_later_commits, copy_tables
 
 from airflow_provider_cdc.engine import ProtocolPoint
-from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 
 SCRIPT = Path(__file__).with_name("driver.py")
 ROOT = SCRIPT.parents[2]

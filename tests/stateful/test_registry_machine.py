@@ -21,7 +21,7 @@ from streams import NOON, new_stream
 
 from airflow_provider_cdc.engine.core.errors import StreamConflict, StreamExists
 from airflow_provider_cdc.engine.core.model.lifecycle import TRANSITIONS, Transition
-from airflow_provider_cdc.engine.core.model.nouns import Phase, Stream
+from airflow_provider_cdc.engine.core.model.stream import Phase, Stream
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change, RegistrySnapshot
 from airflow_provider_cdc.engine.storage.registry.registry_upkeep import Upkeep
@@ -121,7 +121,7 @@ class RegistryMachine(RuleBasedStateMachine):
             transition = data.draw(st.sampled_from(allowed))
             version = stream.offset.version + (transition is Transition.ADVANCED)
             after = replace(
-                stream.status(replace(stream.offset, version=version)),
+                stream.with_offsets(replace(stream.offset, version=version)),
                 phase=TRANSITIONS[stream.phase, transition],
             )
             changes.append(Change(after, transition))

@@ -21,8 +21,8 @@ from ..core.model.alerts import (
     ObjectiveStatus,
     alert_kind,
 )
-from ..core.model.nouns import Stream
 from ..core.model.serialization import UnreadableStream
+from ..core.model.stream import Stream
 from ..core.upserts.quarantine_size import QuarantineSize
 from ..storage.files.stores import Files
 from ..storage.state.sent_alerts import SentAlerts

@@ -17,8 +17,8 @@ from ..core.arguments.validation import KEPT, Kept, validated, validated_call
 from ..core.errors import CdcError, NotADeltaTable, RegistryNotFound, StreamNotFound
 from ..core.model.access import Right, check_access, principals
 from ..core.model.lifecycle import Transition, next_phase
-from ..core.model.nouns import Phase, Stream, new_stream
 from ..core.model.serialization import UnreadableStream
+from ..core.model.stream import Phase, Stream, new_stream
 from ..core.names import consumer_name, stream_key, stream_name
 from ..core.upserts.quarantine_size import QuarantineSize
 from ..storage.files.stores import Files
@@ -277,7 +277,7 @@ class StreamCatalog:
         phase = next_phase(stream, Transition.ADVANCED)
         current = replace(stream, phase=phase, shows_initial_rows=False)
         ends = (table.end for table in self._sources.span(current).tables)
-        moved = replace(current.status(*ends), last_consumed_at=self._clock())
+        moved = replace(current.with_offsets(*ends), last_consumed_at=self._clock())
         changes = [Change(moved, Transition.ADVANCED)]
         (advanced,) = self._registry.transact(snapshot, changes, actor=self.principal)
         return advanced
@@ -296,7 +296,7 @@ class StreamCatalog:
         is_moving = ends != [base.offset for base in stream.bases]
         if not (is_there and is_moving and self._is_skippable(stream, younger=younger)):
             return False
-        changes = [Change(stream.status(*ends), Transition.SKIPPED)]
+        changes = [Change(stream.with_offsets(*ends), Transition.SKIPPED)]
         # Optional: another process may move the stream at the same time, or the principal may have
         # no write access.
         with suppress(CdcError):

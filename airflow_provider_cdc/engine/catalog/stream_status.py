@@ -16,16 +16,9 @@ from ..core.delta.log_actions import Commit
 from ..core.errors import StreamUnusable
 from ..core.figures import counted
 from ..core.folders.folder_log import FolderFile
-from ..core.model.nouns import (
-    AppendSemantics,
-    ColumnStyle,
-    FileFormat,
-    Phase,
-    Stream,
-    StreamMode,
-    View,
-)
 from ..core.model.serialization import UnreadableStream, unusable
+from ..core.model.sources import FileFormat, View
+from ..core.model.stream import AppendSemantics, ColumnStyle, Phase, Stream, StreamMode
 from ..core.names import table_name
 from ..core.retention.staleness import MAX_DATA_EXTENSION, rows_gone_after, stale_after
 from ..core.retention.table_retention import log_retention, retention

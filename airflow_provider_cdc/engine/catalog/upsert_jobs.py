@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from ..core.model.lifecycle import Transition
-from ..core.model.nouns import Stream
+from ..core.model.stream import Stream
 from ..core.upserts.apply_schedule import ApplySchedule, apply_interval
 from ..core.upserts.definition import base_location
 from ..storage.registry.registry_snapshot import Record

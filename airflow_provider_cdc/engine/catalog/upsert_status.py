@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from ..core.arguments.intervals import interval_text
 from ..core.delta.log_actions import DataFile
 from ..core.figures import counted
-from ..core.model.nouns import Stream
+from ..core.model.stream import Stream
 from ..core.summaries import moment_text, place_text
 from ..core.upserts.definition import base_location, quarantine_location
 from ..core.upserts.quarantine_size import QuarantineSize, quarantine_size

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from .change_sets.read_plan import ReadPlan, Strategy
 from .figures import counted, extent_text, rows_text
-from .model.nouns import Consumption, PlannedStatement, Stream, StreamRange, TableRange
+from .model.consumption import Consumption, PlannedStatement, StreamRange, TableRange
 from .model.outcomes import Outcome, StatementOutcome, StatementResult
+from .model.stream import Stream
 
 # Delta's metrics of a commit, by what happened to the rows.
 _OF_MERGE = {

@@ -22,8 +22,8 @@ from ..core.change_sets.read_plan import Strategy
 from ..core.consumption.batches import BatchLimit
 from ..core.errors import StreamConflict
 from ..core.model.access import Right, principals
-from ..core.model.nouns import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.model.outcomes import Outcome
+from ..core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.names import table_name
 from ..core.progress import Listener
 from ..core.retention.staleness import MAX_DATA_EXTENSION

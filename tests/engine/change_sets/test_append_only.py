@@ -9,7 +9,7 @@ import pytest
 from oracle import MakeTable, SourceTable
 
 from airflow_provider_cdc.engine.core.change_sets.read_plan import Strategy
-from airflow_provider_cdc.engine.core.model.nouns import Stream
+from airflow_provider_cdc.engine.core.model.stream import Stream
 
 MAPPED = "'delta.columnMapping.mode' = 'name'"
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.engine.core.change_sets import plain_files, sink_log
 from airflow_provider_cdc.engine.core.change_sets.read_plan import Strategy
 from airflow_provider_cdc.engine.core.errors import StreamUnusable
-from airflow_provider_cdc.engine.core.model.nouns import Stream
+from airflow_provider_cdc.engine.core.model.stream import Stream
 from airflow_provider_cdc.engine.spark.change_sets import file_lists
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
 from airflow_provider_cdc.engine.storage.files.scratch import Scratch

@@ -17,7 +17,7 @@ from streams import delta_row_id
 from airflow_provider_cdc.engine.core.change_sets.read_plan import Strategy
 from airflow_provider_cdc.engine.core.change_sets.rewrites import net_difference
 from airflow_provider_cdc.engine.core.delta.deletion_vectors import Bitmap, complement
-from airflow_provider_cdc.engine.core.model.nouns import ColumnStyle, Stream
+from airflow_provider_cdc.engine.core.model.stream import ColumnStyle, Stream
 from airflow_provider_cdc.engine.spark.change_sets import table_changes_reader
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog

@@ -10,7 +10,7 @@ from oracle import MakeTable, delete, insert, update
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, StreamUnusable
-from airflow_provider_cdc.engine.core.model.nouns import ColumnStyle
+from airflow_provider_cdc.engine.core.model.stream import ColumnStyle
 
 MAPPED = "'delta.columnMapping.mode' = 'name'"
 UNMAP = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')"

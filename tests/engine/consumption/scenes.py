@@ -14,7 +14,7 @@ from airflow_provider_cdc.engine import (
     Progress,
     ProtocolPoint,
 )
-from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
 LOG = "INSERT INTO {log} SELECT id, v, METADATA$ACTION FROM s"

@@ -32,7 +32,7 @@ from airflow_provider_cdc.engine import (
     StreamStale,
     TableNotFound,
 )
-from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 
 
 def test_statements_source_written_in_between_see_the_same_records(lab: StreamLab) -> None:

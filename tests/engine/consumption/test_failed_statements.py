@@ -35,7 +35,7 @@ from airflow_provider_cdc.engine import (
     StatementFailed,
     StreamConflict,
 )
-from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 from airflow_provider_cdc.engine.spark.consumption.targets import Targets
 
 AT_ONCE = "'delta.deletedFileRetentionDuration' = 'interval 0 seconds'"

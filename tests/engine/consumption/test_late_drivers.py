@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine import (
     StreamConflict,
     StreamStale,
 )
-from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 from airflow_provider_cdc.engine.spark.consumption import attempts, targets
 from airflow_provider_cdc.engine.spark.consumption.targets import Targets
 from airflow_provider_cdc.engine.storage.registry.consumptions import Consumptions

@@ -31,7 +31,7 @@ from airflow_provider_cdc.engine import (
     StreamStale,
     TableNotFound,
 )
-from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
 
 

@@ -16,7 +16,7 @@ from airflow_provider_cdc.engine import (
     StreamConflict,
     Transaction,
 )
-from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 from airflow_provider_cdc.engine.spark.consumption.targets import Targets
 
 

@@ -24,7 +24,7 @@ from airflow_provider_cdc.engine import (
     Version,
 )
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
 OWN_TIMES = "'delta.enableInCommitTimestamps' = 'true'"

@@ -29,7 +29,7 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
     Version,
 )
-from airflow_provider_cdc.engine.core.model.nouns import AppendSemantics, ColumnStyle, StreamMode
+from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, ColumnStyle, StreamMode
 from airflow_provider_cdc.engine.core.names import TableName
 from airflow_provider_cdc.engine.spark.reading.found_sources import FoundSource, Sources
 from airflow_provider_cdc.engine.spark.tables.delta_tables import Table, Tables

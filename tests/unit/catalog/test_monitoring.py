@@ -20,7 +20,8 @@ from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus
 from airflow_provider_cdc.engine.core.model.alerts import Alert, Objective, ObjectiveStatus
-from airflow_provider_cdc.engine.core.model.nouns import Source, Stream
+from airflow_provider_cdc.engine.core.model.sources import Source
+from airflow_provider_cdc.engine.core.model.stream import Stream
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.state.sent_alerts import SentAlerts
 

@@ -19,7 +19,7 @@ from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.upsert_jobs import LONGEST_WITHOUT_MAX_STALENESS
 from airflow_provider_cdc.engine.core.delta.log_actions import DataFile
 from airflow_provider_cdc.engine.core.model.alerts import Alert
-from airflow_provider_cdc.engine.core.model.nouns import Source
+from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.upserts.change_rows import REASON, Reason
 from airflow_provider_cdc.engine.core.upserts.quarantine_size import (
     QuarantineSize,

@@ -24,7 +24,8 @@ from airflow_provider_cdc.engine.core.errors import (
 )
 from airflow_provider_cdc.engine.core.model.access import Right
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model.nouns import Phase, Source, Stream
+from airflow_provider_cdc.engine.core.model.sources import Source
+from airflow_provider_cdc.engine.core.model.stream import Phase, Stream
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 

@@ -13,13 +13,8 @@ from streams import NOON, new_offset, new_stream, quiet_stream, register
 
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus, shown, status_of
-from airflow_provider_cdc.engine.core.model.nouns import (
-    AppendSemantics,
-    Base,
-    Source,
-    Stream,
-    StreamMode,
-)
+from airflow_provider_cdc.engine.core.model.sources import Base, Source
+from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, Stream, StreamMode
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
@@ -43,7 +38,7 @@ def stream(tmp_path: Path) -> Stream:
 def at_version(stream: Stream, version: int) -> Stream:
     """The stream with its offset at that version."""
     ranged = SourceLog(Files()).range(stream, through=version)
-    return stream.status(replace(ranged.end, row_id_high_water_mark=-1))
+    return stream.with_offsets(replace(ranged.end, row_id_high_water_mark=-1))
 
 
 def commit(root: Path, version: int, *actions: dict[str, Any], hours: float | None = None) -> None:

@@ -24,7 +24,6 @@ from airflow_provider_cdc.engine.core.errors import (
 )
 from airflow_provider_cdc.engine.core.model.alerts import Alert
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model.nouns import Phase, Stream
 from airflow_provider_cdc.engine.core.model.serialization import (
     ALTERABLE,
     FORMAT,
@@ -32,6 +31,7 @@ from airflow_provider_cdc.engine.core.model.serialization import (
     read_stream,
     stream_text,
 )
+from airflow_provider_cdc.engine.core.model.stream import Phase, Stream
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
 

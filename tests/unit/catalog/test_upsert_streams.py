@@ -9,7 +9,8 @@ import pytest
 from streams import NOON, new_stream
 
 from airflow_provider_cdc.engine.catalog.upsert_jobs import apply_schedules, upsert_stream
-from airflow_provider_cdc.engine.core.model.nouns import Source, Stream
+from airflow_provider_cdc.engine.core.model.sources import Source
+from airflow_provider_cdc.engine.core.model.stream import Stream
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes
 

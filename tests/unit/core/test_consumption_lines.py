@@ -18,7 +18,7 @@ from airflow_provider_cdc.engine.core.consumption_lines import (
     versions_text,
 )
 from airflow_provider_cdc.engine.core.figures import extent_text, length_text, rows_text
-from airflow_provider_cdc.engine.core.model.nouns import (
+from airflow_provider_cdc.engine.core.model.consumption import (
     Consumption,
     PlannedStatement,
     StatementKind,

@@ -15,21 +15,14 @@ from airflow_provider_cdc.engine import Engine, StreamCatalog, Transaction
 from airflow_provider_cdc.engine.catalog.stream_status import BaseStatus, StreamStatus
 from airflow_provider_cdc.engine.catalog.upsert_status import UpsertTableStatus, UpsertTableSummary
 from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan, Strategy
-from airflow_provider_cdc.engine.core.model.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model.nouns import (
-    Base,
+from airflow_provider_cdc.engine.core.model.consumption import (
     Consumption,
-    FileFormat,
-    Folder,
-    Phase,
     PlannedStatement,
-    Source,
     StatementKind,
-    Stream,
     StreamRange,
     TableRange,
-    View,
 )
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
 from airflow_provider_cdc.engine.core.model.outcomes import (
     Outcome,
     StatementOutcome,
@@ -37,6 +30,8 @@ from airflow_provider_cdc.engine.core.model.outcomes import (
     StreamOutcome,
 )
 from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
+from airflow_provider_cdc.engine.core.model.sources import Base, FileFormat, Folder, Source, View
+from airflow_provider_cdc.engine.core.model.stream import Phase, Stream
 from airflow_provider_cdc.engine.core.names import TableName
 from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
 from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTable

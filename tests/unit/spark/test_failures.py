@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from streams import NOON
 
-from airflow_provider_cdc.engine.core.model.nouns import (
+from airflow_provider_cdc.engine.core.model.consumption import (
     Consumption,
     PlannedStatement,
     StatementKind,

@@ -13,7 +13,8 @@ import pytest
 from streams import NO_COLUMNS, NOON, new_stream, register
 
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.core.model.nouns import Source, Stream, StreamMode, View
+from airflow_provider_cdc.engine.core.model.sources import Source, View
+from airflow_provider_cdc.engine.core.model.stream import Stream, StreamMode
 from airflow_provider_cdc.engine.core.retention.table_retention import (
     FILES,
     Maintenance,

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from ..errors import InvalidRequest
-from ..model.nouns import StreamMode
+from ..model.stream import StreamMode
 from .read_plan import READING_DIFFERENCES, Strategy
 
 Choice = TypeVar("Choice", bound=StrEnum)

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from ..delta.log_actions import Commit, DataFile
 from ..delta.tracking import hides_rows, keeps_tracking, loses_row_ids
-from ..model.nouns import AppendSemantics, Stream, StreamMode
+from ..model.stream import AppendSemantics, Stream, StreamMode
 from .net_files import inserts_rows
 
 

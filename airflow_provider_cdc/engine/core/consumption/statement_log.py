@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..delta.log_actions import Commit, DeletionVector
-from ..model.nouns import Consumption
+from ..model.consumption import Consumption
 
 APPLY_VERSION = 1
 FENCE_VERSION = 2

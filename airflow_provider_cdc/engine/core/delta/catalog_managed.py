@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import InvalidRequest, StreamUnusable
-from ..model.nouns import Offset, Stream
+from ..model.sources import Offset
+from ..model.stream import Stream
 
 # The last feature is an older form of the others.
 _FEATURES = frozenset({"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"})

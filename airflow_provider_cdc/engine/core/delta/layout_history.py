@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ..model.nouns import Offset
+from ..model.sources import Offset
 from .log_actions import Commit
 from .table_schema import Layout
 

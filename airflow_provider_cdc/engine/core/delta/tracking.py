@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import BRING_BACK, ChangeTrackingDisabled, StreamStale
-from ..model.nouns import Offset, Stream
+from ..model.sources import Offset
+from ..model.stream import Stream
 from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING, Commit, TableState
 
 ENABLED = "delta.enableRowTracking"

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from ..delta.file_paths import path_key
 from ..errors import FileUnreadable
-from ..model.nouns import Stream
+from ..model.stream import Stream
 
 _READING = re.compile(r"reading file (\S+)\. *(.*)")
 _LONGEST_CAUSE = 1000

@@ -10,7 +10,7 @@ from typing import Any
 from ..arguments.validation import check_argument
 from ..delta.file_paths import name_pattern
 from ..errors import InvalidRequest
-from ..model.nouns import FileFormat
+from ..model.sources import FileFormat
 
 # Every reader of this package sets these options, in any session. Files that are left out would
 # count as consumed.

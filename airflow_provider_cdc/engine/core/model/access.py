@@ -10,8 +10,8 @@ from ..arguments.validation import Kept
 from ..errors import InvalidRequest, StreamAccessDenied
 from ..names import consumer_name
 from ..shown_values import shown
-from .nouns import Stream
 from .serialization import UnreadableStream
+from .stream import Stream
 
 
 class Right(StrEnum):

@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from ..errors import StreamConflict, ended_by_hand
-from .nouns import Phase, Stream
+from .stream import Phase, Stream
 
 
 class Transition(StrEnum):

@@ -15,7 +15,9 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from ..errors import InvalidRequest, StreamUnreadable
-from .nouns import Base, Stream, from_json, to_json
+from .json_text import from_json, to_json
+from .sources import Base
+from .stream import Stream
 
 FORMAT = 1
 """The format of the text. A change that older versions would misread gets the next number."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sqlglot import Token, TokenType, exp
 
 from ..errors import InvalidStatement
-from ..model.nouns import StatementKind
+from ..model.consumption import StatementKind
 from ..names import TableName, name_key, qualified_name
 from ..near_names import advice_on_tables
 from .binding import bound

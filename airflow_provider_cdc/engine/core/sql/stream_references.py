@@ -16,7 +16,7 @@ from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import ParseError, TokenError
 
 from ..errors import InvalidStatement
-from ..model.nouns import METADATA_COLUMNS
+from ..model.stream import METADATA_COLUMNS
 from ..names import name_key
 
 _DIALECT = Databricks()

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from ..change_sets.net_files import inserted_files
 from ..delta.log_actions import Commit, DataFile
-from ..model.nouns import row_id_text
+from ..model.sources import row_id_text
 from ..names import name_key, quote, spark_literal, text_value
 from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, UpsertTable
 

@@ -20,7 +20,7 @@ from ...core.change_sets.crafted_log import (
     Side,
 )
 from ...core.errors import StreamUnusable
-from ...core.model.nouns import Stream
+from ...core.model.stream import Stream
 from ...core.names import spark_literal
 from ...storage.delta.range_files import RangeFiles
 from .columns import holds_variants

@@ -26,7 +26,8 @@ from ...core.folders.file_options import (
     takes_columns_from_folders,
 )
 from ...core.folders.folder_log import FolderFile
-from ...core.model.nouns import FileFormat, Folder, Stream
+from ...core.model.sources import FileFormat, Folder
+from ...core.model.stream import Stream
 from ...core.names import name_key, quote
 from ...storage.files.csv_heads import BrokenHead
 from ...storage.files.stores import Files, join

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ...core.folders.csv_headers import HeaderStyle, column_names
-from ...core.model.nouns import Folder
+from ...core.model.sources import Folder
 from ...storage.files.csv_heads import heads
 from ...storage.files.stores import Files
 

@@ -19,7 +19,8 @@ from ...core.errors import CdcError, FileUnreadable, StreamUnusable
 from ...core.folders.file_faults import unreadable_file
 from ...core.folders.file_options import WHOLE_FILES, whole_rows
 from ...core.folders.folder_log import FolderFile
-from ...core.model.nouns import METADATA_COLUMNS, FileFormat, Folder
+from ...core.model.sources import FileFormat, Folder
+from ...core.model.stream import METADATA_COLUMNS
 from ...core.names import name_key, quote
 from ...storage.files.stores import Files, join
 from ...storage.sources.folder_logs import FolderLogs

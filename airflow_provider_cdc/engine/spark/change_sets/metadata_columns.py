@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from ...core.errors import InvalidRequest
-from ...core.model.nouns import METADATA_COLUMNS, ROW_ID_MARK, ColumnStyle, MetadataColumns, Stream
+from ...core.model.sources import ROW_ID_MARK
+from ...core.model.stream import METADATA_COLUMNS, ColumnStyle, MetadataColumns, Stream
 from ...core.names import first_alike, name_key, quote
 from .netting import ACTION, IS_UPDATE
 from .row_columns import ROW, ROW_ID, ROW_VERSION

@@ -17,7 +17,7 @@ from ...core.delta.log_actions import DataFile
 from ...core.delta.table_schema import Layout
 from ...core.delta.type_changes import lossy_change
 from ...core.errors import BRING_BACK, StreamStale, StreamUnusable
-from ...core.model.nouns import Stream
+from ...core.model.stream import Stream
 from ...core.views.view_settings import NAMES_AS_PATTERNS
 from ...storage.delta.range_files import RangeFiles
 from ..session.session_settings import SWITCH_OFF, is_on

@@ -26,8 +26,9 @@ from ...core.consumption.statement_log import without_undone
 from ...core.delta.layout_history import layout_history
 from ...core.delta.log_actions import DataFile
 from ...core.delta.table_schema import Layout, matching_path
-from ...core.model.nouns import METADATA_COLUMNS, AppendSemantics, MetadataColumns, Offset
-from ...core.model.nouns import StreamMode as Mode
+from ...core.model.sources import Offset
+from ...core.model.stream import METADATA_COLUMNS, AppendSemantics, MetadataColumns
+from ...core.model.stream import StreamMode as Mode
 from ...storage.delta.range_files import RangeFiles
 from ...storage.files.scratch import Scratch
 from ...storage.files.stores import Files

@@ -13,16 +13,10 @@ from pyspark.sql import SparkSession
 from ...core.consumption.statement_log import StatementState
 from ...core.consumption_lines import changes_line, closing_line, reading_lines, statement_line
 from ...core.errors import BRING_BACK, CdcError, StatementFailed, StreamConflict, StreamStale
+from ...core.model.consumption import Consumption, PlannedStatement, StreamRange, TableRange
 from ...core.model.lifecycle import Transition
-from ...core.model.nouns import (
-    Consumption,
-    Phase,
-    PlannedStatement,
-    Stream,
-    StreamRange,
-    TableRange,
-)
 from ...core.model.outcomes import Outcome, StatementOutcome, StatementResult, StreamOutcome
+from ...core.model.stream import Phase, Stream
 from ...core.names import consumer_name
 from ...core.progress import Listener, Progress, ProtocolPoint
 from ...core.sql.statements import Statement

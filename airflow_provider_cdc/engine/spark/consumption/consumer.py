@@ -11,9 +11,10 @@ from pyspark.errors import AnalysisException
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import BRING_BACK, CdcError, InvalidRange, StreamMoved, StreamStale
 from ...core.model.access import Right, check_access
+from ...core.model.consumption import Consumption, StreamRange
 from ...core.model.lifecycle import Transition
-from ...core.model.nouns import Consumption, Stream, StreamRange
 from ...core.model.outcomes import Outcome, StatementOutcome
+from ...core.model.stream import Stream
 from ...core.progress import ProtocolPoint
 from ...core.sql.statements import Statement, analyse, plan_streams
 from ...storage.registry.registry_snapshot import RegistrySnapshot

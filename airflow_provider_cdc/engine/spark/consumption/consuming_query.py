@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import CdcError, InvalidStatement
 from ...core.model.access import Right, check_access
-from ...core.model.nouns import Consumption
+from ...core.model.consumption import Consumption
 from ...core.names import TableName, consumer_name
 from ...core.near_names import advice_on_tables
 from ...core.sql.stream_queries import Query, analyse_query

@@ -13,7 +13,7 @@ from ...core.errors import (
     TableNotFound,
     ended_by_hand,
 )
-from ...core.model.nouns import PlannedStatement
+from ...core.model.consumption import PlannedStatement
 from ...core.names import TableName
 from ...core.sql.statements import Statement
 from ..session.statement_errors import created_meanwhile

@@ -26,16 +26,10 @@ from ...core.change_sets.read_plan import ReadPlan, Strategy
 from ...core.delta.tracking import ENABLED, is_tracked
 from ...core.errors import ChangeTrackingDisabled, InvalidRequest, StatementFailed
 from ...core.model.access import Right, check_access
-from ...core.model.nouns import (
-    METADATA_COLUMNS,
-    Base,
-    Consumption,
-    Stream,
-    StreamMode,
-    StreamRange,
-    TableRange,
-)
+from ...core.model.consumption import Consumption, StreamRange, TableRange
 from ...core.model.outcomes import Outcome
+from ...core.model.sources import Base
+from ...core.model.stream import METADATA_COLUMNS, Stream, StreamMode
 from ...core.names import first_alike, name_key, quote, stream_name, table_name
 from ...core.progress import ProtocolPoint
 from ...core.sql.statements import Statement, analyse

@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 
 from ...core.consumption.statement_log import StatementState
 from ...core.errors import ConsumptionOpen, InvalidRequest, OutcomeUnknown
+from ...core.model.consumption import Consumption, PlannedStatement
 from ...core.model.lifecycle import Transition
-from ...core.model.nouns import Consumption, Phase, PlannedStatement
+from ...core.model.stream import Phase
 from ...core.progress import Listener, Progress, ProtocolPoint
 from ...storage.registry.consumptions import Consumptions
 from .targets import Targets, UndoneTooMuch, first_version

@@ -11,8 +11,8 @@ from typing import Protocol, cast
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from ...core.model.nouns import METADATA_COLUMNS
 from ...core.model.outcomes import StreamOutcome, TableOutcome
+from ...core.model.stream import METADATA_COLUMNS
 from ...core.names import quote
 from ...storage.files.scratch import Scratch
 from ...storage.sources.source_log import StreamSpan

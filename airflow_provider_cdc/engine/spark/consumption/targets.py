@@ -27,7 +27,7 @@ from ...core.errors import (
     StreamConflict,
     ended_by_hand,
 )
-from ...core.model.nouns import Consumption, PlannedStatement, StatementKind
+from ...core.model.consumption import Consumption, PlannedStatement, StatementKind
 from ...core.names import quote
 from ...core.sql.statements import CreateTable, Statement, creation_text, text_to_run
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete

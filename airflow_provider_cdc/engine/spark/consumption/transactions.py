@@ -14,8 +14,9 @@ from ...core.arguments.validation import validated
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import CdcError, InvalidRequest, InvalidStatement, StreamConflict
 from ...core.model.access import Right, check_access
-from ...core.model.nouns import Consumption, Phase, PlannedStatement, Stream
+from ...core.model.consumption import Consumption, PlannedStatement
 from ...core.model.outcomes import Outcome, StatementOutcome, StreamOutcome
+from ...core.model.stream import Phase, Stream
 from ...core.names import quote, table_name
 from ...core.near_names import stream_meant
 from ...core.progress import ProtocolPoint

@@ -22,7 +22,7 @@ from ...core.folders.file_options import (
     whole_rows,
 )
 from ...core.folders.folder_log import FolderState
-from ...core.model.nouns import Base, FileFormat, Folder, Source
+from ...core.model.sources import Base, FileFormat, Folder, Source
 from ...storage.files.csv_heads import BrokenHead
 from ...storage.files.stores import Files, join
 from ...storage.sources.folder_logs import FolderLogs, log_location

@@ -9,7 +9,7 @@ from ...core.arguments.points import Bound, OffsetOf, Version
 from ...core.delta.tracking import ENABLED, is_tracked
 from ...core.errors import ChangeTrackingDisabled, InvalidRequest
 from ...core.model.access import Right, check_access
-from ...core.model.nouns import Base, Folder, Offset, Source, View
+from ...core.model.sources import Base, Folder, Offset, Source, View
 from ...core.names import TableName
 from ...storage.registry.registry_snapshot import RegistrySnapshot
 from ...storage.sources.source_history import SourceHistory

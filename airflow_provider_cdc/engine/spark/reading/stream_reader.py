@@ -11,7 +11,7 @@ from pyspark.sql.utils import is_remote
 
 from ...core.change_sets.read_plan import ReadPlan, plan_initial_rows
 from ...core.errors import CdcError
-from ...core.model.nouns import Stream
+from ...core.model.stream import Stream
 from ...storage.sources.source_log import StreamSpan
 from ..change_sets.file_rows import FileRows
 from ..change_sets.initial_rows import all_rows

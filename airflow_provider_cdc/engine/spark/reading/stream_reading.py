@@ -11,7 +11,7 @@ from ...core.change_sets.choices import Information, parse_enum
 from ...core.change_sets.read_plan import ReadPlan, TablePlan, plan_view
 from ...core.errors import InvalidRequest
 from ...core.model.access import Right
-from ...core.model.nouns import ColumnStyle, StreamMode
+from ...core.model.stream import ColumnStyle, StreamMode
 from ...core.names import table_name
 from ...storage.files.scratch import Scratch
 from ...storage.sources.source_log import SourceLog, StreamSpan

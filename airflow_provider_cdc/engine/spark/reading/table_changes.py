@@ -13,7 +13,8 @@ from ...core.arguments.points import Bound, check_order, ends_before_it_begins
 from ...core.delta.catalog_managed import check_not_catalog_managed
 from ...core.delta.tracking import describe_offset
 from ...core.errors import CdcError
-from ...core.model.nouns import ColumnStyle, Offset, StreamMode, new_stream
+from ...core.model.sources import Offset
+from ...core.model.stream import ColumnStyle, StreamMode, new_stream
 from ...core.names import TableName
 from ...storage.registry.registry import Registry
 from ...storage.sources.source_log import SourceLog
@@ -65,7 +66,7 @@ class TableChanges:
             mode=mode,
             column_style=style,
             view=found.view,
-        ).status(*offsets)
+        ).with_offsets(*offsets)
         try:
             span = self.logs.span_from(passing, through=[last.version for last in ends])
             return self.reader.read(span).rows

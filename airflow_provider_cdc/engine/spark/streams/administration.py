@@ -14,7 +14,7 @@ from ...catalog.stream_status import StreamStatus, shown
 from ...core.arguments.intervals import interval_of
 from ...core.arguments.validation import KEPT, Kept, validated
 from ...core.errors import RegistryNotFound, StreamStale
-from ...core.model.nouns import Stream
+from ...core.model.stream import Stream
 from ...core.retention.table_retention import Maintenance
 from ...storage.registry.registry_snapshot import Record
 from ..tables.cloning import Cloning

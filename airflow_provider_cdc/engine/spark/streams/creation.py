@@ -15,8 +15,9 @@ from ...core.delta.tracking import ENABLED, is_tracked
 from ...core.errors import InvalidRequest, StreamConflict, StreamExists, TableNotFound
 from ...core.model.access import Right, check_access
 from ...core.model.lifecycle import Transition, next_phase
-from ...core.model.nouns import AppendSemantics, ColumnStyle, Offset, Stream, StreamMode, new_stream
 from ...core.model.serialization import UnreadableStream
+from ...core.model.sources import Offset
+from ...core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode, new_stream
 from ...core.names import consumer_name, stream_name, table_name
 from ...core.retention.staleness import MAX_DATA_EXTENSION
 from ...storage.registry.registry import Registry
@@ -101,7 +102,7 @@ class Creation:
             offsets = self.sources.offsets(
                 wanted.subject, found, wanted.bound, snapshot, self.principal
             )
-            earlier = draft.status(*offsets)
+            earlier = draft.with_offsets(*offsets)
             if found.folder is None:
                 self.readability.check(earlier)
             return self._register(snapshot, replaced, earlier)
@@ -156,7 +157,7 @@ class Creation:
             offset = self.tables.newest_offset(table)
             if not is_tracked(json.loads(offset.metadata)):
                 raise _switched_off(draft)
-            return self._register(snapshot, replaced, draft.status(offset))
+            return self._register(snapshot, replaced, draft.with_offsets(offset))
         except BaseException:
             if switched_on:
                 self._restore_tracking(table, draft.offset)

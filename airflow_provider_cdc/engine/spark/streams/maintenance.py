@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from ...catalog.stream_catalog import StreamCatalog
 from ...core.errors import NotADeltaTable, StreamUnusable, TableNotFound
-from ...core.model.nouns import Stream
 from ...core.model.serialization import UnreadableStream
+from ...core.model.stream import Stream
 from ...core.names import quote
 from ...core.retention.table_retention import (
     Maintenance,

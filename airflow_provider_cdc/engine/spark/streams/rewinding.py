@@ -8,7 +8,7 @@ from ...core.arguments.points import Point, bound_of
 from ...core.errors import InvalidRange, InvalidRequest
 from ...core.model.access import Right, check_access
 from ...core.model.lifecycle import Transition, next_phase
-from ...core.model.nouns import Stream
+from ...core.model.stream import Stream
 from ...core.names import stream_name
 from ...storage.files.scratch import Scratch
 from ...storage.registry.registry import Registry
@@ -75,7 +75,7 @@ class Rewinding:
                     fix="consume it, or leave all changes out with AdvanceStream or"
                     " engine.advance(stream)",
                 )
-        moved = replace(stream, phase=phase).status(*offsets)
+        moved = replace(stream, phase=phase).with_offsets(*offsets)
         if stream.folder is None:
             self.readability.check(moved)
         changes = [Change(moved, Transition.REWOUND)]

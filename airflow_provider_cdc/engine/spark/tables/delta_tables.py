@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ...core.errors import InvalidName, NotADeltaTable, TableNotFound
-from ...core.model.nouns import Offset
+from ...core.model.sources import Offset
 from ...core.names import TableName, quote, spark_literal, stream_name
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.files.stores import Files

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import StatementFailed, StreamConflict, StreamMoved
-from ...core.model.nouns import Consumption, Stream
+from ...core.model.consumption import Consumption
 from ...core.model.outcomes import Outcome
+from ...core.model.stream import Stream
 from ...core.names import quote
 from ...core.upserts.change_rows import are_few, write_begins
 from ...core.upserts.definition import UpsertTable

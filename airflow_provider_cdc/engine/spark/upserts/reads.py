@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ...catalog.stream_status import StreamStatus
 from ...core.delta.log_actions import Commit
 from ...core.delta.table_snapshot import TableSnapshot
-from ...core.model.nouns import Stream
+from ...core.model.stream import Stream
 from ...core.upserts.change_rows import are_few, in_order, write_begins
 from ...core.upserts.definition import UpsertTable
 from ...core.upserts.diversion import Memory, accepted, may_divert

@@ -18,8 +18,8 @@ from ...core.arguments.intervals import interval_if_given, interval_of, interval
 from ...core.arguments.validation import KEPT, Kept, validated
 from ...core.change_sets.choices import parse_enum
 from ...core.errors import InvalidRequest, StreamNotFound, StreamStale, TableNotFound
-from ...core.model.nouns import Stream
 from ...core.model.outcomes import Outcome
+from ...core.model.stream import Stream
 from ...core.upserts.apply_schedule import recommended_max_staleness
 from ...core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ...core.upserts.job_records import JobClass, Usage, usage

@@ -28,7 +28,7 @@ from ...core.delta.layout_history import layout_history
 from ...core.delta.table_schema import Layout, other_columns
 from ...core.delta.tracking import precedes_all
 from ...core.errors import StreamStale
-from ...core.model.nouns import METADATA_COLUMNS, ColumnStyle, MetadataColumns, Stream, StreamMode
+from ...core.model.stream import METADATA_COLUMNS, ColumnStyle, MetadataColumns, Stream, StreamMode
 from ...core.names import name_key, quote
 from ...core.views.relations import Relation, changed_meaning, leaves, variants
 from ...storage.sources.source_log import SourceRange, StreamSpan

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ...core.errors import BRING_BACK, NotADeltaTable, StreamStale, TableNotFound, UnsupportedView
-from ...core.model.nouns import View
+from ...core.model.sources import View
 from ...core.names import TableName, name_key, qualified_name, quote, split_name
 from ...core.views.expansion import expand
 from ...core.views.relations import BINARY, Renamed, ViewDefinition, functions, leaves

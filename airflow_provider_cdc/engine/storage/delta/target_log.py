@@ -10,7 +10,7 @@ from ...core.consumption.statement_log import (
 )
 from ...core.delta.log_actions import Commit
 from ...core.errors import ConsumptionOpen, NotADeltaTable, OutcomeUnknown, ended_by_hand
-from ...core.model.nouns import Consumption, PlannedStatement
+from ...core.model.consumption import Consumption, PlannedStatement
 from ..files.stores import Files
 from .delta_log import DeltaLog, LogIncomplete
 

@@ -9,9 +9,11 @@ from datetime import datetime
 from itertools import count
 
 from ...core.errors import StreamConflict
+from ...core.model.consumption import Consumption, PlannedStatement, StreamRange
 from ...core.model.lifecycle import Transition, next_phase
-from ...core.model.nouns import Base, Consumption, Phase, PlannedStatement, Stream, StreamRange
 from ...core.model.outcomes import Outcome
+from ...core.model.sources import Base
+from ...core.model.stream import Phase, Stream
 from .registry import Registry
 from .registry_snapshot import Change, RegistrySnapshot
 

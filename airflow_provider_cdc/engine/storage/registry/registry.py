@@ -23,8 +23,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from ...clock import utc_now
 from ...core.errors import InvalidRequest, OutcomeUnknown, StreamConflict, StreamExists
 from ...core.model.lifecycle import BIRTHS, Transition
-from ...core.model.nouns import Phase, Stream
 from ...core.model.serialization import UnreadableStream, stream_text
+from ...core.model.stream import Phase, Stream
 from ...core.names import stream_key
 from .registry_snapshot import Change, Record, RegistrySnapshot, Row
 from .registry_upkeep import (

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from ...core.errors import RegistryNotFound, StreamNotFound
 from ...core.model.lifecycle import Transition
-from ...core.model.nouns import Stream
 from ...core.model.serialization import UnreadableStream, read_stream
+from ...core.model.stream import Stream
 from ...core.names import stream_key
 from ...core.near_names import advice_on
 from ...core.summaries import moment_text

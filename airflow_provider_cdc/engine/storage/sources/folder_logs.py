@@ -22,7 +22,9 @@ from ...core.delta.file_paths import folder_key, name_pattern
 from ...core.delta.log_actions import parse_commit
 from ...core.errors import FilesChanged, NotADeltaTable, StreamConflict, StreamUnusable
 from ...core.folders.folder_log import FolderFile, FolderState, first_commit, fold, refresh_commit
-from ...core.model.nouns import Folder, Stream, from_json, to_json
+from ...core.model.json_text import from_json, to_json
+from ...core.model.sources import Folder
+from ...core.model.stream import Stream
 from ..delta.delta_log import DeltaLog
 from ..files.stores import SCHEMES, Files, join
 

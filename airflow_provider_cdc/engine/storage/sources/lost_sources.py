@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.errors import BRING_BACK, StreamStale
-from ...core.model.nouns import Stream
+from ...core.model.stream import Stream
 from ..delta.delta_log import LogIncomplete
 
 

@@ -9,7 +9,7 @@ from ...core.arguments.points import Bound, OffsetOf, Timestamp, Version
 from ...core.delta.log_actions import TableState
 from ...core.delta.tracking import offset_before, offset_of
 from ...core.errors import InvalidRange, InvalidRequest
-from ...core.model.nouns import Offset, Source
+from ...core.model.sources import Offset, Source
 from ..delta.commit_times import CommitTimes
 from ..delta.delta_log import DeltaLog, LogIncomplete
 from ..files.stores import Files

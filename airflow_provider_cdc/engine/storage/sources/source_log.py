@@ -30,7 +30,8 @@ from ...core.delta.tracking import (
     precedes_all,
 )
 from ...core.errors import ChangeTrackingDisabled, InvalidRange, NotADeltaTable, StreamUnusable
-from ...core.model.nouns import AppendSemantics, Offset, Stream, StreamMode
+from ...core.model.sources import Offset
+from ...core.model.stream import AppendSemantics, Stream, StreamMode
 from ..delta.delta_log import DeltaLog, Listing, LogIncomplete
 from ..files.stores import Files
 from .folder_logs import FolderLogs

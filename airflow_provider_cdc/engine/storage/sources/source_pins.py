@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import StreamConflict
-from ...core.model.nouns import Stream
+from ...core.model.stream import Stream
 from ..files.stores import each, store_key
 from .source_log import SourceLog, StreamSpan
 

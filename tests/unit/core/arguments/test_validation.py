@@ -12,7 +12,7 @@ from hypothesis import given
 
 from airflow_provider_cdc.engine.core.arguments.validation import KEPT, Kept, validated
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
-from airflow_provider_cdc.engine.core.model.nouns import StreamMode
+from airflow_provider_cdc.engine.core.model.stream import StreamMode
 
 
 @validated

@@ -14,7 +14,7 @@ from table_histories import Table, commit, data_file, histories
 from airflow_provider_cdc.engine.core.change_sets.has_data_scan import DataProbe, HasDataScan
 from airflow_provider_cdc.engine.core.delta.log_actions import ROW_ID_SETTING, Commit
 from airflow_provider_cdc.engine.core.delta.tracking import ENABLED
-from airflow_provider_cdc.engine.core.model.nouns import AppendSemantics, Stream, StreamMode
+from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, Stream, StreamMode
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceRange, candidates
 
 STANDARD = new_stream()

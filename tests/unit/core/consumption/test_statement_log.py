@@ -31,7 +31,7 @@ from airflow_provider_cdc.engine.core.consumption.statement_log import (
     without_undone,
 )
 from airflow_provider_cdc.engine.core.delta.log_actions import Commit, parse_commit
-from airflow_provider_cdc.engine.core.model.nouns import (
+from airflow_provider_cdc.engine.core.model.consumption import (
     Consumption,
     PlannedStatement,
     StatementKind,

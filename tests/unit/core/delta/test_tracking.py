@@ -20,7 +20,8 @@ from airflow_provider_cdc.engine.core.delta.tracking import (
     offset_of,
 )
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
-from airflow_provider_cdc.engine.core.model.nouns import Source, Stream
+from airflow_provider_cdc.engine.core.model.sources import Source
+from airflow_provider_cdc.engine.core.model.stream import Stream
 
 MATERIALISED = "delta.rowTracking.materializedRowIdColumnName"
 

@@ -7,7 +7,8 @@ from streams import new_stream
 
 from airflow_provider_cdc.engine.core.errors import FileUnreadable
 from airflow_provider_cdc.engine.core.folders.file_faults import unreadable_file
-from airflow_provider_cdc.engine.core.model.nouns import Source, Stream
+from airflow_provider_cdc.engine.core.model.sources import Source
+from airflow_provider_cdc.engine.core.model.stream import Stream
 
 READING = "Encountered error while reading file"
 

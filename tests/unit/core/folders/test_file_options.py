@@ -12,7 +12,7 @@ from airflow_provider_cdc.engine.core.folders.file_options import (
     has_headers,
     whole_rows,
 )
-from airflow_provider_cdc.engine.core.model.nouns import FileFormat
+from airflow_provider_cdc.engine.core.model.sources import FileFormat
 
 CSV, JSON = FileFormat.CSV, FileFormat.JSON
 

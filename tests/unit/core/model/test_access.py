@@ -8,7 +8,7 @@ from streams import new_stream
 from airflow_provider_cdc.engine.core.arguments.validation import KEPT
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, StreamAccessDenied
 from airflow_provider_cdc.engine.core.model.access import Right, check_access, principals
-from airflow_provider_cdc.engine.core.model.nouns import Stream
+from airflow_provider_cdc.engine.core.model.stream import Stream
 
 NOBODY: tuple[str, ...] = ()
 

@@ -8,8 +8,9 @@ import pytest
 from streams import NOON, new_stream
 
 from airflow_provider_cdc.engine.core.errors import StreamConflict
+from airflow_provider_cdc.engine.core.model.consumption import Consumption
 from airflow_provider_cdc.engine.core.model.lifecycle import TRANSITIONS, Transition, next_phase
-from airflow_provider_cdc.engine.core.model.nouns import Consumption, Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 
 STREAM = new_stream()
 OPEN = Consumption("c1", "dag.task", (), (), NOON)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from airflow_provider_cdc.engine.core.model.lifecycle import TRANSITIONS, Transition
-from airflow_provider_cdc.engine.core.model.nouns import Phase
+from airflow_provider_cdc.engine.core.model.stream import Phase
 
 PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "streams.md"
 DIAGRAM = re.compile(r"```mermaid\nstateDiagram-v2\n(.*?)```", re.DOTALL)

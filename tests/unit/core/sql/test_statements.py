@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.engine.core.errors import InvalidName, InvalidStatement
-from airflow_provider_cdc.engine.core.model.nouns import StatementKind
+from airflow_provider_cdc.engine.core.model.consumption import StatementKind
 from airflow_provider_cdc.engine.core.sql.statements import (
     Statement,
     analyse,

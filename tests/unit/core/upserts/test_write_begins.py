@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_cdc.engine.core.delta.log_actions import Commit, DataFile
-from airflow_provider_cdc.engine.core.model.nouns import row_id_text
+from airflow_provider_cdc.engine.core.model.sources import row_id_text
 from airflow_provider_cdc.engine.core.upserts.change_rows import MOST_WRITES, write_begins
 
 

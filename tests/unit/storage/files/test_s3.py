@@ -22,7 +22,7 @@ from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.delta.log_actions import fingerprint_of
 from airflow_provider_cdc.engine.core.errors import NotADeltaTable
-from airflow_provider_cdc.engine.core.model.nouns import FileFormat, Folder, Source
+from airflow_provider_cdc.engine.core.model.sources import FileFormat, Folder, Source
 from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog, Listing
 from airflow_provider_cdc.engine.storage.files.scratch import NO_FILE, Scratch
 from airflow_provider_cdc.engine.storage.files.store_options import fsspec_options

@@ -7,15 +7,15 @@ from registry_scenes import create
 from streams import NOON, new_offset
 
 from airflow_provider_cdc.engine.core.errors import StreamConflict
-from airflow_provider_cdc.engine.core.model.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model.nouns import (
+from airflow_provider_cdc.engine.core.model.consumption import (
     Consumption,
-    Phase,
     PlannedStatement,
     StatementKind,
     StreamRange,
     TableRange,
 )
+from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.core.model.stream import Phase
 from airflow_provider_cdc.engine.storage.registry.consumptions import Consumptions
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 

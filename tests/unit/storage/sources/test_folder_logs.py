@@ -23,13 +23,8 @@ from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import FilesChanged, StreamUnusable
 from airflow_provider_cdc.engine.core.folders.folder_log import FolderFile
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
-from airflow_provider_cdc.engine.core.model.nouns import (
-    FileFormat,
-    Folder,
-    Source,
-    Stream,
-    StreamMode,
-)
+from airflow_provider_cdc.engine.core.model.sources import FileFormat, Folder, Source
+from airflow_provider_cdc.engine.core.model.stream import Stream, StreamMode
 from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.registry.registry import Registry

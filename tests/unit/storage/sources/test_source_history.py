@@ -22,8 +22,8 @@ from airflow_provider_cdc.engine.core.arguments.points import (
     Version,
 )
 from airflow_provider_cdc.engine.core.errors import InvalidRange
-from airflow_provider_cdc.engine.core.model.nouns import Offset, Source
 from airflow_provider_cdc.engine.core.model.serialization import stream_text
+from airflow_provider_cdc.engine.core.model.sources import Offset, Source
 from airflow_provider_cdc.engine.storage.delta.commit_times import CommitTimes
 from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog
 from airflow_provider_cdc.engine.storage.files.stores import Files

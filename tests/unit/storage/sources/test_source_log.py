@@ -18,14 +18,8 @@ from airflow_provider_cdc.engine.core.errors import (
     StreamStale,
     StreamUnusable,
 )
-from airflow_provider_cdc.engine.core.model.nouns import (
-    AppendSemantics,
-    Base,
-    Source,
-    Stream,
-    StreamMode,
-    View,
-)
+from airflow_provider_cdc.engine.core.model.sources import Base, Source, View
+from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, Stream, StreamMode
 from airflow_provider_cdc.engine.storage.delta.delta_log import DeltaLog, LogIncomplete
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog, candidates
@@ -317,8 +311,8 @@ def test_a_range_from_before_version_0_begins_with_its_commit(log: Log) -> None:
     log.insert(1)
     beginning = replace(log.stream.offset, version=-1, fingerprint="", row_id_high_water_mark=-1)
 
-    found = SourceLog(Files()).range_from(log.stream.status(beginning))
-    none = SourceLog(Files()).range_from(log.stream.status(beginning), through=-1)
+    found = SourceLog(Files()).range_from(log.stream.with_offsets(beginning))
+    none = SourceLog(Files()).range_from(log.stream.with_offsets(beginning), through=-1)
 
     assert [commit.version for commit in found.commits] == [0, 1]
     assert (none.commits, none.end) == ((), beginning)
@@ -330,7 +324,7 @@ def test_a_range_from_before_version_0_of_a_table_that_was_not_tracked_then_is_r
     untracked = json.dumps({"id": "a-table-id", "configuration": {}})
     beginning = replace(log.stream.offset, version=-1, metadata=untracked)
     with pytest.raises(ChangeTrackingDisabled, match="before version 0 of t"):
-        SourceLog(Files()).range_from(log.stream.status(beginning))
+        SourceLog(Files()).range_from(log.stream.with_offsets(beginning))
 
 
 @pytest.mark.parametrize("semantics", [AppendSemantics.INSERTED, AppendSemantics.SURVIVING])

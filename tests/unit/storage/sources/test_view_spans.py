@@ -8,7 +8,8 @@ from typing import Any
 from streams import new_commit, new_offset, new_stream
 
 from airflow_provider_cdc.engine.core.delta.log_actions import Commit, DataFile
-from airflow_provider_cdc.engine.core.model.nouns import Offset, StreamMode, View
+from airflow_provider_cdc.engine.core.model.sources import Offset, View
+from airflow_provider_cdc.engine.core.model.stream import StreamMode
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceRange, StreamSpan
 
 FILE = DataFile("new", {}, 10, True, None, 100, 1, None)
