@@ -18,7 +18,8 @@ from airflow_provider_cdc.engine.core.model.serialization import FORMAT, stream_
 from airflow_provider_cdc.engine.core.model.stream import Phase, Stream
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Change
-from airflow_provider_cdc.engine.storage.registry.registry_upkeep import SCHEMA, Upkeep
+from airflow_provider_cdc.engine.storage.registry.registry_table import SCHEMA
+from airflow_provider_cdc.engine.storage.registry.registry_upkeep import Upkeep
 
 Damage = Callable[[dict[str, Any]], object]
 

@@ -20,10 +20,12 @@ from ...core.upserts.merge_sql import fresh_rows, live_rows
 from ...core.upserts.newer_changes import are_newer
 from ...core.upserts.partial_changes import partial_fresh_rows
 from ..consumption.attempts import ConsumptionServices
-from ..session.session_settings import may_broadcast
+from ..session.session_settings import any_version, may_broadcast
 from .quarantine import Quarantine
-from .queries import ROWS, query_over
 from .upsert_tables import UpsertTables
+
+# The placeholder of the DataFrame in the text of a query.
+_ROWS = "\0rows\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +76,17 @@ class Reads:
         files = span.tables[0].added_files
         is_plain = memory == Memory() and not may_divert(files)
         few = are_few(table, files) and may_broadcast(self._spark)
-        changes = accepted(table, ROWS, memory)
+        changes = accepted(table, _ROWS, memory)
         if is_plain:
-            changes = in_order(table, ROWS, begins=write_begins(span.tables[0].commits))
+            changes = in_order(table, _ROWS, begins=write_begins(span.tables[0].commits))
         if table.has_partial_changes:
             text = partial_fresh_rows(table, changes, base.version, are_few=few)
         else:
             newer = None
             if are_newer(files, base.files):
-                newer = ROWS if is_plain else f"({changes})"
+                newer = _ROWS if is_plain else f"({changes})"
             text = fresh_rows(table, changes, base.version, are_few=few, newer=newer)
-        rows = query_over(self._spark, text, self._parts.reader.read(span).rows)
+        rows = _query_over(self._spark, text, self._parts.reader.read(span).rows)
         return TableRead(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits, base)
 
     def _is_fresh_enough(self, table: UpsertTable, status: StreamStatus) -> bool:
@@ -94,3 +96,11 @@ class Reads:
         age = self._clock() - status.behind_since
         # A time in the future comes from a clock that is ahead: the age of the change is unknown.
         return longest is not None and timedelta(0) <= age <= longest
+
+
+def _query_over(spark: SparkSession, text: str, rows: DataFrame) -> DataFrame:
+    """The result of the query ``text``, in which ``_ROWS`` is the relation ``rows``."""
+    # A name in braces is a DataFrame; all other braces must be doubled.
+    escaped = text.replace("{", "{{").replace("}", "}}")
+    with any_version(spark):
+        return spark.sql(escaped.replace(_ROWS, "{rows}"), rows=rows)

@@ -27,18 +27,17 @@ from ...core.model.serialization import UnreadableStream, stream_text
 from ...core.model.stream import Phase, Stream
 from ...core.names import stream_key
 from .registry_snapshot import Change, Record, RegistrySnapshot, Row
-from .registry_upkeep import (
+from .registry_table import (
     CONFIGURATION,
-    DEFAULT,
     NO_HOOKS,
     PARTITION,
     SCHEMA,
     WRITER,
     Store,
-    Upkeep,
     delta_literal,
     registry_location,
 )
+from .registry_upkeep import DEFAULT, Upkeep
 
 _NEWEST = ["stream_id", "sequence", "transition", "name", "state"]
 _RECORD = [*_NEWEST, "at", "nonce", "actor"]

@@ -1,155 +1,34 @@
-"""Where and how the registry's table is stored, and the upkeep that keeps it quick to read."""
+"""The upkeep that keeps the registry's table quick to read."""
 
 from __future__ import annotations
 
 import json
-import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 from deltalake import (
-    ColumnProperties,
     CommitProperties,
     DeltaTable,
-    PostCommitHookProperties,
     Transaction,
-    WriterProperties,
 )
-from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import PyFileSystem
 
-from ...core.errors import InvalidRequest
 from ...core.model.lifecycle import Transition
 from ..files.best_effort import log_failures
+from .registry_table import FILE_SCHEMA, NO_HOOKS, PARTITION, Store
 
 _UPKEEP = "upkeep of the registry"
-
-SCHEMA = pa.schema(
-    [
-        ("stream_id", pa.string()),
-        ("sequence", pa.int64()),
-        ("name", pa.string()),
-        ("name_key", pa.string()),
-        ("transition", pa.string()),
-        ("at", pa.timestamp("us", "UTC")),
-        ("nonce", pa.string()),
-        ("actor", pa.string()),
-        ("state", pa.string()),
-        ("archived", pa.bool_()),
-    ]
-)
-
-_FILE_SCHEMA = SCHEMA.remove(SCHEMA.get_field_index("archived"))
-
-# A snapshot reads only the partition of the rows that may be the newest of a stream.
-PARTITION = "archived"
-
-CONFIGURATION = {
-    "delta.appendOnly": "true",
-    "delta.dataSkippingStatsColumns": "stream_id,sequence,at",
-    # The history is in the rows, not in the log: the log only has to outlive the snapshots in use.
-    "delta.logRetentionDuration": "interval 6 hours",
-    "delta.deletedFileRetentionDuration": "interval 6 hours",
-}
-
-# Neighbouring rows repeat most of their JSON: zstd makes use of that, and a dictionary does not.
-WRITER = WriterProperties(
-    compression="ZSTD",
-    compression_level=3,
-    column_properties={
-        "state": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
-    },
-)
-
-# delta-rs' work after a commit may fail after the commit has landed: upkeep does it instead.
-NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-
 _PARTITIONS = 2
-
 # Two rewrites of the same files would double their rows: Delta refuses the second by this id.
 _REWRITE = "upkeep"
-
-# delta-rs decodes percent escapes in plain paths, so two folders would become one. At the other
-# characters it panics, or opens another folder.
-_UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]\\^|\x00-\x1f\x7f]")
-
-
-def registry_location(state: str) -> str:
-    """The location of the registry's table under the folder ``state``; see :func:`table_location`.
-
-    :raises InvalidRequest: delta-rs cannot use it
-    """
-    return table_location(state, "registry")
-
-
-def table_location(state: str, name: str) -> str:
-    """The location of a table of the engine's own under the folder ``state``.
-
-    :param state: an absolute path, or a URI such as ``file:///data/cdc`` or ``s3://bucket/cdc``
-    :raises InvalidRequest: ``state`` is neither, or holds a character that delta-rs cannot use
-    """
-    parts = urlsplit(state) if "://" in state or state.startswith("file:") else None
-    if parts is not None and parts.scheme == "file":
-        plain = parts.netloc in {"", "localhost"} and not parts.query and not parts.fragment
-        path = unquote(parts.path) if plain else ""
-    else:
-        path = state
-    if parts is None or parts.scheme == "file":
-        if not path.startswith("/"):
-            raise _refused(state, "expected an absolute path or a URI")
-    elif not (parts.scheme and parts.netloc):
-        raise _refused(state, "expected a URI with a scheme and a bucket or host")
-    found = _UNUSABLE.search(path)
-    if found:
-        raise _refused(state, f"a state folder's name cannot hold {found.group()!r}")
-    return f"{path.rstrip('/')}/{name}"
-
-
-def _refused(state: str, cause: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"state folder {state!r}",
-        "cannot be used",
-        cause=cause,
-        fix="name it by an absolute path, or by a URI such as file:///data/cdc or s3://bucket/cdc",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """The place of one registry's table, and how to open it.
-
-    :param location: as :func:`registry_location` gives it
-    :param options: delta-rs' options for the store
-    """
-
-    location: str
-    options: dict[str, str]
-
-    def open(self, version: int | None = None) -> DeltaTable:
-        """The table at ``version``, or as it is now; raises ``TableNotFoundError``."""
-        return DeltaTable(self.location, version=version, storage_options=self.options)
-
-    def exists(self) -> bool:
-        """Whether there is a table."""
-        return DeltaTable.is_deltatable(self.location, self.options)
-
-    def filesystem(self, table: DeltaTable) -> PyFileSystem:
-        """The files of ``table``, by their paths in its log."""
-        return PyFileSystem(DeltaStorageHandler(table.table_uri, self.options))
-
-
-def delta_literal(text: str) -> str:
-    """``text`` as a SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +169,7 @@ def _read(files: Sequence[Mapping[str, Any]], filesystem: PyFileSystem) -> pa.Ta
 
     paths = [file["path"] for file in files]
     return pyarrow.dataset.dataset(
-        paths, schema=_FILE_SCHEMA, filesystem=filesystem, format="parquet"
+        paths, schema=FILE_SCHEMA, filesystem=filesystem, format="parquet"
     ).to_table()
 
 
@@ -298,7 +177,7 @@ def _write(rows: pa.Table, archived: bool, now: int, filesystem: PyFileSystem) -
     """Write ``rows`` to a file of their own, which no commit lists yet."""
     values = _partition(archived)
     path = f"{PARTITION}={values[PARTITION]}/part-{uuid.uuid4()}.zstd.parquet"
-    described = [name for name in _FILE_SCHEMA.names if name != "state"]
+    described = [name for name in FILE_SCHEMA.names if name != "state"]
     with filesystem.open_output_stream(path) as sink:
         pyarrow.parquet.write_table(
             rows.sort_by([("stream_id", "ascending"), ("sequence", "ascending")]),

@@ -23,7 +23,7 @@ from ...core.arguments.validation import validated_call
 from ...core.errors import InvalidRequest
 from ...core.upserts.job_records import Job
 from ..files.best_effort import log_failures
-from ..registry.registry_upkeep import NO_HOOKS, table_location
+from ..registry.registry_table import NO_HOOKS, table_location
 
 logger = logging.getLogger(__name__)
 
