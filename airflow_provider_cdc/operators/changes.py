@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.engine.core.arguments.choices import parse_enum
 from airflow_provider_cdc.engine.core.arguments.points import (
     Point,
     Timestamp,
@@ -13,7 +14,6 @@ from airflow_provider_cdc.engine.core.arguments.points import (
     check_order,
     point_of,
 )
-from airflow_provider_cdc.engine.core.change_sets.choices import parse_enum
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.stream import ColumnStyle
 from airflow_provider_cdc.hooks.failures import task_errors

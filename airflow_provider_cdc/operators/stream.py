@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.assets.stream import CONSUMPTIONS, announce
+from airflow_provider_cdc.engine.core.arguments.choices import parse_enum
 from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.arguments.points import Point
-from airflow_provider_cdc.engine.core.change_sets.choices import mode_of, parse_enum
 from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.folders.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model.access import principals
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome
-from airflow_provider_cdc.engine.core.model.stream import AppendSemantics, ColumnStyle, Stream
+from airflow_provider_cdc.engine.core.model.stream import (
+    AppendSemantics,
+    ColumnStyle,
+    Stream,
+    parse_mode,
+)
 from airflow_provider_cdc.engine.core.retention.staleness import MAX_DATA_EXTENSION
 from airflow_provider_cdc.engine.core.sql.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.cdc import CdcHook
@@ -216,7 +221,7 @@ class CreateStream(StreamOperator):
                 file_format=self.file_format,
                 file_options=options_as_text(self.file_options),
                 file_schema=self.file_schema,
-                mode=mode_of(subject, self.mode, self.on_files),
+                mode=parse_mode(subject, self.mode, self.on_files),
                 append_semantics=parse_enum(
                     subject, "append_semantics", AppendSemantics, self.append_semantics
                 ),

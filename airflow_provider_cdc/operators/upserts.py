@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.engine.catalog.upsert_jobs import WITHOUT_PROMISE, upsert_stream
 from airflow_provider_cdc.engine.clock import utc_now
+from airflow_provider_cdc.engine.core.arguments.choices import parse_enum
 from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.arguments.validation import KEPT, Kept
-from airflow_provider_cdc.engine.core.change_sets.choices import parse_enum
 from airflow_provider_cdc.engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows
 from airflow_provider_cdc.engine.core.upserts.job_records import HELD_CHANGES, LATE_CHANGES
 from airflow_provider_cdc.hooks.failures import task_errors

@@ -13,17 +13,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..catalog.stream_catalog import StreamCatalog
 from ..clock import utc_now
+from ..core.arguments.choices import parse_enum
 from ..core.arguments.intervals import interval_if_given, interval_of
 from ..core.arguments.one_or_several import one_or_several
 from ..core.arguments.points import Bound, Point, Version, bound_of
 from ..core.arguments.validation import validated, validated_call
-from ..core.change_sets.choices import mode_of, parse_enum, strategy_of
-from ..core.change_sets.read_plan import Strategy
+from ..core.change_sets.read_plan import Strategy, parse_strategy
 from ..core.consumption.batches import BatchLimit
 from ..core.errors import StreamConflict
 from ..core.model.access import Right, principals
 from ..core.model.outcomes import Outcome
-from ..core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
+from ..core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode, parse_mode
 from ..core.names import table_name
 from ..core.progress import Listener
 from ..core.retention.staleness import MAX_DATA_EXTENSION
@@ -131,7 +131,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             self, spark, catalog, tables, cloning, definitions, maintainer
         )
         self._scratch = Scratch(state, files, clock)
-        tables_reader = ChangeSetReader(spark, files, self._scratch, strategy_of(strategy))
+        tables_reader = ChangeSetReader(spark, files, self._scratch, parse_strategy(strategy))
         views = ViewReader(spark, tables_reader, definitions)
         self._reader = StreamReader(spark, tables_reader, views, FileRows(spark, files))
         sources = Sources(self._tables, definitions, SourceHistory(files, clock))
@@ -296,7 +296,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             file_format=file_format,
             file_options=file_options,
             file_schema=file_schema,
-            mode=mode_of(subject, mode, on_files),
+            mode=parse_mode(subject, mode, on_files),
             append_semantics=parse_enum(
                 subject, "append_semantics", AppendSemantics, append_semantics
             ),

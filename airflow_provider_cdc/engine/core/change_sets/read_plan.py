@@ -10,6 +10,7 @@ from itertools import pairwise
 from ..consumption.statement_log import without_undone
 from ..delta.log_actions import Commit
 from ..delta.table_schema import Layout, gives_ids_anew
+from ..errors import InvalidRequest
 from ..figures import counted, extent_text
 from ..names import name_key
 from .commit_changes import CommitChanges, commit_changes
@@ -222,3 +223,20 @@ def _obstacle(commits: Sequence[Commit], history: Sequence[Layout]) -> str | Non
     if is_overwritten or not all(map(today.reads_files_of, history)):
         return "the change files were written under columns that today's cannot read"
     return None
+
+
+def parse_strategy(name: str | None) -> Strategy | None:
+    """The strategy called ``name``, if it reads differences. ``None``: the cheapest.
+
+    :raises InvalidRequest: no such strategy has this name
+    """
+    if name is None:
+        return None
+    if name in READING_DIFFERENCES:
+        return Strategy(name)
+    raise InvalidRequest(
+        "engine",
+        "cannot read change sets as asked",
+        cause=f"{name!r} is no strategy",
+        fix=f"strategy is one of {', '.join(READING_DIFFERENCES)}, or None for the cheapest",
+    )

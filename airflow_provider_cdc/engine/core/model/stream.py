@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ..arguments.choices import parse_enum
 from ..retention.staleness import MAX_DATA_EXTENSION
 from ..summaries import place_text, versions_text
 from .consumption import Consumption
@@ -23,6 +24,28 @@ class StreamMode(StrEnum):
     STANDARD = "standard"
     APPEND_ONLY = "append_only"
     INSERT_ONLY = "insert_only"
+
+
+def parse_mode(subject: str, mode: str | None, on_files: str | None) -> StreamMode:
+    """The mode called ``mode``. ``None``: the mode that records the most changes of the source.
+
+    :raises InvalidRequest: no mode has this name
+    """
+    if mode is None:
+        return StreamMode.STANDARD if on_files is None else StreamMode.INSERT_ONLY
+    return parse_enum(subject, "mode", StreamMode, mode)
+
+
+class Information(StrEnum):
+    """Which changes a query asks for (Snowflake: the CHANGES clause)."""
+
+    DEFAULT = "default"
+    APPEND_ONLY = "append_only"
+
+    @property
+    def mode(self) -> StreamMode:
+        """The mode of a stream that returns these changes."""
+        return StreamMode.STANDARD if self is Information.DEFAULT else StreamMode.APPEND_ONLY
 
 
 class AppendSemantics(StrEnum):

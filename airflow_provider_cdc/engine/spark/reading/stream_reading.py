@@ -5,13 +5,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from ...catalog.stream_catalog import StreamCatalog
+from ...core.arguments.choices import parse_enum
 from ...core.arguments.points import Point, bound_of
 from ...core.arguments.validation import validated
-from ...core.change_sets.choices import Information, parse_enum
 from ...core.change_sets.read_plan import ReadPlan, TablePlan, plan_view
 from ...core.errors import InvalidRequest
 from ...core.model.access import Right
-from ...core.model.stream import ColumnStyle, StreamMode
+from ...core.model.stream import ColumnStyle, Information, StreamMode
 from ...core.names import table_name
 from ...storage.files.scratch import Scratch
 from ...storage.sources.source_log import SourceLog, StreamSpan

@@ -14,9 +14,9 @@ from ...catalog.stream_catalog import StreamCatalog
 from ...catalog.stream_status import StreamStatus
 from ...catalog.upsert_jobs import apply_watermark, recent_durations
 from ...catalog.upsert_status import UpsertTableStatus
+from ...core.arguments.choices import parse_enum
 from ...core.arguments.intervals import interval_if_given, interval_of, interval_text, period_of
 from ...core.arguments.validation import KEPT, Kept, validated
-from ...core.change_sets.choices import parse_enum
 from ...core.errors import InvalidRequest, StreamNotFound, StreamStale, TableNotFound
 from ...core.model.outcomes import Outcome
 from ...core.model.stream import Stream
