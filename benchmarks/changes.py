@@ -83,7 +83,7 @@ class Measurement:
     def _row(self, name: str, item: Reader, bench: Bench, timing: Timing, touched: int) -> Row:
         if not timing.is_lower_bound:
             self._check(item, bench)
-        plan = "" if item.plan is None else _told(item.plan(self._spark, bench))
+        plan = "" if item.plan is None else _plan_text(item.plan(self._spark, bench))
         return Row(name, item.name, timing, touched, plan)
 
     def _check(self, item: Reader, bench: Bench) -> None:
@@ -95,6 +95,6 @@ class Measurement:
             raise AssertionError(f"{item.name} found {counted}, expected {bench.expected}")
 
 
-def _told(plan: ReadPlan) -> str:
+def _plan_text(plan: ReadPlan) -> str:
     by = plan.strategy.value.replace("_", " ")
     return f"{by}, {plan.file_count:,} files, {plan.size_bytes / 1e6:.1f} MB"

@@ -31,7 +31,7 @@ from .timing import Patience, Timing
 
 LOGS = (10, 1_000, 10_000)
 SMALL_LOGS = LOGS[:2]
-LOOK = "sensor's look"
+PROBE = "sensor's probe"
 STREAMS, TRANSITIONS = 1_000, 10_000
 SMALL_TRANSITIONS = 2_000
 TOGETHER = 10
@@ -46,14 +46,14 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
         _long_log(spark, root, commits)
         group = with_data(commits)
         catalog = StreamCatalog(str(root / "state"))
-        yield Row(group, LOOK, _rounds(partial(_look, catalog, has_data=True)))
+        yield Row(group, PROBE, _rounds(partial(_probe, catalog, has_data=True)))
         yield Row(group, "status with exact lag", _rounds(partial(catalog.status, "s")))
         yield from _folding(root, group, patience)
     for commits in logs[1:]:
         root = workshop.new_folder()
         _long_log(spark, root, commits, is_maintenance=True)
-        look = partial(_look, StreamCatalog(str(root / "state")), has_data=False)
-        yield Row(of_maintenance(commits), LOOK, _rounds(look))
+        probe = partial(_probe, StreamCatalog(str(root / "state")), has_data=False)
+        yield Row(of_maintenance(commits), PROBE, _rounds(probe))
     root = workshop.new_folder()
     create_table(spark, root / "t", "id BIGINT", {})
     engine = Engine(spark, str(root / "state"))
@@ -74,10 +74,10 @@ def of_maintenance(commits: int) -> str:
     """The name in results for this many commits that a check has to read, because they have no
     data.
     """
-    return f"{commits:,} commits of maintenance alone behind"
+    return f"{commits:,} commits of maintenance only"
 
 
-def _look(catalog: StreamCatalog, *, has_data: bool) -> None:
+def _probe(catalog: StreamCatalog, *, has_data: bool) -> None:
     if catalog.probe("s").may_have_data is not has_data:
         raise AssertionError(f"expected data: {has_data}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from . import iceberg_process, upserts, wide
-from .checks import LOGS, LOOK, of_maintenance, with_data
+from .checks import LOGS, PROBE, of_maintenance, with_data
 from .fixed_cost import AT_MOST_ONCE, CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
 from .readers import CHANGES, FEED_BY_KEY, FLOOR, SNAPSHOTS, STREAM
 from .results import Row, Run
@@ -131,10 +131,10 @@ def _consumption(run: Run) -> Iterator[Goal]:
 def _checks(run: Run) -> Iterator[Goal]:
     workloads = run.by_workload()
     for commits, limit in ((LOGS[1], 0.05), (LOGS[2], 0.25)):
-        for behind in (with_data(commits), of_maintenance(commits)):
-            look = _median(workloads.get(behind, {}), LOOK)
-            if look is not None:
-                yield _below(f"sensor's look, {behind}", look, limit)
+        for workload in (with_data(commits), of_maintenance(commits)):
+            probe = _median(workloads.get(workload, {}), PROBE)
+            if probe is not None:
+                yield _below(f"sensor's probe, {workload}", probe, limit)
     longest = workloads.get(with_data(LOGS[2]), {})
     plan = _median(longest, "plan of the change set")
     if plan is not None:

@@ -161,10 +161,10 @@ class CdcHook(BaseHook):
             return self.get_connection(conn_id)
         except AirflowNotFoundException:
             raise CdcJobFailed(
-                f"Spark connection {conn_id}: was not found. Cause: there is none, or where Airflow"
-                " keeps connections did not answer; without it the Spark provider would submit to"
-                " a YARN cluster. Fix: create it, or correct spark_conn_id in the connection"
-                f" {self.conn_id}; running the task again is safe."
+                f"Spark connection {conn_id}: was not found. Cause: it does not exist, or"
+                " Airflow's store of connections did not answer; without it the Spark provider"
+                " would submit to a YARN cluster. Fix: create it, or correct spark_conn_id in the"
+                f" connection {self.conn_id}; running the task again is safe."
             ) from None
 
 

@@ -348,7 +348,7 @@ def compare(state: Path, warehouse: list[str]) -> None:
     )
 
 
-def end_when_told() -> None:
+def end_on_signal() -> None:
     """Raise ``KeyboardInterrupt`` at the first SIGTERM or Ctrl-C.
 
     Later signals are ignored: ``make`` and a terminal may both send one, and the second would
@@ -371,7 +371,7 @@ def main() -> int:
     parser.add_argument("--days", type=positive, default=YEAR_DAYS, help="days of 2013 to replay")
     parser.add_argument("--stay", action="store_true", help="leave Airflow running until Ctrl-C")
     options = parser.parse_args()
-    end_when_told()
+    end_on_signal()
     try:
         run(options.state.resolve(), options.days, stay=options.stay)
     except DemoFailed as error:

@@ -20,7 +20,7 @@ from ..core.model.serialization import UnreadableStream, unusable
 from ..core.model.sources import FileFormat, View
 from ..core.model.stream import AppendSemantics, ColumnStyle, Phase, Stream, StreamMode
 from ..core.names import table_name
-from ..core.retention.staleness import MAX_DATA_EXTENSION, rows_gone_after, stale_after
+from ..core.retention.staleness import MAX_DATA_EXTENSION, rows_missing_after, stale_after
 from ..core.retention.table_retention import log_retention, retention
 from ..core.summaries import moment_text, place_text, versions_text
 from ..storage.sources.source_log import SourceLog, SourceRange, StreamSpan, candidates
@@ -178,8 +178,8 @@ def _waiting(status: StreamStatus | BaseStatus) -> str:
         return status.invalid_reason.partition(". Cause: ")[0]
     if not status.may_have_data:
         return "nothing waits"
-    behind = f"{counted(status.commits_behind or 0, 'commit')} behind"
-    return f"{behind} ({decimal(status.bytes_behind or 0)})"
+    lag = f"{counted(status.commits_behind or 0, 'commit')} behind"
+    return f"{lag} ({decimal(status.bytes_behind or 0)})"
 
 
 def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
@@ -336,7 +336,7 @@ def _kept(
     promised = since + retention(properties)
     if stream.shows_initial_rows and span is not None and span.commits:
         at = stream.offset.timestamp
-        predicted = min(predicted, rows_gone_after(at, properties, extension))
+        predicted = min(predicted, rows_missing_after(at, properties, extension))
         promised = min(promised, at + log_retention(properties))
     return predicted, promised
 

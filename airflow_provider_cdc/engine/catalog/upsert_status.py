@@ -55,7 +55,7 @@ class UpsertTableStatus:
 
     def __repr__(self) -> str:
         held = self.held_changes + self.late_changes
-        return f"<UpsertTableStatus {_standing(self, held)}>"
+        return f"<UpsertTableStatus {_summary_text(self, held)}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ class UpsertTableSummary:
     stream: str
 
     def __repr__(self) -> str:
-        return f"<UpsertTableSummary {_standing(self, self.quarantined_changes)}>"
+        return f"<UpsertTableSummary {_summary_text(self, self.quarantined_changes)}>"
 
 
-def _standing(status: UpsertTableStatus | UpsertTableSummary, held: int | None) -> str:
+def _summary_text(status: UpsertTableStatus | UpsertTableSummary, held: int | None) -> str:
     """Up to when a table is applied, what waits, and how many changes are in quarantine."""
     applied = moment_text(status.upsert_stream_apply_watermark)
     commits, size = status.pending_commits, status.pending_bytes

@@ -53,7 +53,7 @@ def advice_on_tables(tables: Iterable[str], names: Collection[str]) -> str:
     if meant := stream_meant(tables, names):
         return meant
     if not names:
-        return "create the stream first: there is none yet"
+        return "create the stream first: the state folder has no streams"
     if len(names) <= SHOWN_NAMES:
         return f"name one of the streams that there are: {', '.join(sorted(names))}"
     return "name the stream to consume in one of the statements, or create it first"

@@ -66,7 +66,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
     if missing:
         raise UnsupportedEnvironment(
             "Spark session",
-            "is none with Delta",
+            "lacks the settings of Delta",
             cause=f"expected {' and '.join(missing)} to name Delta, found "
             + " and ".join(repr(settings.get(name, "")) for name in missing),
             fix="make the session with airflow_provider_cdc.engine.local_session(), or set "

@@ -28,7 +28,7 @@ def stale_after(
     return since + max(own_retention(properties), max_data_extension)
 
 
-def rows_gone_after(
+def rows_missing_after(
     committed_at: datetime, properties: Mapping[str, str], max_data_extension: timedelta
 ) -> datetime:
     """When all rows of an older version are predicted to be out of reach.

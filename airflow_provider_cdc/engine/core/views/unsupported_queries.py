@@ -177,7 +177,7 @@ class ViewText:
             f"has {what} at line {line}, column {column}, {place}",
             cause=why
             or "a stream follows views that project, filter, join by inner and cross "
-            "joins and UNION ALL tables and such views, and nothing else (seed 000)",
+            "joins and UNION ALL tables and such views, and nothing else",
             fix=fix or "leave it out of the view, and do it to what the stream returns",
         )
 

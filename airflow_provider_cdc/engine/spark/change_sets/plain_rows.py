@@ -31,15 +31,15 @@ from .file_lists import FileLists
 from .row_columns import NO_ROW_ID, PLACE, ROW_ID, ROW_VERSION, union
 
 # What the log records of a file, and its type in SQL.
-_Told = tuple[Callable[[ListedFile], Any], str]
+_FileValue = tuple[Callable[[ListedFile], Any], str]
 _AT = f"{PLACE}.row_index"
 # In the list, the time of a file is its number.
 _NUMBER = f"CAST(unix_millis({PLACE}.file_modification_time) AS INT)"
 _WORD_SHIFT = BITS_IN_A_WORD.bit_length() - 1
-_BASE_ROW_ID: _Told = (lambda item: item.file.base_row_id, "BIGINT")
-_DEFAULT_VERSION: _Told = (lambda item: item.file.default_row_commit_version, "BIGINT")
-_IS_PICKED: _Told = (lambda item: item.kept is not None, "BOOLEAN")
-_FILE_COLUMNS: Mapping[str, _Told] = {
+_BASE_ROW_ID: _FileValue = (lambda item: item.file.base_row_id, "BIGINT")
+_DEFAULT_VERSION: _FileValue = (lambda item: item.file.default_row_commit_version, "BIGINT")
+_IS_PICKED: _FileValue = (lambda item: item.kept is not None, "BOOLEAN")
+_FILE_COLUMNS: Mapping[str, _FileValue] = {
     SIDE_COLUMN: (lambda item: item.side.value, "STRING"),
     VERSION_COLUMN: (lambda item: item.version, "BIGINT"),
     BASE_ROW_ID_COLUMN: _BASE_ROW_ID,

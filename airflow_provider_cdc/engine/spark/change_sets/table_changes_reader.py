@@ -151,7 +151,7 @@ class ChangeSetReader:
             return each_named(sides.old, DELETE, style)
         if sides.old is None and sides.new is not None:
             return each_named(sides.new, INSERT, style)
-        if _looks_at_ids_first(net, span.end) and may_broadcast(self._spark):
+        if _reads_ids_first(net, span.end) and may_broadcast(self._spark):
             sides = without_carried_over(sides, span.start.version)
         return with_metadata_columns(
             netted(sides, listed, _row_type(_layout(span.end.metadata))), None, style
@@ -249,7 +249,7 @@ class ChangeSetReader:
         return Sides(old, new, path[0].fields != end_layout.fields)
 
 
-def _looks_at_ids_first(net: NetFiles, end: Offset) -> bool:
+def _reads_ids_first(net: NetFiles, end: Offset) -> bool:
     """Whether reading the row ids of rewritten files before their columns is correct and pays."""
     masks = min(net.rewritten_rows, end.row_id_high_water_mark // IDS_IN_A_MASK)
     is_large = net.rewritten_rows > MANY_REWRITTEN_ROWS and masks <= MOST_MASKS

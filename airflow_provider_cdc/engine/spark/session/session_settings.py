@@ -16,7 +16,7 @@ _IS_BOUND_TO_RETENTION = (
 SWITCH_OFF = "switch it off in this session; in Airflow by the field conf of the connection"
 """What to do about a setting of the session under which the engine cannot work."""
 
-_AS_THEY_STAND = "spark.sql.parser.escapedStringLiterals"
+_UNESCAPED = "spark.sql.parser.escapedStringLiterals"
 
 
 @dataclass(slots=True)
@@ -56,10 +56,10 @@ def escaped_literals(spark: SparkSession) -> Iterator[None]:
     """Run statements whose literals escape quotes and backslashes, even in a session that reads a
     backslash as an ordinary character. Some places of a statement accept only literals.
     """
-    if not is_on(spark, _AS_THEY_STAND):
+    if not is_on(spark, _UNESCAPED):
         yield
         return
-    with settings(spark, {_AS_THEY_STAND: "false"}):
+    with settings(spark, {_UNESCAPED: "false"}):
         yield
 
 

@@ -84,7 +84,7 @@ _CHANGE_PROPERTIES = _WITHOUT_FEED | {
 class UpsertTables:
     """Creates and finds upsert tables.
 
-    :param stand_behind: creates the stream on the changes of a table, if it does not exist
+    :param create_changes_stream: creates the stream on the changes of a table, if it does not exist
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class UpsertTables:
         spark: SparkSession,
         tables: Tables,
         files: Files,
-        stand_behind: Callable[[UpsertTable], None],
+        create_changes_stream: Callable[[UpsertTable], None],
     ) -> None:
         self._spark = spark
         self._tables = tables
         self._files = files
-        self._create_changes_stream = stand_behind
+        self._create_changes_stream = create_changes_stream
         # By the id of a base: the columns for which its parts were found to agree.
         self._checked: dict[str, tuple[Column, ...]] = {}
 

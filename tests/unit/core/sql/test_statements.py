@@ -656,5 +656,7 @@ def test_plan_streams_names_the_stream_that_may_be_meant(sql: str, advice: str) 
 
 
 def test_plan_streams_of_a_folder_without_streams_says_so() -> None:
-    with pytest.raises(InvalidStatement, match="create the stream first: there is none yet"):
+    with pytest.raises(
+        InvalidStatement, match="create the stream first: the state folder has no streams"
+    ):
         plan_streams([analyse("INSERT INTO t TABLE x", [])], [])
