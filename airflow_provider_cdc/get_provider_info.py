@@ -33,6 +33,7 @@ def get_provider_info() -> dict[str, Any]:
                 f"{package}.operators.changes",
                 f"{package}.operators.maintenance",
                 f"{package}.operators.monitor",
+                f"{package}.operators.upsert_tables",
                 f"{package}.operators.upserts",
             )
         ],

@@ -20,8 +20,8 @@ from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
 from .arguments import point_json
+from .base import StreamOperator
 from .identities import once_for_run
-from .stream import StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -14,8 +14,8 @@ from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
 
+from .base import ConsumingOperator, StreamOperator
 from .identities import default_consumer
-from .stream import ConsumingOperator, StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

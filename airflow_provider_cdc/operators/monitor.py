@@ -19,8 +19,8 @@ from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.hooks.stale_after_variable import write_stale_after
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 
+from .base import StreamOperator
 from .metrics import measure
-from .stream import StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseNotifier, Context

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
-
-from airflow_provider_cdc.assets.stream import CONSUMPTIONS, announce
 from airflow_provider_cdc.engine.core.arguments.choices import parse_enum
 from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.arguments.points import Point
@@ -17,7 +13,6 @@ from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.folders.file_options import options_as_text
 from airflow_provider_cdc.engine.core.model.access import principals
-from airflow_provider_cdc.engine.core.model.outcomes import Outcome
 from airflow_provider_cdc.engine.core.model.stream import (
     AppendSemantics,
     ColumnStyle,
@@ -26,63 +21,18 @@ from airflow_provider_cdc.engine.core.model.stream import (
 )
 from airflow_provider_cdc.engine.core.retention.staleness import MAX_DATA_EXTENSION
 from airflow_provider_cdc.engine.core.sql.statements import analyse, plan_streams
-from airflow_provider_cdc.hooks.cdc import CdcHook
-from airflow_provider_cdc.hooks.failures import FailsPlainly, task_errors
+from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach, reached_errors
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.functions import check_consume
 
 from .arguments import parse_duration, parse_int, point_json
+from .base import ConsumingOperator, StreamOperator
 from .identities import default_consumer
-from .outcome import outcome_result, stream_result
+from .outcome import stream_result
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-
-class StreamOperator(FailsPlainly, BaseOperator):
-    """Base of the operators of streams: they have a connection, and a kill stops their job."""
-
-    ui_color = "#d5ecf2"
-
-    def __init__(self, *, conn_id: str = CdcHook.default_conn_name, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.conn_id = conn_id
-
-    @cached_property
-    def hook(self) -> CdcHook:
-        """The hook of ``conn_id``, made when the task runs."""
-        return CdcHook(self.conn_id)
-
-    def on_kill(self) -> None:
-        """Stop the Spark application that the task waits for."""
-        self.hook.kill()
-
-
-class ConsumingOperator(StreamOperator):
-    """Base of the operators that consume: each consumption becomes an asset event.
-
-    Each consumed stream has an event, see
-    :func:`~airflow_provider_cdc.assets.stream.consumption_asset`. The events of the task's own
-    ``outlets`` have what was consumed as ``consumed`` in their extra.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_outlets([CONSUMPTIONS])
-
-    def announced(
-        self, outcome: Outcome | None, context: Context, *, upsert_table: str | None = None
-    ) -> dict[str, Any]:
-        """Emit the asset events of an outcome; returns the outcome for XCom.
-
-        :param upsert_table: the upsert table whose changes were consumed
-        :raises CdcJobFailed: the job answered without an outcome
-        """
-        result = outcome_result(outcome)
-        if outcome is not None:
-            announce(context, self.conn_id, outcome, self.outlets, upsert_table=upsert_table)
-        return result
 
 
 class CreateStream(StreamOperator):

@@ -17,8 +17,8 @@ from airflow_provider_cdc.hooks.registry_reach import reached_errors
 from airflow_provider_cdc.jobs import model as jobs
 
 from .arguments import parse_duration, point_json
+from .base import StreamOperator
 from .outcome import stream_result
-from .stream import StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

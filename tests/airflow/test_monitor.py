@@ -21,7 +21,7 @@ from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.notifications.log import LogNotifier
 from airflow_provider_cdc.operators.monitor import CheckStreams
 from airflow_provider_cdc.operators.stream import CreateStream
-from airflow_provider_cdc.operators.upserts import CreateUpsertTable
+from airflow_provider_cdc.operators.upsert_tables import CreateUpsertTable
 
 METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
 

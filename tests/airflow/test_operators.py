@@ -48,12 +48,14 @@ from airflow_provider_cdc.operators.stream_administration import (
     RewindStream,
     UndropStream,
 )
-from airflow_provider_cdc.operators.upserts import (
+from airflow_provider_cdc.operators.upsert_tables import (
     AddColumns,
     AlterUpsertTable,
-    ApplyUpserts,
     CreateUpsertTable,
     DropUpsertTable,
+)
+from airflow_provider_cdc.operators.upserts import (
+    ApplyUpserts,
     ExportTable,
     RedriveChanges,
     WriteChanges,

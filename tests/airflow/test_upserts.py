@@ -39,13 +39,13 @@ from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.model import Answer, HasData, Request
-from airflow_provider_cdc.operators.upserts import (
+from airflow_provider_cdc.operators.upsert_tables import (
     AddColumns,
     AlterUpsertTable,
-    ApplyUpserts,
     CreateUpsertTable,
     DropUpsertTable,
 )
+from airflow_provider_cdc.operators.upserts import ApplyUpserts
 
 MINUTE = timedelta(minutes=1)
 APPLIED = Outcome(

@@ -1,0 +1,63 @@
+"""What operators share: a connection, a job that a kill stops, and events of consumptions."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_cdc.assets.stream import CONSUMPTIONS, announce
+from airflow_provider_cdc.engine.core.model.outcomes import Outcome
+from airflow_provider_cdc.hooks.cdc import CdcHook
+from airflow_provider_cdc.hooks.failures import FailsPlainly
+
+from .outcome import outcome_result
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class StreamOperator(FailsPlainly, BaseOperator):
+    """Base of the operators of streams: they have a connection, and a kill stops their job."""
+
+    ui_color = "#d5ecf2"
+
+    def __init__(self, *, conn_id: str = CdcHook.default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.conn_id = conn_id
+
+    @cached_property
+    def hook(self) -> CdcHook:
+        """The hook of ``conn_id``, made when the task runs."""
+        return CdcHook(self.conn_id)
+
+    def on_kill(self) -> None:
+        """Stop the Spark application that the task waits for."""
+        self.hook.kill()
+
+
+class ConsumingOperator(StreamOperator):
+    """Base of the operators that consume: each consumption becomes an asset event.
+
+    Each consumed stream has an event, see
+    :func:`~airflow_provider_cdc.assets.stream.consumption_asset`. The events of the task's own
+    ``outlets`` have what was consumed as ``consumed`` in their extra.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_outlets([CONSUMPTIONS])
+
+    def announced(
+        self, outcome: Outcome | None, context: Context, *, upsert_table: str | None = None
+    ) -> dict[str, Any]:
+        """Emit the asset events of an outcome; returns the outcome for XCom.
+
+        :param upsert_table: the upsert table whose changes were consumed
+        :raises CdcJobFailed: the job answered without an outcome
+        """
+        result = outcome_result(outcome)
+        if outcome is not None:
+            announce(context, self.conn_id, outcome, self.outlets, upsert_table=upsert_table)
+        return result
