@@ -150,7 +150,7 @@ def _fold(state: str) -> dict[str, float]:
     before = _memory("VmRSS")
     begun = time.perf_counter()
     span = SourceLog(Files()).range(StreamCatalog(state).describe("s"))
-    plan_difference(span.commits, [Layout.of(json.loads(span.end.metadata))])
+    plan_difference(span.commits, [Layout.of(span.end.metadata)])
     seconds = time.perf_counter() - begun
     return {"seconds": seconds, "peak_bytes": _memory("VmHWM") - before}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -74,7 +73,7 @@ def _floor(spark: SparkSession, bench: Bench) -> DataFrame:
     files = (*net.removed, *net.added, *(pair.new for pair in net.revectored))
     listed = [(absolute_path(bench.location, file.path), file.size_bytes) for file in files]
     # The values of partition columns are in no file.
-    partitioned_by = Layout.of(json.loads(bench.stream.offset.metadata)).partition_columns
+    partitioned_by = Layout.of(bench.stream.offset.metadata).partition_columns
     schema = [field for field in spark.table(bench.name).schema if field.name not in partitioned_by]
     scratch = Scratch(bench.state, Files(), lambda: datetime.now(UTC))
     rows = FileLists(spark, scratch).open(listed, StructType(schema))

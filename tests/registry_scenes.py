@@ -31,7 +31,7 @@ WRITERS = 4
 
 def stream(name: str, version: int = 0, stream_id: str | None = None) -> Stream:
     """A stream with a state as long as that of real streams."""
-    metadata = random.Random(name).randbytes(1000).hex()
+    metadata = {"schemaString": random.Random(name).randbytes(1000).hex()}
     return new_stream(
         name, stream_id=stream_id or str(uuid.uuid4()), offset=new_offset(version, metadata)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +29,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NO_COLUMNS = '{"type": "struct", "fields": []}'
 
 
-def new_offset(version: int = 0, metadata: str = "{}") -> Offset:
-    return Offset(version, "f" * 64, NOON, metadata, "{}", -1)
+def new_offset(version: int = 0, metadata: Mapping[str, Any] | None = None) -> Offset:
+    return Offset(version, "f" * 64, NOON, metadata or {}, {}, -1)
 
 
 def new_stream(name: str = "s", **fields: Any) -> Stream:
@@ -76,7 +77,7 @@ def offset_at(table: Path, version: int) -> Offset:
         "configuration": {"delta.enableRowTracking": "true"},
     }
     commit = DeltaLog(str(table), Files()).commit(version)
-    return replace(new_offset(version, json.dumps(metadata)), fingerprint=commit.fingerprint)
+    return replace(new_offset(version, metadata), fingerprint=commit.fingerprint)
 
 
 def add_file(

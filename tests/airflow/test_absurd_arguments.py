@@ -248,7 +248,7 @@ def test_absurd_argument_of_a_factory_is_refused(catalog, value):
             str(error).encode()
 
 
-def test_lengths_of_factories_may_be_text():
+def test_factories_take_lengths_of_time_as_text():
     monitor = stale_stream_monitor([], every="INTERVAL 10 MINUTE", margin="P1D")
     maintenance = stream_maintenance(every="PT6H")
     assert isinstance(monitor, DAG)

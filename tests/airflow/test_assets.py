@@ -58,7 +58,7 @@ def test_two_spellings_of_a_stream_are_one_asset(stream, conn_id, uri):
     assert create_asset(stream=stream, conn_id=conn_id).uri == uri
 
 
-def test_uri_written_by_hand_is_that_of_the_stream():
+def test_uri_written_by_hand_equals_the_uri_of_the_stream():
     assert Asset("cdc://cdc_default/Orders/").uri == stream_asset("orders").uri
     assert Asset("cdc://cdc_default/ORDERS/consumptions").uri == consumption_asset("orders").uri
 
@@ -79,12 +79,12 @@ def test_uri_that_names_no_stream_is_refused(uri):
         Asset(uri)
 
 
-def test_asset_of_what_cannot_be_a_stream_is_refused():
+def test_asset_of_an_invalid_stream_name_is_refused():
     with pytest.raises(InvalidName):
         stream_asset("1st")
 
 
-def test_watchers_of_one_stream_in_two_dags_are_one():
+def test_watchers_of_one_stream_in_two_dags_are_equal_and_share_a_poll():
     first, second = stream_asset("orders"), stream_asset("ORDERS")
 
     assert first == second
@@ -93,7 +93,7 @@ def test_watchers_of_one_stream_in_two_dags_are_one():
     )
 
 
-def test_consumption_is_an_event_of_each_stream_of_which_rows_were_consumed():
+def test_consumption_emits_an_event_for_each_stream_with_consumed_rows():
     events = OutletEventAccessors()
     announce({"outlet_events": events}, "lake", outcome(orders=2, refunds=0), [CONSUMPTIONS])
 
@@ -110,7 +110,7 @@ def test_consumption_is_an_event_of_each_stream_of_which_rows_were_consumed():
     assert json.loads(json.dumps(event.extra)) == event.extra
 
 
-def test_outlets_of_the_task_say_what_was_consumed():
+def test_outlets_of_the_task_report_the_consumed_streams():
     events, target = OutletEventAccessors(), Asset("x-delta://lake/target")
     announce({"outlet_events": events}, "lake", outcome(orders=2), [target, CONSUMPTIONS])
 
@@ -118,7 +118,7 @@ def test_outlets_of_the_task_say_what_was_consumed():
     assert (consumed["stream"], consumed["through_version"]) == ("orders", 7)
 
 
-def test_apply_of_an_upsert_table_is_an_event_of_the_table():
+def test_apply_of_an_upsert_table_emits_an_event_of_the_table():
     events = OutletEventAccessors()
     announce(
         {"outlet_events": events},
@@ -139,14 +139,14 @@ def test_apply_of_an_upsert_table_is_an_event_of_the_table():
 
 
 @pytest.mark.parametrize("table", ["/lake/o r/ders", "main.`a b`.bücher"])
-def test_upsert_table_of_any_name_has_a_uri_that_stays(table):
+def test_upsert_table_of_any_name_has_a_stable_uri(table):
     asset = upsert_table_asset(table, conn_id="team.a")
 
     assert asset.name == f"upsert table {table} of team.a"
     assert Asset(name="x", uri=asset.uri).uri == asset.uri
 
 
-def test_assets_of_the_package_are_a_group():
+def test_assets_of_the_package_share_one_group():
     found = [
         stream_asset("orders"),
         consumption_asset("orders"),

@@ -14,7 +14,7 @@ from airflow_provider_cdc.hooks.connection import CdcConnection
 STATE = "file:///data/cdc"
 
 
-def test_connection_with_a_state_folder_alone_has_defaults():
+def test_connection_with_only_a_state_folder_has_defaults():
     connection = CdcConnection.from_extra("cdc", {"state": STATE})
 
     assert connection == CdcConnection(conn_id="cdc", state=STATE)
@@ -39,7 +39,7 @@ def test_connection_objects_may_be_json_text(as_text):
 
 @pytest.mark.parametrize("field", ["storage_options", "secret_storage_options"])
 @pytest.mark.parametrize("value", ["{not json", "[1]", [1], 7])
-def test_connection_malformed_storage_options_are_refused_without_showing_them(field, value):
+def test_connection_malformed_storage_options_are_refused_but_not_shown(field, value):
     with pytest.raises(InvalidRequest, match=f"malformed field {field}") as caught:
         CdcConnection.from_extra("cdc", {"state": STATE, field: value})
 
@@ -76,7 +76,7 @@ def test_connection_secret_among_the_plain_settings_is_refused(key):
 @pytest.mark.parametrize(
     "address", ["https://user:word@nexus/maven", "https://a/maven,https://word@nexus:8081/maven"]
 )
-def test_connection_user_of_a_repository_is_refused(address):
+def test_connection_repository_address_with_a_user_is_refused(address):
     with pytest.raises(InvalidRequest, match="settings file of Ivy") as told:
         CdcConnection.from_extra("cdc", {"state": STATE, "repositories": address})
     assert "word@" not in str(told.value)
@@ -97,7 +97,7 @@ def test_connection_password_in_the_value_of_a_setting_is_refused():
     assert "word@" not in str(told.value)
 
 
-def test_connection_container_of_a_store_is_no_password():
+def test_connection_container_of_a_store_is_not_a_password():
     address = "abfss://jobs@account.dfs.core.windows.net/cdc.tar.gz#cdc"
     found = CdcConnection.from_extra(
         "cdc", {"state": STATE, "archives": address, "conf": {"spark.x": address}}
@@ -105,12 +105,12 @@ def test_connection_container_of_a_store_is_no_password():
     assert (found.archives, found.conf["spark.x"]) == (address, address)
 
 
-def test_connection_repository_without_a_user_is_taken():
+def test_connection_repository_address_without_a_user_is_accepted():
     address = "https://nexus:8081/maven,file:///lake/m2/a@b"
     assert CdcConnection.from_extra("cdc", {"state": STATE, "repositories": address}).repositories
 
 
-def test_connection_settings_that_only_name_a_secret_or_who_has_it_are_taken():
+def test_connection_settings_that_only_refer_to_a_secret_are_accepted():
     conf = {
         "spark.kubernetes.driver.secretKeyRef.OPTIONS": "cdc:options",
         "spark.hadoop.fs.s3a.aws.credentials.provider": "org.example.Provider",
@@ -145,7 +145,7 @@ def test_connection_secret_among_the_plain_storage_options_is_refused(key):
     assert "hidden" not in str(told.value)
 
 
-def test_connection_storage_options_that_hold_no_secret_are_taken():
+def test_connection_storage_options_that_hold_no_secret_are_accepted():
     options = {
         "AWS_REGION": "eu-central-1",
         "AWS_ENDPOINT_URL": "http://store:9000",
@@ -160,7 +160,7 @@ def test_connection_storage_options_that_hold_no_secret_are_taken():
     assert CdcConnection.from_extra("cdc", extra).storage_options == options
 
 
-def test_connection_secret_storage_options_win_over_the_plain_ones():
+def test_connection_secret_storage_options_override_the_plain_ones():
     extra = {
         "state": STATE,
         "storage_options": {"AWS_REGION": "eu", "AWS_ALLOW_HTTP": True},
@@ -188,12 +188,12 @@ def test_connection_shown_as_text_hides_its_secrets():
     assert connection.secrets == ("hidden1", "hidden2")
 
 
-def test_connection_number_of_cores_that_is_none_is_refused():
+def test_connection_core_count_that_is_not_a_number_is_refused():
     with pytest.raises(InvalidRequest, match="executor_cores"):
         CdcConnection.from_extra("cdc", {"state": STATE, "executor_cores": "two"})
 
 
-def test_connection_test_tells_a_folder_without_a_registry_from_one_without_streams(
+def test_connection_test_distinguishes_no_registry_from_an_empty_registry(
     define_connection, tmp_path
 ):
     define_connection("cdc_default", "cdc", state=str(tmp_path))

@@ -28,7 +28,7 @@ def session_that_finds(value):
     return SimpleNamespace(scalar=lambda _: found)
 
 
-def test_deadline_is_the_moment_that_the_monitor_saw(variables):
+def test_deadline_is_the_time_that_the_monitor_recorded(variables):
     write_stale_after("lake", {"Orders": NOON}, is_whole=True)
     session = session_that_finds(variables[KEY])
 
@@ -37,13 +37,13 @@ def test_deadline_is_the_moment_that_the_monitor_saw(variables):
 
 
 @pytest.mark.parametrize("value", [None, "", "not JSON", "[]", '{"orders": "soon"}'])
-def test_deadline_that_cannot_be_told_is_none_and_no_error(value):
+def test_deadline_without_a_valid_record_evaluates_to_none(value):
     session = session_that_finds(value)
 
     assert StreamStaleDeadline("orders", "lake")._evaluate_with(session=session) is None
 
 
-def test_deadline_without_a_database_is_none_and_no_error():
+def test_deadline_without_a_database_evaluates_to_none():
     def scalar(_):
         raise ConnectionError("the database is away")
 
@@ -66,7 +66,7 @@ def test_deadline_of_a_serialised_dag_is_the_same():
     assert deadline == NOON - timedelta(hours=2)
 
 
-def test_streams_that_are_gone_are_struck_off_and_those_out_of_reach_are_kept(variables):
+def test_dropped_streams_lose_their_deadline_but_unreachable_ones_keep_it(variables):
     write_stale_after("lake", {"a": NOON, "b": NOON}, is_whole=True)
     later = NOON + timedelta(days=1)
     write_stale_after("lake", {"b": later}, is_whole=False)
@@ -77,14 +77,14 @@ def test_streams_that_are_gone_are_struck_off_and_those_out_of_reach_are_kept(va
     assert read_stale_after(variables[KEY], "a") is None
 
 
-def test_moments_of_two_connections_are_apart(variables):
+def test_deadlines_of_two_connections_are_separate(variables):
     write_stale_after("lake", {"a": NOON}, is_whole=True)
     write_stale_after("other", {}, is_whole=True)
 
     assert list(variables) == [variable_key("lake")]
 
 
-def test_plugin_entry_point_is_installed_and_offers_the_reference():
+def test_plugin_entry_point_is_installed_and_offers_the_deadline():
     (plugin,) = [
         found.load()
         for found in entry_points(group="airflow.plugins")

@@ -53,7 +53,7 @@ def shown(output: str) -> list[tuple[str, str]]:
     return [line for line in logger.lines if line[0] != "DEBUG"]
 
 
-def test_log_of_a_task_keeps_records_at_their_levels_and_no_banner():
+def test_log_of_a_task_keeps_record_levels_and_drops_the_banner():
     assert shown(OUTPUT) == [
         ("INFO", "Spark 4.2.0 runs the consume job"),
         ("INFO", "printed by a function"),
@@ -75,7 +75,7 @@ def test_log_of_a_task_shows_why_spark_did_not_start():
     assert "unresolved dependency: a#b;1" in line
 
 
-def test_log_of_a_task_keeps_the_hooks_own_messages_and_no_command():
+def test_log_of_a_task_keeps_the_hooks_messages_but_not_the_command():
     logger = Kept()
     log = DriverLog(logger)
 
@@ -100,7 +100,7 @@ def test_record_of_a_driver_is_read_as_it_was_written():
     ]
 
 
-def test_pattern_of_the_jvms_log_is_the_one_that_is_read():
+def test_jvm_log_pattern_matches_the_records_that_the_driver_log_reads():
     (pattern,) = re.findall(r"layout\.pattern = (.*)", LOG4J_FILE.read_text(encoding="utf-8"))
 
     line = pattern.replace("%d{yyyy-MM-dd HH:mm:ss}", "2026-01-01 00:00:00").replace("%p", "WARN")

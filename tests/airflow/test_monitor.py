@@ -61,7 +61,7 @@ def streams(tmp_path, define_connection, variables):
             stream = new_stream(
                 name,
                 source=Source(f"lake.{name}", str(root), "a-table-id"),
-                offset=new_offset(0, json.dumps(METADATA)),
+                offset=new_offset(0, METADATA),
                 created_at=then,
                 **fields,
             )
@@ -71,7 +71,7 @@ def streams(tmp_path, define_connection, variables):
     return make
 
 
-def test_each_alert_is_told_once_to_every_notifier_with_its_own_values(streams):
+def test_alert_reaches_every_notifier_once_with_its_own_values(streams):
     streams(("s", 13), ("t", 15))
     told, others = [], []
     check = CheckStreams(
@@ -91,7 +91,7 @@ def test_each_alert_is_told_once_to_every_notifier_with_its_own_values(streams):
     assert len(told) == len(others) == 2
 
 
-def test_notifier_that_fails_keeps_no_other_alert_back_and_fails_the_task(streams):
+def test_notifier_that_fails_blocks_no_other_alert_but_fails_the_task(streams):
     streams(("s", 13), ("unlucky", 15))
     told = []
     check = CheckStreams(task_id="check", notifiers=[Recorder("{{ stream }}", told)])
@@ -100,7 +100,7 @@ def test_notifier_that_fails_keeps_no_other_alert_back_and_fails_the_task(stream
     assert told == ["s"]
 
 
-def test_notifier_that_fails_keeps_no_other_back_and_is_called_again_alone(streams, monkeypatch):
+def test_notifier_that_fails_blocks_no_other_and_only_it_is_called_again(streams, monkeypatch):
     streams(("s", 13), ("unlucky", 15))
     told, others = [], []
     check = CheckStreams(
@@ -119,7 +119,7 @@ def test_notifier_that_fails_keeps_no_other_back_and_is_called_again_alone(strea
         monkeypatch.setattr(sent_alerts, "_TELLING_TAKES", timedelta())
 
 
-def test_template_field_of_a_notifier_hides_what_is_named_alike_and_alert_has_it(streams):
+def test_notifier_field_shadows_a_context_value_that_alert_still_has(streams):
     streams(("s", 13))
     told = []
 
@@ -133,7 +133,7 @@ def test_template_field_of_a_notifier_hides_what_is_named_alike_and_alert_has_it
     assert told == ["the pager's own, lake.s"]
 
 
-def test_registry_out_of_reach_is_no_folder_without_streams(streams, tmp_path, variables):
+def test_unreachable_registry_is_not_read_as_a_folder_without_streams(streams, tmp_path, variables):
     streams(("s", 13))
     check = CheckStreams(task_id="check", notifiers=[])
     check.execute({})
@@ -157,7 +157,7 @@ def test_registry_out_of_reach_is_no_folder_without_streams(streams, tmp_path, v
     ],
     ids=["stream", "upsert table"],
 )
-def test_registry_out_of_reach_gets_no_second_one(
+def test_unreachable_registry_is_not_created_again(
     streams, tmp_path, variables, monkeypatch, creation
 ):
     submitted = []
@@ -172,7 +172,7 @@ def test_registry_out_of_reach_gets_no_second_one(
     assert submitted == []
 
 
-def test_monitor_that_hangs_is_ended_before_long():
+def test_monitor_that_hangs_is_ended_by_an_execution_timeout():
     def ends_after(**given):
         (check,) = stale_stream_monitor([], **given).tasks
         return check.execution_timeout
@@ -183,9 +183,7 @@ def test_monitor_that_hangs_is_ended_before_long():
     assert ends_after(default_args={"execution_timeout": chosen}) == chosen
 
 
-def test_streams_that_were_all_dropped_and_a_folder_without_any_are_no_error(
-    streams, tmp_path, variables
-):
+def test_check_of_an_empty_folder_or_of_only_dropped_streams_succeeds(streams, tmp_path, variables):
     streams()
     check = CheckStreams(task_id="check", notifiers=[])
     assert check.execute({}) == []
@@ -197,7 +195,7 @@ def test_streams_that_were_all_dropped_and_a_folder_without_any_are_no_error(
     assert variables == {"cdc_stale_after.cdc_default": "{}"}
 
 
-def test_each_look_sets_the_metrics_of_every_stream(streams, monkeypatch):
+def test_check_sets_the_metrics_of_every_stream(streams, monkeypatch):
     streams(("s", 13), ("ünï", 15))
     gauges = {}
     monkeypatch.setattr(stats, "gauge", gauges.__setitem__)
@@ -210,7 +208,7 @@ def test_each_look_sets_the_metrics_of_every_stream(streams, monkeypatch):
     assert (found["s.has_data"], found["s.lag_commits"]) == (1, 1)
 
 
-def test_log_notifier_writes_all_that_an_operator_needs(streams, capsys):
+def test_log_notifier_writes_the_reason_lag_and_consumer_of_an_alert(streams, capsys):
     streams(("t", 15))
     CheckStreams(task_id="check", notifiers=[LogNotifier()]).execute({})
     printed = capsys.readouterr().out
@@ -221,7 +219,7 @@ def test_log_notifier_writes_all_that_an_operator_needs(streams, capsys):
     assert "Alert(" not in printed
 
 
-def test_log_notifier_warns_of_what_is_broken_and_not_of_what_is_kept_again(streams, tmp_path):
+def test_log_notifier_warns_of_staleness_but_logs_a_recovery_as_info(streams, tmp_path):
     streams(("s", 13))
     check = CheckStreams(task_id="check", notifiers=[LogNotifier()])
 
@@ -252,7 +250,7 @@ def test_factories_make_dags_that_run_one_at_a_time_on_a_timer():
     assert maintenance.get_task("maintain_streams").ahead == timedelta(hours=12)
 
 
-def test_factories_give_their_tasks_what_a_dag_would_by_default():
+def test_factories_pass_default_args_to_their_tasks():
     given = {"pool": "cdc", "owner": "data", "retries": 5}
 
     (check,) = stale_stream_monitor([], default_args=given).tasks
@@ -264,7 +262,7 @@ def test_factories_give_their_tasks_what_a_dag_would_by_default():
     assert (plain.retries, plain.retry_delay) == (2, timedelta(minutes=5))
 
 
-def test_factories_make_dags_that_nobody_has_to_switch_on():
+def test_factories_make_dags_that_start_unpaused():
     for dag in (stale_stream_monitor([]), stream_maintenance()):
         restored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
         assert restored.is_paused_upon_creation is False
@@ -274,7 +272,7 @@ def test_factories_make_dags_that_nobody_has_to_switch_on():
     ("conn_id", "suffix"),
     [("cdc_default", ""), ("cdc_other", "-cdc_other"), ("cdc/größe", "-cdc_gr_e-9177c8f8")],
 )
-def test_factories_name_a_dag_by_its_connection_where_nobody_names_it(conn_id, suffix):
+def test_factories_without_a_dag_id_name_the_dag_by_its_connection(conn_id, suffix):
     found = {
         stale_stream_monitor([], conn_id=conn_id).dag_id,
         stream_maintenance(conn_id=conn_id).dag_id,

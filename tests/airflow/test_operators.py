@@ -231,7 +231,7 @@ def test_create_stream_hands_files_to_its_job_as_json():
         ({"on_table": "t", "mode": "append_only"}, "append_only"),
     ],
 )
-def test_create_stream_without_a_mode_has_that_of_its_source(arguments, mode):
+def test_create_stream_without_a_mode_takes_the_mode_of_its_source(arguments, mode):
     assert CreateStream(task_id="create", stream="s", **arguments)._task().mode == mode
 
 
@@ -264,7 +264,7 @@ def ended_by(operator, context=None):
     raise AssertionError("it did not fail")
 
 
-def test_error_of_the_engine_ends_a_task_in_three_lines_and_no_chain():
+def test_error_of_the_engine_ends_a_task_in_three_lines_without_a_chain():
     create = CreateStream(task_id="create", stream="s", on_table="t", mode="none")
 
     error, lines, stacks = ended_by(create)
@@ -313,14 +313,14 @@ def test_error_of_a_notifier_keeps_its_traceback(monkeypatch, define_connection,
 
 
 @pytest.mark.parametrize("point", [{"versions": 1}, {"version": -1}, {"timestamp": "noon"}])
-def test_create_stream_at_what_is_no_point_fails_for_good(point):
+def test_create_stream_at_an_invalid_point_fails_for_good(point):
     create = CreateStream(task_id="create", stream="s", on_table="t", at=point)
 
     with pytest.raises(AirflowFailException, match=r"names no|is no version"):
         create.execute({})
 
 
-def test_export_hands_points_to_its_job_and_is_known_again_in_a_retry():
+def test_export_hands_points_to_its_job_and_keeps_its_id_in_a_retry():
     context = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r")}
     export = ExportChanges(
         task_id="t", source="t", target="u", at={"version": "{{ v }}"}, end=OffsetOf("s")
@@ -368,7 +368,7 @@ class Streams:
         ),
     ],
 )
-def test_abort_and_rewind_hand_what_they_are_told_to_their_jobs(operator, task):
+def test_abort_and_rewind_hand_their_arguments_to_their_jobs(operator, task):
     stream = replace(new_stream("s"), consumption=Consumption("c1", "d.t", (), (), NOON))
     operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(stream=stream))
     hook.catalog = lambda: Streams(stream)
@@ -381,7 +381,7 @@ def test_abort_and_rewind_hand_what_they_are_told_to_their_jobs(operator, task):
     assert from_json(to_json(request), Request) == request
 
 
-def test_abort_where_nothing_is_open_starts_no_job():
+def test_abort_without_an_open_consumption_starts_no_job():
     operator = AbortConsumption(task_id="t", stream="s")
     operator.__dict__["hook"] = hook = Submitted()
     hook.catalog = lambda: Streams(new_stream("s"))
@@ -403,7 +403,7 @@ def test_abort_where_nothing_is_open_starts_no_job():
         (ConsumeStream(task_id="t", stream=5, sql="INSERT", consumer="c"), "found int 5"),
     ],
 )
-def test_list_or_point_that_is_none_fails_for_good(tmp_path, define_connection, operator, cause):
+def test_invalid_list_or_point_fails_for_good(tmp_path, define_connection, operator, cause):
     define_connection("cdc_default", "cdc", state=str(tmp_path / "state"))
 
     with pytest.raises(AirflowFailException, match=cause):
@@ -428,7 +428,7 @@ def test_argument_of_the_wrong_type_fails_for_good_before_a_job(
         operator.execute(context)
 
 
-def test_maintenance_takes_lengths_of_any_kind_and_none_that_is_negative():
+def test_maintenance_takes_lengths_of_any_kind_except_negative_ones():
     maintain = MaintainStreams(task_id="m", ahead=pendulum.duration(days=2, hours=1))
     maintain.__dict__["hook"] = hook = Submitted(SimpleNamespace(maintenance=None))
     with pytest.raises(CdcJobFailed, match="answered without a report"):
@@ -465,7 +465,7 @@ def test_maintenance_takes_lengths_of_any_kind_and_none_that_is_negative():
         (ExportTable, {"file_format": "csv", "mode": "append"}, "would append the same rows again"),
     ],
 )
-def test_export_that_cannot_be_as_asked_fails_for_good(kind, arguments, cause):
+def test_export_with_impossible_arguments_fails_for_good(kind, arguments, cause):
     context = {"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1, run_id="r")}
     of = {"source": "t"} if kind is ExportChanges else {"table": "t"}
     export = kind(task_id="t", target="u", **of, **arguments)
@@ -474,7 +474,7 @@ def test_export_that_cannot_be_as_asked_fails_for_good(kind, arguments, cause):
         export.execute(context)
 
 
-def test_export_of_a_table_is_known_again_in_a_retry_alone(monkeypatch):
+def test_export_of_a_table_keeps_its_id_only_in_a_retry(monkeypatch):
     submitted = []
     monkeypatch.setattr(CdcHook, "submit", lambda _, task, context: submitted.append(task))
     for run_id, target in (("r", "u"), ("r", "u"), ("s", "u"), ("r", "v")):
@@ -507,7 +507,7 @@ def test_bounds_of_a_consumption_may_come_from_a_template(given, found):
     assert (task.max_commits, task.max_bytes) == (found, found)
 
 
-def test_lengths_of_a_stream_may_come_from_a_template():
+def test_lengths_of_time_of_a_stream_may_come_from_a_template():
     create = CreateStream(
         task_id="c", stream="s", on_table="t", max_data_extension="{{ keep }}", max_lag="{{ lag }}"
     )
@@ -520,7 +520,7 @@ def test_lengths_of_a_stream_may_come_from_a_template():
 
 
 @pytest.mark.parametrize(("given", "found"), [("True", True), ("False", False), (True, True)])
-def test_redriving_late_changes_may_be_asked_for_by_a_template(monkeypatch, given, found):
+def test_redrive_of_late_changes_may_come_from_a_template(monkeypatch, given, found):
     submitted = []
 
     def submit(_, task, context):
@@ -534,7 +534,7 @@ def test_redriving_late_changes_may_be_asked_for_by_a_template(monkeypatch, give
     assert [task.late for task in submitted] == [found]
 
 
-def test_consume_stream_by_a_function_hands_its_name_and_streams_to_the_job():
+def test_consume_stream_by_a_function_hands_name_and_streams_to_the_job():
     consume = ConsumeStream(
         task_id="consume", stream=["s", "{{ other }}"], apply="{{ package }}.load:apply"
     )
@@ -557,7 +557,7 @@ def test_consume_stream_by_a_function_hands_its_name_and_streams_to_the_job():
         ({"apply": "etl:load", "stream": []}, "has nothing to consume"),
     ],
 )
-def test_consume_stream_that_does_not_say_how_fails_for_good(arguments, message):
+def test_consume_stream_without_one_valid_sql_or_function_fails_for_good(arguments, message):
     consume = ConsumeStream(**{"task_id": "consume", "stream": "s", "consumer": "c"} | arguments)
 
     with pytest.raises(AirflowFailException, match=message):
@@ -616,7 +616,7 @@ class Submitted:
         return self.answer
 
 
-def test_changes_of_one_run_have_one_id_in_every_attempt_and_no_other_write_has_it():
+def test_write_keeps_one_id_in_every_attempt_that_no_other_write_has():
     hook = Submitted()
 
     def write(dag_id, task_id, run_id="r", query="SELECT 1", map_index=-1):
@@ -637,7 +637,7 @@ def test_changes_of_one_run_have_one_id_in_every_attempt_and_no_other_write_has_
     assert len({first, *others}) == 5
 
 
-def test_apply_without_waiting_changes_returns_nothing_and_announces_nothing():
+def test_apply_without_waiting_changes_returns_and_announces_nothing():
     operator = ApplyUpserts(task_id="apply", table="t")
     operator.__dict__["hook"] = hook = Submitted()
 

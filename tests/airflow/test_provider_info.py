@@ -83,7 +83,7 @@ def test_provider_info_fields_with_secrets_are_passwords():
     } == SECRET_FIELDS
 
 
-def test_provider_info_form_begins_with_the_required_field_and_the_common_ones():
+def test_provider_info_form_begins_with_the_required_and_common_fields():
     fields = INFO["connection-types"][0]["conn-fields"]
     sections = [item["schema"].get("section") for item in fields.values()]
 
@@ -101,7 +101,7 @@ def test_provider_info_form_begins_with_the_required_field_and_the_common_ones()
     assert sections == sorted(sections, key=list(dict.fromkeys(sections)).index)
 
 
-def test_provider_info_secrets_are_redacted_by_airflow_where_it_shows_a_connection():
+def test_provider_info_secrets_are_redacted_by_airflow_in_a_connection():
     fields = INFO["connection-types"][0]["conn-fields"]
     shown = redact({name: {"a_setting": "hidden"} for name in fields})
 

@@ -47,12 +47,12 @@ def test_task_that_does_not_reach_the_registry_may_be_tried_again(kind, argument
         kind(task_id="t", **arguments).execute(RUN)
 
 
-def test_sensor_that_does_not_reach_the_registry_waits_on():
+def test_sensor_that_does_not_reach_the_registry_keeps_waiting():
     seen()
     assert not StreamHasDataSensor(task_id="t", stream="s").poke(RUN).is_done
 
 
-def test_stream_that_nobody_has_seen_is_missing_for_good():
+def test_stream_that_the_monitor_never_saw_is_missing_for_good():
     for operator in (
         ConsumeStream(task_id="t", stream="s", sql=MERGE),
         AdvanceStream(task_id="t", stream="s"),

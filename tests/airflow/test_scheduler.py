@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,7 +51,7 @@ def driver_processes(state: Path) -> list[psutil.Process]:
     ]
 
 
-def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs(
+def test_stream_with_sensor_and_consumer_is_consumed_once_in_each_run(
     running_airflow, spark, wait_for
 ):
     server, tables = running_airflow.server, running_airflow.tables
@@ -117,7 +116,7 @@ def test_stream_through_sensor_and_consumer_is_consumed_once_in_each_of_two_runs
 
 
 @pytest.mark.fault
-def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_retry(
+def test_consumer_killed_between_statements_is_finished_by_its_retry(
     running_airflow, spark, wait_for
 ):
     from airflow_provider_cdc.engine import Engine
@@ -155,7 +154,7 @@ def test_consumer_whose_driver_is_killed_between_statements_is_finished_by_its_r
     assert outcome["statements"][0]["result"] == "already_applied"
 
 
-def test_stream_that_nobody_consumes_is_told_of_three_times(running_airflow, wait_for):
+def test_stream_consumed_late_causes_one_warning_breach_and_recovery(running_airflow, wait_for):
     """A warning, a breach and, after a late consumption, a recovery: each once."""
     server, tables = running_airflow.server, running_airflow.tables
     catalog = StreamCatalog(str(running_airflow.state))
@@ -191,7 +190,7 @@ def watched_stream(state: Path, table: Path) -> str:
     stream = new_stream(
         "watched",
         source=Source("watched", str(table), "t"),
-        offset=new_offset(0, json.dumps(metadata)),
+        offset=new_offset(0, metadata),
         created_at=datetime.now(UTC),
         max_data_extension=timedelta(0),
     )

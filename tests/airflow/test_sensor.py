@@ -112,7 +112,7 @@ MODES = pytest.mark.parametrize("deferrable", [False, True])
         (BUSY, {"never_fail": True}, AirflowSkipException),
     ],
 )
-def test_sensor_that_fails_ends_as_it_was_told(looks, deferrable, before, failure, fields, end):
+def test_sensor_that_fails_ends_as_configured(looks, deferrable, before, failure, fields, end):
     looks(*before, failure, DATA)
 
     with pytest.raises(end) as raised:
@@ -125,7 +125,7 @@ def test_sensor_that_fails_ends_as_it_was_told(looks, deferrable, before, failur
     ("fields", "end"),
     [({}, OSError), ({"soft_fail": True}, OSError), ({"never_fail": True}, AirflowSkipException)],
 )
-def test_sensor_that_cannot_reach_the_store_ends_as_it_was_told(looks, deferrable, fields, end):
+def test_sensor_that_cannot_reach_the_store_ends_as_configured(looks, deferrable, fields, end):
     looks(AWAY, DATA)
 
     with pytest.raises(end):
@@ -135,7 +135,7 @@ def test_sensor_that_cannot_reach_the_store_ends_as_it_was_told(looks, deferrabl
 @MODES
 @pytest.mark.parametrize("failure", [AWAY, BUSY])
 @pytest.mark.parametrize("before", [(), (QUIET,)], ids=["at_once", "later"])
-def test_sensor_that_fails_silently_waits_on(looks, deferrable, failure, before):
+def test_sensor_that_fails_silently_keeps_waiting(looks, deferrable, failure, before):
     looks(*before, failure, DATA)
 
     assert ended(deferrable=deferrable, silent_fail=True)["latest_version"] == 1
@@ -150,7 +150,7 @@ def test_sensor_that_fails_silently_waits_on(looks, deferrable, failure, before)
         ({"never_fail": True}, AirflowSensorTimeout),
     ],
 )
-def test_sensor_that_waited_too_long_ends_as_it_was_told(looks, deferrable, fields, end):
+def test_sensor_that_times_out_ends_as_configured(looks, deferrable, fields, end):
     looks(QUIET)
 
     with pytest.raises(end):
@@ -177,13 +177,13 @@ def test_exact_sensor_that_is_skipped_by_its_timeout_ends_its_job(looks, monkeyp
     assert len(killed) == 1
 
 
-def test_sensor_in_the_triggerer_waits_on_where_the_store_is_away_for_a_while(looks):
+def test_deferred_sensor_keeps_waiting_while_the_store_is_unreachable(looks):
     looks(QUIET, AWAY, AWAY, DATA)
 
     assert ended(deferrable=True)["latest_version"] == 1
 
 
-def test_sensor_in_the_triggerer_waits_on_where_the_state_folder_is_away(stream, tmp_path):
+def test_deferred_sensor_keeps_waiting_while_the_state_folder_is_missing(stream, tmp_path):
     trigger = StreamHasDataTrigger(
         stream="s",
         conn_id="cdc_default",
@@ -206,7 +206,7 @@ def test_sensor_in_the_triggerer_waits_on_where_the_state_folder_is_away(stream,
     assert event.payload["status"] == "ready"
 
 
-def test_sensor_whose_triggerer_failed_is_skipped_only_if_it_never_fails(stream):
+def test_sensor_whose_triggerer_fails_is_skipped_only_with_never_fail(stream):
     failed = ("__fail__", {"error": "Trigger failure"}, {})
 
     with pytest.raises(TaskDeferralError):
@@ -236,7 +236,7 @@ def checks(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["poke", "reschedule", "deferrable"])
-def test_exact_sensor_checks_again_after_a_rewind_though_no_commit_came(looks, checks, mode):
+def test_exact_sensor_checks_again_after_a_rewind_without_a_new_commit(looks, checks, mode):
     latest = StreamProbe(5, 7, True, 7)
     looks(latest, latest, latest, StreamProbe(3, 7, True, 7), StreamProbe(2, 7, True, 7))
 
@@ -255,7 +255,9 @@ def test_exact_sensor_checks_again_after_a_rewind_though_no_commit_came(looks, c
     assert len(checks) == 3
 
 
-def test_exact_sensor_checks_another_stream_of_the_name(looks, checks, stream, tmp_path):
+def test_exact_sensor_checks_again_if_another_stream_takes_the_name(
+    looks, checks, stream, tmp_path
+):
     looks(DATA)
     wait = sensor(exact=True)
     assert not wait.poke({}).is_done
@@ -271,7 +273,7 @@ def test_exact_sensor_checks_another_stream_of_the_name(looks, checks, stream, t
     assert len(checks) == 2
 
 
-def test_trigger_of_an_older_version_forgets_what_it_knew_and_fires(stream, tmp_path):
+def test_trigger_of_an_older_version_ignores_its_state_and_fires(stream, tmp_path):
     add_file(tmp_path / "s", 1, NOON)
     trigger = StreamHasDataTrigger(
         stream="s",

@@ -69,7 +69,7 @@ def event_of(trigger) -> dict:
     return asyncio.run(first())
 
 
-def test_sensor_with_data_is_done_at_the_first_look(stream, spark):
+def test_sensor_with_data_is_done_at_the_first_check(stream, spark):
     spark.sql(f"DELETE FROM {stream.table} WHERE id = 1")
 
     result = sensor(deferrable=True).execute(TASK)
@@ -78,7 +78,7 @@ def test_sensor_with_data_is_done_at_the_first_look(stream, spark):
     assert result["latest_version"] == result["offset_version"] + 1
 
 
-def test_sensor_without_data_defers_and_its_trigger_fires_at_the_next_commit(stream, spark):
+def test_sensor_without_data_defers_until_the_next_commit(stream, spark):
     wait = sensor(deferrable=True, timeout=60)
 
     deferred = deferral(lambda: wait.execute(TASK))
@@ -90,7 +90,7 @@ def test_sensor_without_data_defers_and_its_trigger_fires_at_the_next_commit(str
     assert wait.execute_complete(TASK, event)["latest_version"] == event["latest_version"]
 
 
-def test_sensor_of_a_stream_on_files_is_done_when_a_file_comes(stream, tmp_path):
+def test_sensor_of_a_stream_on_files_is_done_when_a_file_arrives(stream, tmp_path):
     inbox = tmp_path / "in"
     inbox.mkdir()
     stream.engine.create_stream(
@@ -105,7 +105,7 @@ def test_sensor_of_a_stream_on_files_is_done_when_a_file_comes(stream, tmp_path)
     assert not wait.poke(TASK).is_done
 
 
-def test_sensor_after_optimize_alone_is_not_done(stream, spark):
+def test_sensor_after_only_an_optimize_is_not_done(stream, spark):
     spark.sql(f"INSERT INTO {stream.table} VALUES (3, 'c')")
     stream.engine.advance("s")
     spark.sql(f"OPTIMIZE {stream.table}")
@@ -141,7 +141,7 @@ def test_sensor_whose_stream_is_dropped_while_it_waits_fails_for_good(stream):
         wait.execute_complete(TASK, event)
 
 
-def test_sensor_whose_source_is_gone_fails_for_good(stream):
+def test_sensor_whose_source_is_missing_fails_for_good(stream):
     shutil.rmtree(stream.folder)
 
     with pytest.raises(AirflowFailException, match="stream s: is stale") as caught:
@@ -154,7 +154,7 @@ def test_sensor_whose_source_is_gone_fails_for_good(stream):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_sensor_exact_without_a_net_change_waits_for_a_later_commit(
+def test_exact_sensor_without_a_net_change_waits_for_a_later_commit(
     stream, spark, define_connection
 ):
     define_connection("spark_default", "spark", "local[1]")
@@ -181,14 +181,14 @@ def test_create_stream_if_not_exists_on_an_existing_one_submits_nothing(stream):
     assert result["offset_version"] == StaleStreamHook().get_status("s").offset_version
 
 
-def test_consume_stream_that_is_missing_fails_before_anything_is_submitted(stream):
+def test_consume_stream_of_a_missing_stream_fails_before_submission(stream):
     consume = ConsumeStream(task_id="c", stream="other", sql="INSERT INTO t SELECT * FROM s")
 
     with pytest.raises(AirflowFailException, match="stream other"):
         consume.execute(TASK)
 
 
-def test_consume_stream_that_no_statement_reads_fails_before_anything_is_submitted(stream):
+def test_consume_stream_that_no_statement_reads_fails_before_submission(stream):
     stream.engine.create_stream("unread", on_table=str(stream.folder))
     consume = ConsumeStream(task_id="c", stream="unread", sql="INSERT INTO t SELECT * FROM s")
 
@@ -196,19 +196,19 @@ def test_consume_stream_that_no_statement_reads_fails_before_anything_is_submitt
         consume.execute(TASK)
 
 
-def test_consume_stream_with_a_query_alone_fails_before_anything_is_submitted(stream):
+def test_consume_stream_with_only_a_query_fails_before_submission(stream):
     consume = ConsumeStream(task_id="c", stream="s", sql="SELECT * FROM s")
 
     with pytest.raises(AirflowFailException, match="statement 'SELECT"):
         consume.execute(TASK)
 
 
-def test_advance_stream_that_is_missing_fails_before_anything_is_submitted(stream):
+def test_advance_stream_of_a_missing_stream_fails_before_submission(stream):
     with pytest.raises(AirflowFailException, match="stream other"):
         AdvanceStream(task_id="a", stream="other").execute(TASK)
 
 
-def test_drop_stream_leaves_none_and_a_second_time_fails_unless_told(stream):
+def test_drop_stream_removes_it_and_a_second_drop_needs_if_exists(stream):
     DropStream(task_id="d", stream="s").execute(TASK)
 
     assert CdcHook().catalog().show() == []
@@ -229,7 +229,9 @@ def jobs_on_session(spark, monkeypatch):
     monkeypatch.setattr(CdcHook, "submit", submit)
 
 
-def test_consumption_that_is_aborted_and_a_stream_that_is_rewound(stream, spark, jobs_on_session):
+def test_abort_ends_an_open_consumption_and_rewind_restores_the_offset(
+    stream, spark, jobs_on_session
+):
     target = f"{stream.folder}_copy"
     spark.sql(f"CREATE TABLE delta.`{target}` (id INT) USING delta")
     spark.sql(f"DELETE FROM {stream.table} WHERE id = 1")
@@ -257,7 +259,7 @@ def test_consumption_that_is_aborted_and_a_stream_that_is_rewound(stream, spark,
     assert stream.engine.has_data("s")
 
 
-def test_stream_is_cloned_dropped_and_brought_back_without_spark(stream):
+def test_stream_is_cloned_dropped_and_undropped_without_spark(stream):
     offset = CdcHook().catalog().describe("s").offset.version
     cloned = CloneStream(task_id="clone", stream="copy", of="s", comment="mine").execute(TASK)
     assert (cloned["stream"], cloned["offset_version"]) == ("copy", offset)
@@ -272,7 +274,7 @@ def test_stream_is_cloned_dropped_and_brought_back_without_spark(stream):
     assert [each.name for each in CdcHook().catalog().show()] == ["copy", "s"]
 
 
-def test_stream_is_altered_without_spark_and_the_rest_stays(stream):
+def test_stream_is_altered_without_spark_and_keeps_other_properties(stream):
     AlterStream(
         task_id="alter", stream="s", comment="mine", readers=["bob"], max_lag="INTERVAL 10 MINUTE"
     ).execute(TASK)
@@ -289,7 +291,7 @@ def test_stream_is_altered_without_spark_and_the_rest_stays(stream):
         AlterStream(task_id="alter", stream="ss", comment=None).execute(TASK)
 
 
-def test_stale_stream_hook_counts_what_the_stream_is_behind(stream, spark):
+def test_stale_stream_hook_counts_the_lag_in_versions_and_commits(stream, spark):
     spark.sql(f"DELETE FROM {stream.table} WHERE id = 1")
 
     (status,) = StaleStreamHook().get_statuses()
@@ -300,20 +302,20 @@ def test_stale_stream_hook_counts_what_the_stream_is_behind(stream, spark):
         StaleStreamHook().get_status("other")
 
 
-def test_stale_stream_hook_names_a_stream_whose_source_is_gone(stream):
+def test_stale_stream_hook_names_a_stream_whose_source_is_missing(stream):
     shutil.rmtree(stream.folder)
 
     assert [status.name for status in StaleStreamHook().stale_streams()] == ["s"]
 
 
-def test_connection_test_without_a_spark_connection_says_so(stream):
+def test_connection_test_without_a_spark_connection_reports_it(stream):
     succeeded, message = CdcHook().test_connection()
 
     assert not succeeded
     assert "Spark connection spark_default: was not found" in message
 
 
-def test_connection_test_without_a_state_folder_names_it(define_connection):
+def test_connection_test_without_a_state_folder_reports_it(define_connection):
     define_connection("cdc_default", "cdc")
 
     succeeded, message = CdcHook().test_connection()
@@ -323,7 +325,7 @@ def test_connection_test_without_a_state_folder_names_it(define_connection):
     assert "Fix: " in message
 
 
-def test_connection_test_with_everything_there_counts_the_streams(stream, define_connection):
+def test_connection_test_that_succeeds_counts_the_streams(stream, define_connection):
     define_connection("spark_default", "spark", "local[1]")
 
     succeeded, message = CdcHook().test_connection()

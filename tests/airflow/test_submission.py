@@ -86,7 +86,7 @@ def test_submission_command_holds_the_request_and_the_connections_settings(conne
     assert from_json(command[-1], Request) == submission.request
 
 
-def test_submission_settings_of_the_connection_win_over_defaults(connection):
+def test_submission_settings_of_the_connection_override_defaults(connection):
     settings = settings_of(command_of(submission_of(connection)))
 
     assert settings["spark.sql.shuffle.partitions"] == "7"
@@ -123,7 +123,7 @@ def test_submission_over_connect_leaves_the_server_its_own_settings():
 
 
 @pytest.mark.parametrize("master", ["local[2]", "yarn", "spark://master:7077"])
-def test_submission_secrets_reach_the_environment_and_nothing_else(
+def test_submission_secrets_reach_only_the_environment(
     connection, define_connection, caplog, master
 ):
     caplog.set_level(logging.DEBUG)
@@ -140,7 +140,7 @@ def test_submission_secrets_reach_the_environment_and_nothing_else(
     assert json.loads(variable) == {"spark.hadoop.fs.s3a.secret.key": SECRET}
 
 
-def test_submission_in_cluster_mode_sends_no_secret_and_no_local_interpreter(
+def test_submission_in_cluster_mode_sends_no_secret_or_local_interpreter(
     connection, define_connection
 ):
     define_connection("spark_default", "spark", "yarn", **{"deploy-mode": "cluster"})
@@ -161,7 +161,7 @@ def test_submission_in_cluster_mode_sends_no_secret_and_no_local_interpreter(
         ("spark://master:7077", {"deploy-mode": "cluster"}, None),
     ],
 )
-def test_submission_to_yarn_is_attempted_once_where_an_answer_could_be_overwritten(
+def test_submission_to_yarn_in_cluster_mode_is_attempted_once_by_default(
     connection, define_connection, master, extra, attempts
 ):
     define_connection("spark_default", "spark", master, **extra)
@@ -173,7 +173,7 @@ def test_submission_to_yarn_is_attempted_once_where_an_answer_could_be_overwritt
     assert settings_of(command_of(submission_of(own)))["spark.yarn.maxAppAttempts"] == "3"
 
 
-def test_submission_to_kubernetes_without_its_provider_is_refused_before_anything_runs(
+def test_submission_to_kubernetes_without_its_provider_is_refused(
     connection, define_connection, monkeypatch
 ):
     monkeypatch.delattr(spark_submit, "kube_client", raising=False)
@@ -195,7 +195,7 @@ LINEAGE = {
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_submission_secrets_of_openlineage_reach_the_environment_and_nothing_else(
+def test_submission_secrets_of_openlineage_reach_only_the_environment(
     connection, define_connection, caplog, mode
 ):
     caplog.set_level(logging.DEBUG)
@@ -220,7 +220,7 @@ def test_submission_secrets_of_openlineage_reach_the_environment_and_nothing_els
         }
 
 
-def test_submission_argument_has_nothing_that_a_cluster_or_a_locale_would_change():
+def test_submission_argument_survives_any_cluster_and_locale_unchanged():
     sql = """INSERT INTO t SELECT '{{x}}', "}}", '\\\\' , 'ü', '🦆', '$(HOME)', '$$' FROM s"""
     request = request_for(CdcConnection("c", "file:///s"), Consume((sql,), "a"))
 
@@ -240,7 +240,7 @@ def test_submission_argument_longer_than_the_system_allows_is_refused():
         request_argument(request)
 
 
-def test_hook_by_type_of_the_spark_connection_chooses_the_way(define_connection, tmp_path):
+def test_hook_chooses_the_submission_by_the_type_of_spark_connection(define_connection, tmp_path):
     define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
     request = request_for(CdcConnection("c", tmp_path.as_uri()), HasData("s"))
     define_connection("spark_default", "spark", "local[2]")
@@ -250,16 +250,14 @@ def test_hook_by_type_of_the_spark_connection_chooses_the_way(define_connection,
     assert isinstance(CdcHook().submission(request), ConnectSubmission)
 
 
-def test_hook_that_finds_no_spark_connection_submits_nothing_and_may_run_again(
-    define_connection, tmp_path
-):
+def test_hook_without_a_spark_connection_submits_nothing_and_may_retry(define_connection, tmp_path):
     define_connection("cdc_default", "cdc", state=tmp_path.as_uri(), spark_conn_id="nowhere")
 
     with pytest.raises(CdcJobFailed, match="Spark connection nowhere: was not found"):
         CdcHook().submit(HasData("s"))
 
 
-def test_spark_connection_that_the_spark_provider_alone_does_not_find_is_no_yarn(
+def test_hook_does_not_use_yarn_if_the_spark_provider_finds_no_connection(
     define_connection, tmp_path, monkeypatch
 ):
     define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
@@ -304,7 +302,7 @@ ROOT = str(Path(__file__).parents[2])
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_hook_after_an_answer_returns_it_whatever_the_exit_code(stand_in, tmp_path, code):
+def test_hook_with_an_answer_returns_it_for_any_exit_code(stand_in, tmp_path, code):
     hook = stand_in(ANSWERING.format(root=ROOT, answer="has_data=True", code=code))
 
     assert hook.submit(HasData("s")).has_data is True
@@ -314,7 +312,7 @@ def test_hook_after_an_answer_returns_it_whatever_the_exit_code(stand_in, tmp_pa
 @pytest.mark.parametrize(
     ("retryable", "expected"), [(True, CdcJobFailed), (False, AirflowFailException)]
 )
-def test_hook_after_an_error_raises_what_a_retry_is_worth(stand_in, retryable, expected):
+def test_hook_raises_a_retryable_failure_only_for_a_retryable_error(stand_in, retryable, expected):
     error = f"error=JobError('kind', 'stream s: is stale.', {retryable})"
     hook = stand_in(ANSWERING.format(root=ROOT, answer=error, code=1))
 
@@ -330,7 +328,7 @@ def airflow_home(tmp_path, monkeypatch) -> Path:
     return tmp_path / "home"
 
 
-def test_submission_after_the_first_one_names_the_jars_and_asks_ivy_no_more(
+def test_submission_after_the_first_names_the_jars_without_asking_ivy(
     connection, airflow_home, tmp_path
 ):
     first = submission_of(connection)
@@ -384,7 +382,7 @@ def test_submission_in_cluster_mode_leaves_jars_and_logs_to_the_cluster(
     assert not {entry_point.JARS_FILE_VARIABLE, LOG4J_VARIABLE} & submission.environment().keys()
 
 
-def test_submission_has_the_packages_log4j_file_unless_somebody_has_one(
+def test_submission_uses_the_provider_log4j_file_unless_another_is_set(
     connection, airflow_home, monkeypatch, tmp_path
 ):
     assert submission_of(connection).environment()[LOG4J_VARIABLE] == str(LOG4J_FILE)
@@ -438,7 +436,9 @@ def test_hook_without_an_answer_reports_how_spark_ended(stand_in):
     assert "--request" not in str(caught.value)
 
 
-def test_hook_without_an_answer_from_a_cluster_says_where_the_log_is(stand_in, define_connection):
+def test_hook_without_an_answer_from_a_cluster_reports_the_log_location(
+    stand_in, define_connection
+):
     hook = stand_in("sys.exit(1)")
     define_connection("spark_default", "spark", "yarn", **{"deploy-mode": "cluster"})
 
@@ -483,7 +483,7 @@ def test_hook_killed_ends_every_process_of_the_application(stand_in, monkeypatch
     assert len(failures) == 1
 
 
-def test_hook_killed_ends_the_processes_where_the_provider_cannot_end_the_application(
+def test_hook_killed_ends_the_processes_if_the_spark_provider_cannot(
     connection, monkeypatch, caplog
 ):
     submission = submission_of(connection)
@@ -505,7 +505,7 @@ def test_hook_killed_ends_the_processes_where_the_provider_cannot_end_the_applic
     assert "the worker needs the command yarn" in caplog.text
 
 
-def test_hook_whose_answer_cannot_be_removed_returns_it_all_the_same(
+def test_hook_whose_answer_cannot_be_removed_still_returns_it(
     stand_in, tmp_path, monkeypatch, caplog
 ):
     def refuse(files, uri):
@@ -531,7 +531,7 @@ class Session:
         self.is_stopped = True
 
 
-def test_hook_killed_over_connect_leaves_the_end_of_the_task_as_it_is(monkeypatch, caplog):
+def test_hook_killed_over_connect_keeps_the_error_of_the_task(monkeypatch, caplog):
     connection = CdcConnection("c", "file:///s")
     submission = ConnectSubmission(request_for(connection, HasData("s")), connection)
     monkeypatch.setattr(submission, "_new_session", Session)
@@ -557,17 +557,17 @@ def test_answer_written_and_read_is_the_same(tmp_path):
     assert read_answer(tmp_path.as_uri(), "0" * 32) == answer
 
 
-def test_answer_not_given_is_none(tmp_path):
+def test_answer_not_given_reads_as_none(tmp_path):
     assert read_answer(tmp_path.as_uri(), "1" * 32) is None
 
 
 @pytest.mark.parametrize("request_id", ["", "../../etc/passwd", "A" * 32, "0" * 31])
-def test_answer_under_an_id_of_another_form_is_refused(tmp_path, request_id):
+def test_answer_under_a_malformed_id_is_refused(tmp_path, request_id):
     with pytest.raises(InvalidRequest, match="has no valid id"):
         read_answer(tmp_path.as_uri(), request_id)
 
 
-def test_environment_variable_that_is_no_object_is_refused_without_showing_it():
+def test_environment_variable_without_an_object_is_refused_but_not_shown():
     with pytest.raises(ValueError, match="OPTIONS: is not a JSON object") as caught:
         entry_point.json_object({"OPTIONS": f'"{SECRET}"'}, "OPTIONS")
 

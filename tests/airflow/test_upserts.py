@@ -96,7 +96,7 @@ def schedules(**options):
     return {name: dag.schedule for name, dag in dags.items()}
 
 
-def test_each_upsert_table_has_a_dag_and_no_other_stream(state):
+def test_each_upsert_table_has_a_dag_but_other_streams_have_none(state):
     add_table(state, "sales.orders")
     add_table(state, "sales.refunds", None)
     quiet_stream(state, state.parent / "t", "no_upserts")
@@ -118,7 +118,7 @@ def test_dag_applies_its_own_table_and_starts_unpaused_one_run_at_a_time(state):
     assert (task.table, task.pool, task.retries) == (location_of(stream), "p", 0)
 
 
-def test_schedule_follows_how_long_applies_took_and_an_altered_max_staleness(state):
+def test_schedule_follows_apply_durations_and_an_altered_max_staleness(state):
     stream = add_table(state, "orders")
     times = ApplyTimes(str(state), Files(), lambda: datetime.now(UTC))
     times.note(stream.stream_id, MINUTE)
@@ -129,7 +129,7 @@ def test_schedule_follows_how_long_applies_took_and_an_altered_max_staleness(sta
     assert schedules() == {"apply_upserts.orders": MINUTE}
 
 
-def test_tables_whose_names_read_alike_have_dags_of_their_own(state):
+def test_tables_with_similar_names_have_dags_of_their_own(state):
     for name in ("/lake/orders", "lake orders", "lake_orders", "größe"):
         add_table(state, name)
 
@@ -160,7 +160,7 @@ def test_dags_are_shown_by_the_names_of_their_tables(state, define_connection):
     assert "Apply upserts to flight_board of lake" in {dag.dag_display_name for dag in others}
 
 
-def test_registry_is_read_once_while_what_it_said_is_new(state, monkeypatch):
+def test_registry_is_read_only_once_within_the_refresh_interval(state, monkeypatch):
     add_table(state, "orders")
     reads = []
     show = StreamCatalog.show_if_begun
@@ -177,7 +177,7 @@ def test_registry_is_read_once_while_what_it_said_is_new(state, monkeypatch):
     assert len(reads) == 2
 
 
-def test_registry_that_is_out_of_reach_takes_no_dag_away(state, monkeypatch, caplog):
+def test_registry_that_is_unreachable_removes_no_dag(state, monkeypatch, caplog):
     add_table(state, "orders")
     background_apply_dags()
 
@@ -191,7 +191,7 @@ def test_registry_that_is_out_of_reach_takes_no_dag_away(state, monkeypatch, cap
         background_apply_dags(default_interval=MINUTE)
 
 
-def test_registry_that_does_not_answer_takes_no_dag_away(state, monkeypatch, caplog):
+def test_registry_that_does_not_answer_removes_no_dag(state, monkeypatch, caplog):
     add_table(state, "orders")
     background_apply_dags()
     released = Event()
@@ -205,7 +205,7 @@ def test_registry_that_does_not_answer_takes_no_dag_away(state, monkeypatch, cap
     assert "did not end within" in caplog.text
 
 
-def test_file_that_was_cut_off_is_read_as_none(state):
+def test_plan_file_that_is_truncated_is_ignored(state):
     add_table(state, "orders")
     background_apply_dags()
     (kept,) = (state.parent / "home" / "cdc").iterdir()
@@ -214,7 +214,7 @@ def test_file_that_was_cut_off_is_read_as_none(state):
     assert set(background_apply_dags(refresh=MINUTE)) == {"apply_upserts.orders"}
 
 
-def test_connection_that_is_missing_is_told(state):
+def test_connection_that_is_missing_is_reported(state):
     with pytest.raises(AirflowNotFoundException, match="nowhere"):
         background_apply_dags("nowhere")
 
@@ -257,7 +257,7 @@ def context_of(due, started=None):
     return {"dag_run": SimpleNamespace(run_after=due, start_date=started or datetime.now(UTC))}
 
 
-def test_table_for_which_nothing_waits_starts_no_job(state):
+def test_table_without_waiting_changes_starts_no_job(state):
     stream = add_table(state, "orders")
     operator, hook = applying(location_of(stream))
 
@@ -269,7 +269,7 @@ def test_table_for_which_nothing_waits_starts_no_job(state):
     assert [task.table for task in hook.tasks] == [location_of(stream)]
 
 
-def test_table_that_is_named_is_left_to_the_job(state):
+def test_table_given_by_name_is_checked_only_by_the_job(state):
     add_table(state, "orders")
     operator, hook = applying("orders")
 
@@ -277,7 +277,7 @@ def test_table_that_is_named_is_left_to_the_job(state):
     assert [task.table for task in hook.tasks] == ["orders"]
 
 
-def test_stream_whose_changes_are_gone_fails_before_a_job(state):
+def test_stream_whose_changes_are_missing_fails_before_a_job(state):
     stream = add_table(state, "orders")
     for version in (2, 3):
         add_file(state.parent / stream.source.location, version, NOON)
@@ -289,7 +289,7 @@ def test_stream_whose_changes_are_gone_fails_before_a_job(state):
 
 
 @pytest.mark.parametrize("record_duration", [True, False])
-def test_apply_in_the_background_notes_how_long_it_took_since_it_was_due(state, record_duration):
+def test_background_apply_records_its_duration_since_it_was_due(state, record_duration):
     stream = add_table(state, "orders")
     add_file(state.parent / stream.source.location, 1, NOON)
     operator, _ = applying(location_of(stream), outcome=APPLIED, record_duration=record_duration)
@@ -311,9 +311,7 @@ def test_apply_in_the_background_notes_how_long_it_took_since_it_was_due(state, 
         (None, 61 * MINUTE, 0),
     ],
 )
-def test_old_run_that_is_cleared_tells_nothing_of_how_long_applies_take(
-    state, max_staleness, late, notes
-):
+def test_old_run_that_is_cleared_records_no_apply_duration(state, max_staleness, late, notes):
     stream = add_table(state, "orders", max_staleness)
     add_file(state.parent / stream.source.location, 1, NOON)
     operator, _ = applying(location_of(stream), outcome=APPLIED, record_duration=True)
@@ -326,7 +324,7 @@ def test_old_run_that_is_cleared_tells_nothing_of_how_long_applies_take(
     assert notes or schedules() == before
 
 
-def test_run_whose_task_waited_long_for_a_slot_tells_how_long_applies_take(state):
+def test_run_whose_task_waits_long_for_a_slot_records_its_duration(state):
     stream = add_table(state, "orders", 10 * MINUTE)
     add_file(state.parent / stream.source.location, 1, NOON)
     operator, _ = applying(location_of(stream), outcome=APPLIED, record_duration=True)
@@ -338,7 +336,7 @@ def test_run_whose_task_waited_long_for_a_slot_tells_how_long_applies_take(state
     assert 30 * MINUTE <= took < 31 * MINUTE
 
 
-def test_quarantine_that_was_emptied_is_measured_though_no_change_waits(state, monkeypatch):
+def test_quarantine_that_is_emptied_is_measured_without_waiting_changes(state, monkeypatch):
     stream = add_table(state, "orders")
     quarantine = Path(location_of(stream), "_cdc", "quarantine")
     add_file(quarantine, 0, NOON)
@@ -360,7 +358,7 @@ def test_quarantine_that_was_emptied_is_measured_though_no_change_waits(state, m
     assert len(gauges) == 2
 
 
-def test_apply_returns_and_measures_what_is_in_quarantine(state, monkeypatch):
+def test_apply_returns_and_measures_the_quarantined_changes(state, monkeypatch):
     stream = add_table(state, "orders")
     add_file(state.parent / stream.source.location, 1, NOON)
     operator, _ = applying(location_of(stream), outcome=APPLIED)
@@ -408,7 +406,7 @@ def _submission(hook, found):
     return submission
 
 
-def test_settings_of_a_pool_hold_no_secret(define_connection, tmp_path):
+def test_secret_in_the_settings_of_a_pool_is_refused(define_connection, tmp_path):
     define_connection(
         "cdc_default", "cdc", state=str(tmp_path), pool_conf={"p": {"spark.my.password": "x"}}
     )
@@ -425,7 +423,7 @@ def test_tables_of_two_connections_have_dags_of_their_own(state, define_connecti
     assert set(background_apply_dags("cdc_other")) == {"apply_upserts-cdc_other.orders"}
 
 
-def test_dags_of_no_two_connections_have_one_id(state, define_connection, tmp_path):
+def test_dags_of_different_connections_have_different_ids(state, define_connection, tmp_path):
     for number, conn_id in enumerate(["a", "a.b", "a_b", "a/b"]):
         define_connection(conn_id, "cdc", state=str(tmp_path / f"state-{number}"))
         add_table(tmp_path / f"state-{number}", "orders")
@@ -437,7 +435,7 @@ def test_dags_of_no_two_connections_have_one_id(state, define_connection, tmp_pa
     assert len(set(dag_ids)) == len(dag_ids) == 9
 
 
-def test_state_folder_that_is_gone_takes_no_dag_away(state, caplog):
+def test_state_folder_that_disappears_removes_no_dag(state, caplog):
     add_table(state, "orders")
     background_apply_dags()
     state.rename(state.with_name("unmounted"))
@@ -446,7 +444,7 @@ def test_state_folder_that_is_gone_takes_no_dag_away(state, caplog):
     assert "there is no registry" in caplog.text
 
 
-def test_notes_that_cannot_be_read_or_written_stop_nobody(state):
+def test_apply_times_that_cannot_be_read_or_written_cause_no_error(state):
     stream = add_table(state, "orders")
     notes = state / "applies" / f"{stream.stream_id}.json"
     notes.parent.mkdir()
@@ -460,7 +458,7 @@ def test_notes_that_cannot_be_read_or_written_stop_nobody(state):
     CdcHook().settings.apply_times().note(stream.stream_id, MINUTE)
 
 
-def test_state_folder_that_was_never_there_is_told(state, caplog):
+def test_state_folder_that_never_existed_is_reported(state, caplog):
     assert schedules() == {}
     assert f"There is no registry in {state}" in caplog.text
 
@@ -527,7 +525,7 @@ def test_table_is_created_as_its_templates_say(variables, state):
     assert from_json(to_json(request), Request) == request
 
 
-def test_table_is_created_without_a_promise_unless_one_is_given(variables, state):
+def test_table_is_created_without_max_staleness_unless_one_is_given(variables, state):
     create, hook = operating(CreateUpsertTable, Answer("r"), schema="id INT", primary_key="id")
 
     with pytest.raises(CdcJobFailed, match="answered without a table"):
@@ -555,7 +553,7 @@ def test_staleness_is_altered_as_given(state, given, length):
     assert from_json(to_json(request), Request) == request
 
 
-def test_horizon_is_altered_and_what_is_not_given_stays(state):
+def test_horizon_is_altered_without_changing_max_staleness(state):
     alter, hook = operating(AlterUpsertTable, Answer("r"), tombstone_horizon="P{{ minutes }}D")
 
     alter.execute({})
@@ -566,7 +564,7 @@ def test_horizon_is_altered_and_what_is_not_given_stays(state):
     assert from_json(to_json(request), Request) == request
 
 
-def test_horizon_that_a_template_leaves_open_stays(state):
+def test_horizon_that_a_template_leaves_empty_is_unchanged(state):
     alter, hook = operating(
         AlterUpsertTable, Answer("r"), tombstone_horizon="{{ missing or None }}"
     )
@@ -618,7 +616,7 @@ def test_columns_are_added_and_tables_are_dropped_as_templates_say(state):
         (CreateUpsertTable, {"schema": "id INT", "primary_key": "id", "tombstone_horizon": "day"}),
     ],
 )
-def test_length_that_is_none_fails_before_a_job(state, kind, arguments):
+def test_invalid_length_of_time_fails_before_a_job(state, kind, arguments):
     operator, hook = operating(kind, Answer("r"), **arguments)
 
     with pytest.raises(AirflowFailException, match="is no length of time"):

@@ -136,7 +136,7 @@ def test_new_data_wakes_once_and_rearranged_files_do_not(folder):
     ]
 
 
-def test_rest_of_a_batch_wakes_again(folder):
+def test_data_left_by_a_batch_wakes_again(folder):
     add_file(folder / "s", 1, NOW)
     add_file(folder / "s", 2, NOW)
 
@@ -181,7 +181,7 @@ def test_data_that_comes_back_by_a_rewind_wakes_again(folder):
     ]
 
 
-def test_data_that_still_waits_does_not_wake_again_for_a_look_that_failed(folder, monkeypatch):
+def test_data_that_still_waits_does_not_wake_again_after_a_failed_probe(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
     look_at, failing = StreamCatalog.probe_stream, []
 
@@ -206,7 +206,7 @@ def test_data_that_still_waits_does_not_wake_again_for_a_look_that_failed(folder
     assert [event["stream"] for event in asyncio.run(scenario())] == ["s", "witness"]
 
 
-def test_restarted_triggerer_repeats_nothing_that_arrived(folder):
+def test_restarted_triggerer_repeats_no_persisted_event(folder):
     store = Store()
     add_file(folder / "s", 1, NOW)
 
@@ -225,7 +225,7 @@ def test_restarted_triggerer_repeats_nothing_that_arrived(folder):
     assert [event["stream"] for event in events] == ["witness"]
 
 
-def test_triggerer_that_dies_before_its_event_arrived_fires_it_again(folder):
+def test_triggerer_that_dies_before_its_event_persists_fires_it_again(folder):
     store = Store()
     add_file(folder / "s", 1, NOW)
 
@@ -243,7 +243,7 @@ def test_triggerer_that_dies_before_its_event_arrived_fires_it_again(folder):
     assert (event["stream"], event["data_version"]) == ("s", 1)
 
 
-def test_data_committed_while_no_triggerer_ran_wakes(folder):
+def test_data_committed_while_no_triggerer_runs_still_wakes(folder):
     store = Store()
     add_file(folder / "s", 1, NOW)
 
@@ -287,7 +287,7 @@ def wakes_before_and_after_a_commit(folder, version):
     return asyncio.run(scenario())
 
 
-def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
+def test_stream_that_cannot_be_read_wakes_once_and_reports_why(folder):
     add_file(folder / "s", 2, NOW)  # version 1 is missing
 
     first, second = wakes_before_and_after_a_commit(folder, 3)
@@ -297,7 +297,7 @@ def test_stream_that_cannot_be_read_wakes_once_and_says_why(folder):
     assert second["problem"] is None
 
 
-def test_stream_that_may_not_be_read_wakes_once_and_says_why(folder):
+def test_stream_that_may_not_be_read_wakes_once_and_reports_why(folder):
     catalog = StreamCatalog(str(folder / "state"), principal="somebody")
     catalog.alter("s", readers=["somebody else"])
     add_file(folder / "s", 1, NOW)
@@ -308,7 +308,7 @@ def test_stream_that_may_not_be_read_wakes_once_and_says_why(folder):
     assert "may not read it" in first["problem"]
 
 
-def test_registry_out_of_reach_is_told_once_and_watched_again_when_it_is_back(folder, caplog):
+def test_unreachable_registry_is_reported_once_and_watched_when_reachable(folder, caplog):
     state, away = folder / "state", folder / "away"
 
     def warnings():
@@ -346,7 +346,7 @@ def test_stream_that_is_created_later_wakes(folder):
     assert [event["stream"] for event in asyncio.run(scenario())] == ["witness", "late"]
 
 
-def test_sibling_that_comes_late_is_woken_by_what_is_there(folder):
+def test_watcher_that_joins_late_is_woken_by_waiting_data(folder):
     add_file(folder / "s", 1, NOW)
     add_file(folder / "witness", 1, NOW)
 
@@ -359,7 +359,7 @@ def test_sibling_that_comes_late_is_woken_by_what_is_there(folder):
     assert [event["stream"] for event in asyncio.run(scenario())] == ["s", "witness"]
 
 
-def test_one_poll_and_one_look_serve_all_watchers_of_a_stream(folder, monkeypatch):
+def test_one_poll_and_one_probe_serve_all_watchers_of_a_stream(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
     polls, looks = [], []
     show, look_at = StreamCatalog.show_if_begun, StreamCatalog.probe_stream
@@ -385,7 +385,7 @@ def test_one_poll_and_one_look_serve_all_watchers_of_a_stream(folder, monkeypatc
     assert len(set(map(id, polls))) == 1
 
 
-def test_poll_that_fails_is_tried_again_with_the_connection_as_it_is_then(folder, monkeypatch):
+def test_poll_that_fails_is_retried_with_the_current_connection(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
     failures = iter([OSError("the store is away"), OSError("still away")])
     asettings = CdcHook.asettings
@@ -405,7 +405,7 @@ def test_poll_that_fails_is_tried_again_with_the_connection_as_it_is_then(folder
     assert event["stream"] == "s"
 
 
-def test_connection_that_is_edited_is_watched_where_it_leads_now(folder, define_connection):
+def test_connection_that_is_edited_is_watched_at_its_new_state_folder(folder, define_connection):
     async def scenario():
         async with triggerer(Store(), "s", "witness") as running:
             add_file(folder / "witness", 1, NOW)
@@ -418,9 +418,7 @@ def test_connection_that_is_edited_is_watched_where_it_leads_now(folder, define_
     assert [event["stream"] for event in asyncio.run(scenario())] == ["witness", "s"]
 
 
-def test_look_that_hangs_keeps_the_others_of_its_connection_waiting_for_a_while_only(
-    folder, monkeypatch
-):
+def test_probe_that_hangs_delays_others_of_its_connection_only_briefly(folder, monkeypatch):
     monkeypatch.setattr(watcher, "_PATIENCE_SECONDS", 0.05)
     hanging, look_at = Event(), StreamCatalog.probe_stream
 
@@ -443,7 +441,7 @@ def test_look_that_hangs_keeps_the_others_of_its_connection_waiting_for_a_while_
     assert [event["data_version"] for event in asyncio.run(scenario())] == [1, 2]
 
 
-def test_looks_that_hang_keep_no_look_of_other_connections_waiting(
+def test_probes_that_hang_delay_no_probe_of_other_connections(
     folder, define_connection, monkeypatch
 ):
     monkeypatch.setattr(threads, "_AT_ONCE", 1)
@@ -499,7 +497,7 @@ def test_watcher_without_a_shared_poll_fires_too(folder):
     }
 
 
-def test_what_an_older_version_remembered_in_another_form_is_forgotten(folder):
+def test_wake_stored_in_the_format_of_an_older_version_is_ignored(folder):
     store = Store()
     add_file(folder / "s", 1, NOW)
 

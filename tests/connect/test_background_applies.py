@@ -76,7 +76,7 @@ def runs(server, dag_id, state):
     return server.api("GET", path)["dag_runs"]
 
 
-def test_background_dag_applies_what_a_writer_writes_while_it_writes_on(
+def test_background_dag_applies_changes_while_a_writer_keeps_writing(
     running_airflow, remote, table, wait_for, capsys
 ):
     engine, name, dag_id = table

@@ -87,7 +87,7 @@ def test_read_standard_stream_gives_the_minimal_change_set(source: StreamLab) ->
         (AppendSemantics.SURVIVING, [(4, "y", "INSERT", False)]),
     ],
 )
-def test_read_append_only_stream_gives_inserts_alone(
+def test_read_append_only_stream_gives_only_inserts(
     source: StreamLab, semantics: AppendSemantics, expected: list[tuple[object, ...]]
 ) -> None:
     source.engine.create_stream(
@@ -151,7 +151,7 @@ def test_consume_statement_that_spark_refuses_writes_nothing(source: StreamLab) 
     assert len(source.changes("s")) == 4
 
 
-def test_consume_second_statement_fails_the_first_is_undone(source: StreamLab) -> None:
+def test_consume_whose_second_statement_fails_undoes_the_first(source: StreamLab) -> None:
     change(source)
     before = source.rows("copy")
     with pytest.raises(StatementFailed, match="was undone"):
@@ -293,7 +293,7 @@ def test_stream_on_a_view_is_consumed_after_its_initial_rows(lab: StreamLab) -> 
     lab.sql("DROP VIEW joined")
 
 
-def test_view_made_under_other_settings_than_the_sessions_is_refused(lab: StreamLab) -> None:
+def test_view_made_under_other_session_settings_is_refused(lab: StreamLab) -> None:
     lab.make("t", "at TIMESTAMP", properties="'delta.enableRowTracking' = 'true'")
     lab.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:

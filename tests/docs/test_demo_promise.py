@@ -20,7 +20,7 @@ def test_broken_promise_fails_the_demo() -> None:
         board(staleness=399.2, objective=120).check()
 
 
-def test_kept_promise_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kept_promise_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     board(staleness=119, objective=120).check()
 
     assert "at most 1 minute 59 seconds stale" in capsys.readouterr().out

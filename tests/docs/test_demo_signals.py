@@ -25,7 +25,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("first", ["SIGTERM", "SIGINT"])
-def test_further_signals_do_not_interrupt_the_end(first: str) -> None:
+def test_further_signals_do_not_interrupt_the_end_of_the_demo(first: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, first],
         cwd=ROOT / "dags",

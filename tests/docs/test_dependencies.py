@@ -36,7 +36,7 @@ def test_dependencies_page_lists_the_airflow_extra_exactly() -> None:
     assert set(extra) == names(PROJECT["optional-dependencies"]["airflow"])
 
 
-def test_dependencies_page_says_why_and_what_is_saved_for_each() -> None:
+def test_dependencies_page_gives_reason_and_saving_for_each_dependency() -> None:
     base, extra = page_sections()
 
     for name, reasons in (base | extra).items():

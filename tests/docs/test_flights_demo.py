@@ -37,7 +37,7 @@ def engine(spark: SparkSession, warehouse: Warehouse, state: str) -> Engine:
     return engine
 
 
-def test_replayed_days_consumed_tick_by_tick_equal_the_recomputed_targets_until_a_row_is_changed(
+def test_replayed_ticks_equal_the_recomputed_targets_until_a_row_changes(
     spark: SparkSession, warehouse: Warehouse, engine: Engine, state: str, tmp_path: Path
 ) -> None:
     events = replay.load_events(spark, tmp_path, days=2)

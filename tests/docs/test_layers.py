@@ -50,7 +50,7 @@ def import_with_blocked(blocked: str, names: list[str]) -> subprocess.CompletedP
         ("engine/core", "airflow,pyspark,delta"),
     ],
 )
-def test_layer_imports_without_what_lies_above_it(folder: str, blocked: str) -> None:
+def test_layer_imports_without_the_packages_of_higher_layers(folder: str, blocked: str) -> None:
     names = modules(PACKAGE / folder)
     assert names
 

@@ -45,7 +45,7 @@ def blocks() -> list[Any]:
 
 
 @pytest.mark.parametrize("text", blocks())
-def test_example_compiles_and_its_imports_are_there(text: str) -> None:
+def test_example_compiles_and_its_imports_exist(text: str) -> None:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -64,7 +64,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_relative_links_of_a_page_point_to_what_is_there(page: Path) -> None:
+def test_relative_links_of_a_page_point_to_existing_targets(page: Path) -> None:
     links = LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
     for link in links:
         if "://" in link:
@@ -108,7 +108,7 @@ def arguments(what: Callable[..., Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", documented())
-def test_reference_gives_the_arguments_of(name: str) -> None:
+def test_reference_gives_the_arguments_of_each_callable(name: str) -> None:
     assert documented()[name] == arguments(named(name))
 
 

@@ -29,7 +29,7 @@ def merge_of_the_readme() -> str:
     return found[1]
 
 
-def test_merge_of_the_readme_keeps_a_copy_equal_also_where_keys_change(
+def test_merge_of_the_readme_keeps_a_copy_equal_even_when_keys_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = StreamLab(spark, tmp_path)

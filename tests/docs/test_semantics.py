@@ -19,7 +19,7 @@ def rows(page: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_semantics_every_row_has_five_cells_and_names_where_it_is_shown(page: str) -> None:
+def test_semantics_rows_have_five_cells_and_name_their_test(page: str) -> None:
     for row in rows(page):
         assert len(row) == 5, row
         assert row[3], row
@@ -27,7 +27,7 @@ def test_semantics_every_row_has_five_cells_and_names_where_it_is_shown(page: st
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_semantics_every_test_that_is_named_exists(page: str) -> None:
+def test_semantics_pages_name_only_tests_that_exist(page: str) -> None:
     existing = {
         name
         for file in (ROOT / "tests").rglob("test_*.py")

@@ -25,7 +25,7 @@ def add_rows(table: SourceTable, count: int) -> Add:
     """Add a file of ``count`` rows to a table of ``id`` and ``v``: ``id`` is the position, ``v`` is
     0.
     """
-    metadata = json.loads(SourceLog(FILES).newest_offset(table.location).metadata)
+    metadata = SourceLog(FILES).newest_offset(table.location).metadata
     fields = json.loads(metadata["schemaString"])["fields"]
     names = [
         field["metadata"].get("delta.columnMapping.physicalName", field["name"]) for field in fields

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -113,7 +112,7 @@ class SourceTable:
         style: ColumnStyle = ColumnStyle.SNOWFLAKE,
     ) -> Stream:
         offset = SourceLog(FILES).newest_offset(self.location)
-        table_id = json.loads(offset.metadata)["id"]
+        table_id = offset.table_id
         return new_stream(
             source=Source("the source", self.location, table_id),
             mode=mode,

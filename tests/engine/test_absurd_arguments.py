@@ -134,7 +134,7 @@ def test_every_public_method_is_called_here(scene: Scene) -> None:
     assert public_methods(Transaction) == {"sql", "stream", "write"}
 
 
-def test_absurd_arguments_of_the_engine_are_refused_or_kept(scene: Scene) -> None:
+def test_absurd_arguments_of_engine_methods_raise_only_cdc_errors(scene: Scene) -> None:
     faults = []
     for method, good in scene.calls().items():
         for argument in good:
@@ -148,7 +148,7 @@ def test_absurd_arguments_of_the_engine_are_refused_or_kept(scene: Scene) -> Non
     scene.check_readers()
 
 
-def test_absurd_arguments_of_a_transaction_are_refused(scene: Scene) -> None:
+def test_absurd_arguments_of_a_transaction_raise_only_cdc_errors(scene: Scene) -> None:
     scene.restore()
     rows = scene.spark.range(1)
     good: dict[str, dict[str, Any]] = {
@@ -174,7 +174,7 @@ def run_alone(scene: Scene, method: str, given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("value", FEW_ABSURD, ids=lambda value: type(value).__name__)
-def test_absurd_argument_of_the_engine_itself_is_refused(
+def test_absurd_argument_of_the_engine_constructor_raises_only_cdc_errors(
     spark: SparkSession, tmp_path: Path, value: Any
 ) -> None:
     state = str(tmp_path)

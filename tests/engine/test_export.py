@@ -44,7 +44,7 @@ def test_export_that_is_repeated_overwrites_what_it_wrote(lab: StreamLab) -> Non
     assert [row[:4] for row in lab.rows("out")] == [(1, "b", "INSERT", False)]
 
 
-def test_overwrite_leaves_nothing_of_what_was_there(lab: StreamLab) -> None:
+def test_overwrite_by_an_export_removes_all_previous_rows(lab: StreamLab) -> None:
     metadata = "`METADATA$ACTION` STRING, `METADATA$ISUPDATE` BOOLEAN, `METADATA$ROW_ID` STRING"
     lab.make("out", f"id INT, v STRING, {metadata}", clause="PARTITIONED BY (v)")
     lab.sql("INSERT INTO {out} VALUES (7, 'gone', 'INSERT', false, 'x')")
@@ -76,13 +76,13 @@ def test_export_stores_fields_by_their_names_or_is_refused(lab: StreamLab) -> No
     assert lab.rows("less") == []
 
 
-def test_append_lands_once_for_each_run(lab: StreamLab) -> None:
+def test_append_is_written_once_for_each_run(lab: StreamLab) -> None:
     for run_id in ("run 1", "run 1", "run 2"):
         assert export(lab, lab.path("out"), run_id, mode=ExportMode.APPEND).error is None
     assert [row[0] for row in lab.rows("out")] == [1, 1]
 
 
-def test_export_to_a_name_creates_its_table_and_to_files_a_folder(lab: StreamLab) -> None:
+def test_export_creates_a_table_for_a_name_and_a_folder_for_files(lab: StreamLab) -> None:
     lab.sql("DROP TABLE IF EXISTS exported")
     assert export(lab, "exported", mode=ExportMode.ERROR).error is None
     assert lab.spark.table("exported").count() == 1
@@ -98,7 +98,7 @@ def test_export_to_a_name_creates_its_table_and_to_files_a_folder(lab: StreamLab
 
 
 @pytest.mark.parametrize("target", ["exported", "out"])
-def test_export_to_a_new_table_that_is_killed_is_done_by_its_retry(
+def test_killed_export_to_a_new_table_is_finished_by_its_retry(
     lab: StreamLab, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.sql("DROP TABLE IF EXISTS exported")
@@ -123,7 +123,7 @@ def test_export_to_a_new_table_that_is_killed_is_done_by_its_retry(
     lab.sql("DROP TABLE IF EXISTS exported")
 
 
-def test_exports_of_intervals_from_before_the_first_commit_have_each_row_once(
+def test_exports_of_intervals_before_the_first_commit_have_each_row_once(
     lab: StreamLab,
 ) -> None:
     first, last = (lab.committed_at("src", version) for version in (0, 2))
@@ -135,7 +135,7 @@ def test_exports_of_intervals_from_before_the_first_commit_have_each_row_once(
     assert [row[:4] for row in lab.rows("out")] == [(1, "b", "INSERT", False)]
 
 
-def test_export_from_version_0_has_the_rows_that_it_wrote(lab: StreamLab) -> None:
+def test_export_from_version_0_includes_the_rows_of_version_0(lab: StreamLab) -> None:
     lab.sql(
         "CREATE TABLE {made} USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
         " AS SELECT 7 AS id, 'z' AS v"

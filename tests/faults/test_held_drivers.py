@@ -23,7 +23,7 @@ SLOW_LOG = (
 _LOOKS = 3000
 
 
-def test_driver_held_before_or_inside_a_statement_changes_nothing_when_it_wakes_up(
+def test_driver_held_before_or_in_a_statement_changes_nothing_on_waking(
     workshop: Workshop,
 ) -> None:
     inside = workshop.site()

@@ -80,7 +80,7 @@ class Model:
 SEED, ROUNDS = 11, 3
 
 
-def test_bad_changes_corrections_and_redrives_in_any_order_end_as_in_a_plain_model(
+def test_bad_changes_fixes_and_redrives_in_any_order_match_a_plain_model(
     lab: QuarantineLab,
 ) -> None:
     chance, model, place = random.Random(SEED), Model(), 0

@@ -36,7 +36,7 @@ def rows_of(lab: StreamLab, view: str) -> Counter[Any]:
 
 @examples(3)
 @given(text=VIEWS, nested=NESTED, writes=WRITES)
-def test_change_set_of_a_random_view_leads_from_the_old_rows_to_the_new_ones(
+def test_change_set_of_a_random_view_leads_from_old_rows_to_new_rows(
     lab: StreamLab, text: str, nested: str, writes: list[str]
 ) -> None:
     note(f"{text}\nnested: {nested}\n{writes}")

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
 WRITES = ("insert", "update", "delete", "optimize")
 EVENTS = (
     *("vacuum", "vacuum", "vacuum everything", "clean up the log", "shrink the retention"),
-    *("maintain", "maintain", "look", "consume", "jump", "nothing"),
+    *("maintain", "maintain", "probe", "consume", "jump", "nothing"),
 )
 # A write comes before each event, so that there are files to lose.
 STEPS = st.lists(
@@ -148,7 +148,7 @@ class World:
 
 @examples(2)
 @given(steps=STEPS, has_vectors=st.booleans())
-def test_stream_is_exact_or_stale_whatever_is_lost(
+def test_stream_is_exact_or_stale_after_any_loss_of_history(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[str, int, str]],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from copy import copy
@@ -375,7 +374,7 @@ class StreamCatalog:
             found = self._sources.newest_offset(stream.source.location)
         except NotADeltaTable:
             return True
-        return bool(json.loads(found.metadata)["id"] != stream.source.table_id)
+        return found.table_id != stream.source.table_id
 
     def _moved(
         self,

@@ -16,7 +16,7 @@ from ..core.delta.log_actions import Commit
 from ..core.errors import StreamUnusable
 from ..core.figures import counted
 from ..core.folders.folder_log import FolderFile
-from ..core.model.serialization import UnreadableStream, unusable
+from ..core.model.serialization import UnreadableStream
 from ..core.model.sources import FileFormat, View
 from ..core.model.stream import AppendSemantics, ColumnStyle, Phase, Stream, StreamMode
 from ..core.names import table_name
@@ -198,10 +198,7 @@ def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> Strea
         return status_of(stream, sources, now)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-    try:
-        bases = [_status_of_span(each, None, reason, now) for each in stream.by_base()]
-    except ValueError as error:  # the properties in its offset are not JSON
-        return unreadable_status(unusable(stream, f"its offset is damaged, {error}"), now)
+    bases = [_status_of_span(each, None, reason, now) for each in stream.by_base()]
     return replace(_status(stream, bases, now), stale=False)
 
 

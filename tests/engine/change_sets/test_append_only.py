@@ -25,7 +25,7 @@ def values(table: SourceTable, stream: Stream) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
-def test_append_only_streams_return_inserts_as_their_semantics_say(
+def test_append_only_streams_return_inserts_by_their_semantics(
     make_table: MakeTable, vectors: bool
 ) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", "3, 'c'", vectors=vectors)
@@ -73,7 +73,7 @@ def test_append_only_streams_across_restore_return_no_row_twice(
 
 
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
-def test_append_only_streams_do_not_return_older_rows_that_restore_brings_back(
+def test_append_only_streams_do_not_return_older_restored_rows(
     make_table: MakeTable, vectors: bool
 ) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", vectors=vectors)
@@ -85,7 +85,7 @@ def test_append_only_streams_do_not_return_older_rows_that_restore_brings_back(
     assert [change.values for change in table.check(standard)] == [(1, "a"), (3, "c")]
 
 
-def test_append_only_streams_return_rows_that_were_numbered_from_the_start_again(
+def test_append_only_streams_return_rows_with_restarted_row_ids(
     make_table: MakeTable,
 ) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", "3, 'c'")
@@ -100,7 +100,7 @@ def test_append_only_streams_return_rows_that_were_numbered_from_the_start_again
 
 
 @pytest.mark.parametrize("mapping", ["none", "name"])
-def test_append_only_streams_across_schema_changes_read_files_as_they_were_written(
+def test_append_only_streams_read_each_file_by_the_schema_of_its_write(
     make_table: MakeTable, mapping: str
 ) -> None:
     table = make_table(

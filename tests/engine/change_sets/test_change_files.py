@@ -84,7 +84,7 @@ def test_change_files_of_a_part_of_the_range_give_the_minimal_change_set(
 
 
 @pytest.mark.parametrize("first", ["on", "off"])
-def test_change_files_of_a_part_of_the_range_leave_out_rows_that_were_only_carried_over(
+def test_change_files_of_a_part_of_the_range_omit_rows_only_carried_over(
     make_table: MakeTable, first: str
 ) -> None:
     """Values alone cannot show it: a variant with an array of mixed types equals no other."""
@@ -99,7 +99,7 @@ def test_change_files_of_a_part_of_the_range_leave_out_rows_that_were_only_carri
     assert {change.row_id for change in check(table, stream)} == {0, 1, 2}
 
 
-def test_change_files_from_before_a_column_of_the_name_of_theirs_are_not_read(
+def test_change_files_from_before_a_column_with_a_clashing_name_are_unread(
     make_table: MakeTable,
 ) -> None:
     table = make_table("id INT, v STRING", *ROWS, properties=FEED)
@@ -113,7 +113,7 @@ def test_change_files_from_before_a_column_of_the_name_of_theirs_are_not_read(
     assert by_feed.plan(stream).strategy is Strategy.FILE_DIFFERENCE
 
 
-def test_change_files_beside_overwrites_and_restores_give_the_minimal_change_set(
+def test_change_files_beside_overwrites_and_restores_give_minimal_changes(
     make_table: MakeTable,
 ) -> None:
     table = make_table("id INT, v STRING", *ROWS, properties=FEED)
@@ -156,7 +156,7 @@ def test_change_files_under_column_mapping_follow_columns_by_id(
 
 
 @either_vectors
-def test_change_files_of_partitions_and_odd_values_give_the_minimal_change_set(
+def test_change_files_of_partitions_and_odd_values_give_minimal_changes(
     make_table: MakeTable, vectors: bool
 ) -> None:
     table = make_table(
@@ -177,7 +177,7 @@ def test_change_files_of_partitions_and_odd_values_give_the_minimal_change_set(
     assert len(check(table, stream)) == 5
 
 
-def test_change_files_for_append_only_streams_give_the_rows_that_live(
+def test_change_files_for_append_only_streams_give_the_surviving_rows(
     make_table: MakeTable,
 ) -> None:
     table = make_table("id INT, v STRING", *ROWS, properties=FEED)
@@ -187,7 +187,7 @@ def test_change_files_for_append_only_streams_give_the_rows_that_live(
     assert [change.values for change in found] == [(50, "later")]
 
 
-def test_plan_reads_change_files_where_they_are_smaller(
+def test_plan_reads_change_files_if_they_are_smaller(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
     table = make_table("id INT, v STRING", properties=FEED)
@@ -241,7 +241,7 @@ def rewrite_change_files(table: SourceTable, version: int) -> None:
     log.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
 
 
-def test_change_files_that_are_gone_leave_the_file_difference(make_table: MakeTable) -> None:
+def test_missing_change_files_fall_back_to_the_file_difference(make_table: MakeTable) -> None:
     table = make_table("id INT, v STRING", *ROWS, properties=FEED)
     stream = table.stream()
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")

@@ -23,7 +23,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
     return lab
 
 
-def test_tables_keep_columns_apart_in_streams_clones_and_recovery(lab: StreamLab) -> None:
+def test_tables_keep_similar_columns_apart_in_streams_clones_and_recovery(lab: StreamLab) -> None:
     engine = lab.engine
     engine.create_stream("s", on_table=lab.path("src"))
     engine.create_stream("a", on_table=lab.path("src"), mode="append_only")
@@ -51,7 +51,7 @@ def test_tables_keep_columns_apart_in_streams_clones_and_recovery(lab: StreamLab
     assert set(again.streams[0].rows.values()) == {0}
 
 
-def test_views_and_folders_keep_columns_apart(lab: StreamLab) -> None:
+def test_views_and_folders_keep_similar_columns_apart(lab: StreamLab) -> None:
     lab.spark.sql("CREATE SCHEMA IF NOT EXISTS names_lab")
     view = "names_lab.measures"
     lab.sql(f"CREATE VIEW {view} AS SELECT s.mass, s.`maß` FROM {{src}} AS s WHERE mass > 0")
@@ -75,7 +75,7 @@ def test_views_and_folders_keep_columns_apart(lab: StreamLab) -> None:
     assert [row[:3] for row in lab.seen("f")] == [(7, "ell", 1), (8, "zoll", 2), (9, "fuß", 3)]
 
 
-def test_upsert_tables_keep_columns_apart(lab: StreamLab) -> None:
+def test_upsert_tables_keep_similar_columns_apart(lab: StreamLab) -> None:
     lab.engine.create_upsert_table(lab.path("t"), COLUMNS, "id", partial_changes=True)
     columns = f"{COLUMNS}, _CHANGE_TYPE STRING, _CHANGE_UNCHANGED ARRAY<STRING>"
     for row in ((1, "ell", 10, "UPSERT", None), (1, "fuß", None, "UPSERT", ["MASS"])):
@@ -91,7 +91,7 @@ def test_upsert_tables_keep_columns_apart(lab: StreamLab) -> None:
         lab.engine.write_changes(lab.path("t"), lab.spark.sql(turned))
 
 
-def test_columns_that_spark_takes_for_one_in_places_are_refused_by_name(lab: StreamLab) -> None:
+def test_columns_that_spark_sometimes_confuses_are_refused_by_name(lab: StreamLab) -> None:
     lab.make("near", f"id INT, s STRING, `{LONG_S}` STRING", properties=TRACKED)
     with pytest.raises(InvalidRequest, match=f"takes s and {LONG_S} for one"):
         lab.engine.create_stream("n", on_table=lab.path("near"))

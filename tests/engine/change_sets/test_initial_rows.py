@@ -42,7 +42,7 @@ def test_first_read_returns_the_rows_at_the_offset_as_inserts(lab: StreamLab) ->
     assert lab.engine.explain("s").strategy is Strategy.INITIAL_ROWS
 
 
-def test_initial_rows_are_read_however_long_ago_their_version_was_written(lab: StreamLab) -> None:
+def test_initial_rows_are_read_from_a_version_older_than_the_retention(lab: StreamLab) -> None:
     create(lab)
     lab.sql(
         "ALTER TABLE {src} SET TBLPROPERTIES"
@@ -56,7 +56,7 @@ def test_initial_rows_are_read_however_long_ago_their_version_was_written(lab: S
 
 
 @pytest.mark.parametrize(("statements", "kept"), [(1, 0), (2, 1)])
-def test_initial_rows_are_kept_only_for_several_statements(
+def test_initial_rows_are_cached_only_for_several_statements(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, statements: int, kept: int
 ) -> None:
     """They may be all rows of a large table, and one statement reads them from its files."""
@@ -100,7 +100,7 @@ def test_initial_row_has_the_id_of_its_later_changes(lab: StreamLab) -> None:
 @pytest.mark.parametrize(
     "point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.AFTER_COMMIT]
 )
-def test_initial_rows_are_consumed_once_whatever_is_killed(
+def test_initial_rows_are_consumed_once_after_a_crash_at_any_point(
     lab: StreamLab, point: ProtocolPoint
 ) -> None:
     create(lab)
@@ -121,7 +121,7 @@ def clean_up(lab: StreamLab) -> None:
         Path(lab.path("src"), "_delta_log", f"{version:020d}.json").unlink()
 
 
-def test_initial_rows_at_a_version_that_is_gone_make_the_stream_stale(lab: StreamLab) -> None:
+def test_initial_rows_at_a_missing_version_make_the_stream_stale(lab: StreamLab) -> None:
     create(lab)
     clean_up(lab)
     with pytest.raises(StreamStale, match="at version 1 can no longer be read"):
@@ -132,9 +132,7 @@ def test_initial_rows_at_a_version_that_is_gone_make_the_stream_stale(lab: Strea
 
 
 @pytest.mark.parametrize("applied", [False, True])
-def test_killed_consumption_of_initial_rows_that_are_gone_is_ended(
-    lab: StreamLab, applied: bool
-) -> None:
+def test_killed_consumption_of_missing_initial_rows_is_ended(lab: StreamLab, applied: bool) -> None:
     create(lab)
     point = ProtocolPoint.BEFORE_COMMIT if applied else ProtocolPoint.AFTER_BEGIN
     with pytest.raises(Crash):
@@ -150,7 +148,7 @@ def test_killed_consumption_of_initial_rows_that_are_gone_is_ended(
     assert lab.engine.describe_stream("s").phase.value == "idle"
 
 
-def test_initial_rows_of_a_stream_at_an_earlier_point_are_those_of_that_point(
+def test_initial_rows_of_a_stream_at_an_earlier_point_are_of_that_point(
     lab: StreamLab,
 ) -> None:
     lab.sql("DELETE FROM {src} WHERE id = 1")
@@ -165,14 +163,14 @@ def test_append_only_stream_shows_its_initial_rows_too(lab: StreamLab) -> None:
     assert lab.seen("s") == []
 
 
-def test_advance_leaves_the_initial_rows_out(lab: StreamLab) -> None:
+def test_advance_skips_the_initial_rows(lab: StreamLab) -> None:
     create(lab)
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
     lab.engine.advance("s")
     assert lab.seen("s") == []
 
 
-def test_stream_with_initial_rows_has_data_and_one_without_rows_has_none(lab: StreamLab) -> None:
+def test_stream_with_initial_rows_has_data_unless_its_table_is_empty(lab: StreamLab) -> None:
     create(lab)
     assert lab.engine.has_data("s", exact=False) is True
     assert lab.engine.describe_stream("s").may_have_data is True
@@ -181,7 +179,7 @@ def test_stream_with_initial_rows_has_data_and_one_without_rows_has_none(lab: St
     assert lab.engine.has_data("empty") is False
 
 
-def test_initial_rows_are_not_read_where_files_could_be_left_out(lab: StreamLab) -> None:
+def test_initial_rows_are_not_read_if_the_session_ignores_missing_files(lab: StreamLab) -> None:
     create(lab)
 
     with (

@@ -36,7 +36,7 @@ def test_change_set_across_restore_compares_commit_versions_for_equality(
     table.check(before)
 
 
-def test_change_set_across_restore_returns_rows_of_undeleting_vectors(
+def test_change_set_across_restore_returns_undeleted_rows(
     make_table: MakeTable,
 ) -> None:
     table = make_table(COLUMNS, *ROWS)
@@ -106,7 +106,7 @@ def test_change_set_across_save_as_table_overwrite_keeps_the_stream(
 
 
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
-def test_change_set_of_maintenance_alone_is_nothing(
+def test_change_set_of_only_maintenance_is_empty(
     make_table: MakeTable, spark: SparkSession, vectors: bool
 ) -> None:
     table = make_table(COLUMNS, *ROWS, vectors=vectors)
@@ -124,7 +124,7 @@ def test_change_set_of_maintenance_alone_is_nothing(
 
 
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
-def test_change_set_behind_maintenance_reads_what_was_touched_and_no_original(
+def test_change_set_after_maintenance_reads_only_the_touched_files(
     make_table: MakeTable, vectors: bool
 ) -> None:
     table = make_table(COLUMNS, *ROWS, vectors=vectors)

@@ -137,7 +137,7 @@ def test_plain_change_files_give_the_minimal_change_set(
 
 
 @either_vectors
-def test_many_plain_files_are_read_by_a_list(make_table: MakeTable, vectors: bool) -> None:
+def test_many_plain_files_are_read_by_a_file_list(make_table: MakeTable, vectors: bool) -> None:
     rows = [f"{i}, {i % 40}" for i in range(80)]
     table = make_table(
         "id INT, p INT", *rows, vectors=vectors, clause="PARTITIONED BY (p)", folder=PLAIN
@@ -149,7 +149,7 @@ def test_many_plain_files_are_read_by_a_list(make_table: MakeTable, vectors: boo
     assert len(check(table, stream)) == 2 * 39 + 4
 
 
-def test_a_session_that_ignores_lists_of_files_reads_a_crafted_log(
+def test_session_that_ignores_file_lists_reads_a_crafted_log(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", folder=PLAIN)
@@ -163,7 +163,7 @@ def test_a_session_that_ignores_lists_of_files_reads_a_crafted_log(
 
 
 @pytest.mark.parametrize("interval", ["1", "2", "10"])
-def test_how_often_file_sinks_compact_does_not_change_what_is_read(
+def test_file_sink_compaction_interval_does_not_change_the_rows_read(
     make_table: MakeTable, spark: SparkSession, interval: str
 ) -> None:
     table = make_table("id INT", "1", "2", folder=PLAIN)
@@ -174,7 +174,7 @@ def test_how_often_file_sinks_compact_does_not_change_what_is_read(
         assert len(check(table, stream)) == 1
 
 
-def test_a_session_that_reads_files_by_sparks_second_interface_reads_a_crafted_log(
+def test_session_that_reads_files_by_data_source_v2_reads_a_crafted_log(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
     table = make_table("id INT", "1", "2", folder=PLAIN)
@@ -186,7 +186,7 @@ def test_a_session_that_reads_files_by_sparks_second_interface_reads_a_crafted_l
         assert len(table.check(stream)) == 1
 
 
-def test_a_list_that_spark_does_not_see_is_never_an_empty_change_set(
+def test_file_list_that_spark_does_not_see_never_gives_an_empty_change_set(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = Scratch.write_list
@@ -211,7 +211,7 @@ def test_a_list_that_spark_does_not_see_is_never_an_empty_change_set(
 
 
 @pytest.mark.parametrize("folder", [PLAIN, "not so plain"])
-def test_a_file_that_goes_before_it_is_read_is_an_error_whatever_the_session_ignores(
+def test_file_missing_at_its_read_fails_even_if_the_session_ignores_it(
     make_table: MakeTable, spark: SparkSession, folder: str
 ) -> None:
     table = make_table("id INT", folder=folder)
@@ -240,7 +240,7 @@ def test_files_above_a_limit_are_read_through_a_crafted_log(
     assert table.check(stream) == expected
 
 
-def test_inserts_in_many_files_go_through_a_crafted_log_which_filters_prune(
+def test_inserts_in_many_files_use_a_crafted_log_that_filters_can_prune(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", folder=PLAIN)
@@ -255,7 +255,7 @@ def test_inserts_in_many_files_go_through_a_crafted_log_which_filters_prune(
         assert has_crafted_log(table, stream)
 
 
-def test_files_added_under_columns_that_came_later_are_read_as_nulls(make_table: MakeTable) -> None:
+def test_columns_added_later_are_read_as_null_from_older_plain_files(make_table: MakeTable) -> None:
     table = make_table("id INT", "1", "2", "3", folder=PLAIN)
     stream = table.stream()
     table.sql("DELETE FROM {t} WHERE id = 2", "ALTER TABLE {t} ADD COLUMN (v STRING, w INT)")
@@ -264,7 +264,7 @@ def test_files_added_under_columns_that_came_later_are_read_as_nulls(make_table:
     assert len(check(table, stream)) == 1 + 2 + 1
 
 
-def test_change_sets_are_refused_where_the_session_takes_names_for_patterns(
+def test_change_sets_are_refused_if_the_session_treats_names_as_patterns(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", folder=PLAIN)

@@ -69,7 +69,7 @@ def test_stream_across_create_or_replace_is_stale(make_table: MakeTable) -> None
         table.may_have_data(stream)
 
 
-def test_stream_across_a_replace_without_tracking_that_was_undone_is_stale(
+def test_stream_across_an_undone_replace_without_tracking_is_stale(
     make_table: MakeTable,
 ) -> None:
     table = make_table(COLUMNS, *ROWS)
@@ -83,7 +83,9 @@ def test_stream_across_a_replace_without_tracking_that_was_undone_is_stale(
         table.read(stream)
 
 
-def test_stream_across_a_rearrangement_by_the_user_is_stale(make_table: MakeTable) -> None:
+def test_stream_across_an_overwrite_marked_as_no_data_change_is_stale(
+    make_table: MakeTable,
+) -> None:
     """Delta writes the rows of such an overwrite as new rows, but marks the commit as no data
     change.
     """
@@ -105,7 +107,7 @@ def test_stream_across_a_rearrangement_by_the_user_is_stale(make_table: MakeTabl
 
 
 @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside a change"])
-def test_stream_across_an_append_that_says_it_changes_nothing_is_stale(
+def test_stream_across_an_append_marked_as_no_data_change_is_stale(
     make_table: MakeTable, is_alone: bool
 ) -> None:
     table = make_table(COLUMNS, *ROWS)
@@ -121,7 +123,7 @@ def test_stream_across_an_append_that_says_it_changes_nothing_is_stale(
 
 
 @pytest.mark.parametrize("field", ["baseRowId", "defaultRowCommitVersion", "size"])
-def test_files_that_are_not_told_whole_are_refused(make_table: MakeTable, field: str) -> None:
+def test_file_actions_that_lack_fields_are_refused(make_table: MakeTable, field: str) -> None:
     """The protocol allows a ``remove`` without the row ids of the file, and without its size and
     partition values.
     """

@@ -113,7 +113,9 @@ def test_change_set_through_an_older_version_ends_there(make_table: MakeTable) -
     assert table.check(stream, stream.offset.version) == []
 
 
-def test_change_set_names_its_columns_in_databends_way(make_table: MakeTable) -> None:
+def test_change_set_in_databend_style_names_its_columns_like_databend(
+    make_table: MakeTable,
+) -> None:
     table = make_table("id INT, v STRING", "1, 'a'")
     stream = table.stream(style=ColumnStyle.DATABEND)
     nothing = table.read(stream).rows
@@ -136,7 +138,7 @@ def test_change_set_reads_only_the_rows_whose_vector_changed(make_table: MakeTab
     assert table.check(stream) == [delete(5, 5)]
 
 
-def test_change_set_of_rewritten_files_holds_what_changed_alone(
+def test_change_set_of_rewritten_files_holds_only_what_changed(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
     table = make_table("id INT, v STRING", vectors=False)
@@ -170,7 +172,7 @@ def test_change_set_of_rewritten_files_holds_what_changed_alone(
 
 
 @pytest.mark.parametrize("kind", ["standard", "inserted", "surviving"])
-def test_change_set_of_appends_reads_the_columns_and_rows_that_are_asked_for(
+def test_change_set_of_appends_reads_only_the_requested_columns_and_rows(
     make_table: MakeTable, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     table = make_table("id INT, v STRING, w STRING", "1, 'a', 'b'")

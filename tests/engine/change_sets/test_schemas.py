@@ -53,7 +53,7 @@ def test_change_set_under_column_mapping_follows_columns_by_id(make_table: MakeT
 
 
 @pytest.mark.parametrize("mode", ["id", "ID", "NAME"])
-def test_change_set_under_column_mapping_in_any_spelling_keeps_row_ids(
+def test_change_set_under_any_spelling_of_the_mapping_mode_keeps_row_ids(
     make_table: MakeTable, mode: str
 ) -> None:
     table = make_table(
@@ -82,7 +82,7 @@ def test_change_set_across_removal_of_column_mapping_keeps_old_values(
     assert sorted(table.check(stream)) == expected
 
 
-def test_change_set_across_rename_and_removal_of_column_mapping_keeps_old_values(
+def test_change_set_across_rename_and_unmapping_keeps_old_values(
     make_table: MakeTable,
 ) -> None:
     table = make_table(
@@ -100,7 +100,7 @@ def test_change_set_across_rename_and_removal_of_column_mapping_keeps_old_values
     assert delete(1, 2, "c", "d") in changes
 
 
-def test_change_set_across_arrival_of_column_mapping_follows_renames(
+def test_change_set_across_new_column_mapping_follows_renames(
     make_table: MakeTable,
 ) -> None:
     table = make_table("id INT, a STRING, n STRUCT<x: INT>", "1, 'a', named_struct('x', 1)")
@@ -116,7 +116,7 @@ def test_change_set_across_arrival_of_column_mapping_follows_renames(
     )
 
 
-def test_change_set_across_a_column_dropped_and_added_while_mapped_reads_null_before(
+def test_change_set_across_a_column_dropped_and_added_reads_null_before(
     make_table: MakeTable,
 ) -> None:
     table = make_table("id INT, v STRING", "1, 'x'", "2, 'y'")
@@ -134,7 +134,7 @@ def test_change_set_across_a_column_dropped_and_added_while_mapped_reads_null_be
     )
 
 
-def test_change_set_across_ids_that_begin_anew_follows_columns_by_their_names(
+def test_change_set_across_restarted_column_ids_follows_columns_by_name(
     make_table: MakeTable,
 ) -> None:
     table = make_table("id INT, a STRING, b STRING", "1, 'a', 'b'", "2, 'c', 'd'")
@@ -153,7 +153,7 @@ def test_change_set_across_ids_that_begin_anew_follows_columns_by_their_names(
     )
 
 
-def test_change_set_across_a_restore_finds_the_columns_that_it_brought_back(
+def test_change_set_across_a_restore_finds_the_restored_columns(
     make_table: MakeTable,
 ) -> None:
     table = make_table("id INT, a STRING, b STRING", "1, 'a', 'b'", "2, 'c', 'd'")
@@ -179,7 +179,7 @@ def test_change_set_across_a_restore_finds_the_columns_that_it_brought_back(
 
 
 @pytest.mark.parametrize("is_exact", ["true", "false"])
-def test_change_set_across_an_overwritten_name_in_another_case_reads_each_end_by_its_own(
+def test_change_set_across_a_changed_name_case_reads_each_end_by_its_own(
     make_table: MakeTable, own_settings: None, spark: SparkSession, is_exact: str
 ) -> None:
     table = make_table("id INT, N INT, w INT", "1, 70000, 1")
@@ -385,7 +385,7 @@ def test_change_set_across_a_type_that_does_not_hold_old_values_is_refused(
     assert len(table.check(anew)) == 1
 
 
-def test_change_set_across_a_type_that_holds_old_values_tells_them_in_it(
+def test_change_set_across_a_type_that_holds_old_values_casts_them(
     make_table: MakeTable,
 ) -> None:
     table = make_table(
@@ -413,7 +413,7 @@ def test_change_set_across_an_overwritten_schema_matches_columns_by_name(
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
-def test_change_set_across_an_overwritten_schema_of_a_mapped_table_tells_old_values(
+def test_change_set_across_an_overwritten_mapped_schema_keeps_old_values(
     make_table: MakeTable, mode: str
 ) -> None:
     table = make_table(
@@ -447,7 +447,7 @@ def test_change_set_across_an_overwritten_schema_of_a_mapped_table_tells_old_val
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
-def test_change_set_across_a_restore_to_before_a_clone_took_the_place_tells_rows_by_name(
+def test_change_set_across_a_restore_past_a_clone_matches_columns_by_name(
     make_table: MakeTable, mode: str
 ) -> None:
     mapped = f"'delta.columnMapping.mode' = '{mode}'"

@@ -29,7 +29,9 @@ def test_change_set_of_maps_ignores_their_order_and_nothing_else(make_table: Mak
     assert {change.row_id for change in table.check(stream)} == {0, 1, 2, 3}
 
 
-def test_change_set_of_variants_tells_values_of_different_types(make_table: MakeTable) -> None:
+def test_change_set_of_variants_distinguishes_values_of_different_types(
+    make_table: MakeTable,
+) -> None:
     was = [
         "parse_json('1')",
         "parse_json('null')",
@@ -63,7 +65,7 @@ def test_change_set_of_variants_tells_values_of_different_types(make_table: Make
     assert {change.row_id for change in table.check(stream)} == changed
 
 
-def test_change_set_of_variants_takes_an_array_of_mixed_types_that_was_written_as_changed(
+def test_change_set_of_variants_counts_rewritten_mixed_arrays_as_changed(
     make_table: MakeTable,
 ) -> None:
     """No function of Spark distinguishes the types in such an array, so equal values count as
@@ -80,7 +82,7 @@ def test_change_set_of_variants_takes_an_array_of_mixed_types_that_was_written_a
     assert {change.row_id for change in table.changes(stream)} == {0, 1}
 
 
-def test_change_set_of_zeros_does_not_tell_their_signs(make_table: MakeTable) -> None:
+def test_change_set_of_zeros_ignores_their_signs(make_table: MakeTable) -> None:
     table = make_table("id INT, d DOUBLE, l ARRAY<FLOAT>", "1, 0.0D, array(0.0F)")
     stream = table.stream()
     table.sql("UPDATE {t} SET d = -0.0D, l = array(-0.0F)")
@@ -114,7 +116,7 @@ def test_change_set_of_collated_strings_compares_their_bytes(
         spark.conf.unset("spark.databricks.delta.schema.typeCheck.enabled")
 
 
-def test_change_set_of_nulls_tells_them_from_everything_else(make_table: MakeTable) -> None:
+def test_change_set_of_nulls_distinguishes_them_from_everything_else(make_table: MakeTable) -> None:
     table = make_table(
         "a INT, b INT, s STRUCT<x: INT, y: STRUCT<z: INT>>, l ARRAY<INT>, d DOUBLE, k STRING",
         "NULL, 1, NULL, NULL, NULL, NULL",

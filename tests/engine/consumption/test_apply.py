@@ -67,7 +67,7 @@ def test_function_that_spark_refuses_is_reported_without_plan_or_stack(lab: Stre
         (None, ("s",), "found neither"),
     ],
 )
-def test_function_that_cannot_be_called_fails_for_good(
+def test_function_that_cannot_be_called_fails_without_retry(
     lab: StreamLab, apply: str | None, streams: tuple[str, ...], message: str
 ) -> None:
     found = answer(lab, apply, *streams)

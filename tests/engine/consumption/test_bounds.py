@@ -34,7 +34,7 @@ def test_consumption_of_at_most_two_commits_takes_two_and_leaves_the_rest(five: 
     assert sorted({row[0] for row in five.seen("s")}) == [3, 4, 5]
 
 
-def test_batches_one_after_the_other_give_what_one_consumption_gives(five: StreamLab) -> None:
+def test_consecutive_batches_cover_every_commit_once(five: StreamLab) -> None:
     while five.engine.has_data("s"):
         five.consume(LOG, max_commits=2)
     assert new_ids(five) == [1, 2, 3, 3, 3, 4, 5]
@@ -45,7 +45,7 @@ def test_batches_one_after_the_other_give_what_one_consumption_gives(five: Strea
     ]
 
 
-def test_batch_of_bytes_holds_one_commit_at_least(five: StreamLab) -> None:
+def test_batch_bounded_by_bytes_holds_at_least_one_commit(five: StreamLab) -> None:
     first = offset(five)
     five.consume(LOG, max_bytes=1)
     assert offset(five) == first + 1
@@ -53,7 +53,7 @@ def test_batch_of_bytes_holds_one_commit_at_least(five: StreamLab) -> None:
     assert five.engine.has_data("s") is False
 
 
-def test_batch_is_the_same_after_a_crash_whatever_bounds_the_retry_has(five: StreamLab) -> None:
+def test_batch_stays_the_same_after_a_crash_even_if_retry_bounds_differ(five: StreamLab) -> None:
     engine = five.new_engine(CrashAt(ProtocolPoint.AFTER_STATEMENT, 0))
     with pytest.raises(Crash):
         five.consume(LOG, OTHER, engine=engine, max_commits=2)
@@ -75,7 +75,7 @@ def test_statements_of_a_batch_see_the_same_records(five: StreamLab) -> None:
     assert new_ids(five) == [1, 2]
 
 
-def test_bounds_that_nothing_fits_into_are_refused_before_anything_is_written(
+def test_invalid_bounds_are_refused_before_anything_is_written(
     five: StreamLab,
 ) -> None:
     first = offset(five)

@@ -35,7 +35,7 @@ from airflow_provider_cdc.engine import (
 from airflow_provider_cdc.engine.core.model.stream import Phase
 
 
-def test_statements_source_written_in_between_see_the_same_records(lab: StreamLab) -> None:
+def test_statements_see_the_same_records_if_the_source_changes_between(lab: StreamLab) -> None:
     write = before(
         ProtocolPoint.BEFORE_STATEMENT,
         lambda: lab.sql("INSERT INTO {src} VALUES (3, '30')", "DELETE FROM {src} WHERE id = 1"),
@@ -51,7 +51,7 @@ def test_statements_source_written_in_between_see_the_same_records(lab: StreamLa
 
 
 @pytest.mark.parametrize("targets", [("log",), ("log", "other")], ids=["once", "twice"])
-def test_outcome_counts_the_inserts_of_an_append_only_stream_whatever_else_was_done(
+def test_outcome_of_an_append_only_stream_counts_only_inserts(
     lab: StreamLab, targets: tuple[str, ...]
 ) -> None:
     lab.engine.create_stream("a", on_table=lab.path("src"), mode="append_only")
@@ -79,14 +79,14 @@ def test_insert_of_no_rows_consumes_the_stream(lab: StreamLab) -> None:
     assert lab.engine.has_data("s") is False
 
 
-def test_statement_without_stream_beside_one_with_stream_takes_part(lab: StreamLab) -> None:
+def test_statement_without_a_stream_runs_beside_one_with_a_stream(lab: StreamLab) -> None:
     lab.consume("INSERT INTO {other} VALUES (7, '', '')", LOG)
 
     assert lab.rows("other") == [(7, "", "")]
     assert lab.rows("log") == FIRST
 
 
-def test_delete_and_update_of_what_a_stream_holds_run_as_merges(lab: StreamLab) -> None:
+def test_delete_and_update_by_rows_of_a_stream_run_as_merges(lab: StreamLab) -> None:
     lab.sql(
         "INSERT INTO {log} VALUES (1, 'in', 'x'), (2, 'kept', 'x'), (3, 'out', 'x')",
         "INSERT INTO {log} VALUES (NULL, 'n', 'x')",
@@ -177,7 +177,7 @@ def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
         ),
     ],
 )
-def test_statements_that_cannot_consume_are_refused_before_anything_is_written(
+def test_statements_that_cannot_consume_are_refused_before_any_write(
     refusing: StreamLab, statements: list[str], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as caught:
@@ -210,7 +210,7 @@ def test_stream_names_in_statements_ignore_case(lab: StreamLab) -> None:
     assert lab.engine.has_data("S") is False
 
 
-def test_insert_after_its_from_given_as_one_text_consumes(lab: StreamLab) -> None:
+def test_insert_after_its_from_clause_in_one_text_consumes(lab: StreamLab) -> None:
     text = lab.text("FROM s INSERT INTO {log} SELECT id, v, METADATA$ACTION WHERE id < 3")
 
     outcome = lab.engine.consume(text, consumer="one")
@@ -220,7 +220,7 @@ def test_insert_after_its_from_given_as_one_text_consumes(lab: StreamLab) -> Non
     assert lab.engine.has_data("s") is False
 
 
-def test_create_table_as_at_a_path_fills_it_and_logs_what_it_does(
+def test_create_table_as_at_a_path_fills_the_table_and_logs_its_steps(
     lab: StreamLab, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "airflow_provider_cdc")
@@ -244,7 +244,7 @@ def test_create_table_as_at_a_path_fills_it_and_logs_what_it_does(
     ]
 
 
-def test_create_table_as_by_name_makes_and_fills_it(lab: StreamLab) -> None:
+def test_create_table_as_by_name_creates_and_fills_the_table(lab: StreamLab) -> None:
     spark = lab.spark
     location = f"LOCATION '{lab.path('a place. b')}'"
     try:
@@ -278,7 +278,7 @@ def test_several_streams_advance_together(lab: StreamLab) -> None:
     assert (offset(lab, "s"), offset(lab, "d")) == (1, 1)
 
 
-def test_several_streams_failing_statement_advances_none(lab: StreamLab) -> None:
+def test_failing_statement_advances_none_of_several_streams(lab: StreamLab) -> None:
 
     with pytest.raises(StatementFailed):
         lab.consume(LOG, "INSERT INTO {other} SELECT id, raise_error('no'), '' FROM d")
@@ -288,7 +288,7 @@ def test_several_streams_failing_statement_advances_none(lab: StreamLab) -> None
     assert lab.rows("log") == []
 
 
-def test_several_streams_one_of_them_open_elsewhere_are_freed_first(lab: StreamLab) -> None:
+def test_consumption_of_several_streams_first_frees_one_open_elsewhere(lab: StreamLab) -> None:
     crash(lab, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, OTHER)
 
     lab.consume(LOG, "INSERT INTO {other} SELECT id, '', '' FROM d", consumer="second")
@@ -358,14 +358,14 @@ def test_source_dropped_and_recreated_makes_the_stream_stale(lab: StreamLab) -> 
     assert lab.rows("log") == []
 
 
-def test_stream_that_does_not_exist_is_a_table_like_any_other(lab: StreamLab) -> None:
+def test_name_of_a_missing_stream_counts_as_a_table_in_statements(lab: StreamLab) -> None:
     with pytest.raises(StreamNotFound):
         lab.engine.read_stream("gone")
     with pytest.raises(InvalidStatement, match="no statement reads a stream"):
         lab.consume("INSERT INTO {log} SELECT id, v, '' FROM gone")
 
 
-def test_engine_with_another_state_folder_knows_no_stream_of_this_one(lab: StreamLab) -> None:
+def test_engine_with_another_state_folder_does_not_see_these_streams(lab: StreamLab) -> None:
     elsewhere = Engine(lab.spark, str(lab.root / "elsewhere"))
 
     with pytest.raises(InvalidStatement):

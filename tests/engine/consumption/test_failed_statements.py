@@ -42,7 +42,7 @@ AT_ONCE = "'delta.deletedFileRetentionDuration' = 'interval 0 seconds'"
 BY_NAME = "INSERT INTO by_name SELECT id, v, METADATA$ACTION FROM s"
 
 
-def test_single_statement_that_fails_leaves_target_and_offset(three: StreamLab) -> None:
+def test_failed_single_statement_leaves_target_and_offset_unchanged(three: StreamLab) -> None:
     found = contents(three, "numbers")
 
     with pytest.raises(
@@ -56,7 +56,7 @@ def test_single_statement_that_fails_leaves_target_and_offset(three: StreamLab) 
     assert transitions(three) == ["created", "begun", "resolving", "aborted"]
 
 
-def test_second_of_three_that_fails_leaves_all_targets_and_a_retry_works(three: StreamLab) -> None:
+def test_failed_second_of_three_statements_undoes_all_and_can_be_retried(three: StreamLab) -> None:
     found = contents(three, "log", "numbers", "sums")
 
     with pytest.raises(StatementFailed, match="statement 2 of"):
@@ -75,7 +75,7 @@ def test_second_of_three_that_fails_leaves_all_targets_and_a_retry_works(three: 
     assert three.rows("sums") == [(0, 1020), (1, 2040)]
 
 
-def test_undo_is_refused_where_a_vector_that_it_needs_was_vacuumed(three: StreamLab) -> None:
+def test_undo_is_refused_if_a_needed_deletion_vector_was_vacuumed(three: StreamLab) -> None:
     """RESTORE checks data files only, and would leave a target that cannot be read."""
     three.sql(
         "ALTER TABLE {log} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', "
@@ -100,7 +100,7 @@ def test_undo_is_refused_where_a_vector_that_it_needs_was_vacuumed(three: Stream
     assert phase(three) is Phase.IDLE
 
 
-def test_undo_reaches_back_however_long_the_target_was_not_written(three: StreamLab) -> None:
+def test_undo_restores_a_target_version_older_than_the_file_retention(three: StreamLab) -> None:
     """Delta refuses RESTORE to a version that is older than the retention of files."""
     three.sql("ALTER TABLE {log} SET TBLPROPERTIES (" + AT_ONCE + ")")
     found = contents(three, "log")
@@ -121,7 +121,7 @@ def test_undo_reaches_back_however_long_the_target_was_not_written(three: Stream
     ],
     ids=["not null", "check"],
 )
-def test_statement_that_breaks_a_constraint_is_undone_like_any(
+def test_consumption_with_a_statement_that_breaks_a_constraint_is_undone(
     three: StreamLab, columns: str, setup: str | None
 ) -> None:
     three.make("strict", columns)
@@ -159,7 +159,7 @@ def test_create_table_as_beside_a_failing_statement_leaves_an_empty_table(
     assert len(three.rows("made")) == 3
 
 
-def test_create_table_as_is_undone_by_the_next_attempt_where_a_crash_came_between(
+def test_create_table_as_is_undone_by_the_next_attempt_after_a_crash(
     three: StreamLab,
 ) -> None:
     create = "CREATE TABLE {made} USING delta AS SELECT id, v FROM s"
@@ -215,7 +215,7 @@ def test_create_table_as_that_delta_refuses_leaves_nothing(
 
 
 @pytest.mark.parametrize("place", ["{made}", "corrected"])
-def test_create_table_as_is_corrected_after_a_refusal(lab: StreamLab, place: str) -> None:
+def test_create_table_as_can_be_corrected_after_a_refusal(lab: StreamLab, place: str) -> None:
     create = f"CREATE TABLE {place} USING delta AS SELECT "
     try:
         with pytest.raises(InvalidStatement, match="is refused by Spark"):
@@ -236,7 +236,7 @@ def test_create_table_as_uses_a_folder_that_holds_no_file(lab: StreamLab, left: 
     assert lab.rows("made") == [(1,), (2,)]
 
 
-def test_create_table_as_where_an_attempt_was_cut_off_says_what_to_remove(lab: StreamLab) -> None:
+def test_create_table_as_after_a_cut_off_attempt_reports_what_to_remove(lab: StreamLab) -> None:
     Path(lab.path("made"), "_delta_log").mkdir(parents=True)
     Path(lab.path("made"), "part-0.parquet").write_bytes(b"PAR1")
 
@@ -246,7 +246,7 @@ def test_create_table_as_where_an_attempt_was_cut_off_says_what_to_remove(lab: S
     assert Path(lab.path("made"), "part-0.parquet").exists()
 
 
-def test_table_left_empty_is_not_replaced_by_what_delta_refuses(three: StreamLab) -> None:
+def test_leftover_empty_table_is_not_replaced_by_a_query_delta_refuses(three: StreamLab) -> None:
     create = "CREATE TABLE {made} USING delta AS SELECT "
     with pytest.raises(StatementFailed):
         three.consume(create + "CAST(v AS INT) AS n FROM s")
@@ -259,7 +259,7 @@ def test_table_left_empty_is_not_replaced_by_what_delta_refuses(three: StreamLab
     assert three.rows("made") == [(1,), (2,), (3,)]
 
 
-def test_create_table_as_that_failed_may_have_other_columns_when_it_is_retried(
+def test_retry_of_a_failed_create_table_as_may_have_other_columns(
     three: StreamLab,
 ) -> None:
     with pytest.raises(StatementFailed):
@@ -282,7 +282,7 @@ def test_table_under_two_names_is_undone_as_one(three: StreamLab) -> None:
     assert transitions(three)[-1] == "aborted"
 
 
-def test_create_or_replace_beside_a_failing_statement_brings_the_old_table_back(
+def test_create_or_replace_beside_a_failing_statement_restores_the_table(
     three: StreamLab,
 ) -> None:
     with pytest.raises(StatementFailed):
@@ -333,7 +333,7 @@ def test_target_that_moved_on_leaves_the_consumption_open_until_retried(three: S
     assert three.engine.has_data("s") is False
 
 
-def test_target_that_moved_on_is_ended_by_abort_with_keep(three: StreamLab) -> None:
+def test_abort_with_keep_ends_a_consumption_whose_target_moved_on(three: StreamLab) -> None:
     left_open(three)
     with pytest.raises(ConsumptionOpen):
         three.engine.abort("s")
@@ -350,7 +350,7 @@ def test_target_that_moved_on_is_ended_by_abort_with_keep(three: StreamLab) -> N
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
-def test_abort_keep_of_no_target_is_refused(three: StreamLab) -> None:
+def test_abort_keep_of_an_unknown_target_is_refused(three: StreamLab) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
 
     with pytest.raises(InvalidRequest, match="logg"):
@@ -372,7 +372,7 @@ def test_abort_without_keep_undoes_what_was_applied(three: StreamLab) -> None:
         three.engine.abort("s")
 
 
-def test_abort_of_what_is_fully_applied_undoes_it(three: StreamLab) -> None:
+def test_abort_undoes_a_fully_applied_consumption(three: StreamLab) -> None:
     crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG, SUMS)
 
     three.engine.abort("s")
@@ -382,7 +382,7 @@ def test_abort_of_what_is_fully_applied_undoes_it(three: StreamLab) -> None:
     assert offset(three) == 0
 
 
-def test_abort_while_its_driver_commits_lets_only_one_of_them_win(three: StreamLab) -> None:
+def test_concurrent_abort_and_commit_let_only_one_succeed(three: StreamLab) -> None:
     """The driver waits before its commit while an abort undoes one target, and then goes on."""
     driver_before_commit, abort_before_undo = threading.Event(), threading.Event()
     driver_done = threading.Event()
@@ -433,7 +433,9 @@ def test_abort_that_crashed_is_not_rolled_forward_by_another_consumer(three: Str
 
 
 @pytest.mark.parametrize("replace", ["dropped", "recreated"])
-def test_target_that_was_replaced_can_be_given_up_with_keep(three: StreamLab, replace: str) -> None:
+def test_dropped_or_recreated_target_can_be_given_up_with_keep(
+    three: StreamLab, replace: str
+) -> None:
     three.spark.sql("CREATE TABLE vanishing (id INT, v STRING, action STRING) USING delta")
     statement = LOG.replace("{log}", "vanishing")
     crash(three, ProtocolPoint.AFTER_STATEMENT, 1, SUMS, statement, NUMBERS)
@@ -488,7 +490,7 @@ def test_foreign_commit_between_check_and_undo_is_not_wiped_out(
     assert three.rows("log") == applied
 
 
-def test_undo_that_another_driver_did_first_is_taken_for_its_own(
+def test_undo_done_first_by_another_driver_counts_as_its_own(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     restore = Targets._restore
@@ -505,7 +507,7 @@ def test_undo_that_another_driver_did_first_is_taken_for_its_own(
     assert transitions(three)[-1] == "aborted"
 
 
-def test_undo_that_is_refused_is_gone_on_with_by_the_next_attempt(
+def test_refused_undo_is_continued_by_the_next_attempt(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> None:
@@ -550,7 +552,7 @@ def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
     assert phase(three) is Phase.APPLYING
 
 
-def test_undo_that_took_too_much_is_told_until_it_is_ended_by_hand(
+def test_undo_that_removed_too_much_is_reported_until_an_abort(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash_behind_an_undo_that_met_another(three, monkeypatch)
@@ -592,7 +594,7 @@ def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
 
 @pytest.mark.parametrize("is_by_moment", [False, True], ids=["version", "moment"])
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
-def test_append_only_stream_on_a_target_returns_what_a_user_brings_back_of_what_was_undone(
+def test_append_only_stream_returns_undone_rows_that_a_user_restores(
     three: StreamLab, semantics: str, is_by_moment: bool
 ) -> None:
     follow_log(three, semantics)
@@ -610,7 +612,7 @@ def test_append_only_stream_on_a_target_returns_what_a_user_brings_back_of_what_
 
 
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
-def test_part_of_an_append_only_stream_does_not_end_between_a_statement_and_its_undo(
+def test_append_only_batch_does_not_end_between_a_statement_and_its_undo(
     three: StreamLab, semantics: str
 ) -> None:
     follow_log(three, semantics)
@@ -628,7 +630,7 @@ def test_part_of_an_append_only_stream_does_not_end_between_a_statement_and_its_
 
 
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
-def test_append_only_stream_on_a_target_returns_what_an_undo_has_yet_to_give_back(
+def test_append_only_stream_returns_rows_that_an_undo_gives_back_later(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch, semantics: str
 ) -> None:
     follow_log(three, semantics)

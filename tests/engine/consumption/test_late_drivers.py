@@ -56,7 +56,7 @@ def leave_empty(lab: StreamLab, monkeypatch: pytest.MonkeyPatch, consumer: str =
     assert lab.rows("made") == []
 
 
-def test_undo_behind_a_later_consumption_is_taken_back(
+def test_undo_after_a_later_consumption_is_reverted(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
@@ -70,7 +70,7 @@ def test_undo_behind_a_later_consumption_is_taken_back(
     assert (offset(three), phase(three)) == (2, Phase.IDLE)
 
 
-def test_undo_behind_a_commit_that_followed_another_undo_is_taken_back(
+def test_undo_after_a_commit_that_followed_another_undo_is_reverted(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
@@ -87,7 +87,7 @@ def test_undo_behind_a_commit_that_followed_another_undo_is_taken_back(
     assert three.rows("log") == [(0, "kept", "x"), (99, "foreign", "y")]
 
 
-def test_undo_of_what_somebody_else_has_ended_is_not_begun(three: StreamLab) -> None:
+def test_undo_of_a_consumption_ended_by_another_does_not_begin(three: StreamLab) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
     found: list[int] = []
 
@@ -104,7 +104,7 @@ def test_undo_of_what_somebody_else_has_ended_is_not_begun(three: StreamLab) -> 
     assert len(three.rows("other")) == 3
 
 
-def test_table_that_was_left_empty_is_not_touched_by_who_cannot_begin(
+def test_leftover_empty_table_is_not_touched_by_a_driver_that_cannot_begin(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_empty(lab, monkeypatch, "tests")
@@ -126,7 +126,7 @@ def test_table_that_was_left_empty_is_not_touched_by_who_cannot_begin(
     assert offset(lab) == 1
 
 
-def test_table_that_was_left_empty_and_is_filled_by_somebody_else_is_not_replaced_by_a_retry(
+def test_leftover_table_filled_by_another_is_not_replaced_by_a_retry(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_empty(lab, monkeypatch)
@@ -143,7 +143,7 @@ def test_table_that_was_left_empty_and_is_filled_by_somebody_else_is_not_replace
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["alive", "killed"])
-def test_table_that_is_filled_while_it_is_replaced_gets_its_rows_back(
+def test_table_filled_during_its_replacement_gets_its_rows_back(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, is_killed: bool
 ) -> None:
     leave_empty(lab, monkeypatch)
@@ -162,7 +162,7 @@ def test_table_that_is_filled_while_it_is_replaced_gets_its_rows_back(
     assert (offset(lab), phase(lab)) == (0, Phase.IDLE)
 
 
-def test_table_that_was_left_empty_and_filled_keeps_its_rows_from_another_consumer(
+def test_leftover_table_filled_by_another_keeps_its_rows_after_takeover(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_empty(lab, monkeypatch)
@@ -180,7 +180,7 @@ def test_table_that_was_left_empty_and_filled_keeps_its_rows_from_another_consum
 @pytest.mark.parametrize(
     "create", ["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "CREATE OR REPLACE TABLE"]
 )
-def test_table_that_appears_while_it_is_to_be_created_is_not_touched(
+def test_table_that_appears_just_before_its_creation_is_not_touched(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, create: str
 ) -> None:
     text = f"{create} {{made}} USING delta AS SELECT id, v FROM s"
@@ -193,7 +193,7 @@ def test_table_that_appears_while_it_is_to_be_created_is_not_touched(
     assert offset(lab) == 1
 
 
-def test_table_that_another_consumer_takes_while_its_creator_undoes_it_keeps_the_rows(
+def test_table_taken_by_another_consumer_during_its_undo_keeps_the_rows(
     three: StreamLab,
 ) -> None:
     taken = before(ProtocolPoint.BEFORE_UNDO, lambda: three.consume(CREATE, consumer="second"), 0)
@@ -206,7 +206,7 @@ def test_table_that_another_consumer_takes_while_its_creator_undoes_it_keeps_the
 
 
 @pytest.mark.parametrize("version", [1, 2], ids=["its first commit", "its last commit"])
-def test_consumption_that_was_applied_is_committed_though_its_source_forgot_it(
+def test_applied_consumption_is_committed_despite_missing_source_commits(
     three: StreamLab, version: int
 ) -> None:
     crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG)
@@ -219,7 +219,7 @@ def test_consumption_that_was_applied_is_committed_though_its_source_forgot_it(
     assert (offset(three), phase(three)) == (2, Phase.IDLE)
 
 
-def test_consumption_that_was_applied_in_part_is_undone_when_its_source_forgot_it(
+def test_partly_applied_consumption_is_undone_if_source_commits_are_lost(
     three: StreamLab,
 ) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
@@ -232,7 +232,7 @@ def test_consumption_that_was_applied_in_part_is_undone_when_its_source_forgot_i
     assert (offset(three), phase(three)) == (0, Phase.IDLE)
 
 
-def test_retry_does_not_write_to_another_table_that_got_the_name_of_its_target(
+def test_retry_does_not_write_to_another_table_under_its_targets_name(
     three: StreamLab,
 ) -> None:
     def name(table: str) -> None:
@@ -256,7 +256,7 @@ def test_retry_does_not_write_to_another_table_that_got_the_name_of_its_target(
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
-def test_statement_whose_commit_is_not_in_the_log_is_not_taken_for_applied(
+def test_statement_without_a_commit_in_the_log_does_not_count_as_applied(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = targets.idempotent_write

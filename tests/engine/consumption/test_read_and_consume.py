@@ -50,7 +50,7 @@ def test_rows_are_handed_out_once_and_the_stream_is_consumed(lab: StreamLab) -> 
     assert taken(lab) == [(3, "30", "INSERT")]
 
 
-def test_rows_stay_the_same_whatever_is_consumed_later(lab: StreamLab) -> None:
+def test_returned_rows_stay_the_same_after_later_consumptions(lab: StreamLab) -> None:
     rows = lab.engine.read_and_consume(QUERY, consumer="me")
     lab.sql("DELETE FROM {src} WHERE id = 1")
     assert taken(lab) == [(1, "10", "DELETE")]
@@ -58,7 +58,7 @@ def test_rows_stay_the_same_whatever_is_consumed_later(lab: StreamLab) -> None:
     assert contents(rows) == FIRST
 
 
-def test_columns_may_have_any_name(lab: StreamLab) -> None:
+def test_columns_of_a_query_may_have_any_name(lab: StreamLab) -> None:
     rows = lab.engine.read_and_consume("SELECT count(*), max(id) AS `a b;c` FROM s", consumer="me")
 
     assert rows.columns == ["count(1)", "a b;c"]
@@ -81,7 +81,7 @@ def test_query_within_bounds_takes_whole_commits(lab: StreamLab) -> None:
         ("SELECT id FROM s; SELECT v FROM s", "several statements"),
     ],
 )
-def test_what_cannot_be_handed_out_is_refused_and_nothing_moves(
+def test_invalid_query_is_refused_and_moves_no_offset(
     lab: StreamLab, text: str, message: str
 ) -> None:
     with pytest.raises(InvalidStatement, match=message):
@@ -90,7 +90,7 @@ def test_what_cannot_be_handed_out_is_refused_and_nothing_moves(
     assert offset(lab) == 0
 
 
-def test_query_of_a_type_that_delta_refuses_leaves_no_table(lab: StreamLab) -> None:
+def test_query_with_a_type_that_delta_refuses_leaves_no_table(lab: StreamLab) -> None:
     with pytest.raises(InvalidStatement, match="CONTAINS_NULL_TYPE"):
         taken(lab, "SELECT id, array() AS a FROM s")
 
@@ -113,7 +113,7 @@ def crash(lab: StreamLab, point: ProtocolPoint) -> None:
 
 
 @pytest.mark.parametrize("point", PASSED_POINTS)
-def test_rows_of_a_call_that_died_are_handed_out_by_the_next_one(
+def test_rows_of_a_crashed_call_are_handed_out_by_the_next_call(
     lab: StreamLab, point: ProtocolPoint
 ) -> None:
     crash(lab, point)
@@ -128,7 +128,7 @@ def test_rows_of_a_call_that_died_are_handed_out_by_the_next_one(
 
 
 @pytest.mark.parametrize("point", PASSED_POINTS)
-def test_rows_of_a_call_that_died_before_another_consumer_came_reach_one_of_them(
+def test_rows_of_a_crashed_call_reach_only_its_retry_or_another_consumer(
     lab: StreamLab, point: ProtocolPoint
 ) -> None:
     crash(lab, point)
@@ -144,7 +144,7 @@ def test_rows_of_a_call_that_died_before_another_consumer_came_reach_one_of_them
     assert taken(lab) == []
 
 
-def test_call_that_dies_behind_the_mark_is_not_repeated(
+def test_call_that_crashes_after_its_rows_are_marked_is_not_repeated(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marking = Results.hand_out
@@ -161,7 +161,7 @@ def test_call_that_dies_behind_the_mark_is_not_repeated(
     assert taken(lab) == []
 
 
-def test_another_query_and_another_consumer_do_not_get_what_waits(lab: StreamLab) -> None:
+def test_other_queries_and_consumers_do_not_get_waiting_rows(lab: StreamLab) -> None:
     crash(lab, ProtocolPoint.AFTER_COMMIT)
 
     assert taken(lab, "SELECT id FROM s") == []
@@ -169,7 +169,7 @@ def test_another_query_and_another_consumer_do_not_get_what_waits(lab: StreamLab
     assert taken(lab) == FIRST
 
 
-def test_who_may_not_consume_does_not_get_what_waits_either(lab: StreamLab) -> None:
+def test_principal_that_may_not_consume_does_not_get_waiting_rows(lab: StreamLab) -> None:
     crash(lab, ProtocolPoint.AFTER_COMMIT)
     lab.engine.alter_stream("s", consumers=[])
     stranger = Engine(lab.spark, str(lab.root / "state"), principal="stranger")
@@ -180,7 +180,7 @@ def test_who_may_not_consume_does_not_get_what_waits_either(lab: StreamLab) -> N
     assert taken(lab) == FIRST
 
 
-def test_two_calls_at_once_of_one_consumer_do_not_get_the_same_rows(lab: StreamLab) -> None:
+def test_concurrent_calls_of_one_consumer_do_not_get_the_same_rows(lab: StreamLab) -> None:
     second: list[Any] = []
     listener = before(ProtocolPoint.AFTER_COMMIT, lambda: second.append(taken(lab)))
 
@@ -189,7 +189,7 @@ def test_two_calls_at_once_of_one_consumer_do_not_get_the_same_rows(lab: StreamL
     assert sorted([*found, *second[0]]) == FIRST
 
 
-def test_of_many_that_hand_out_one_table_one_does(lab: StreamLab) -> None:
+def test_result_table_is_handed_out_by_only_one_of_many_threads(lab: StreamLab) -> None:
     results = lab.engine._results
     root = results.new("me", QUERY)
     won: list[bool] = []
@@ -204,7 +204,7 @@ def test_of_many_that_hand_out_one_table_one_does(lab: StreamLab) -> None:
     assert won.count(True) == 1
 
 
-def test_sweep_removes_what_was_handed_out_a_day_ago_and_nothing_else(lab: StreamLab) -> None:
+def test_sweep_removes_only_results_handed_out_a_day_ago(lab: StreamLab) -> None:
     taken(lab)
     lab.sql("INSERT INTO {src} VALUES (3, '30')")
     crash(lab, ProtocolPoint.AFTER_COMMIT)

@@ -48,7 +48,7 @@ def test_delete_that_matches_nothing_is_confirmed_and_not_repeated(three: Stream
         "INSERT OVERWRITE {other} SELECT id, v, 'z' FROM s WHERE id = 77",
     ],
 )
-def test_statement_that_changes_nothing_is_confirmed_like_any(
+def test_statement_that_changes_nothing_is_confirmed_as_applied(
     three: StreamLab, statement: str
 ) -> None:
     outcome = three.consume(statement, SUMS)
@@ -57,7 +57,7 @@ def test_statement_that_changes_nothing_is_confirmed_like_any(
     assert three.rows("log") == [(0, "kept", "x")]
 
 
-def test_retry_with_changed_statements_undoes_and_begins_anew(three: StreamLab) -> None:
+def test_retry_with_changed_statements_undoes_and_begins_again(three: StreamLab) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
 
     three.consume(OTHER, SUMS, consumer="first")
@@ -67,7 +67,7 @@ def test_retry_with_changed_statements_undoes_and_begins_anew(three: StreamLab) 
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
-def test_retry_with_changed_statements_after_all_were_applied_commits_the_old(
+def test_retry_with_changed_statements_commits_a_fully_applied_attempt(
     three: StreamLab,
 ) -> None:
     crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG)
@@ -115,7 +115,7 @@ def test_two_drivers_of_one_consumer_apply_once(three: StreamLab) -> None:
     assert transitions(three) == ["created", "begun", "resumed", "committed"]
 
 
-def test_driver_that_fails_beside_another_one_of_its_consumer_fences_it(three: StreamLab) -> None:
+def test_failed_driver_fences_another_driver_of_its_consumer(three: StreamLab) -> None:
     """One driver waits before the failing statement; the other one runs it, fails and ends the
     consumption.
     """
@@ -224,7 +224,7 @@ def test_consumer_that_was_committed_by_another_returns_its_outcome(three: Strea
     assert three.rows("other") == []
 
 
-def test_consumer_begins_while_another_resolves_ends_with_each_change_once(
+def test_concurrent_takeovers_apply_each_change_once(
     three: StreamLab,
 ) -> None:
     """Two consumers take over the same open consumption, one during the other's undo."""
@@ -239,7 +239,7 @@ def test_consumer_begins_while_another_resolves_ends_with_each_change_once(
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
-def test_fence_beside_the_same_fence_of_another_goes_on(
+def test_fence_already_written_by_another_consumer_is_accepted(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both consumers decide to fence, and the later one finds the fence already written."""

@@ -51,7 +51,7 @@ def test_transaction_statements_see_the_same_records_and_consume_them_once(lab: 
     assert lab.seen("s") == [(3, "30", "INSERT", False)]
 
 
-def test_transaction_records_end_at_its_start_however_late_a_stream_is_used(lab: StreamLab) -> None:
+def test_transaction_records_end_at_its_start_even_for_streams_used_late(lab: StreamLab) -> None:
     with begun(lab) as tx:
         lab.sql("INSERT INTO {src} VALUES (3, '30')", "INSERT INTO {dim} VALUES (2, 200)")
         tx.sql(lab.text(LOG))
@@ -99,7 +99,7 @@ def test_query_in_a_transaction_reads_the_records_and_consumes_nothing(lab: Stre
     assert transitions(lab) == ["created"]
 
 
-def test_stream_that_is_only_queried_beside_one_that_is_used_stays(lab: StreamLab) -> None:
+def test_stream_that_is_only_queried_keeps_its_offset(lab: StreamLab) -> None:
     with begun(lab) as tx:
         assert tx.sql("SELECT * FROM d").count() == 1
         tx.sql(lab.text(LOG))
@@ -127,7 +127,7 @@ def test_dataframe_of_a_stream_is_written_and_consumed(lab: StreamLab) -> None:
     assert lab.engine.has_data("s") is False
 
 
-def test_dataframe_that_overwrites_takes_the_place_of_what_was_there(lab: StreamLab) -> None:
+def test_dataframe_written_with_overwrite_replaces_the_target_rows(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {log} VALUES (7, 'old', 'x')")
     with pytest.raises(ZeroDivisionError), begun(lab) as tx:
         rows = tx.sql("SELECT id, v, METADATA$ACTION AS action FROM s")
@@ -144,7 +144,7 @@ def test_dataframe_that_overwrites_takes_the_place_of_what_was_there(lab: Stream
     assert lab.engine.has_data("s") is False
 
 
-def test_dataframe_is_stored_by_names_and_fails_where_a_value_does_not_fit(lab: StreamLab) -> None:
+def test_dataframe_is_stored_by_names_and_fails_if_a_value_does_not_fit(lab: StreamLab) -> None:
     lab.make("place", "id SMALLINT, p STRUCT<city: STRING, zip: INT>")
     named = "struct(40000L AS zip, v AS city) AS p"
     lenient = {
@@ -184,7 +184,7 @@ def test_writing_the_rows_of_a_query_uses_the_streams_that_it_reads(lab: StreamL
     assert (offset(lab, "s"), offset(lab, "d")) == (1, 1)
 
 
-def test_statement_that_reads_a_stream_by_a_view_of_the_session_uses_it(lab: StreamLab) -> None:
+def test_statement_on_a_temporary_view_of_a_stream_consumes_the_stream(lab: StreamLab) -> None:
     with begun(lab) as tx:
         tx.sql("SELECT id, v, METADATA$ACTION AS action FROM s").createOrReplaceTempView("picked")
         assert tx.sql("SELECT * FROM d").count() == 1
@@ -195,7 +195,7 @@ def test_statement_that_reads_a_stream_by_a_view_of_the_session_uses_it(lab: Str
     assert (offset(lab, "s"), offset(lab, "d")) == (1, 0)
 
 
-def test_create_table_as_takes_part_and_is_emptied_with_its_transaction(lab: StreamLab) -> None:
+def test_create_table_as_is_emptied_if_its_transaction_fails(lab: StreamLab) -> None:
     create = lab.text("CREATE TABLE {made} USING delta AS SELECT id, v FROM s")
     more = lab.text("INSERT INTO {made} SELECT id + 10, v FROM s")
     with pytest.raises(ZeroDivisionError), begun(lab) as tx:
@@ -211,14 +211,14 @@ def test_create_table_as_takes_part_and_is_emptied_with_its_transaction(lab: Str
     assert [row[0] for row in lab.rows("made")] == [1, 11, 12, 2]
 
 
-def test_create_table_as_holds_the_records_up_to_the_start(lab: StreamLab) -> None:
+def test_create_table_as_holds_the_records_up_to_the_transaction_start(lab: StreamLab) -> None:
     with begun(lab) as tx:
         lab.sql("INSERT INTO {src} VALUES (3, '30')")
         tx.sql(lab.text("CREATE TABLE {made} USING delta AS SELECT id FROM s"))
     assert lab.rows("made") == [(1,), (2,)]
 
 
-def test_two_transactions_of_the_document_see_a_change_one_after_the_other(lab: StreamLab) -> None:
+def test_transactions_of_the_snowflake_example_read_the_documented_rows(lab: StreamLab) -> None:
     """Snowflake, repeatable read: T1 queries, updates the source and queries again; T2 begins
     later.
     """
@@ -238,7 +238,7 @@ def test_two_transactions_of_the_document_see_a_change_one_after_the_other(lab: 
         ]
 
 
-def test_stream_that_is_renamed_meanwhile_keeps_the_name_that_the_block_knows(
+def test_stream_renamed_during_a_transaction_keeps_its_name_in_the_block(
     lab: StreamLab,
 ) -> None:
     with begun(lab) as tx:
@@ -266,7 +266,7 @@ def test_exception_in_the_block_undoes_all_statements_and_consumes_nothing(lab: 
     assert lab.rows("log") == FIRST
 
 
-def test_statement_that_fails_undoes_the_transaction_even_where_the_block_goes_on(
+def test_failed_statement_undoes_the_transaction_even_if_the_block_goes_on(
     three: StreamLab,
 ) -> None:
     found = contents(three, "log", "numbers")
@@ -283,7 +283,7 @@ def test_statement_that_fails_undoes_the_transaction_even_where_the_block_goes_o
     assert (offset(three), phase(three)) == (0, Phase.IDLE)
 
 
-def test_statement_that_is_refused_leaves_the_transaction_as_it_was(lab: StreamLab) -> None:
+def test_refused_statement_leaves_the_transaction_unchanged(lab: StreamLab) -> None:
     refused = {
         "INSERT INTO {log} SELECT nope FROM s": InvalidStatement,
         "INSERT INTO {missing} SELECT id FROM s": TableNotFound,
@@ -323,7 +323,7 @@ def test_statement_before_any_stream_is_used_is_refused(lab: StreamLab, text: st
     assert lab.engine.has_data("s") is False
 
 
-def test_transaction_that_has_ended_does_no_more(lab: StreamLab) -> None:
+def test_ended_transaction_refuses_further_calls(lab: StreamLab) -> None:
     with begun(lab) as tx:
         tx.sql(lab.text(LOG))
 
@@ -334,7 +334,7 @@ def test_transaction_that_has_ended_does_no_more(lab: StreamLab) -> None:
     assert lab.rows("log") == FIRST
 
 
-def test_source_that_cannot_be_read_matters_only_to_who_reads_it(lab: StreamLab) -> None:
+def test_unreadable_source_fails_only_the_stream_that_reads_it(lab: StreamLab) -> None:
     Path(lab.path("dim")).rename(lab.path("elsewhere"))
     with begun(lab) as tx:
         tx.sql(lab.text(LOG))
@@ -353,7 +353,7 @@ def test_transaction_within_bounds_takes_whole_commits_and_leaves_the_rest(lab: 
     assert [row[0] for row in lab.seen("s")] == [4]
 
 
-def test_initial_rows_are_the_records_of_the_first_transaction_alone(lab: StreamLab) -> None:
+def test_initial_rows_are_the_records_of_only_the_first_transaction(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {src} VALUES (3, '30')")
     lab.engine.create_stream("initial", on_table=lab.path("src"), show_initial_rows=True)
     insert = lab.text("INSERT INTO {log} SELECT id, v, METADATA$ACTION FROM initial")
@@ -368,7 +368,7 @@ def test_initial_rows_are_the_records_of_the_first_transaction_alone(lab: Stream
     assert lab.rows("log") == sorted([*FIRST, (3, "30", "INSERT"), (1, "10", "DELETE")])
 
 
-def test_stream_on_a_view_ends_at_the_start_with_each_of_its_tables(lab: StreamLab) -> None:
+def test_stream_on_a_view_ends_at_the_transaction_start_in_each_table(lab: StreamLab) -> None:
     lab.sql("CREATE VIEW numbered AS SELECT id, v, n FROM {src} NATURAL JOIN {dim}")
     try:
         lab.engine.create_stream("w", on_view="numbered")
@@ -385,7 +385,7 @@ def test_stream_on_a_view_ends_at_the_start_with_each_of_its_tables(lab: StreamL
     assert found == [(2, "11", 200), (2, "20", 200)]
 
 
-def test_transaction_of_who_may_only_read_queries_and_uses_nothing(lab: StreamLab) -> None:
+def test_transaction_of_a_reader_can_query_but_not_consume(lab: StreamLab) -> None:
     lab.engine.alter_stream("s", readers=["reader"], consumers=[])
     state = str(lab.root / "state")
     with begun(lab, engine=Engine(lab.spark, state, principal="reader")) as tx:
@@ -405,7 +405,7 @@ def test_transaction_of_who_may_only_read_queries_and_uses_nothing(lab: StreamLa
     assert is_untouched(lab)
 
 
-def test_stream_on_files_ends_with_what_was_in_the_folder_at_the_start(lab: StreamLab) -> None:
+def test_stream_on_files_ends_with_the_files_at_the_transaction_start(lab: StreamLab) -> None:
     folder = lab.root / "inbox"
     folder.mkdir()
     lab.engine.create_stream(

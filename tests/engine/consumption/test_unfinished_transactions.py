@@ -88,7 +88,7 @@ def test_transaction_that_crashed_is_undone_before_anything_else(
     assert [offset(lab, name) for name in ("s", "d")] == [1, 1]
 
 
-def test_transaction_that_crashed_behind_its_commit_is_not_repeated(lab: StreamLab) -> None:
+def test_transaction_that_crashed_after_its_commit_is_not_repeated(lab: StreamLab) -> None:
     engine = lab.new_engine(CrashAt(ProtocolPoint.AFTER_COMMIT))
     with pytest.raises(Crash), begun(lab, engine=engine) as tx:
         both(lab, tx)
@@ -99,7 +99,7 @@ def test_transaction_that_crashed_behind_its_commit_is_not_repeated(lab: StreamL
     assert (lab.rows("log"), lab.rows("other")) == (FIRST, DIM_ROWS)
 
 
-def test_transaction_that_applied_everything_is_not_rolled_forward(lab: StreamLab) -> None:
+def test_fully_applied_crashed_transaction_is_not_rolled_forward(lab: StreamLab) -> None:
     killed(lab, lambda tx: tx.sql(lab.text(LOG)))
 
     lab.consume(OTHER, consumer="another")
@@ -116,7 +116,7 @@ def test_consumption_of_the_same_statement_does_not_resume_a_transaction(lab: St
     assert lab.rows("log") == FIRST
 
 
-def test_undo_of_a_write_to_a_source_comes_before_the_next_transaction_looks(
+def test_undo_of_a_write_to_a_source_precedes_the_next_transactions_read(
     lab: StreamLab,
 ) -> None:
     killed(lab, lambda tx: tx.sql(lab.text("INSERT INTO {src} SELECT id + 10, v FROM s")))
@@ -128,7 +128,7 @@ def test_undo_of_a_write_to_a_source_comes_before_the_next_transaction_looks(
     assert lab.engine.has_data("s") is False
 
 
-def test_interrupt_in_the_block_leaves_it_to_the_next_attempt(lab: StreamLab) -> None:
+def test_interrupt_in_the_block_leaves_the_undo_to_the_next_attempt(lab: StreamLab) -> None:
     with pytest.raises(KeyboardInterrupt), begun(lab) as tx:
         tx.sql(lab.text(LOG))
         raise KeyboardInterrupt
@@ -140,7 +140,7 @@ def test_interrupt_in_the_block_leaves_it_to_the_next_attempt(lab: StreamLab) ->
     assert (lab.rows("log"), lab.rows("other")) == ([], FIRST)
 
 
-def test_interrupt_that_the_block_catches_ends_the_transaction_all_the_same(
+def test_interrupt_caught_in_the_block_still_ends_the_transaction(
     lab: StreamLab,
 ) -> None:
     engine = lab.new_engine(CrashAt(ProtocolPoint.AFTER_STATEMENT, 0))
@@ -155,7 +155,7 @@ def test_interrupt_that_the_block_catches_ends_the_transaction_all_the_same(
     assert (lab.rows("log"), lab.rows("other")) == ([], FIRST)
 
 
-def test_interrupt_that_the_block_makes_an_error_of_leaves_no_statement_that_may_land(
+def test_interrupt_turned_into_an_error_fences_the_running_statement(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late: list[Callable[[], Any]] = []
@@ -184,7 +184,7 @@ def test_interrupt_that_the_block_makes_an_error_of_leaves_no_statement_that_may
 
 
 @pytest.mark.parametrize("when", ["before a statement", "before the commit"])
-def test_transaction_taken_over_by_another_consumer_fails_and_leaves_nothing(
+def test_transaction_taken_over_by_a_consumer_fails_and_leaves_nothing(
     lab: StreamLab, when: str
 ) -> None:
     with pytest.raises(StreamConflict), begun(lab) as tx:
@@ -198,7 +198,7 @@ def test_transaction_taken_over_by_another_consumer_fails_and_leaves_nothing(
     assert lab.engine._catalog.describe("s").last_consumer == "another"
 
 
-def test_statement_that_is_fenced_while_it_is_about_to_run_is_not_applied(lab: StreamLab) -> None:
+def test_statement_fenced_just_before_it_runs_is_not_applied(lab: StreamLab) -> None:
     take_over = before(
         ProtocolPoint.BEFORE_STATEMENT, lambda: lab.consume(OTHER, consumer="another"), 1
     )
@@ -209,7 +209,7 @@ def test_statement_that_is_fenced_while_it_is_about_to_run_is_not_applied(lab: S
     assert (lab.rows("log"), lab.rows("other")) == ([], FIRST)
 
 
-def test_take_over_ends_the_streams_that_joined_while_it_was_coming(lab: StreamLab) -> None:
+def test_takeover_also_ends_streams_that_joined_after_its_read(lab: StreamLab) -> None:
     """The consumer that takes over reads the consumption before ``d`` joins it."""
     with pytest.raises(StreamConflict), begun(lab) as tx:
         tx.sql(lab.text(LOG))
@@ -220,7 +220,7 @@ def test_take_over_ends_the_streams_that_joined_while_it_was_coming(lab: StreamL
     assert is_untouched(lab)
 
 
-def test_of_two_transactions_on_a_stream_one_consumes_it(lab: StreamLab) -> None:
+def test_stream_is_consumed_by_only_one_of_two_transactions(lab: StreamLab) -> None:
     with pytest.raises(StreamConflict), begun(lab, "first") as first:
         first.sql(lab.text(LOG))
         with begun(lab, "second") as second:
@@ -256,7 +256,7 @@ def test_transaction_that_begins_before_another_commits_sees_its_own_range(lab: 
     assert second.outcome.streams[0].rows == {"inserted": 0, "updated": 0, "deleted": 0}
 
 
-def test_create_table_as_of_a_transaction_that_crashed_in_its_undo_is_no_hindrance(
+def test_create_table_as_can_be_retried_after_a_crash_in_its_undo(
     lab: StreamLab,
 ) -> None:
     create = lab.text("CREATE TABLE {made} USING delta AS SELECT id, v FROM s")

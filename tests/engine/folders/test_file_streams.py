@@ -147,7 +147,7 @@ def test_avro_without_its_package_is_refused_when_the_stream_is_created(inbox: I
         assert positions(inbox.changes("s")) == [(0, 0), (0, 1)]
 
 
-def test_an_overwritten_file_is_new_whole_and_a_removed_one_is_nothing(inbox: Inbox) -> None:
+def test_overwritten_file_is_read_whole_again_and_a_removed_one_is_not(inbox: Inbox) -> None:
     """Snowflake: file 1 removed and file 2 added between two offsets gives file 2 alone."""
     inbox.put("1.csv", "1,a")
     inbox.stream()
@@ -160,7 +160,7 @@ def test_an_overwritten_file_is_new_whole_and_a_removed_one_is_nothing(inbox: In
     assert inbox.ids() == [0, 2, 3]
 
 
-def test_an_appended_file_is_new_whole(target: Inbox) -> None:
+def test_appended_file_is_read_whole_again(target: Inbox) -> None:
     target.put("log.csv", "1,a")
     target.take()
     with (target.folder / "log.csv").open("a", encoding="utf-8") as file:
@@ -169,7 +169,7 @@ def test_an_appended_file_is_new_whole(target: Inbox) -> None:
     assert target.taken() == [1, 1, 2]
 
 
-def test_a_file_that_goes_unread_is_nothing_and_no_data(target: Inbox) -> None:
+def test_file_removed_before_its_read_counts_as_no_data(target: Inbox) -> None:
     file = target.put("a.csv", "1,a")
     assert target.engine.has_data("s")
     file.unlink()
@@ -178,7 +178,7 @@ def test_a_file_that_goes_unread_is_nothing_and_no_data(target: Inbox) -> None:
     assert target.ids() == []
 
 
-def test_a_consumption_takes_what_was_there_and_the_next_one_the_rest(target: Inbox) -> None:
+def test_consumption_takes_present_files_and_the_next_one_later_files(target: Inbox) -> None:
     target.put("a.csv", "1,a", "2,b")
     outcome = target.take()
     assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
@@ -191,7 +191,7 @@ def test_a_consumption_takes_what_was_there_and_the_next_one_the_rest(target: In
     assert target.taken() == [1, 2, 3]
 
 
-def test_a_transaction_takes_the_files_that_were_there_when_it_started(target: Inbox) -> None:
+def test_transaction_takes_only_the_files_present_at_its_start(target: Inbox) -> None:
     target.put("a.csv", "1,a")
     with target.engine.transaction(consumer="tests") as transaction:
         target.put("b.csv", "2,b")
@@ -210,7 +210,7 @@ def test_a_transaction_takes_the_files_that_were_there_when_it_started(target: I
         ProtocolPoint.BEFORE_COMMIT,
     ],
 )
-def test_a_killed_consumption_is_finished_with_the_files_that_it_began_with(
+def test_killed_consumption_is_finished_with_the_files_it_began_with(
     target: Inbox, point: ProtocolPoint
 ) -> None:
     target.put("a.csv", "1,a")
@@ -225,7 +225,7 @@ def test_a_killed_consumption_is_finished_with_the_files_that_it_began_with(
     assert target.taken() == [1, 2]
 
 
-def test_a_killed_consumption_whose_file_was_overwritten_is_undone_and_begins_anew(
+def test_killed_consumption_with_an_overwritten_file_is_undone_and_retried(
     target: Inbox,
 ) -> None:
     target.make("u", COLUMNS)
@@ -251,7 +251,7 @@ def crash_after_first() -> CrashAt:
     return CrashAt(ProtocolPoint.AFTER_STATEMENT, 0)
 
 
-def test_a_killed_consumption_that_applied_all_is_committed_though_its_file_is_gone(
+def test_killed_applied_consumption_is_committed_despite_a_missing_file(
     target: Inbox,
 ) -> None:
     file = target.put("a.csv", "1,a")
@@ -265,7 +265,7 @@ def test_a_killed_consumption_that_applied_all_is_committed_though_its_file_is_g
     assert target.taken() == [1]
 
 
-def test_a_file_overwritten_while_it_is_read_applies_nothing(target: Inbox) -> None:
+def test_file_overwritten_while_it_is_read_applies_nothing(target: Inbox) -> None:
     target.put("a.csv", "1,a")
 
     def overwrite(progress: Any) -> None:
@@ -281,7 +281,7 @@ def test_a_file_overwritten_while_it_is_read_applies_nothing(target: Inbox) -> N
     assert target.taken() == [2]
 
 
-def test_rows_that_an_executor_took_along_are_not_read_again(
+def test_rows_lost_with_an_executor_are_not_read_again(
     target: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file may have been replaced, and the next consumption takes the rows of the new file."""
@@ -300,7 +300,7 @@ def test_rows_that_an_executor_took_along_are_not_read_again(
     assert target.taken() == [2]
 
 
-def test_a_file_removed_while_it_is_read_applies_nothing(target: Inbox) -> None:
+def test_file_removed_while_it_is_read_applies_nothing(target: Inbox) -> None:
     file = target.put("a.csv", "1,a")
 
     def remove(progress: Any) -> None:
@@ -313,7 +313,7 @@ def test_a_file_removed_while_it_is_read_applies_nothing(target: Inbox) -> None:
     assert target.taken() == []
 
 
-def test_a_file_overwritten_between_the_listing_and_the_read_is_refused(
+def test_file_overwritten_between_its_listing_and_its_read_is_refused(
     target: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target.put("a.csv", "1,a")
@@ -324,7 +324,7 @@ def test_a_file_overwritten_between_the_listing_and_the_read_is_refused(
         target.engine.read_stream("s")
 
 
-def test_batches_are_refreshes_and_skip_what_was_overwritten_later(target: Inbox) -> None:
+def test_batches_follow_refreshes_and_skip_files_overwritten_later(target: Inbox) -> None:
     for path in ("a.csv", "b.csv", "c.csv"):
         target.put(path, f"{'abc'.index(path[0])},x")
         assert target.engine.has_data("s", exact=False)
@@ -335,7 +335,7 @@ def test_batches_are_refreshes_and_skip_what_was_overwritten_later(target: Inbox
     assert target.taken() == [1, 2, 7]
 
 
-def test_a_killed_batch_is_finished_as_it_began_though_more_was_overwritten(
+def test_killed_batch_is_finished_as_it_began_despite_later_files(
     target: Inbox,
 ) -> None:
     for path in ("a.csv", "b.csv"):
@@ -353,7 +353,7 @@ def test_a_killed_batch_is_finished_as_it_began_though_more_was_overwritten(
     assert target.taken() == [1, 7, 8]
 
 
-def test_bytes_bound_a_batch(target: Inbox) -> None:
+def test_max_bytes_bounds_a_batch_of_files(target: Inbox) -> None:
     for number in range(3):
         target.put(f"{number}.csv", f"{number},x")
         target.engine.has_data("s", exact=False)
@@ -361,7 +361,7 @@ def test_bytes_bound_a_batch(target: Inbox) -> None:
     assert target.taken() == [0, 1]
 
 
-def test_columns_in_the_names_of_folders(inbox: Inbox) -> None:
+def test_columns_are_read_from_folder_names(inbox: Inbox) -> None:
     inbox.stream(file_schema="id INT, v STRING, Day DATE, k INT")
     inbox.put("day=2026-01-02/k=7/a.csv", "1,a")
     inbox.put("day=2026-01-03/b.csv", "2,b,8")
@@ -378,13 +378,13 @@ def test_columns_in_the_names_of_folders(inbox: Inbox) -> None:
     assert len(set(row_ids(inbox.changes("s")).values())) == 4
 
 
-def test_columns_in_the_names_of_folders_can_be_switched_off(inbox: Inbox) -> None:
+def test_columns_from_folder_names_can_be_switched_off(inbox: Inbox) -> None:
     inbox.stream(file_schema="id INT, k INT", file_options={"recursiveFileLookup": True})
     inbox.put("k=7/a.csv", "1,8")
     assert [change.values for change in inbox.changes("s")] == [(1, 8)]
 
 
-def test_the_schema_is_inferred_from_what_is_there_and_stays(inbox: Inbox) -> None:
+def test_schema_is_inferred_from_existing_files_and_stays_fixed(inbox: Inbox) -> None:
     (inbox.folder / "old.csv").unlink()
     options = {"header": True, "inferSchema": True}
     with pytest.raises(InvalidRequest, match="to infer them from, found none"):
@@ -400,7 +400,7 @@ def test_the_schema_is_inferred_from_what_is_there_and_stays(inbox: Inbox) -> No
     assert change.values == (2, "b", datetime(2026, 1, 3).date())
 
 
-def test_names_of_any_characters_are_read(inbox: Inbox) -> None:
+def test_files_with_any_characters_in_their_names_are_read(inbox: Inbox) -> None:
     inbox.stream()
     names = ["[x]*{y}.csv", "a%20 b?#.csv", "q:'\"\\;=&+$,~@!.csv", "日本\u00a0ü/e\u0301\t\n.csv"]
     for number, name in enumerate(names):
@@ -408,7 +408,7 @@ def test_names_of_any_characters_are_read(inbox: Inbox) -> None:
     assert inbox.ids() == [0, 1, 2, 3]
 
 
-def test_row_ids_are_the_same_in_every_stream_and_however_the_files_are_split(
+def test_row_ids_are_the_same_in_every_stream_and_for_any_file_split(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inbox.stream()
@@ -428,7 +428,7 @@ def test_row_ids_are_the_same_in_every_stream_and_however_the_files_are_split(
         inbox.spark.conf.unset("spark.sql.files.maxPartitionBytes")
 
 
-def test_streams_of_one_folder_are_bookmarks_of_their_own(inbox: Inbox) -> None:
+def test_streams_of_one_folder_have_independent_offsets(inbox: Inbox) -> None:
     inbox.make("t", COLUMNS)
     first = inbox.stream()
     inbox.put("a.csv", "1,a")
@@ -462,7 +462,7 @@ def test_streams_start_at_earlier_points(inbox: Inbox) -> None:
         inbox.stream("never", at=Timestamp(before - timedelta(days=1)))
 
 
-def test_streams_are_moved_replaced_cloned_and_brought_back(target: Inbox) -> None:
+def test_file_streams_can_be_advanced_cloned_undropped_and_replaced(target: Inbox) -> None:
     target.put("a.csv", "1,a")
     target.engine.clone_stream("copy", "s")
     assert target.engine.advance("s").offset.version == 2
@@ -480,7 +480,7 @@ def test_streams_are_moved_replaced_cloned_and_brought_back(target: Inbox) -> No
     assert target.stream(if_not_exists=True) == target.engine._catalog.describe("s")
 
 
-def test_status_tells_files_that_are_not_read(inbox: Inbox) -> None:
+def test_status_reports_files_that_are_not_read(inbox: Inbox) -> None:
     now = utc_now()
     catalog = StreamCatalog(str(inbox.root / "state"))
     inbox.stream()
@@ -498,7 +498,7 @@ def test_status_tells_files_that_are_not_read(inbox: Inbox) -> None:
     )
 
 
-def test_a_folder_that_is_gone_makes_the_stream_unusable_until_it_is_back(
+def test_missing_folder_makes_the_stream_unusable_until_it_is_back(
     target: Inbox, tmp_path: Path
 ) -> None:
     os.rename(target.folder, tmp_path / "away")
@@ -509,7 +509,7 @@ def test_a_folder_that_is_gone_makes_the_stream_unusable_until_it_is_back(
     assert target.ids() == []
 
 
-def test_a_databend_stream_on_files(inbox: Inbox) -> None:
+def test_stream_on_files_in_databend_style_has_databend_columns(inbox: Inbox) -> None:
     inbox.stream(column_style="databend")
     inbox.put("a.csv", "1,a")
     assert inbox.engine.read_stream("s").columns[-3:] == [
@@ -584,12 +584,12 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
     }
 
 
-def test_stream_on_files_is_insert_only_without_a_word(inbox: Inbox) -> None:
+def test_stream_on_files_is_insert_only_by_default(inbox: Inbox) -> None:
     assert inbox.stream(mode=None).mode is StreamMode.INSERT_ONLY
 
 
 @pytest.mark.parametrize("case", refused())
-def test_what_cannot_be_a_stream_on_files_is_refused(inbox: Inbox, case: str) -> None:
+def test_invalid_definition_of_a_stream_on_files_is_refused(inbox: Inbox, case: str) -> None:
     arguments, message = refused()[case]
     given = {
         name: value.format(folder=inbox.folder) if name == "on_files" else value
@@ -600,7 +600,7 @@ def test_what_cannot_be_a_stream_on_files_is_refused(inbox: Inbox, case: str) ->
     assert inbox.engine.show_streams() == []
 
 
-def test_a_delta_table_and_the_folder_of_the_state_are_refused(inbox: Inbox) -> None:
+def test_delta_table_and_state_folder_are_refused_as_file_sources(inbox: Inbox) -> None:
     inbox.make("t", COLUMNS)
     for folder, cause in ((inbox.path("t"), "it is a Delta table"), (inbox.root, "state folder")):
         with pytest.raises(InvalidRequest, match=cause):
@@ -609,7 +609,7 @@ def test_a_delta_table_and_the_folder_of_the_state_are_refused(inbox: Inbox) -> 
             )
 
 
-def test_files_that_are_broken_are_refused_where_columns_are_inferred(inbox: Inbox) -> None:
+def test_broken_files_are_refused_when_columns_are_inferred(inbox: Inbox) -> None:
     with pytest.raises(InvalidRequest, match=r"as parquet.*old\.csv.*remove the file, or hide it"):
         inbox.stream(file_format="parquet", file_schema=None)
     inbox.put("old.csv.gz", "id,v")
@@ -617,7 +617,7 @@ def test_files_that_are_broken_are_refused_where_columns_are_inferred(inbox: Inb
         inbox.stream(file_schema=None, file_options={"header": True})
 
 
-def test_a_glob_takes_files_of_one_kind_out_of_a_mixed_folder(inbox: Inbox) -> None:
+def test_glob_takes_only_matching_files_from_a_mixed_folder(inbox: Inbox) -> None:
     inbox.stream(file_options={"pathGlobFilter": "*.csv"})
     inbox.put("a.json", '{"id": 1}')
     inbox.put("b.csv", "2,b")
@@ -626,7 +626,7 @@ def test_a_glob_takes_files_of_one_kind_out_of_a_mixed_folder(inbox: Inbox) -> N
         inbox.stream("all", at=OffsetOf("s"))
 
 
-def test_a_broken_file_is_named_and_hidden_whatever_the_session_says(target: Inbox) -> None:
+def test_broken_file_is_named_even_if_the_session_ignores_corrupt_files(target: Inbox) -> None:
     whole = target.put_as("parquet", "sub/a.parquet", [(1, "a")])
     files = {"pathGlobFilter": "*.parquet"}
     target.stream("p", file_format="parquet", file_options=files, at=Version(0))
@@ -660,7 +660,7 @@ def of_no_format(whole: bytes) -> dict[str, tuple[str, str, bytes, dict[str, Any
     }
 
 
-def test_files_of_no_format_are_each_named(inbox: Inbox) -> None:
+def test_files_that_do_not_match_the_format_are_named(inbox: Inbox) -> None:
     whole = inbox.put_as("parquet", "whole", [(1, "a")])
     cases = of_no_format(whole.read_bytes())
     whole.unlink()
@@ -676,7 +676,9 @@ def test_files_of_no_format_are_each_named(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("file_format", ["csv", "json"])
-def test_a_malformed_row_fails_fast_whatever_is_asked_for(target: Inbox, file_format: str) -> None:
+def test_malformed_row_fails_fast_for_any_requested_columns(
+    target: Inbox, file_format: str
+) -> None:
     good, bad = {"csv": ("1,a", "x,b"), "json": ('{"id": 1, "v": "a"}', '{"id": "x"}')}[file_format]
     target.stream(file_format=file_format, file_options={"mode": "FAILFAST"}, or_replace=True)
     target.put("a", bad)
@@ -693,7 +695,7 @@ def test_a_malformed_row_fails_fast_whatever_is_asked_for(target: Inbox, file_fo
     assert target.rows("t") == [(1, "a")]
 
 
-def test_malformed_rows_are_the_same_whatever_is_asked_for(inbox: Inbox) -> None:
+def test_malformed_rows_are_the_same_for_any_requested_columns(inbox: Inbox) -> None:
     inbox.stream(file_schema="id INT, v STRING, _corrupt_record STRING")
     inbox.put("a.csv", "1,a", "x,b", "2,c,d")
     rows = inbox.engine.read_stream("s")
@@ -723,14 +725,14 @@ def test_streams_that_drop_malformed_rows_count_what_they_return(
     assert (rows.count(), rows.select("v").count(), len(rows.collect())) == (1, 1, 1)
 
 
-def test_long_lines_are_read_whatever_the_session_says(inbox: Inbox) -> None:
+def test_long_lines_are_read_despite_a_line_limit_of_the_session(inbox: Inbox) -> None:
     inbox.stream()
     inbox.put("a.csv", "1,a", f"2,{'x' * 100}")
     with settings(inbox.spark, {"mapreduce.input.linerecordreader.line.maxlength": "50"}):
         assert inbox.ids() == [1, 2]
 
 
-def test_json_of_several_values_is_refused_where_a_file_is_one(inbox: Inbox) -> None:
+def test_json_file_of_several_values_is_refused_in_multiline_mode(inbox: Inbox) -> None:
     options = {"multiLine": True, "allowComments": True}
     inbox.stream(file_format="json", file_options=options)
     inbox.put("a.json", "[ // all of them", "{'id': 1},", '{"id": 2, "v": "[]"}', "]")
@@ -742,7 +744,7 @@ def test_json_of_several_values_is_refused_where_a_file_is_one(inbox: Inbox) -> 
         inbox.changes("s")
 
 
-def test_columns_of_a_header_are_taken_by_their_names(inbox: Inbox) -> None:
+def test_columns_of_a_header_are_matched_by_name(inbox: Inbox) -> None:
     (inbox.folder / "old.csv").unlink()
     options = {"header": True, "comment": "#", "mode": "FAILFAST"}
     inbox.stream(file_schema="id INT, name STRING, day DATE", file_options=options)
@@ -778,7 +780,7 @@ def test_columns_of_a_header_are_taken_by_their_names(inbox: Inbox) -> None:
     assert len(set(row_ids(changes).values())) == 8
 
 
-def test_a_header_that_is_none_or_misspelt_is_refused(target: Inbox) -> None:
+def test_missing_or_misspelt_header_is_refused(target: Inbox) -> None:
     target.stream(file_options={"header": True}, or_replace=True)
     for path, header, found in (
         ("data/a.csv", "1,a", "found the header 1, a: it lacks id, v and has 1, a instead"),
@@ -817,7 +819,7 @@ def test_columns_are_inferred_from_files_of_one_header(inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_a_folder_whose_name_is_no_value_is_named(target: Inbox, ansi: str) -> None:
+def test_folder_whose_name_is_not_a_valid_value_is_named(target: Inbox, ansi: str) -> None:
     target.stream(file_schema="id INT, v STRING, day DATE", or_replace=True)
     target.put("x=1/day=2024-13-45/y=2/a.csv", "1,a")
     with settings(target.spark, {"spark.sql.ansi.enabled": ansi}):
@@ -833,14 +835,14 @@ def test_a_folder_whose_name_is_no_value_is_named(target: Inbox, ansi: str) -> N
     assert target.taken() == [1]
 
 
-def test_a_folder_cannot_give_a_value_to_a_column_of_arrays(inbox: Inbox) -> None:
+def test_folder_name_cannot_give_a_value_to_an_array_column(inbox: Inbox) -> None:
     inbox.stream(file_format="json", file_schema="id INT, k ARRAY<INT>")
     inbox.put("k=1/a.json", '{"id": 1}')
     with pytest.raises(FileUnreadable, match="expected a value of k array<int>, found '1'"):
         inbox.changes("s")
 
 
-def test_rows_that_were_returned_are_those_that_were_read(inbox: Inbox) -> None:
+def test_returned_rows_stay_the_same_after_their_files_change(inbox: Inbox) -> None:
     inbox.stream()
     inbox.put("a.csv", "1,a")
     inbox.put("b.csv", "2,b")
@@ -850,7 +852,7 @@ def test_rows_that_were_returned_are_those_that_were_read(inbox: Inbox) -> None:
     assert (sorted(row[0] for row in rows.collect()), rows.count()) == ([1, 2], 2)
 
 
-def test_every_reader_hears_of_a_file_that_changes_while_it_is_read(
+def test_every_reader_reports_a_file_that_changes_while_it_is_read(
     target: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = target.engine._reader.read
@@ -880,7 +882,7 @@ def test_every_reader_hears_of_a_file_that_changes_while_it_is_read(
     assert target.ids() == [14]
 
 
-def test_a_session_that_takes_names_for_patterns_is_refused(target: Inbox) -> None:
+def test_session_that_treats_names_as_patterns_is_refused(target: Inbox) -> None:
     target.put("a.csv", "1,a")
     name = "spark.sql.parser.quotedRegexColumnNames"
     with (

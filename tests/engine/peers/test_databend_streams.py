@@ -38,7 +38,7 @@ def create_stream(lab: StreamLab, name: str, table: str, *, append_only: bool) -
     )
 
 
-def test_transcript_both_modes_show_what_the_document_prints(lab: StreamLab) -> None:
+def test_databend_transcript_gives_the_documented_rows_in_both_modes(lab: StreamLab) -> None:
     lab.make("t_standard", "a INT")
     lab.make("t_append_only", "a INT")
     create_stream(lab, "s_standard", "t_standard", append_only=False)
@@ -115,14 +115,14 @@ def test_row_ids_of_both_streams_of_one_table_are_the_same(lab: StreamLab) -> No
     assert found == lab.changes("s_append_only")
 
 
-def test_consumption_successful_transaction_consumes_the_stream(lab: StreamLab) -> None:
+def test_successful_transaction_consumes_the_stream(lab: StreamLab) -> None:
     _table_with_one_change(lab)
     lab.consume("INSERT INTO {target} SELECT a FROM s")
     assert lab.rows("target") == [("1",)]
     assert lab.changes("s") == []
 
 
-def test_consumption_failed_transaction_leaves_the_stream_as_it_was(lab: StreamLab) -> None:
+def test_failed_transaction_leaves_the_stream_unchanged(lab: StreamLab) -> None:
     _table_with_one_change(lab)
     before = lab.changes("s")
     for failing in (
@@ -139,7 +139,7 @@ def test_consumption_failed_transaction_leaves_the_stream_as_it_was(lab: StreamL
 
 
 @pytest.mark.parametrize("held_at", [ProtocolPoint.BEFORE_BEGIN, ProtocolPoint.AFTER_BEGIN])
-def test_consumption_concurrent_transactions_only_the_first_to_commit_succeeds(
+def test_concurrent_transactions_succeed_only_for_the_first_to_commit(
     lab: StreamLab, held_at: ProtocolPoint
 ) -> None:
     _table_with_one_change(lab)

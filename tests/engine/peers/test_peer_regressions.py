@@ -43,7 +43,7 @@ def test_range_without_an_end_reaches_to_now(lab: StreamLab) -> None:
     assert [tuple(row[:3]) for row in rows] == [(2, "b", "INSERT")]
 
 
-def test_key_that_is_deleted_and_inserted_in_one_commit_is_told_whole(lab: StreamLab) -> None:
+def test_key_deleted_and_inserted_in_one_commit_returns_both_changes(lab: StreamLab) -> None:
     """airbyte#32930: a delete was lost in the batch of its insert."""
     create(lab)
     lab.sql("INSERT OVERWRITE {src} VALUES (1, 'a')")
@@ -64,7 +64,7 @@ def test_rollback_inside_the_range_is_seen(lab: StreamLab) -> None:
     assert lab.seen("s") == [(2, "b", "DELETE", False)]
 
 
-def test_equal_rows_keep_row_ids_of_their_own(lab: StreamLab) -> None:
+def test_equal_rows_have_distinct_row_ids(lab: StreamLab) -> None:
     create(lab)
     lab.sql("INSERT INTO {src} VALUES (2, 'b'), (2, 'b')", "INSERT INTO {src} VALUES (2, 'b')")
     changes = lab.changes("s")

@@ -53,7 +53,7 @@ def schema(spark: SparkSession) -> Iterator[str]:
 # Offset storage
 
 
-def test_stream_when_created_stands_behind_what_is_there_and_holds_no_rows(
+def test_new_stream_is_at_the_newest_version_and_holds_no_rows(
     source: StreamLab,
 ) -> None:
     assert source.engine.describe_stream("s").offset_version == source.version("t")
@@ -70,7 +70,7 @@ def test_stream_stores_its_offset_and_no_rows_of_the_table(source: StreamLab) ->
     assert not any(b"needle in the table" in file.read_bytes() for file in kept)
 
 
-def test_first_stream_on_a_table_switches_change_tracking_on_and_adds_no_visible_column(
+def test_first_stream_switches_tracking_on_without_a_visible_column(
     lab: StreamLab,
 ) -> None:
     lab.make("t", "id INT, v STRING")
@@ -82,7 +82,7 @@ def test_first_stream_on_a_table_switches_change_tracking_on_and_adds_no_visible
     assert lab.seen("s") == [(1, "a", *GONE)]
 
 
-def test_streams_of_one_table_are_bookmarks_independent_of_each_other(source: StreamLab) -> None:
+def test_streams_of_one_table_have_independent_offsets(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     source.engine.create_stream("later", on_table=source.path("t"))
     source.engine.create_stream("same", on_table=source.path("t"), mode=StreamMode.APPEND_ONLY)
@@ -97,7 +97,7 @@ def test_streams_of_one_table_are_bookmarks_independent_of_each_other(source: St
 # Table versioning
 
 
-def test_stream_between_two_versions_returns_every_transaction_after_its_offset(
+def test_stream_returns_every_transaction_after_its_offset(
     lab: StreamLab,
 ) -> None:
     lab.make("t", "version INT", properties="'delta.enableRowTracking' = 'true'")
@@ -111,7 +111,7 @@ def test_stream_between_two_versions_returns_every_transaction_after_its_offset(
     assert (status.offset_version, status.latest_version) == (3, 10)
 
 
-def test_change_set_is_the_minimal_one(source: StreamLab) -> None:
+def test_change_set_of_mixed_changes_is_minimal(source: StreamLab) -> None:
     source.sql(
         "INSERT INTO {t} VALUES (4, 'd'), (5, 'e'), (6, 'unchanged'), (7, 'g')",
     )
@@ -146,7 +146,7 @@ def test_truncate_is_a_delete_of_every_row(source: StreamLab) -> None:
 # Moving the offset
 
 
-def test_reading_a_stream_again_and_again_never_moves_its_offset(source: StreamLab) -> None:
+def test_repeated_reads_of_a_stream_never_move_its_offset(source: StreamLab) -> None:
     source.sql("UPDATE {t} SET v = 'z' WHERE id = 1")
     offset = source.engine.describe_stream("s").offset_version
     first = source.changes("s")
@@ -156,7 +156,7 @@ def test_reading_a_stream_again_and_again_never_moves_its_offset(source: StreamL
     assert source.engine.describe_stream("s").offset_version == offset
 
 
-def test_dml_that_reads_a_stream_consumes_all_of_it_even_where_it_filters(
+def test_dml_that_reads_a_stream_consumes_all_of_it_even_if_it_filters(
     source: StreamLab,
 ) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd'), (5, 'e')")
@@ -172,7 +172,9 @@ def test_create_table_as_select_consumes_a_stream(source: StreamLab) -> None:
     assert source.changes("s") == []
 
 
-def test_insert_where_0_is_1_advances_the_offset_and_writes_nothing(source: StreamLab) -> None:
+def test_insert_with_a_false_filter_advances_the_offset_and_writes_nothing(
+    source: StreamLab,
+) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     source.consume(CONSUME + " WHERE 0 = 1")
     assert source.rows("target") == []
@@ -188,7 +190,7 @@ def test_advance_moves_the_offset_to_now_without_dml(source: StreamLab) -> None:
     assert source.seen("s") == [(4, "d", *GONE)]
 
 
-def test_consuming_an_empty_stream_moves_its_offset_over_versions_without_changes(
+def test_consuming_an_empty_stream_skips_versions_without_changes(
     source: StreamLab,
 ) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
@@ -211,7 +213,7 @@ def test_consuming_moves_stale_after_forward(source: StreamLab) -> None:
 # Repeatable read isolation
 
 
-def test_repeatable_read_the_two_transactions_of_the_document(source: StreamLab) -> None:
+def test_repeatable_read_gives_each_statement_the_same_records(source: StreamLab) -> None:
     # Transaction 1 changes the table itself, and another writer changes it meanwhile.
     source.sql("INSERT INTO {t} VALUES (4, 'before the transaction')")
 
@@ -237,7 +239,7 @@ def test_repeatable_read_the_two_transactions_of_the_document(source: StreamLab)
     ]
 
 
-def test_repeatable_read_what_was_read_before_a_commit_does_not_see_it(source: StreamLab) -> None:
+def test_rows_read_before_a_commit_do_not_include_it(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     early = source.engine.read_stream("s")
     source.sql("INSERT INTO {t} VALUES (5, 'e')", "DELETE FROM {t} WHERE id = 4")
@@ -273,7 +275,7 @@ def test_transaction_that_reads_a_stream_locks_it_until_it_commits(source: Strea
 # Stream columns
 
 
-def test_stream_columns_are_those_of_the_source_in_order_and_three_more(
+def test_stream_columns_are_the_source_columns_in_order_plus_three(
     source: StreamLab,
 ) -> None:
     found = source.engine.read_stream("s")
@@ -295,7 +297,7 @@ def test_update_is_a_pair_with_isupdate_true_and_one_row_id(source: StreamLab) -
     assert new == Change((2, "z"), "INSERT", True, old.row_id)
 
 
-def test_row_inserted_and_updated_after_the_offset_is_one_insert_with_isupdate_false(
+def test_row_inserted_and_updated_after_the_offset_is_one_plain_insert(
     source: StreamLab,
 ) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')", "UPDATE {t} SET v = 'z' WHERE id = 4")
@@ -331,7 +333,7 @@ def test_row_id_of_a_row_is_the_same_in_two_streams_of_one_table(source: StreamL
 # Types of streams
 
 
-def test_append_only_stream_ten_inserted_and_five_deleted_returns_ten(source: StreamLab) -> None:
+def test_append_only_stream_returns_ten_inserts_after_five_are_deleted(source: StreamLab) -> None:
     source.engine.create_stream("added", on_table=source.path("t"), mode=StreamMode.APPEND_ONLY)
     ten = ", ".join(f"({number}, 'n')" for number in range(10, 20))
     source.sql(
@@ -357,7 +359,7 @@ def test_append_only_stream_captures_no_update_no_delete_and_no_truncate(
     assert not source.engine.has_data("added")
 
 
-def test_append_only_stream_truncate_after_consuming_adds_nothing_to_read(
+def test_truncate_after_consuming_adds_nothing_to_an_append_only_stream(
     source: StreamLab,
 ) -> None:
     source.engine.create_stream("added", on_table=source.path("t"), mode=StreamMode.APPEND_ONLY)
@@ -372,7 +374,7 @@ def test_append_only_stream_truncate_after_consuming_adds_nothing_to_read(
 # Data flow
 
 
-def test_data_flow_each_consumption_gives_what_changed_since_the_one_before(
+def test_consumption_returns_what_changed_since_the_previous_one(
     source: StreamLab,
 ) -> None:
     steps = [
@@ -413,7 +415,7 @@ def test_source_recreated_makes_its_streams_stale(
     assert "was replaced" in (status.invalid_reason or "")
 
 
-def test_source_dropped_and_created_under_its_name_is_not_linked_to_the_stream(
+def test_source_recreated_under_its_name_is_not_linked_to_the_stream(
     source: StreamLab, schema: str
 ) -> None:
     table = f"{schema}.again"
@@ -450,7 +452,7 @@ def test_managed_source_that_is_renamed_leaves_its_stream_stale(
         source.engine.read_stream("on_name")
 
 
-def test_managed_source_that_is_renamed_loses_nothing_when_its_stream_is_created_on_the_new_name(
+def test_stream_recreated_on_a_renamed_managed_source_loses_no_change(
     source: StreamLab, schema: str
 ) -> None:
     source.sql(
@@ -489,7 +491,7 @@ def test_external_source_that_is_dropped_keeps_its_files_and_its_stream(
 # Several consumers
 
 
-def test_consumers_with_a_stream_each_all_get_the_same_changes(source: StreamLab) -> None:
+def test_consumers_with_separate_streams_get_the_same_changes(source: StreamLab) -> None:
     source.engine.create_stream("s2", on_table=source.path("t"))
     source.sql("INSERT INTO {t} VALUES (4, 'd')", "DELETE FROM {t} WHERE id = 1")
     expected = source.changes("s")
@@ -511,7 +513,7 @@ def test_consumers_of_one_stream_get_different_changes(source: StreamLab) -> Non
 # SYSTEM$STREAM_HAS_DATA
 
 
-def test_has_data_tells_whether_a_change_is_not_consumed(source: StreamLab) -> None:
+def test_has_data_reports_whether_a_change_is_not_consumed(source: StreamLab) -> None:
     has_data = source.engine.has_data
     assert not has_data("s")
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
@@ -523,7 +525,7 @@ def test_has_data_tells_whether_a_change_is_not_consumed(source: StreamLab) -> N
     assert source.changes("s") == []
 
 
-def test_has_data_after_rearranging_the_files_alone_is_false(source: StreamLab) -> None:
+def test_has_data_after_only_a_file_rearrangement_is_false(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     source.engine.advance("s")
     source.sql("OPTIMIZE {t}")

@@ -68,18 +68,18 @@ def test_changes_of_every_range_are_the_difference_of_its_ends(lab: StreamLab) -
         assert found == difference(lab, first, end), (first, end)
 
 
-def test_changes_begin_behind_at_and_with_before_and_end_with_their_end(lab: StreamLab) -> None:
+def test_changes_exclude_the_at_version_and_include_before_and_end(lab: StreamLab) -> None:
     update = difference(lab, 1, 2)
     assert changes(lab, at=Version(1), end=Version(2)) == update
     assert changes(lab, before=Version(2), end=Version(2)) == update
     assert changes(lab, at=Version(2), end=Version(2)) == []
 
 
-def test_changes_without_an_end_go_to_now(lab: StreamLab) -> None:
+def test_changes_without_an_end_reach_the_newest_version(lab: StreamLab) -> None:
     assert changes(lab, at=Version(4)) == difference(lab, 4, lab.version("src"))
 
 
-def test_changes_append_only_are_the_rows_inserted_as_they_were_inserted(lab: StreamLab) -> None:
+def test_append_only_changes_are_the_inserted_rows_as_inserted(lab: StreamLab) -> None:
     found = changes(lab, at=Version(0), end=Version(4), information="append_only")
     assert found == [
         (1, "a", "INSERT", False),
@@ -89,7 +89,7 @@ def test_changes_append_only_are_the_rows_inserted_as_they_were_inserted(lab: St
     ]
 
 
-def test_changes_between_streams_and_times_leave_both_streams_where_they_are(
+def test_changes_between_stream_offsets_and_times_move_no_stream(
     lab: StreamLab,
 ) -> None:
     for name, version in (("first", 1), ("last", 3)):
@@ -103,7 +103,7 @@ def test_changes_between_streams_and_times_leave_both_streams_where_they_are(
     assert offsets == [1, 3]
 
 
-def test_changes_in_databends_style_are_named_so(lab: StreamLab) -> None:
+def test_changes_in_databend_style_have_databend_column_names(lab: StreamLab) -> None:
     rows = lab.engine.changes(lab.path("src"), at=Version(4), column_style="databend")
     assert rows.columns == ["id", "v", "change$action", "change$is_update", "change$row_id"]
 
@@ -125,14 +125,14 @@ def test_changes_in_databends_style_are_named_so(lab: StreamLab) -> None:
         ({"at": Version(1), "information": "all"}, "default, append_only"),
     ],
 )
-def test_changes_without_a_range_are_refused(
+def test_changes_without_a_valid_range_are_refused(
     lab: StreamLab, points: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=problem):
         changes(lab, **points)
 
 
-def test_changes_that_end_before_tracking_was_switched_off_are_told(
+def test_changes_that_end_before_tracking_was_switched_off_are_returned(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = StreamLab(spark, tmp_path)
@@ -146,7 +146,7 @@ def test_changes_that_end_before_tracking_was_switched_off_are_told(
         changes(lab, at=Version(0))
 
 
-def test_changes_of_what_is_not_tracked_or_not_there_are_refused(
+def test_changes_of_an_untracked_or_missing_table_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = StreamLab(spark, tmp_path)
@@ -159,7 +159,7 @@ def test_changes_of_what_is_not_tracked_or_not_there_are_refused(
         Version(-1)
 
 
-def test_changes_are_there_from_the_moment_when_a_stream_switched_tracking_on(
+def test_changes_are_available_since_a_stream_switched_tracking_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = StreamLab(spark, tmp_path)

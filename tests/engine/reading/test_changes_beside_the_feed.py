@@ -80,14 +80,14 @@ def changes(lab: StreamLab, **points: Any) -> Counter[tuple[Any, ...]]:
     )
 
 
-def test_each_range_of_versions_is_the_feed_of_it_netted(lab: StreamLab) -> None:
+def test_version_range_equals_the_netted_change_data_feed(lab: StreamLab) -> None:
     for first, last in combinations_with_replacement(range(LAST + 1), 2):
         rows = feed(lab, startingVersion=first, endingVersion=last).collect()
         found = changes(lab, before=Version(first), end=Version(last))
         assert found == net(rows), (first, last)
 
 
-def test_each_range_of_times_is_the_feed_of_it_netted(lab: StreamLab) -> None:
+def test_time_range_equals_the_netted_change_data_feed(lab: StreamLab) -> None:
     times = [lab.committed_at("src", version) for version in range(LAST + 1)]
     for first, last in ((0, 0), (0, 3), (1, 2), (2, LAST)):
         start, end = times[first], times[last]
@@ -99,7 +99,7 @@ def test_each_range_of_times_is_the_feed_of_it_netted(lab: StreamLab) -> None:
         assert found == changes(lab, before=Version(first), end=Version(last))
 
 
-def test_range_without_an_end_is_the_feed_without_one_netted(lab: StreamLab) -> None:
+def test_range_without_an_end_equals_the_netted_feed_without_an_end(lab: StreamLab) -> None:
     start = lab.committed_at("src", 1)
     assert changes(lab, before=Version(0)) == net(feed(lab, startingVersion=0).collect())
     assert changes(lab, before=Timestamp(start)) == net(
@@ -107,25 +107,25 @@ def test_range_without_an_end_is_the_feed_without_one_netted(lab: StreamLab) -> 
     )
 
 
-def test_range_is_what_table_changes_gives_netted(lab: StreamLab) -> None:
+def test_range_equals_the_netted_result_of_table_changes(lab: StreamLab) -> None:
     path = lab.path("src")
     rows = lab.spark.sql(f"SELECT * FROM table_changes_by_path('{path}', 0, {LAST})").collect()
     found = changes(lab, before=Version(0), end=Version(LAST))
     assert found == net(rows) == Counter([(1, "y", "INSERT", False), *_inserts(4, 5)])
 
 
-def test_range_of_one_version_is_each_step_of_it(lab: StreamLab) -> None:
+def test_range_of_one_version_equals_the_feed_of_that_version(lab: StreamLab) -> None:
     for version in range(LAST + 1):
         rows = feed(lab, startingVersion=version, endingVersion=version).collect()
         assert changes(lab, before=Version(version), end=Version(version)) == steps(rows)
 
 
-def test_range_behind_at_is_the_feed_from_the_next_version_on(lab: StreamLab) -> None:
+def test_range_at_a_version_equals_the_feed_from_the_next_version(lab: StreamLab) -> None:
     rows = feed(lab, startingVersion=2, endingVersion=3).collect()
     assert changes(lab, at=Version(1), end=Version(3)) == net(rows) != Counter()
 
 
-def test_range_beyond_the_newest_commit_is_refused_and_a_time_behind_it_is_none(
+def test_range_beyond_the_newest_commit_is_refused_and_at_it_is_empty(
     lab: StreamLab,
 ) -> None:
     for points in ({"before": Version(LAST + 2)}, {"before": Version(0), "end": Version(LAST + 1)}):
@@ -136,7 +136,7 @@ def test_range_beyond_the_newest_commit_is_refused_and_a_time_behind_it_is_none(
     assert changes(lab, at=Timestamp(lab.committed_at("src", LAST))) == Counter()
 
 
-def test_archive_that_takes_one_commit_at_a_time_has_each_step(lab: StreamLab) -> None:
+def test_archive_that_consumes_one_commit_at_a_time_has_every_change(lab: StreamLab) -> None:
     """Delta change data feed: to keep all changes for good, write them to a table of your own."""
     lab.engine.create_stream(
         "archived", on_table=lab.path("src"), at=Version(0), show_initial_rows=True

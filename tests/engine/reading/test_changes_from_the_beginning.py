@@ -90,7 +90,7 @@ def there(lab: StreamLab, version: int, table: str = "src") -> Rows:
 
 @pytest.mark.parametrize("strategy", [Strategy.FILE_DIFFERENCE, Strategy.CHANGE_FILES])
 @pytest.mark.parametrize("vectors", [VECTORS, NO_VECTORS], ids=["vectors", "no vectors"])
-def test_changes_from_version_0_are_the_rows_at_their_end_as_inserts(
+def test_changes_from_version_0_are_inserts_of_the_rows_at_the_end(
     lab: StreamLab, vectors: str, strategy: Strategy
 ) -> None:
     create(lab, vectors, FEED)
@@ -104,14 +104,14 @@ def test_changes_from_version_0_are_the_rows_at_their_end_as_inserts(
     assert inserted(lab, strategy=strategy, before=FROM_0) == there(lab, newest)
 
 
-def test_changes_from_version_0_of_partitions_are_the_rows_at_their_end(lab: StreamLab) -> None:
+def test_changes_from_version_0_of_partitions_are_the_rows_at_the_end(lab: StreamLab) -> None:
     create(lab, clause="PARTITIONED BY (v)")
     lab.sql(*LIFE[:4], "UPDATE {src} SET v = NULL WHERE id = 4")
     for end in range(lab.version("src") + 1):
         assert inserted(lab, before=FROM_0, end=Version(end)) == there(lab, end), end
 
 
-def test_changes_from_version_0_by_change_files_read_them(lab: StreamLab) -> None:
+def test_changes_from_version_0_read_change_files_only_by_that_strategy(lab: StreamLab) -> None:
     create(lab, FEED)
     lab.sql("UPDATE {src} SET v = 'x' WHERE id = 1")
     for strategy, reads in ((Strategy.CHANGE_FILES, True), (Strategy.FILE_DIFFERENCE, False)):
@@ -131,7 +131,7 @@ def test_changes_from_a_time_before_the_first_commit_begin_with_version_0(lab: S
     assert inserted(lab, at=Timestamp(first), end=FROM_0) == Counter()
 
 
-def test_changes_that_end_before_the_first_commit_are_none(lab: StreamLab) -> None:
+def test_changes_that_end_before_the_first_commit_are_empty(lab: StreamLab) -> None:
     create(lab)
     first = lab.committed_at("src", 0)
     start, end = (Timestamp(first - timedelta(days=days)) for days in (2, 1))
@@ -144,13 +144,13 @@ def test_changes_that_end_before_the_first_commit_are_none(lab: StreamLab) -> No
         lab.engine.changes(lab.path("src"), at=FROM_0, end=end)
 
 
-def test_changes_before_the_offset_of_a_stream_at_version_0_begin_with_it(lab: StreamLab) -> None:
+def test_changes_before_a_stream_offset_at_version_0_include_version_0(lab: StreamLab) -> None:
     create(lab)
     lab.engine.create_stream("s", on_table=lab.path("src"))
     assert inserted(lab, before=OffsetOf("s")) == there(lab, 0)
 
 
-def test_changes_append_only_from_version_0_are_all_rows_as_they_were_inserted(
+def test_append_only_changes_from_version_0_are_all_rows_as_inserted(
     lab: StreamLab,
 ) -> None:
     create(lab, NO_VECTORS)
@@ -161,7 +161,7 @@ def test_changes_append_only_from_version_0_are_all_rows_as_they_were_inserted(
     assert there(lab, 0) <= found
 
 
-def test_changes_from_version_0_are_in_the_columns_of_their_end(lab: StreamLab) -> None:
+def test_changes_from_version_0_have_the_columns_of_the_end_version(lab: StreamLab) -> None:
     rows = "SELECT 1 AS id, CAST(1 AS INT) AS n, 'a' AS gone, 'b' AS old, map('k', 1) AS m"
     create(lab, MAPPED, rows=rows)
     lab.sql(
@@ -183,7 +183,7 @@ def test_changes_from_version_0_are_in_the_columns_of_their_end(lab: StreamLab) 
     ]
 
 
-def test_changes_from_version_0_need_no_value_of_a_type_that_there_was(lab: StreamLab) -> None:
+def test_changes_from_version_0_read_no_values_of_a_former_column_type(lab: StreamLab) -> None:
     create(lab)
     other = lab.spark.sql("SELECT 1 AS id, 7 AS v")
     writer = other.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
@@ -191,7 +191,7 @@ def test_changes_from_version_0_need_no_value_of_a_type_that_there_was(lab: Stre
     assert inserted(lab, before=FROM_0) == there(lab, 1)
 
 
-def test_changes_from_version_0_of_a_mapping_that_came_later(lab: StreamLab) -> None:
+def test_changes_from_version_0_are_exact_if_column_mapping_came_later(lab: StreamLab) -> None:
     create(lab, FEED)
     lab.sql(
         f"ALTER TABLE {{src}} SET TBLPROPERTIES ({MAPPED})",
@@ -225,7 +225,7 @@ def tracked_by_default(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("tracked_by_default")
-def test_new_tables_track_their_rows_where_the_session_says_so(lab: StreamLab) -> None:
+def test_new_table_tracks_its_rows_by_a_session_default(lab: StreamLab) -> None:
     lab.sql(f"CREATE TABLE {{src}} USING delta AS {ROWS}")
     assert inserted(lab, before=FROM_0) == there(lab, 0) != Counter()
 
@@ -237,7 +237,7 @@ def test_changes_from_version_0_of_a_converted_folder_are_its_rows(lab: StreamLa
     assert inserted(lab, before=FROM_0, end=FROM_0) == there(lab, 0) != Counter()
 
 
-def test_changes_from_version_0_of_a_table_that_was_not_tracked_then_are_refused(
+def test_changes_from_version_0_are_refused_if_tracking_was_off_then(
     lab: StreamLab,
 ) -> None:
     lab.sql(f"CREATE TABLE {{src}} USING delta AS {ROWS}")
@@ -275,7 +275,7 @@ def test_changes_from_before_the_table_was_replaced_are_refused(lab: StreamLab) 
         lab.engine.changes(lab.path("src"), before=FROM_0)
 
 
-def test_stream_that_shows_its_initial_rows_at_version_0_begins_with_them(lab: StreamLab) -> None:
+def test_stream_with_initial_rows_at_version_0_begins_with_them(lab: StreamLab) -> None:
     """Two consumptions return what a stream before version 0 would return."""
     create(lab)
     lab.sql(*LIFE[:2])
@@ -314,7 +314,7 @@ def view_changes(lab: StreamLab, **points: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[:-1]) for row in rows)
 
 
-def test_changes_of_a_view_from_before_its_tables_are_its_rows_at_the_end(
+def test_view_changes_from_before_its_tables_exist_are_its_rows_at_the_end(
     view_lab: StreamLab,
 ) -> None:
     first = view_lab.committed_at("orders", 0)
@@ -333,7 +333,7 @@ def test_changes_of_a_view_from_before_its_tables_are_its_rows_at_the_end(
     assert view_changes(view_lab, at=earlier, end=end) == []
 
 
-def test_changes_of_a_view_append_only_from_before_its_tables_join_what_was_inserted(
+def test_append_only_view_changes_from_before_its_tables_join_all_inserts(
     view_lab: StreamLab,
 ) -> None:
     earlier = Timestamp(view_lab.committed_at("orders", 0) - timedelta(days=1))
@@ -343,7 +343,7 @@ def test_changes_of_a_view_append_only_from_before_its_tables_join_what_was_inse
     ]
 
 
-def test_changes_of_a_view_from_before_its_table_have_the_meaning_of_today(
+def test_view_changes_from_before_its_table_exists_use_current_columns(
     view_lab: StreamLab,
 ) -> None:
     lab = view_lab

@@ -55,7 +55,7 @@ def create(lab: StreamLab, name: str = "s", **options: Any) -> Any:
     return lab.engine.create_stream(name, on_table=lab.path("src"), **options)
 
 
-def test_stream_at_a_version_returns_what_came_after_it(lab: StreamLab) -> None:
+def test_stream_at_a_version_returns_later_changes(lab: StreamLab) -> None:
     assert create(lab, at=Version(2)).offset.version == 2
     assert lab.seen("s") == [
         (1, "a", "DELETE", True),
@@ -64,7 +64,7 @@ def test_stream_at_a_version_returns_what_came_after_it(lab: StreamLab) -> None:
     ]
 
 
-def test_stream_before_a_version_returns_the_changes_of_that_version_as_well(
+def test_stream_before_a_version_also_returns_the_changes_of_that_version(
     lab: StreamLab,
 ) -> None:
     create(lab, before=Version(2))
@@ -74,7 +74,7 @@ def test_stream_before_a_version_returns_the_changes_of_that_version_as_well(
 
 
 @pytest.mark.parametrize("properties", [TRACKED, f"{TRACKED}, {OWN_TIMES}"], ids=["files", "own"])
-def test_stream_at_a_timestamp_stands_where_deltas_own_time_travel_reads(
+def test_stream_at_a_timestamp_is_at_the_version_of_delta_time_travel(
     spark: SparkSession, tmp_path: Path, properties: str
 ) -> None:
     lab = lab_of(spark, tmp_path, properties)
@@ -142,7 +142,7 @@ def test_stream_at_a_point_before_change_tracking_was_on_is_refused(
     assert create(lab, at=Version(lab.version("src"))).offset.version == lab.version("src")
 
 
-def test_stream_at_a_point_with_a_gap_in_change_tracking_behind_it_is_refused(
+def test_stream_at_a_point_before_a_gap_in_change_tracking_is_refused(
     lab: StreamLab,
 ) -> None:
     lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('delta.enableRowTracking' = 'false')")
@@ -152,7 +152,7 @@ def test_stream_at_a_point_with_a_gap_in_change_tracking_behind_it_is_refused(
     assert lab.version("src") == version
 
 
-def test_stream_at_a_point_whose_files_are_gone_is_refused_and_replaces_nothing(
+def test_stream_at_a_point_with_missing_files_is_refused_without_replacing(
     lab: StreamLab,
 ) -> None:
     stream = create(lab)
@@ -173,7 +173,7 @@ def test_stream_before_the_source_was_replaced_is_refused(lab: StreamLab) -> Non
         create(lab, at=Version(2))
 
 
-def test_stream_that_is_replaced_stands_where_the_new_one_does(lab: StreamLab) -> None:
+def test_replaced_stream_is_at_the_offset_of_the_new_one(lab: StreamLab) -> None:
     old = create(lab, at=Version(1))
     new = create(lab, "S", or_replace=True)
     assert (new.offset.version, new.stream_id != old.stream_id) == (4, True)
@@ -182,7 +182,7 @@ def test_stream_that_is_replaced_stands_where_the_new_one_does(lab: StreamLab) -
     assert len(lab.seen("s")) == 3
 
 
-def test_stream_is_not_replaced_unasked_or_while_it_is_consumed(lab: StreamLab) -> None:
+def test_existing_stream_is_replaced_only_by_a_valid_or_replace(lab: StreamLab) -> None:
     stream = create(lab, at=Version(1))
     with pytest.raises(StreamExists, match="or_replace"):
         create(lab)

@@ -72,7 +72,7 @@ def test_others_neither_read_nor_consume_nor_clone(lab: StreamLab) -> None:
             act()
 
 
-def test_owner_names_others_and_a_clone_keeps_them(lab: StreamLab) -> None:
+def test_owner_can_change_readers_and_a_clone_keeps_them(lab: StreamLab) -> None:
     olga = of(lab, "olga")
     olga.alter_stream("s", readers=["emil"])
     assert of(lab, "emil").read_stream("s").count() == 1
@@ -94,7 +94,7 @@ def test_streams_as_a_data_frame_have_the_columns_of_show(lab: StreamLab) -> Non
     assert (row["name"], row["owner"], row["offset"], row["stale"]) == ("s", "olga", 0, False)
 
 
-def test_offset_of_a_stream_is_for_those_who_may_read_it(lab: StreamLab) -> None:
+def test_offset_of_a_stream_is_usable_only_by_its_readers(lab: StreamLab) -> None:
     emil = of(lab, "emil")
     acts: list[Callable[[], object]] = [
         lambda: emil.create_stream("mine", on_table=lab.path("src"), at=OffsetOf("s")),

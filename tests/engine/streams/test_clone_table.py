@@ -107,7 +107,7 @@ def check_steps(table: SourceTable, *statements: str) -> None:
     [(True, "täble 1"), (False, "täble 1"), (True, "plain")],
     ids=["vectors", "ids first", "plain files"],
 )
-def test_streams_on_a_clone_are_exact_whatever_is_written(
+def test_streams_on_a_clone_are_exact_after_any_write(
     make_table: MakeTable, clone_of: CloneOf, vectors: bool, folder: str
 ) -> None:
     source = make_table(COLUMNS, *ROWS, vectors=vectors, folder=folder, writes=HISTORY)
@@ -154,7 +154,7 @@ def test_streams_on_a_table_and_on_its_clone_give_the_same_row_ids(lab: StreamLa
     assert lab.engine.has_data("c") is False
 
 
-def test_streams_on_the_source_of_a_clone_are_exact_beside_it(
+def test_streams_on_the_source_of_a_clone_stay_exact(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
     source = make_table(COLUMNS, *ROWS, writes=HISTORY)
@@ -190,7 +190,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_table_of_any_shape_is_cloned_with_its_row_ids(
+def test_table_of_any_shape_is_cloned_with_its_row_ids(
     make_table: MakeTable, clone_of: CloneOf, shape: str
 ) -> None:
     clause, properties, vectors = SHAPES[shape]
@@ -222,7 +222,7 @@ def adds_of(clone: SourceTable) -> list[dict[str, object]]:
     return [json.loads(line)["add"] for line in log.splitlines() if line.startswith(b'{"add"')]
 
 
-def test_a_clone_of_a_renamed_column_and_of_times_of_its_own_is_exact(
+def test_clone_with_a_renamed_column_and_in_commit_timestamps_is_exact(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
     source = make_table(COLUMNS, *ROWS, properties="'delta.columnMapping.mode' = 'name'")
@@ -254,7 +254,7 @@ def test_clones_of_clones_keep_row_ids(make_table: MakeTable, clone_of: CloneOf)
     assert len(adds_of(third)) == len(adds_of(clone))
 
 
-def test_a_clone_restored_to_its_beginning_holds_what_its_source_did(
+def test_clone_restored_to_version_0_holds_the_rows_of_its_source(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
     source = make_table(COLUMNS, *ROWS, writes=HISTORY)
@@ -267,7 +267,7 @@ def test_a_clone_restored_to_its_beginning_holds_what_its_source_did(
     assert len(clone.check(changed)) > len(ROWS)
 
 
-def test_an_empty_table_is_cloned(make_table: MakeTable, clone_of: CloneOf) -> None:
+def test_clone_of_an_empty_table_is_exact(make_table: MakeTable, clone_of: CloneOf) -> None:
     clone = clone_of(make_table(COLUMNS))
     check_steps(clone, "INSERT INTO {t} VALUES (1, 'a')", ALL_ROWS)
 
@@ -322,7 +322,7 @@ def test_vacuum_of_the_source_can_take_files_that_a_clone_needs(
         clone.sql("SELECT * FROM {t}")
 
 
-def test_a_clone_is_readable_where_vectors_of_its_source_are_too_large(
+def test_clone_is_readable_if_vectors_of_its_source_are_too_large(
     make_table: MakeTable, clone_of: CloneOf, vacuum: Callable[[SourceTable], None]
 ) -> None:
     source, count = make_table("id BIGINT, v INT", properties=AT_ONCE), 500_000
@@ -351,7 +351,7 @@ def files_below(table: SourceTable) -> set[str]:
     return {str(path) for path in Path(table.location).rglob("*") if "_delta_log" not in path.parts}
 
 
-def test_delta_gives_ids_twice_where_a_clone_takes_the_place_of_its_source(
+def test_delta_duplicates_row_ids_if_a_clone_replaces_its_source(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
     """Documented limit: both tables keep row ids in a column of the same name, which Delta does not
@@ -381,7 +381,7 @@ def test_delta_gives_ids_twice_where_a_clone_takes_the_place_of_its_source(
     assert len(source.check(stream)) == 24
 
 
-def test_a_clone_in_the_catalog_has_a_name_and_a_location(lab: StreamLab) -> None:
+def test_clone_in_the_catalog_has_a_name_and_a_location(lab: StreamLab) -> None:
     lab.make("src", COLUMNS, properties=TRACKED)
     lab.sql("INSERT INTO {src} VALUES (1, 'a')")
     odd = lab.path("it's \\ odd")
@@ -406,7 +406,7 @@ def test_a_clone_in_the_catalog_has_a_name_and_a_location(lab: StreamLab) -> Non
     assert not Path(lab.path("other")).exists()
 
 
-def test_a_clone_is_refused_where_it_cannot_be(lab: StreamLab) -> None:
+def test_clone_with_an_invalid_source_or_target_is_refused(lab: StreamLab) -> None:
     lab.make("src", COLUMNS, properties=TRACKED)
     lab.sql(
         "CREATE TABLE {plain} (id INT) USING delta TBLPROPERTIES"
@@ -443,7 +443,7 @@ def test_a_clone_is_refused_where_it_cannot_be(lab: StreamLab) -> None:
     assert not Path(fresh).exists()
 
 
-def test_a_clone_that_is_cut_off_leaves_nothing_and_can_be_made_again(
+def test_interrupted_clone_leaves_nothing_and_can_be_repeated(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.make("src", COLUMNS, properties=TRACKED)
@@ -465,7 +465,7 @@ def test_a_clone_that_is_cut_off_leaves_nothing_and_can_be_made_again(
 
 
 @pytest.mark.parametrize("answer", [False, OSError("connection reset")], ids=["no", "none"])
-def test_a_clone_whose_answer_the_store_lost_is_made(
+def test_clone_succeeds_if_the_store_loses_its_answer(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, answer: bool | OSError
 ) -> None:
     lab.make("src", COLUMNS, properties=TRACKED)
@@ -483,7 +483,7 @@ def test_a_clone_whose_answer_the_store_lost_is_made(
     assert lab.rows("clone") == lab.rows("src") != []
 
 
-def test_of_two_clones_to_one_place_one_is_made(
+def test_second_clone_to_the_same_location_is_refused(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.make("src", COLUMNS, properties=TRACKED)
@@ -493,7 +493,7 @@ def test_of_two_clones_to_one_place_one_is_made(
         lab.engine.clone_table(lab.path("src"), lab.path("clone"))
 
 
-def test_streams_of_the_source_have_no_place_on_its_clone(lab: StreamLab) -> None:
+def test_clone_does_not_accept_offsets_or_times_of_its_source(lab: StreamLab) -> None:
     """Snowflake: the history of a cloned table begins at the clone."""
     lab.make("src", COLUMNS, properties=TRACKED)
     lab.engine.create_stream("s", on_table=lab.path("src"))
@@ -507,7 +507,7 @@ def test_streams_of_the_source_have_no_place_on_its_clone(lab: StreamLab) -> Non
         lab.engine.create_stream("c", on_table=lab.path("clone"), at=earlier)
 
 
-def test_rows_of_a_copy_of_a_table_with_its_log_have_the_row_ids_of_the_original(
+def test_table_copied_with_its_log_keeps_the_row_ids_of_the_original(
     lab: StreamLab,
 ) -> None:
     """Snowflake: a source and its replica give replicated rows the same row id."""

@@ -73,7 +73,7 @@ def checked(lab: StreamLab) -> None:
     assert lab.rows("copy") == lab.rows("src")
 
 
-def test_target_of_a_stale_stream_gets_what_differs_and_nothing_else(lab: StreamLab) -> None:
+def test_target_of_a_stale_stream_gets_only_the_rows_that_differ(lab: StreamLab) -> None:
     lose(lab)
     outcome = recover(lab)
     assert outcome.streams[0].rows == {"inserted": 1, "updated": 1, "deleted": 1}
@@ -85,7 +85,7 @@ def test_target_of_a_stale_stream_gets_what_differs_and_nothing_else(lab: Stream
     checked(lab)
 
 
-def test_target_of_an_append_only_stream_gets_what_it_lacks_and_loses_nothing(
+def test_target_of_an_append_only_stream_gets_only_the_missing_rows(
     lab: StreamLab,
 ) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"), mode="append_only", or_replace=True)
@@ -99,7 +99,7 @@ def test_target_of_an_append_only_stream_gets_what_it_lacks_and_loses_nothing(
     assert [change[:2] for change in lab.changes("s")] == [((7, "g"), "INSERT")]
 
 
-def test_target_of_a_source_that_was_recreated_is_brought_back(lab: StreamLab) -> None:
+def test_target_of_a_recreated_source_is_recovered(lab: StreamLab) -> None:
     lab.sql(
         f"CREATE OR REPLACE TABLE {{src}} USING delta TBLPROPERTIES ({TRACKED}) AS"
         " SELECT id, v, 'more' AS extra FROM VALUES (1, 'a'), (9, 'new') AS t(id, v)"
@@ -142,7 +142,7 @@ def test_stream_that_is_not_stale_can_be_recovered_too(lab: StreamLab) -> None:
     checked(lab)
 
 
-def test_target_is_brought_back_after_vacuum(lab: StreamLab) -> None:
+def test_target_is_recovered_after_vacuum(lab: StreamLab) -> None:
     lab.sql(
         "ALTER TABLE {src} SET TBLPROPERTIES"
         " ('delta.deletedFileRetentionDuration' = 'interval 0 seconds')",
@@ -167,7 +167,7 @@ def test_target_is_brought_back_after_vacuum(lab: StreamLab) -> None:
     ],
 )
 @pytest.mark.parametrize("who", ["c", "another"])
-def test_recovery_that_is_killed_is_finished_or_begun_anew(
+def test_killed_recovery_is_finished_or_begun_again(
     lab: StreamLab, point: ProtocolPoint, who: str
 ) -> None:
     lose(lab)
@@ -204,7 +204,7 @@ def test_killed_recovery_whose_target_cannot_be_compared_any_more_is_ended(
     assert lab.engine.describe_stream("s").phase.value == "idle"
 
 
-def test_recovery_that_fails_leaves_target_and_stream_as_they_were(lab: StreamLab) -> None:
+def test_failed_recovery_leaves_target_and_stream_unchanged(lab: StreamLab) -> None:
     lose(lab)
     lab.sql("ALTER TABLE {copy} ADD CONSTRAINT known CHECK (v IS NOT NULL)")
     before = lab.rows("copy")
@@ -222,7 +222,7 @@ def test_recovery_that_fails_leaves_target_and_stream_as_they_were(lab: StreamLa
         (["v"], "rows of .*copy.* have the key"),
     ],
 )
-def test_key_that_tells_no_rows_apart_is_refused(lab: StreamLab, key: Any, message: str) -> None:
+def test_key_that_does_not_identify_rows_is_refused(lab: StreamLab, key: Any, message: str) -> None:
     lab.sql("INSERT INTO {copy} VALUES (6, 'a')")
     before = lab.rows("copy")
     with pytest.raises(InvalidRequest, match=message):
@@ -231,7 +231,7 @@ def test_key_that_tells_no_rows_apart_is_refused(lab: StreamLab, key: Any, messa
     assert lab.engine.history("s")[-1].transition == "created"
 
 
-def test_recovery_is_refused_where_it_cannot_be(lab: StreamLab) -> None:
+def test_recovery_of_an_invalid_target_or_without_access_is_refused(lab: StreamLab) -> None:
     lab.make("wider", "id INT, v STRING, own INT")
     with pytest.raises(InvalidRequest, match="no column own"):
         lab.engine.recover("s", lab.path("wider"), ["id"], consumer="c")
@@ -243,7 +243,7 @@ def test_recovery_is_refused_where_it_cannot_be(lab: StreamLab) -> None:
         recover(lab, emil)
 
 
-def test_composite_key_with_nulls_and_other_types_is_compared_as_merge_does(
+def test_composite_key_with_nulls_and_other_types_compares_as_in_merge(
     lab: StreamLab,
 ) -> None:
     lab.make("wide", "a INT, b STRING, n INT, m MAP<STRING, INT>", properties=TRACKED)
@@ -318,7 +318,7 @@ def test_fields_are_stored_by_their_names_at_any_depth(pair: StreamLab) -> None:
         ("INT", "STRUCT<a: INT>", "found int"),
     ],
 )
-def test_column_that_the_target_does_not_store_is_refused_before_anything(
+def test_column_unfit_for_the_target_is_refused_before_recovery_begins(
     pair: StreamLab, source: str, target: str, message: str
 ) -> None:
     columns = f"id INT, v {source}", f"id INT, v {target}"
@@ -338,7 +338,7 @@ def test_column_that_the_target_does_not_store_is_refused_before_anything(
         ("STRING", "'abcd'", "VARCHAR(3)", r"varchar\(3\), found <abcd>"),
     ],
 )
-def test_value_that_does_not_fit_fails_whatever_the_session_says(
+def test_value_that_does_not_fit_fails_even_in_a_lenient_session(
     pair: StreamLab, source: str, value: str, target: str, message: str
 ) -> None:
     columns = f"id INT, v {source}", f"id INT, v {target}"
@@ -360,7 +360,7 @@ def test_key_that_does_not_fit_fails_before_anything_begins(pair: StreamLab) -> 
     assert pair.engine.history("p")[-1].transition == "created"
 
 
-def test_texts_of_a_length_are_compared_as_they_are_stored(pair: StreamLab) -> None:
+def test_char_and_varchar_values_are_compared_as_they_are_stored(pair: StreamLab) -> None:
     source = "k STRING, v CHAR(9), w STRING, s STRUCT<a: STRING, b: ARRAY<STRING>>"
     target = "k CHAR(5), v CHAR(7), w VARCHAR(4), s STRUCT<b: ARRAY<VARCHAR(2)>, a: CHAR(3)>"
     compared(pair, source, target, "k")
@@ -378,7 +378,7 @@ def test_texts_of_a_length_are_compared_as_they_are_stored(pair: StreamLab) -> N
     assert compared(pair, source, target, "k") == NOTHING
 
 
-def test_wider_types_are_stored_and_null_where_none_may_be_fails(pair: StreamLab) -> None:
+def test_wider_types_are_stored_and_null_in_a_not_null_column_fails(pair: StreamLab) -> None:
     source = "id SMALLINT, d DECIMAL(4,1), t TIMESTAMP_NTZ, o VARIANT, n INT"
     target = "id INT, d DECIMAL(9,3), t TIMESTAMP, o VARIANT, n BIGINT NOT NULL"
     compared(pair, source, target)
@@ -429,7 +429,7 @@ def view_lab(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
     spark.sql("DROP SCHEMA recovery_lab CASCADE")
 
 
-def test_target_of_a_view_is_brought_back_by_what_differs(view_lab: StreamLab) -> None:
+def test_target_of_a_view_is_recovered_by_the_rows_that_differ(view_lab: StreamLab) -> None:
     lab = view_lab
     lose(lab)
 
@@ -446,7 +446,7 @@ def test_target_of_a_view_is_brought_back_by_what_differs(view_lab: StreamLab) -
     }
 
 
-def test_recovery_of_a_view_that_is_killed_is_finished(view_lab: StreamLab) -> None:
+def test_killed_recovery_of_a_view_is_finished(view_lab: StreamLab) -> None:
     lab = view_lab
     lose(lab)
     crashing = lab.new_engine(CrashAt(ProtocolPoint.AFTER_BEGIN))
@@ -460,7 +460,7 @@ def test_recovery_of_a_view_that_is_killed_is_finished(view_lab: StreamLab) -> N
     assert [row[0] for row in lab.seen("s")] == [7]
 
 
-def test_stream_whose_view_is_another_one_now_is_not_recovered(view_lab: StreamLab) -> None:
+def test_stream_whose_view_was_redefined_is_not_recovered(view_lab: StreamLab) -> None:
     before = view_lab.rows("copy")
     view_lab.sql("CREATE OR REPLACE VIEW v AS SELECT id, 'x' AS name FROM {src}")
 

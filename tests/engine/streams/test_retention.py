@@ -61,7 +61,7 @@ def data_files(lab: StreamLab, table: str = "src") -> int:
     return len(list(Path(lab.path(table)).glob("*.parquet")))
 
 
-def test_retention_is_extended_while_changes_wait_and_goes_back_when_they_are_consumed(
+def test_retention_is_extended_while_changes_wait_and_restored_afterwards(
     lab: StreamLab,
 ) -> None:
     lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 2 days')")
@@ -88,7 +88,7 @@ def test_retention_is_extended_while_changes_wait_and_goes_back_when_they_are_co
     assert properties(lab) == before
 
 
-def test_extension_holds_vacuum_back_and_reports_what_it_keeps(lab: StreamLab) -> None:
+def test_extension_keeps_files_from_vacuum_and_reports_their_size(lab: StreamLab) -> None:
     lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 0 seconds')")
     lab.engine.create_stream("s", on_table=lab.path("src"))
     lab.sql("UPDATE {src} SET v = 'c'", "OPTIMIZE {src}", "UPDATE {src} SET v = 'd'")
@@ -111,7 +111,7 @@ def test_extension_holds_vacuum_back_and_reports_what_it_keeps(lab: StreamLab) -
     assert data_files(lab) < before
 
 
-def test_stream_whose_files_were_vacuumed_raises_and_needs_nothing_kept(lab: StreamLab) -> None:
+def test_stream_whose_files_were_vacuumed_raises_and_extends_nothing(lab: StreamLab) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"), max_data_extension=timedelta(0))
     lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 0 seconds')")
     lab.sql("DELETE FROM {src} WHERE id > 0")
@@ -126,7 +126,7 @@ def test_stream_whose_files_were_vacuumed_raises_and_needs_nothing_kept(lab: Str
     assert lab.rows("copy") == []
 
 
-def test_stream_with_an_extension_of_its_own_is_kept_that_long(lab: StreamLab) -> None:
+def test_stream_with_its_own_extension_keeps_data_that_long(lab: StreamLab) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"), max_data_extension=timedelta(days=60))
     lab.engine.create_stream("t", on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
@@ -142,7 +142,7 @@ def test_stream_with_an_extension_of_its_own_is_kept_that_long(lab: StreamLab) -
     assert lab.engine.describe_stream("s").stale_after < status.stale_after
 
 
-def test_source_that_no_stream_reads_any_more_goes_back_to_what_it_was(lab: StreamLab) -> None:
+def test_source_without_streams_gets_its_own_retention_back(lab: StreamLab) -> None:
     before = properties(lab)
     lab.engine.create_stream("s", on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
@@ -155,7 +155,7 @@ def test_source_that_no_stream_reads_any_more_goes_back_to_what_it_was(lab: Stre
     assert lab.engine.maintain().sources == ()
 
 
-def test_two_state_folders_extend_one_table_each_by_itself(lab: StreamLab) -> None:
+def test_two_state_folders_extend_one_table_independently(lab: StreamLab) -> None:
     before = properties(lab)
     other = StreamLab(lab.spark, lab.root / "other")
     for engine in (lab.engine, other.engine):
@@ -179,7 +179,7 @@ def test_two_state_folders_extend_one_table_each_by_itself(lab: StreamLab) -> No
         {FILES: "interval 1 days", LOG: "interval 2 days"},
     ],
 )
-def test_extension_beyond_deltas_default_for_the_log_is_made_and_taken_back(
+def test_extension_beyond_the_default_log_retention_is_set_and_reverted(
     lab: StreamLab, own: dict[str, str]
 ) -> None:
     pairs = ", ".join(f"'{name}' = '{text}'" for name, text in own.items())
@@ -198,7 +198,7 @@ def test_extension_beyond_deltas_default_for_the_log_is_made_and_taken_back(
     assert properties(lab) == before
 
 
-def test_table_that_one_stream_names_by_path_and_one_by_catalog_is_kept_for_both(
+def test_table_named_by_path_and_by_catalog_is_kept_for_both_streams(
     lab: StreamLab,
 ) -> None:
     lab.sql(f"CREATE TABLE kept_twice USING delta LOCATION '{lab.path('src')}'")
@@ -222,7 +222,7 @@ def test_table_that_one_stream_names_by_path_and_one_by_catalog_is_kept_for_both
         lab.sql("DROP TABLE kept_twice")
 
 
-def test_maintenance_goes_on_behind_a_table_that_cannot_be_changed(lab: StreamLab) -> None:
+def test_maintenance_continues_after_a_table_that_cannot_be_changed(lab: StreamLab) -> None:
     lab.make("gone", "id INT", properties=TRACKED)
     for name in ("gone", "src"):
         lab.engine.create_stream(f"on_{name}", on_table=lab.path(name))
@@ -233,7 +233,7 @@ def test_maintenance_goes_on_behind_a_table_that_cannot_be_changed(lab: StreamLa
     assert [source.streams for source in report.sources if source.has_changed] == [("on_src",)]
 
 
-def test_empty_stream_moves_over_commits_without_a_change_when_it_is_looked_at(
+def test_probed_empty_stream_moves_over_commits_without_changes(
     lab: StreamLab,
 ) -> None:
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
@@ -265,7 +265,7 @@ def test_empty_stream_moves_over_commits_without_a_change_when_it_is_looked_at(
     assert lab.engine.has_data("s") is True
 
 
-def test_stream_whose_changes_were_taken_back_is_kept_fresh_by_an_exact_look(
+def test_stream_whose_changes_were_reverted_stays_fresh_by_an_exact_probe(
     lab: StreamLab,
 ) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"))
@@ -278,7 +278,7 @@ def test_stream_whose_changes_were_taken_back_is_kept_fresh_by_an_exact_look(
 
 
 @pytest.mark.parametrize("is_looked_at", [False, True])
-def test_surviving_stream_returns_rows_that_came_and_went_and_were_restored(
+def test_surviving_stream_returns_rows_deleted_and_then_restored(
     lab: StreamLab, is_looked_at: bool
 ) -> None:
     lab.engine.create_stream(
@@ -295,7 +295,7 @@ def test_surviving_stream_returns_rows_that_came_and_went_and_were_restored(
     assert lab.seen("s") == [(3, "c", "INSERT", False)]
 
 
-def test_engine_opens_where_what_is_left_behind_cannot_be_swept(
+def test_engine_opens_if_leftovers_cannot_be_swept(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object) -> None:
@@ -318,7 +318,7 @@ def test_sensor_without_a_jvm_keeps_an_empty_stream_fresh(lab: StreamLab) -> Non
     assert catalog.describe("s").offset.version == lab.version("src")
 
 
-def test_look_of_who_may_not_write_the_state_folder_answers_all_the_same(
+def test_probe_without_write_access_to_the_state_folder_still_answers(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"))
@@ -331,7 +331,7 @@ def test_look_of_who_may_not_write_the_state_folder_answers_all_the_same(
     assert in_days(lab, 2).has_data("s", exact=False) is False
 
 
-def test_stream_is_rewound_and_replaying_into_a_merge_leaves_the_target_as_it_was(
+def test_replay_of_a_rewound_stream_into_a_merge_keeps_the_target(
     lab: StreamLab,
 ) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"), at=Version(0))
@@ -359,7 +359,7 @@ def test_stream_is_rewound_and_replaying_into_a_merge_leaves_the_target_as_it_wa
     assert committed[: len(versions)] == versions
 
 
-def test_rewinding_is_refused_ahead_while_consuming_and_to_those_who_may_not(
+def test_rewinding_is_refused_ahead_while_consuming_and_without_access(
     lab: StreamLab,
 ) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"), at=Version(0), consumers=["carla"])
@@ -375,7 +375,7 @@ def test_rewinding_is_refused_ahead_while_consuming_and_to_those_who_may_not(
             lab.engine.rewind("s", to=Version(0))
 
 
-def test_rewinding_to_where_files_are_gone_is_refused_and_moves_nothing(lab: StreamLab) -> None:
+def test_rewinding_to_a_version_of_missing_files_is_refused_without_moving(lab: StreamLab) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"))
     lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 0 seconds')")
     start = lab.engine.describe_stream("s").offset_version

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +63,7 @@ def create(lab: StreamLab, name: str = "s", table: str = "src", **options: Any) 
     return lab.engine.create_stream(name, on_table=lab.path(table), **options)
 
 
-def test_stream_on_another_stream_is_refused_and_told_what_to_do(lab: StreamLab) -> None:
+def test_stream_on_another_stream_is_refused_with_an_explanation(lab: StreamLab) -> None:
     create(lab)
     for on in ({"on_table": "S"}, {"on_view": "s"}):
         with pytest.raises(InvalidRequest, match="s is a stream, and holds no rows"):
@@ -91,7 +90,7 @@ def test_stream_does_not_take_the_name_of_a_table_or_a_view(lab: StreamLab) -> N
         lab.sql("DROP TABLE taken")
 
 
-def test_stream_renamed_cloned_and_brought_back_is_read_under_its_name(lab: StreamLab) -> None:
+def test_stream_renamed_cloned_and_undropped_is_read_under_its_name(lab: StreamLab) -> None:
     create(lab)
     lab.sql("INSERT INTO {src} VALUES (1, 'a')")
     lab.engine.rename_stream("s", "renamed")
@@ -104,7 +103,7 @@ def test_stream_renamed_cloned_and_brought_back_is_read_under_its_name(lab: Stre
     assert (lab.seen("renamed"), len(lab.seen("clone"))) == ([], 1)
 
 
-def test_stream_stands_behind_the_newest_version_and_holds_no_data(lab: StreamLab) -> None:
+def test_created_stream_is_at_the_newest_version_and_holds_no_data(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {src} VALUES (1, 'a')")
 
     stream = create(lab, comment="why", owner="me")
@@ -119,7 +118,9 @@ def test_stream_stands_behind_the_newest_version_and_holds_no_data(lab: StreamLa
     "name",
     ["x`; DROP TABLE y", "", " ", "1s", "a b", "a.b", "s;", "a-b", "'s'", "`s`", "x" * 256, "s\n"],
 )
-def test_stream_name_that_is_no_identifier_is_refused(lab: StreamLab, name: str) -> None:
+def test_stream_creation_refuses_a_name_that_is_not_an_identifier(
+    lab: StreamLab, name: str
+) -> None:
     with pytest.raises(InvalidName, match="is not a valid name"):
         create(lab, name)
     assert lab.engine.show_streams() == []
@@ -166,7 +167,7 @@ def test_table_that_does_not_exist_is_refused(lab: StreamLab, table: str, fix: s
 
 
 @pytest.mark.parametrize("table", ["", "relative/path", "a.b.c.d", "t; DROP TABLE y"])
-def test_table_name_that_cannot_be_one_is_refused(lab: StreamLab, table: str) -> None:
+def test_stream_on_an_invalid_table_name_is_refused(lab: StreamLab, table: str) -> None:
     with pytest.raises((InvalidName, TableNotFound)):
         lab.engine.create_stream("s", on_table=table)
 
@@ -181,7 +182,7 @@ def other_things(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("other_things")
-def test_what_is_no_delta_table_is_refused(lab: StreamLab) -> None:
+def test_source_that_is_not_a_delta_table_is_refused(lab: StreamLab) -> None:
     lab.spark.range(1).write.parquet(lab.path("files"))
     lab.spark.range(1).createOrReplaceTempView("passing")
     try:
@@ -198,14 +199,14 @@ def test_what_is_no_delta_table_is_refused(lab: StreamLab) -> None:
     assert lab.engine.show_streams() == []
 
 
-def test_stream_that_exists_is_refused_whatever_its_case(lab: StreamLab) -> None:
+def test_name_of_an_existing_stream_is_refused_in_any_case(lab: StreamLab) -> None:
     create(lab, "Changes")
 
     with pytest.raises(StreamExists, match="exists already"):
         create(lab, "CHANGES")
 
 
-def test_stream_that_exists_is_left_as_it_is_by_if_not_exists(untracked: StreamLab) -> None:
+def test_if_not_exists_leaves_an_existing_stream_unchanged(untracked: StreamLab) -> None:
     untracked.make("src", "id INT", properties=TRACKED)
     made = create(untracked)
 
@@ -227,7 +228,7 @@ def test_first_stream_on_a_table_switches_row_tracking_on(untracked: StreamLab) 
 
 
 @pytest.mark.parametrize("earlier", [None, "false"])
-def test_creation_that_fails_leaves_tracking_as_it_was(
+def test_failed_creation_leaves_tracking_unchanged(
     untracked: StreamLab, monkeypatch: pytest.MonkeyPatch, earlier: str | None
 ) -> None:
     if earlier:
@@ -248,7 +249,7 @@ def test_creation_that_fails_leaves_tracking_as_it_was(
     assert properties(untracked, "plain")[ENABLED] == "true"
 
 
-def test_creation_that_could_not_switch_tracking_on_leaves_it_to_whoever_did(
+def test_creation_that_did_not_switch_tracking_on_leaves_it_on(
     untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Delta lets one of two creations switch row tracking on; the other one has nothing to take
@@ -267,7 +268,7 @@ def test_creation_that_could_not_switch_tracking_on_leaves_it_to_whoever_did(
     assert properties(untracked, "plain")[ENABLED] == "true"
 
 
-def test_creation_on_a_table_whose_tracking_goes_meanwhile_is_refused(
+def test_creation_is_refused_if_tracking_is_switched_off_meanwhile(
     untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch_on = Tables.set_properties
@@ -281,7 +282,7 @@ def test_creation_on_a_table_whose_tracking_goes_meanwhile_is_refused(
     assert untracked.engine.show_streams() == []
 
 
-def test_stream_on_a_table_that_a_catalog_commits_to_is_refused(
+def test_stream_on_a_catalog_managed_table_is_refused(
     untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_up = Sources.table
@@ -289,8 +290,8 @@ def test_stream_on_a_table_that_a_catalog_commits_to_is_refused(
     def managed(sources: Sources, *given: Any) -> FoundSource:
         found = look_up(sources, *given)
         (base,) = found.bases
-        protocol = json.loads(base.offset.protocol) | {"writerFeatures": ["catalogManaged"]}
-        offset = replace(base.offset, protocol=json.dumps(protocol))
+        protocol = {**base.offset.protocol, "writerFeatures": ["catalogManaged"]}
+        offset = replace(base.offset, protocol=protocol)
         return replace(found, bases=(replace(base, offset=offset),))
 
     monkeypatch.setattr(Sources, "table", managed)
@@ -301,9 +302,7 @@ def test_stream_on_a_table_that_a_catalog_commits_to_is_refused(
         untracked.engine.changes(untracked.path("plain"), at=Version(0))
 
 
-def test_target_that_a_catalog_commits_to_is_refused(
-    lab: StreamLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_catalog_managed_target_is_refused(lab: StreamLab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.make("copy", "id INT, v STRING")
     look_up = Tables.find
 
@@ -318,7 +317,7 @@ def test_target_that_a_catalog_commits_to_is_refused(
     assert lab.rows("copy") == []
 
 
-def test_creation_that_fails_beside_another_stream_leaves_tracking_on(
+def test_failed_creation_beside_another_stream_leaves_tracking_on(
     untracked: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another stream is created on the table between this one's switch and its registration."""
@@ -352,7 +351,7 @@ def test_tracking_that_is_switched_off_disables_the_stream(untracked: StreamLab)
     assert "switched off" in status.invalid_reason
 
 
-def test_table_by_name_at_an_odd_place_has_a_stream(lab: StreamLab) -> None:
+def test_named_table_at_an_odd_location_can_have_a_stream(lab: StreamLab) -> None:
     spark = lab.spark
     place = lab.path("a place. b")
     spark.sql(
@@ -370,7 +369,9 @@ def test_table_by_name_at_an_odd_place_has_a_stream(lab: StreamLab) -> None:
 
 
 @pytest.mark.parametrize("table", ["a b.c", "d.e", "100%", "tä;'q'"])
-def test_table_with_odd_characters_in_its_path_has_a_stream(lab: StreamLab, table: str) -> None:
+def test_table_with_odd_characters_in_its_path_can_have_a_stream(
+    lab: StreamLab, table: str
+) -> None:
     lab.spark.sql(
         f"CREATE TABLE delta.`{lab.path(table)}` (id INT) USING delta TBLPROPERTIES ({TRACKED})"
     )
@@ -382,7 +383,7 @@ def test_table_with_odd_characters_in_its_path_has_a_stream(lab: StreamLab, tabl
     assert lab.rows("src") == [(7, "INSERT")]
 
 
-def test_show_and_describe_tell_how_streams_stand(lab: StreamLab) -> None:
+def test_show_and_describe_report_the_status_of_streams(lab: StreamLab) -> None:
     create(lab, "later")
     create(lab, "Earlier", mode="append_only")
     lab.sql("INSERT INTO {src} VALUES (1, 'a')", "OPTIMIZE {src}")
@@ -397,7 +398,7 @@ def test_show_and_describe_tell_how_streams_stand(lab: StreamLab) -> None:
     assert status.stale is False
 
 
-def test_dropped_stream_is_gone_and_its_name_is_free(lab: StreamLab) -> None:
+def test_dropped_stream_does_not_exist_and_its_name_is_free(lab: StreamLab) -> None:
     create(lab)
     lab.engine.drop_stream("S")
 
@@ -446,13 +447,13 @@ def test_source_that_was_replaced_makes_the_stream_stale(lab: StreamLab) -> None
 
 
 @pytest.mark.parametrize("state", ["relative/folder", ""])
-def test_state_folder_that_cannot_be_one_is_refused(lab: StreamLab, state: str) -> None:
+def test_invalid_state_folder_of_the_engine_is_refused(lab: StreamLab, state: str) -> None:
 
     with pytest.raises(InvalidRequest, match="state folder"):
         Engine(lab.spark, state)
 
 
-def test_source_is_written_by_delta_rs_again_when_the_features_are_dropped(
+def test_delta_rs_can_write_a_source_again_after_features_are_dropped(
     untracked: StreamLab,
 ) -> None:
     path = untracked.path("plain")

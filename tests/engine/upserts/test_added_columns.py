@@ -66,7 +66,7 @@ def test_added_column_is_null_until_a_change_sets_it(lab: QuarantineLab) -> None
     assert lab.apply_all() == [(1, "a", 12, None, None), (2, "b", 20, None, None)]
 
 
-def test_column_that_is_there_is_left_as_it_is(lab: QuarantineLab) -> None:
+def test_existing_column_is_left_unchanged_when_added_again(lab: QuarantineLab) -> None:
     for _ in range(2):
         lab.engine.add_columns(lab.table(), PHONE)
     before = versions(lab)
@@ -75,7 +75,7 @@ def test_column_that_is_there_is_left_as_it_is(lab: QuarantineLab) -> None:
 
 
 @pytest.mark.parametrize("done", [1, 2], ids=["quarantine", "changes"])
-def test_adding_that_was_killed_stops_nobody_and_is_finished_by_the_next_call(
+def test_killed_add_columns_blocks_no_apply_and_the_next_call_finishes_it(
     lab: QuarantineLab, done: int
 ) -> None:
     lab.send((1, "a", 10, "UPSERT", "1"), (2, "b", 20, "UPSERT", BAD))
@@ -95,7 +95,7 @@ def test_adding_that_was_killed_stops_nobody_and_is_finished_by_the_next_call(
 
 @pytest.mark.parametrize("held", [False, True], ids=["one statement", "two statements"])
 @pytest.mark.parametrize("point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT])
-def test_column_that_is_added_after_an_apply_was_killed_changes_nothing_else(
+def test_column_added_after_a_killed_apply_does_not_alter_its_result(
     lab: QuarantineLab, point: ProtocolPoint, held: bool
 ) -> None:
     lab.send((1, "a", 10, "UPSERT", "1"), (2, "b", 20, "UPSERT", BAD if held else "1"))
@@ -110,7 +110,7 @@ def test_column_that_is_added_after_an_apply_was_killed_changes_nothing_else(
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["one statement", "two statements"])
-def test_column_that_is_added_when_an_apply_is_about_to_begin_is_not_lost(
+def test_column_added_just_before_an_apply_begins_is_not_lost(
     lab: QuarantineLab, held: bool
 ) -> None:
     lab.send((1, "a", 10, "UPSERT", "1"), (2, "b", 20, "UPSERT", BAD if held else "1"))
@@ -127,7 +127,7 @@ def test_column_that_is_added_when_an_apply_is_about_to_begin_is_not_lost(
     assert lab.apply_all() == [(1, "a", 10, None), *waits, (3, "c", 30, "555")]
 
 
-def test_change_with_a_value_in_an_added_column_keeps_it_in_quarantine(lab: QuarantineLab) -> None:
+def test_quarantined_change_keeps_its_value_in_an_added_column(lab: QuarantineLab) -> None:
     lab.engine.add_columns(lab.table(), PHONE)
     call(lab, (1, "a", 10, "UPSERT", BAD, "555"))
     assert lab.apply_all() == []
@@ -136,7 +136,7 @@ def test_change_with_a_value_in_an_added_column_keeps_it_in_quarantine(lab: Quar
     assert lab.apply_all() == [(1, "a", 10, "555")]
 
 
-def test_added_column_of_a_table_with_partial_changes_can_be_left_as_it_is(
+def test_partial_change_can_leave_an_added_column_unchanged(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
@@ -179,7 +179,7 @@ def test_column_that_cannot_be_added_is_refused_and_nothing_is_altered(
     assert versions(lab) == before
 
 
-def test_column_is_added_to_upsert_tables_alone(lab: QuarantineLab) -> None:
+def test_column_is_added_only_to_upsert_tables(lab: QuarantineLab) -> None:
     with pytest.raises(TableNotFound):
         lab.engine.add_columns(lab.path("none"), PHONE)
     lab.sql(f"CREATE TABLE delta.`{lab.path('plain')}` (id INT) USING delta")

@@ -91,7 +91,7 @@ def test_braces_in_keys_are_text(
     assert len(expected) == 7
 
 
-def test_bounds_with_quotes_are_text_whatever_the_session_makes_of_backslashes(
+def test_bounds_with_quotes_are_text_under_any_escape_setting(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
@@ -119,7 +119,7 @@ def test_bounds_with_quotes_are_text_whatever_the_session_makes_of_backslashes(
     assert len(expected) == 7
 
 
-def test_base_is_read_whole_where_changes_are_everywhere(lab: UpsertLab) -> None:
+def test_base_is_read_whole_if_changes_touch_every_file(lab: UpsertLab) -> None:
     lab.write(*((key, "new", 0, "UPSERT", "2") for key in range(0, 40, 5)))
     expected = lab.read()
 
@@ -129,7 +129,7 @@ def test_base_is_read_whole_where_changes_are_everywhere(lab: UpsertLab) -> None
     assert lab.applied() == expected
 
 
-def test_changes_that_came_after_the_look_wait_for_the_next_apply(
+def test_changes_after_the_pruning_check_wait_for_the_next_apply(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share = Pruning.share
@@ -160,7 +160,7 @@ def test_changes_that_came_after_the_look_wait_for_the_next_apply(
 
 
 @pytest.mark.parametrize("move", ["keep", "stream", "base"])
-def test_apply_judges_anew_where_stream_or_base_are_others_than_at_the_look(
+def test_apply_compares_rows_if_stream_or_base_moved_after_the_check(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, move: str
 ) -> None:
     look = applying.are_newer
@@ -201,7 +201,7 @@ def texts_of(lab: UpsertLab, table: str = "") -> list[str]:
     return ["compared" if "sequence" in each["matchedPredicates"] else "not" for each in parameters]
 
 
-def test_changes_that_are_newer_than_all_rows_are_applied_without_a_comparison(
+def test_changes_newer_than_all_rows_are_applied_without_comparison(
     lab: UpsertLab,
 ) -> None:
     for number, kind in (("2", "UPSERT"), ("3", "DELETE"), ("4", "UPSERT")):
@@ -220,7 +220,7 @@ def test_changes_that_are_newer_than_all_rows_are_applied_without_a_comparison(
     assert texts_of(lab)[0] == "compared"
 
 
-def test_changes_are_compared_where_newer_ones_were_applied_since_the_look(
+def test_changes_are_compared_if_newer_ones_were_applied_after_the_check(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.write((12, "first", 1, "UPSERT", "5"))
@@ -251,7 +251,7 @@ def test_changes_are_compared_where_newer_ones_were_applied_since_the_look(
     ],
 )
 @pytest.mark.parametrize("later", ["1", "5"], ids=["older", "newer"])
-def test_newer_changes_whose_apply_is_killed_are_applied_by_whoever_comes_next(
+def test_killed_apply_of_newer_changes_is_finished_by_the_next_apply(
     lab: UpsertLab, point: ProtocolPoint, later: str
 ) -> None:
     lab.write((12, "first", 1, "UPSERT", "2"), (13, "first", 1, "UPSERT", "2"))
@@ -294,7 +294,7 @@ def test_jobs_are_recorded_by_their_class(lab: UpsertLab, spark: SparkSession) -
     assert usage[JobClass.BACKGROUND_APPLY].slots > 0
 
 
-def test_rows_are_exported_as_fresh_as_asked(lab: UpsertLab) -> None:
+def test_export_of_an_upsert_table_merges_waiting_changes(lab: UpsertLab) -> None:
     lab.write((1, "new", 1, "UPSERT", "2"))
     for target, kind in ((lab.path("out"), ExportFormat.DELTA), ("files", ExportFormat.JSON)):
         folder = str(lab.root / target)
@@ -309,7 +309,7 @@ def test_rows_are_exported_as_fresh_as_asked(lab: UpsertLab) -> None:
     assert lab.apply() is not None
 
 
-def test_wide_tables_have_what_tells_that_changes_are_newer(lab: UpsertLab) -> None:
+def test_wide_table_applies_newer_changes_without_comparison(lab: UpsertLab) -> None:
     table, names = lab.path("wide"), [f"c{number}" for number in range(40)]
     schema = ", ".join(f"{name} INT" for name in names)
     lab.engine.create_upsert_table(table, schema, "c0")
@@ -324,7 +324,7 @@ def test_wide_tables_have_what_tells_that_changes_are_newer(lab: UpsertLab) -> N
     assert texts_of(lab, table) == ["not", "not"]
 
 
-def test_query_that_fails_is_no_job(lab: UpsertLab) -> None:
+def test_failed_query_is_not_recorded_as_a_job(lab: UpsertLab) -> None:
     before = len(lab.engine.upsert_usage())
 
     def fail(_: Any) -> None:

@@ -12,7 +12,7 @@ from upsert_lab import UpsertLab
 from airflow_provider_cdc.engine import Engine, InvalidRequest, ProtocolPoint, Version
 
 
-def test_stream_of_an_upsert_table_is_moved_by_the_methods_of_the_table_alone(
+def test_stream_of_an_upsert_table_moves_only_by_methods_of_the_table(
     lab: UpsertLab,
 ) -> None:
     engine, log = lab.engine, f"delta.`{lab.path('log')}`"

@@ -22,7 +22,7 @@ def names_in_files(lab: UpsertLab) -> set[str]:
     return found
 
 
-def test_values_that_were_erased_leave_the_files_by_reorg_and_vacuum(
+def test_reorg_and_vacuum_remove_erased_values_from_the_files(
     lab: UpsertLab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.write(*((number, f"v{number}", 1, "UPSERT", "1") for number in range(3)))
@@ -51,7 +51,7 @@ def test_values_that_were_erased_leave_the_files_by_reorg_and_vacuum(
     assert lab.applied() == [(1, "new", 1), (2, "newer", 2), (3, "c", 3)]
 
 
-def test_column_that_is_added_to_the_base_by_hand_stops_the_table_until_the_others_have_it(
+def test_column_added_only_to_the_base_blocks_the_table_until_add_columns(
     lab: UpsertLab,
 ) -> None:
     lab.write((1, "a", 1, "UPSERT", "1"))

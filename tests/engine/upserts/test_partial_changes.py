@@ -36,7 +36,7 @@ def in_order(changes: list[Change]) -> list[Change]:
     return sorted(((key, *row) for key, row in rows.items()), key=repr)
 
 
-def test_columns_that_are_left_unchanged_keep_what_they_hold(lab: UpsertLab) -> None:
+def test_unchanged_columns_keep_their_values(lab: UpsertLab) -> None:
     lab.write((1, "a", 10, "UPSERT", "1", None), (2, "b", 20, "UPSERT", "1", []))
     lab.apply()
     lab.write((1, "x", 11, "UPSERT", "2", ["Name"]), (2, "c", None, "UPSERT", "2", ["SALARY"]))
@@ -47,7 +47,7 @@ def test_columns_that_are_left_unchanged_keep_what_they_hold(lab: UpsertLab) -> 
     assert lab.applied() == lab.read() == expected
 
 
-def test_column_that_nothing_was_written_to_is_null(lab: UpsertLab) -> None:
+def test_column_never_written_is_null(lab: UpsertLab) -> None:
     lab.write((1, "x", 10, "UPSERT", None, ["name"]))
     assert lab.read() == [(1, None, 10)]
     lab.apply()
@@ -66,7 +66,7 @@ def test_column_that_nothing_was_written_to_is_null(lab: UpsertLab) -> None:
         pytest.param([(1, "later", 5, "UPSERT", "0", None)], id="older than all"),
     ],
 )
-def test_late_change_is_told_by_column_from_what_is_newer(
+def test_late_change_is_compared_with_newer_ones_column_by_column(
     lab: UpsertLab, late: list[Change]
 ) -> None:
     early = [(1, "a", 10, "UPSERT", "1", None), (1, None, 30, "UPSERT", "3", ["name"])]
@@ -80,7 +80,7 @@ def test_late_change_is_told_by_column_from_what_is_newer(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_partial_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
+def test_partial_changes_in_any_order_and_batches_match_a_plain_model(
     lab: UpsertLab, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -103,7 +103,7 @@ def test_partial_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_partial_changes_without_numbers_or_with_equal_ones_end_as_they_came(
+def test_partial_changes_with_no_or_equal_numbers_keep_arrival_order(
     lab: UpsertLab, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -129,7 +129,7 @@ def test_partial_changes_without_numbers_or_with_equal_ones_end_as_they_came(
 
 
 @pytest.mark.parametrize("point", [ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.BEFORE_COMMIT])
-def test_partial_changes_whose_apply_is_killed_are_applied_once(
+def test_partial_changes_of_a_killed_apply_are_applied_once(
     lab: UpsertLab, point: ProtocolPoint
 ) -> None:
     changes: list[Change] = [
@@ -148,7 +148,7 @@ def test_partial_changes_whose_apply_is_killed_are_applied_once(
     assert lab.applied() == [(1, "b", 11)]
 
 
-def test_partial_changes_that_come_again_write_no_data_file(lab: UpsertLab) -> None:
+def test_repeated_partial_changes_write_no_data_file(lab: UpsertLab) -> None:
     changes = [
         (1, "a", 10, "UPSERT", "1", ["name"]),
         (2, "b", 20, "UPSERT", None, ["salary"]),
@@ -165,7 +165,7 @@ def test_partial_changes_that_come_again_write_no_data_file(lab: UpsertLab) -> N
     assert lab.applied() == [(1, None, 10), (2, "b", None)]
 
 
-def test_what_is_no_column_of_values_cannot_be_left_unchanged(lab: UpsertLab) -> None:
+def test_only_value_columns_can_be_left_unchanged(lab: UpsertLab) -> None:
     for names, told in ((["ID"], '["id"]'), (["nmae"], '["nmae"]'), (["name", None], "null]")):
         with pytest.raises(InvalidRequest, match="no column of values") as refused:
             lab.write((1, "a", 1, "UPSERT", None, names))
@@ -184,7 +184,7 @@ def test_what_is_no_column_of_values_cannot_be_left_unchanged(lab: UpsertLab) ->
     assert lab.applied() == [(2, None, None)]
 
 
-def test_corrected_change_leaves_unchanged_what_it_named(lab: UpsertLab) -> None:
+def test_corrected_change_leaves_its_named_columns_unchanged(lab: UpsertLab) -> None:
     lab.write((1, "a", 10, "UPSERT", "1", None))
     rows = lab.frame([(1, "x", 11, "UPSERT", "2", ["nmae"]), (1, "x", 12, "UPSERT", "3", ["Name"])])
     lab.engine.write_changes(lab.table(), rows, on_bad_rows="quarantine")
@@ -201,7 +201,7 @@ def test_corrected_change_leaves_unchanged_what_it_named(lab: UpsertLab) -> None
     assert lab.applied() == [(1, "a", 12)]
 
 
-def test_tables_take_partial_changes_if_they_were_created_so(lab: UpsertLab) -> None:
+def test_partial_changes_are_refused_unless_the_table_was_created_for_them(lab: UpsertLab) -> None:
     lab.engine.create_upsert_table(lab.path("whole"), "ID INT, Name STRING, Salary INT", "ID")
     rows = lab.spark.createDataFrame([(1, "a", 1, "UPSERT", None, ["name"])], PARTIAL)
     with pytest.raises(InvalidRequest, match="without partial_changes"):

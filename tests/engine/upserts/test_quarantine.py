@@ -25,7 +25,7 @@ from airflow_provider_cdc.engine.spark.upserts.quarantine import Quarantine
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 
-def test_bad_changes_and_what_follows_them_wait_while_the_others_are_applied(
+def test_bad_changes_and_later_ones_of_their_keys_wait_while_others_apply(
     lab: QuarantineLab,
 ) -> None:
     lab.send(
@@ -68,7 +68,7 @@ def test_corrected_changes_are_applied_in_their_order(lab: QuarantineLab) -> Non
     assert lab.engine.redrive(lab.table()) == 0
 
 
-def test_delete_below_the_watermark_that_is_held_is_told_until_it_is_applied(
+def test_held_delete_below_the_watermark_is_reported_until_applied(
     lab: QuarantineLab,
 ) -> None:
     lab.send((1, "a", 10, "UPSERT", "1"))
@@ -101,7 +101,7 @@ def test_delete_below_the_watermark_that_is_held_is_told_until_it_is_applied(
     assert (summary.pending_commits, summary.quarantined_changes) == (0, 0)
 
 
-def test_what_waited_goes_on_when_the_bad_change_is_removed(lab: QuarantineLab) -> None:
+def test_redrive_releases_waiting_changes_after_the_bad_one_is_removed(lab: QuarantineLab) -> None:
     lab.send((1, "a", 10, "UPSERT", BAD), (1, None, None, "DELETE", "2"))
     lab.apply()
     lab.sql(f"DELETE FROM {lab.quarantine()} WHERE Salary = 10")
@@ -114,7 +114,7 @@ def test_what_waited_goes_on_when_the_bad_change_is_removed(lab: QuarantineLab) 
     assert lab.held() == []
 
 
-def test_what_follows_a_change_that_is_still_bad_stays(lab: QuarantineLab) -> None:
+def test_changes_after_one_that_is_still_bad_stay_in_quarantine(lab: QuarantineLab) -> None:
     rows = [(1, "a", 10 + step, "UPSERT", BAD if step in (0, 2) else None) for step in range(4)]
     lab.send(*rows)
     lab.apply()
@@ -126,7 +126,7 @@ def test_what_follows_a_change_that_is_still_bad_stays(lab: QuarantineLab) -> No
     assert [row[1] for row in lab.held()] == [12, 13]
 
 
-def test_correction_that_is_bad_again_is_refused_and_nothing_moves(lab: QuarantineLab) -> None:
+def test_invalid_correction_stays_in_quarantine(lab: QuarantineLab) -> None:
     lab.send((1, "a", 10, "UPSERT", BAD))
     lab.apply()
     lab.correct(10, "still bad")
@@ -138,7 +138,7 @@ def test_correction_that_is_bad_again_is_refused_and_nothing_moves(lab: Quaranti
 @pytest.mark.parametrize(
     "point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.BEFORE_COMMIT]
 )
-def test_apply_that_is_killed_while_it_diverts_loses_nothing(
+def test_apply_killed_while_quarantining_changes_loses_nothing(
     lab: QuarantineLab, point: ProtocolPoint
 ) -> None:
     lab.send((1, "a", 10, "UPSERT", "1"), (1, "a", 11, "UPSERT", BAD), (2, "b", 20, "UPSERT", "1"))
@@ -155,7 +155,7 @@ def test_apply_that_is_killed_while_it_diverts_loses_nothing(
     "point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.BEFORE_COMMIT]
 )
 @pytest.mark.parametrize("other", [False, True], ids=["same name", "other name"])
-def test_redriven_changes_are_applied_whenever_the_apply_is_killed(
+def test_redriven_changes_are_applied_after_an_apply_killed_at_any_point(
     lab: QuarantineLab, point: ProtocolPoint, other: bool
 ) -> None:
     lab.send((1, "a", 10, "UPSERT", BAD), (1, "a", 11, "UPSERT", None))
@@ -177,7 +177,7 @@ def test_redriven_changes_are_applied_whenever_the_apply_is_killed(
 @pytest.mark.parametrize(
     ("kind", "method"), [(Quarantine, "memory"), (SourceLog, "span")], ids=["first", "later"]
 )
-def test_redriven_changes_that_are_applied_while_a_reader_looks_are_not_overtaken(
+def test_read_during_a_redrive_shows_no_change_out_of_order(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch, kind: type, method: str
 ) -> None:
     lab.send((1, "a", 10, "UPSERT", BAD))
@@ -197,7 +197,7 @@ def test_redriven_changes_that_are_applied_while_a_reader_looks_are_not_overtake
     assert lab.read() == [(1, "a", 10)]
 
 
-def test_change_that_came_after_the_look_waits_for_one_that_was_held_since(
+def test_change_after_the_pruning_check_waits_for_one_held_meanwhile(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.send((2, "b", 20, "UPSERT", None))
@@ -221,7 +221,7 @@ def test_change_that_came_after_the_look_waits_for_one_that_was_held_since(
     assert lab.apply_all() == [(1, "a", 11), (2, "b", 20)]
 
 
-def test_change_that_waits_twice_at_one_place_counts_once(lab: QuarantineLab) -> None:
+def test_change_redriven_before_its_quarantining_is_undone_counts_once(lab: QuarantineLab) -> None:
     """The change is redriven, and then the consumption that put it into quarantine is undone."""
     lab.send((1, "a", 10, "UPSERT", BAD), (1, "a", 11, "UPSERT", None))
     engine = lab.new_engine(CrashAt(ProtocolPoint.BEFORE_STATEMENT, 1))
@@ -235,7 +235,7 @@ def test_change_that_waits_twice_at_one_place_counts_once(lab: QuarantineLab) ->
     assert lab.applied() == lab.read() == [(1, "a", 10)]
 
 
-def test_change_whose_release_is_under_way_waits_for_its_copy(
+def test_change_being_released_waits_for_its_redriven_copy(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A killed call left the change among the changes too: if applied from there, its copy would
@@ -265,7 +265,7 @@ def test_change_whose_release_is_under_way_waits_for_its_copy(
     assert lab.held() == []
 
 
-def test_quarantine_of_a_session_whose_tables_have_the_feed_can_be_corrected(
+def test_quarantine_with_the_change_data_feed_on_can_be_corrected(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = QuarantineLab(spark, tmp_path)
@@ -320,13 +320,13 @@ def test_redrive_that_is_killed_before_it_writes_is_finished_once(
     assert changes.where("Salary = 10 AND _cdc_reason IS NULL").count() == 1
 
 
-def test_unknown_wish_for_bad_rows_is_refused(lab: QuarantineLab) -> None:
+def test_unknown_value_of_on_bad_rows_is_refused(lab: QuarantineLab) -> None:
     rows = lab.spark.createDataFrame([(1, "UPSERT")], "ID INT, _CHANGE_TYPE STRING")
     with pytest.raises(InvalidRequest, match="fail, quarantine"):
         lab.engine.write_changes(lab.table(), rows, on_bad_rows="ignore")
 
 
-def test_streaming_batches_and_jobs_can_put_bad_rows_aside(lab: QuarantineLab) -> None:
+def test_streaming_sink_quarantines_bad_rows_once(lab: QuarantineLab) -> None:
     sink = lab.engine.change_sink(lab.table(), query="q", on_bad_rows="quarantine")
     batch = lab.spark.createDataFrame([(1, "a", 1, "UPSERT"), (2, "b", 2, "MOVE")], CHANGES)
     for _ in range(2):

@@ -42,7 +42,7 @@ def test_column_with_a_length_is_refused(spark: SparkSession, tmp_path: Path, ki
     assert not Path(lab.table()).exists()
 
 
-def test_schema_of_a_table_gives_names_and_types_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_schema_of_a_table_gives_only_names_and_types(spark: SparkSession, tmp_path: Path) -> None:
     """A delete writes a row with its key alone, so no other column can be NOT NULL."""
     lab = UpsertLab(spark, tmp_path)
     schema = "ID INT NOT NULL, Name STRING NOT NULL COMMENT 'of a person', Salary INT"
@@ -57,7 +57,7 @@ def test_schema_of_a_table_gives_names_and_types_alone(spark: SparkSession, tmp_
     assert lab.read() == [(1, None, 10)]
 
 
-def test_rows_of_a_table_that_is_there_enter_as_upserts_below_all_numbered_changes(
+def test_existing_rows_enter_as_upserts_older_than_numbered_changes(
     lab: UpsertLab,
 ) -> None:
     lab.make("old", SALARIES)
@@ -70,7 +70,7 @@ def test_rows_of_a_table_that_is_there_enter_as_upserts_below_all_numbered_chang
     assert lab.read() == [(1, "new", 11), (2, "b", 20)]
 
 
-def test_copy_of_a_table_takes_nothing_from_it(lab: UpsertLab) -> None:
+def test_copy_of_a_table_is_refused_and_its_drop_keeps_the_original(lab: UpsertLab) -> None:
     lab.write((1, "a", 10, "UPSERT"))
     copy = lab.path("copy")
     shutil.copytree(lab.table(), copy)
@@ -91,13 +91,13 @@ def test_copy_of_a_table_takes_nothing_from_it(lab: UpsertLab) -> None:
     assert lab.applied() == [(1, "a", 10)]
 
 
-def test_table_one_part_of_which_was_altered_can_be_dropped(lab: UpsertLab) -> None:
+def test_table_with_one_altered_part_can_be_dropped(lab: UpsertLab) -> None:
     lab.sql("ALTER TABLE {t} ADD COLUMNS (Age INT)")
     lab.engine.drop_upsert_table(lab.table())
     assert not Path(lab.table()).exists()
 
 
-def test_comment_on_a_field_of_the_base_is_no_other_column(
+def test_comment_on_a_field_of_the_base_does_not_change_its_column(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
@@ -110,13 +110,15 @@ def test_comment_on_a_field_of_the_base_is_no_other_column(
     assert lab.engine.read_table(lab.table()).count() == 1
 
 
-def test_table_that_is_there_is_not_made_again(lab: UpsertLab) -> None:
+def test_existing_upsert_table_is_not_created_again(lab: UpsertLab) -> None:
     with pytest.raises(TableExists):
         lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", if_not_exists=True)
 
 
-def test_key_without_statistics_is_a_key_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_key_columns_without_statistics_still_identify_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     lab = UpsertLab(spark, tmp_path)
     schema = "flag BOOLEAN, code BINARY, v INT"
     lab.engine.create_upsert_table(lab.table(), schema, ["flag", "code"])
@@ -128,13 +130,13 @@ def test_key_without_statistics_is_a_key_all_the_same(spark: SparkSession, tmp_p
     assert [row[2] for row in lab.applied()] == [2, 3]
 
 
-def test_clustering_by_what_is_no_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_clustering_by_an_unknown_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     lab = UpsertLab(spark, tmp_path)
     with pytest.raises(InvalidRequest, match="there is no column nothing"):
         lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", cluster_by=["nothing"])
 
 
-def test_table_whose_creation_was_not_finished_is_finished_and_not_written_before(
+def test_unfinished_table_refuses_use_until_its_creation_is_finished(
     lab: UpsertLab,
 ) -> None:
     shutil.rmtree(lab.changes())
@@ -155,14 +157,14 @@ def test_table_whose_creation_was_not_finished_is_finished_and_not_written_befor
     assert lab.applied() == [(1, "a", 1)]
 
 
-def test_table_that_is_no_upsert_table_is_refused(lab: UpsertLab) -> None:
+def test_table_that_is_not_an_upsert_table_is_refused(lab: UpsertLab) -> None:
     lab.make("plain", "id INT")
     for call in (lab.engine.apply_upserts, lab.engine.read_table, lab.engine.describe_upsert_table):
         with pytest.raises(InvalidRequest, match="is no upsert table"):
             call(lab.path("plain"))
 
 
-def test_name_that_is_no_upsert_table_is_told_from_one_that_is_missing(
+def test_error_distinguishes_a_plain_table_or_view_from_a_missing_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
@@ -195,7 +197,7 @@ def test_name_that_is_no_upsert_table_is_told_from_one_that_is_missing(
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["whole rows", "parts of rows"])
-def test_composite_key_and_odd_names_are_applied(
+def test_changes_with_a_composite_key_and_odd_names_are_applied(
     spark: SparkSession, tmp_path: Path, partial: bool
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
@@ -228,7 +230,7 @@ def test_composite_key_and_odd_names_are_applied(
     assert lab.applied() == expected
 
 
-def test_jobs_make_a_table_alter_it_finish_what_was_killed_and_drop_it(
+def test_jobs_create_finish_alter_and_drop_an_upsert_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
@@ -278,7 +280,7 @@ def test_jobs_make_a_table_alter_it_finish_what_was_killed_and_drop_it(
         assert (dropped.error and dropped.error.kind) == kind
 
 
-def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> None:
+def test_dropped_table_leaves_nothing_and_can_be_created_again(lab: UpsertLab) -> None:
     lab.write((1, "a", 1, "UPSERT"))
     lab.engine.drop_upsert_table(lab.table())
     assert not Path(lab.table()).exists()
@@ -295,7 +297,7 @@ def test_dropped_table_leaves_nothing_and_can_be_made_anew(lab: UpsertLab) -> No
     assert not Path(lab.table()).exists()
 
 
-def test_drop_that_is_killed_is_finished_by_the_next_one(
+def test_killed_drop_is_finished_by_the_next_drop(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.write((1, "a", 1, "UPSERT"))
@@ -315,7 +317,7 @@ def test_drop_that_is_killed_is_finished_by_the_next_one(
 
 
 @pytest.mark.parametrize("beside", ["orders", "_cdc/registry"])
-def test_folder_that_is_no_upsert_table_is_not_removed(lab: UpsertLab, beside: str) -> None:
+def test_folder_that_is_not_an_upsert_table_is_not_removed(lab: UpsertLab, beside: str) -> None:
     folder = Path(lab.path("lake"))
     (folder / "_cdc" / "changes").mkdir(parents=True)
     (folder / beside).mkdir()
@@ -324,7 +326,7 @@ def test_folder_that_is_no_upsert_table_is_not_removed(lab: UpsertLab, beside: s
     assert (folder / beside).exists()
 
 
-def test_upkeep_beside_a_drop_leaves_nothing_behind(lab: UpsertLab) -> None:
+def test_upkeep_beside_a_drop_leaves_no_files(lab: UpsertLab) -> None:
     lab.write((1, "a", 1, "UPSERT"))
     tables = lab.engine._upsert_tables
     table = tables.whole(lab.table())
@@ -343,7 +345,7 @@ def named(spark: SparkSession, tmp_path: Path) -> Iterator[StreamLab]:
     spark.sql("DROP SCHEMA upserts_lab CASCADE")
 
 
-def test_table_of_the_catalog_shows_its_data_columns_alone(
+def test_table_of_the_catalog_shows_only_its_data_columns(
     named: StreamLab, spark: SparkSession
 ) -> None:
     engine = named.engine
@@ -368,7 +370,7 @@ def test_table_of_the_catalog_shows_its_data_columns_alone(
     assert spark.sql("SHOW TABLES").collect() == []
 
 
-def test_table_that_was_dropped_past_the_engine_and_made_again_has_a_view_of_its_columns(
+def test_table_recreated_after_a_sql_drop_has_a_view_of_its_columns(
     named: StreamLab, spark: SparkSession
 ) -> None:
     engine = named.engine
@@ -383,7 +385,7 @@ def test_table_that_was_dropped_past_the_engine_and_made_again_has_a_view_of_its
 @pytest.mark.parametrize(
     "kind", ["TABLE taken (id INT) USING delta", "VIEW taken AS SELECT 1 AS id"]
 )
-def test_name_that_another_table_or_view_has_is_refused(
+def test_name_of_another_table_or_view_is_refused(
     named: StreamLab, spark: SparkSession, kind: str
 ) -> None:
     spark.sql(f"CREATE {kind}")

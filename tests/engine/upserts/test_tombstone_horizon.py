@@ -46,7 +46,7 @@ def tombstones(lab: QuarantineLab) -> list[int]:
     return sorted(row["ID"] for row in base.where("_cdc.deleted_at IS NOT NULL").collect())
 
 
-def test_change_that_is_older_than_a_delete_of_long_ago_is_counted_and_not_applied(
+def test_change_older_than_an_expired_tombstone_is_counted_not_applied(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:
     lab, _, engine = aged
@@ -65,7 +65,7 @@ def test_change_that_is_older_than_a_delete_of_long_ago_is_counted_and_not_appli
     assert lab.apply_all() == [(1, "back", 11), (2, "newer", 20), (9, "i", 90)]
 
 
-def test_horizon_that_is_made_longer_keeps_the_deletes_that_are_remembered(
+def test_longer_horizon_keeps_the_remaining_tombstones(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:
     lab, clock, engine = aged
@@ -82,7 +82,7 @@ def test_horizon_that_is_made_longer_keeps_the_deletes_that_are_remembered(
     assert engine.describe_upsert_table(lab.table()).max_staleness == "0-0 0 0:5:0 (5 minutes)"
 
 
-def test_late_change_is_applied_on_demand_alone(
+def test_late_change_is_applied_only_on_demand(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:
     lab, _, engine = aged
@@ -94,7 +94,7 @@ def test_late_change_is_applied_on_demand_alone(
     assert lab.held() == []
 
 
-def test_waiting_change_that_is_late_by_now_does_not_come_back_unasked(
+def test_waiting_change_that_became_late_returns_only_on_demand(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:
     lab, _, engine = aged
@@ -108,7 +108,7 @@ def test_waiting_change_that_is_late_by_now_does_not_come_back_unasked(
     assert lab.apply_all() == [(1, "late", 11), (9, "i", 90)]
 
 
-def test_apply_that_was_killed_while_it_diverted_decides_anew_where_the_quarantine_was_changed(
+def test_killed_apply_decides_again_if_the_quarantine_changed_meanwhile(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:
     lab, clock, engine = aged
@@ -131,7 +131,7 @@ def test_apply_that_was_killed_while_it_diverted_decides_anew_where_the_quaranti
     assert engine.describe_upsert_table(lab.table()).pending_commits == 0
 
 
-def test_delete_that_is_sent_again_after_its_horizon_changes_nothing_for_readers(
+def test_delete_repeated_after_its_horizon_changes_nothing_for_readers(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:
     lab, _, _ = aged
@@ -140,7 +140,7 @@ def test_delete_that_is_sent_again_after_its_horizon_changes_nothing_for_readers
     assert lab.held() == []
 
 
-def test_upkeep_is_done_once_in_a_while_and_not_by_each_apply(
+def test_upkeep_runs_at_intervals_and_not_in_each_apply(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, runs = Clock(), []
@@ -159,7 +159,7 @@ def test_upkeep_is_done_once_in_a_while_and_not_by_each_apply(
     assert len(runs) == 3
 
 
-def test_upkeep_that_fails_is_told_and_stops_nobody(
+def test_failed_upkeep_is_logged_and_does_not_fail_the_apply(
     lab: QuarantineLab, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
@@ -173,7 +173,7 @@ def test_upkeep_that_fails_is_told_and_stops_nobody(
     assert "was put off" in caplog.text
 
 
-def test_changes_of_long_ago_are_removed_and_those_that_wait_are_not(lab: QuarantineLab) -> None:
+def test_old_changes_are_removed_except_those_that_wait(lab: QuarantineLab) -> None:
     clock = Clock()
     engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)
     lab.write((1, "a", 1, "UPSERT"))

@@ -26,7 +26,7 @@ from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes
 
 
-def test_changes_of_the_page_give_the_table_of_the_page(lab: UpsertLab) -> None:
+def test_changes_of_the_bigquery_example_give_the_documented_table(lab: UpsertLab) -> None:
     lab.write(
         (100, "Charlie", 2000, "UPSERT"), (101, "Tal", 3000, "UPSERT"), (102, "Lee", 5000, "UPSERT")
     )
@@ -109,7 +109,7 @@ def test_delete_keeps_an_older_change_from_coming_back(lab: UpsertLab) -> None:
     assert lab.applied() == [(1, "back", 3), (2, "b", 2)]
 
 
-def test_delete_that_comes_before_its_row_wins_all_the_same(lab: UpsertLab) -> None:
+def test_delete_that_arrives_before_its_older_upsert_still_wins(lab: UpsertLab) -> None:
     lab.write((1, None, None, "DELETE", "9"))
     lab.apply()
     lab.write((1, "late", 2, "UPSERT", "8"))
@@ -119,7 +119,7 @@ def test_delete_that_comes_before_its_row_wins_all_the_same(lab: UpsertLab) -> N
     assert lab.applied() == []
 
 
-def test_numbers_are_read_alike_whatever_the_session_makes_of_backslashes(lab: UpsertLab) -> None:
+def test_sequence_numbers_are_read_alike_under_any_escape_setting(lab: UpsertLab) -> None:
     with settings(lab.spark, {"spark.sql.parser.escapedStringLiterals": "true"}):
         lab.write((1, "a", 10, "UPSERT", "F/1"), (1, "a", 11, "UPSERT", "F/0"))
         lab.apply()
@@ -130,7 +130,7 @@ def test_numbers_are_read_alike_whatever_the_session_makes_of_backslashes(lab: U
     assert lab.applied() == [(1, "a", 10)]
 
 
-def test_names_with_quotes_are_the_same_whatever_sessions_make_of_backslashes(
+def test_names_with_quotes_are_the_same_under_any_escape_setting(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
@@ -159,7 +159,7 @@ def test_names_with_quotes_are_the_same_whatever_sessions_make_of_backslashes(
     assert not Path(lab.table()).exists()
 
 
-def test_timestamps_are_the_same_whatever_the_session_calls_so(
+def test_timestamps_are_the_same_under_any_session_timestamp_type(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
@@ -180,7 +180,7 @@ def test_timestamps_are_the_same_whatever_the_session_calls_so(
         assert [tuple(row) for row in pending] == [(1, moment)]
 
 
-def test_session_that_sends_no_table_to_tasks_is_heeded(
+def test_session_that_disables_broadcast_joins_is_respected(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[str] = []
@@ -212,9 +212,7 @@ def test_changes_that_change_nothing_write_no_data_file(lab: UpsertLab) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
-    lab: UpsertLab, seed: int
-) -> None:
+def test_changes_in_any_order_and_batches_match_a_plain_model(lab: UpsertLab, seed: int) -> None:
     chance = random.Random(seed)
     changes = [
         (
@@ -238,7 +236,7 @@ def test_changes_in_any_order_and_any_batches_end_as_in_a_plain_model(
 
 
 @pytest.mark.parametrize("most_writes", [32, 0], ids=["told by the log", "looked for"])
-def test_changes_without_numbers_or_with_equal_ones_end_as_they_came(
+def test_changes_with_no_or_equal_sequence_numbers_keep_arrival_order(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, most_writes: int
 ) -> None:
     monkeypatch.setattr(
@@ -263,7 +261,7 @@ def test_changes_without_numbers_or_with_equal_ones_end_as_they_came(
             assert lab.applied() == lab.read() == expected
 
 
-def test_rows_that_were_read_do_not_change_while_they_are_collected(lab: UpsertLab) -> None:
+def test_rows_of_a_read_stay_the_same_after_later_applies(lab: UpsertLab) -> None:
     lab.write((1, "a", 1, "UPSERT"), (3, "c", 3, "UPSERT"))
     rows = lab.engine.read_table(lab.table())
     lab.apply()
@@ -275,9 +273,7 @@ def test_rows_that_were_read_do_not_change_while_they_are_collected(lab: UpsertL
 
 
 @pytest.mark.parametrize("point", PASSED_POINTS)
-def test_apply_that_is_killed_is_finished_by_whoever_comes_next(
-    lab: UpsertLab, point: ProtocolPoint
-) -> None:
+def test_killed_apply_is_finished_by_the_next_apply(lab: UpsertLab, point: ProtocolPoint) -> None:
     lab.write((1, "a", 1, "UPSERT"), (2, "b", 2, "UPSERT"))
     lab.apply()
     lab.write((1, None, None, "DELETE"), (3, "c", 3, "UPSERT"))
@@ -322,7 +318,7 @@ def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
     assert lab.read(engine) == [(1, "after T20", 21)]
 
 
-def test_watermark_never_goes_back_and_is_behind_what_waits(lab: UpsertLab) -> None:
+def test_watermark_never_decreases_and_is_before_waiting_changes(lab: UpsertLab) -> None:
     def status() -> Any:
         return lab.engine.describe_upsert_table(lab.table())
 
@@ -340,7 +336,7 @@ def test_watermark_never_goes_back_and_is_behind_what_waits(lab: UpsertLab) -> N
     assert seen == sorted(seen)
 
 
-def test_change_waits_from_its_own_commit_on_and_not_from_one_without_data(lab: UpsertLab) -> None:
+def test_change_is_pending_since_its_commit_not_since_one_without_data(lab: UpsertLab) -> None:
     lab.sql(f"ALTER TABLE delta.`{lab.changes()}` SET TBLPROPERTIES ('a' = 'b')")
     lab.write((1, "a", 1, "UPSERT"))
 
@@ -351,7 +347,7 @@ def test_change_waits_from_its_own_commit_on_and_not_from_one_without_data(lab: 
     assert status.pending_since == written["timestamp"].astimezone(UTC)
 
 
-def test_table_whose_changes_are_gone_is_not_read_as_if_none_waited(lab: UpsertLab) -> None:
+def test_table_with_missing_change_commits_is_not_read_as_up_to_date(lab: UpsertLab) -> None:
     lab.engine.alter_upsert_table(lab.table(), max_staleness="INTERVAL 10 MINUTE")
     lab.write((1, "a", 1, "UPSERT"))
     lab.write((1, "b", 2, "UPSERT"))

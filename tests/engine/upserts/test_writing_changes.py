@@ -25,7 +25,7 @@ from airflow_provider_cdc.jobs.model import (
 from airflow_provider_cdc.jobs.run import run
 
 
-def test_writes_are_not_left_out_by_an_id_that_the_session_was_left_with(lab: UpsertLab) -> None:
+def test_writes_are_not_skipped_by_a_leftover_session_transaction_id(lab: UpsertLab) -> None:
     left = {
         "spark.databricks.delta.write.txnAppId": "left behind",
         "spark.databricks.delta.write.txnVersion": "1",
@@ -40,7 +40,7 @@ def test_writes_are_not_left_out_by_an_id_that_the_session_was_left_with(lab: Up
     assert lab.read() == [(1, "a", 10), (2, "b", 20), (3, "c", 30)]
 
 
-def test_writers_beside_applies_lose_nothing_and_nothing_is_applied_twice(lab: UpsertLab) -> None:
+def test_concurrent_writes_and_applies_apply_each_change_once(lab: UpsertLab) -> None:
     """Two writers count up keys of their own, and a third writer counts up one key."""
 
     def write(first: int) -> None:
@@ -70,7 +70,7 @@ def test_writers_beside_applies_lose_nothing_and_nothing_is_applied_twice(lab: U
     assert sum(counts) == 55
 
 
-def test_batch_of_a_streaming_query_that_comes_again_is_written_once(lab: UpsertLab) -> None:
+def test_repeated_batch_of_a_streaming_query_is_written_once(lab: UpsertLab) -> None:
     sink = lab.engine.change_sink(lab.table(), query="orders")
     other = lab.engine.change_sink(lab.table(), query="refunds")
     batch = lab.frame([(1, "a", 1, "UPSERT")])
@@ -143,7 +143,7 @@ def test_changes_that_do_not_fit_are_refused_and_nothing_is_written(
     assert untouched.spark.read.format("delta").load(untouched.changes()).count() == 0
 
 
-def test_refused_row_is_named(lab: UpsertLab) -> None:
+def test_refused_row_is_named_in_the_error(lab: UpsertLab) -> None:
     with pytest.raises(InvalidRequest) as caught:
         lab.write((1, "a", 1, "UPSERT", "1"), (42, "b", 2, "DELETE", "xyz"))
     assert '"ID":42' in str(caught.value)

@@ -63,7 +63,7 @@ def stream(lab: StreamLab, text: str, **options: Any) -> None:
 JOIN = "SELECT * FROM {orders} NATURAL JOIN {customers}"
 
 
-def test_view_of_a_join_prints_what_the_document_prints(lab: StreamLab) -> None:
+def test_stream_on_a_join_view_returns_the_documented_rows(lab: StreamLab) -> None:
     stream(lab, JOIN)
     assert lab.seen("s") == []
     lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
@@ -76,7 +76,7 @@ def test_view_of_a_join_prints_what_the_document_prints(lab: StreamLab) -> None:
     ]
 
 
-def test_change_of_either_side_alone_joins_the_other_side_as_it_stands(lab: StreamLab) -> None:
+def test_change_of_only_one_join_side_joins_the_current_other_side(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("UPDATE {customers} SET customer_name = 'renamed'")
     assert lab.seen("s") == [
@@ -90,7 +90,7 @@ def test_change_of_either_side_alone_joins_the_other_side_as_it_stands(lab: Stre
     ]
 
 
-def test_explanation_of_a_view_tells_how_each_of_its_tables_is_read(lab: StreamLab) -> None:
+def test_explain_of_a_view_reports_how_each_of_its_tables_is_read(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("INSERT INTO {customers} VALUES (1, 'customer2')")
     plan = lab.engine.explain("s")
@@ -105,7 +105,7 @@ def test_explanation_of_a_view_tells_how_each_of_its_tables_is_read(lab: StreamL
 
 
 @pytest.mark.parametrize("text", ["SELECT * FROM {orders}", JOIN])
-def test_maintenance_takes_no_row_from_an_append_only_stream_that_it_still_owes(
+def test_maintenance_keeps_rows_that_an_append_only_stream_still_owes(
     lab: StreamLab, text: str
 ) -> None:
     stream(lab, text, mode="append_only")
@@ -116,7 +116,7 @@ def test_maintenance_takes_no_row_from_an_append_only_stream_that_it_still_owes(
     assert lab.seen("s") == owed
 
 
-def test_row_that_leaves_the_view_is_deleted_and_one_that_enters_it_inserted(
+def test_row_leaving_a_view_is_deleted_and_row_entering_it_is_inserted(
     lab: StreamLab,
 ) -> None:
     lab.sql("INSERT INTO {orders} VALUES (2, 'order2')")
@@ -131,7 +131,7 @@ def test_row_that_leaves_the_view_is_deleted_and_one_that_enters_it_inserted(
     ]
 
 
-def test_update_that_the_view_does_not_show_is_no_change(lab: StreamLab) -> None:
+def test_update_that_the_view_does_not_show_is_not_a_change(lab: StreamLab) -> None:
     stream(lab, "SELECT id FROM {orders}")
     lab.sql("UPDATE {orders} SET order_name = 'x'")
     assert lab.engine.has_data("s", exact=False) is True
@@ -174,7 +174,7 @@ def test_nested_views_subqueries_ctes_and_renamed_columns_are_followed(lab: Stre
     assert lab.seen("s") == [("NEW", "customer1", 1, "INSERT", False)]
 
 
-def test_join_of_a_table_with_itself_sees_both_of_its_sides_change(lab: StreamLab) -> None:
+def test_self_join_returns_the_changes_of_both_sides(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {orders} VALUES (2, 'order2')")
     stream(lab, "SELECT a.id AS a, b.id AS b FROM {orders} a, {orders} b WHERE a.id <> b.id")
     lab.sql("INSERT INTO {orders} VALUES (3, 'order3')", "DELETE FROM {orders} WHERE id = 1")
@@ -186,7 +186,7 @@ def test_join_of_a_table_with_itself_sees_both_of_its_sides_change(lab: StreamLa
     ]
 
 
-def test_append_only_stream_joins_what_was_inserted_with_all_there_was(lab: StreamLab) -> None:
+def test_append_only_stream_joins_inserted_rows_with_old_and_new_rows(lab: StreamLab) -> None:
     stream(lab, JOIN, mode="append_only")
     lab.sql(
         "UPDATE {customers} SET customer_name = 'renamed'",
@@ -212,7 +212,7 @@ def test_view_row_keeps_its_id_through_its_updates(lab: StreamLab) -> None:
 
 
 @pytest.mark.parametrize("style", ["snowflake", "databend"])
-def test_view_over_a_table_that_keeps_what_was_consumed_can_have_a_stream(
+def test_view_over_a_table_with_change_set_columns_can_have_a_stream(
     lab: StreamLab, style: str
 ) -> None:
     """Such a table has columns with the names that a change set adds."""
@@ -266,7 +266,7 @@ def test_changes_of_a_view_between_two_times_need_no_stream(lab: StreamLab) -> N
         lab.engine.changes("v", at=Version(1))
 
 
-def test_stream_at_the_offset_of_another_stream_on_the_view(lab: StreamLab) -> None:
+def test_stream_at_the_offset_of_another_view_stream_returns_its_changes(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
     lab.engine.create_stream("s2", on_view="v", at=OffsetOf("s"))
@@ -297,7 +297,7 @@ def test_initial_rows_of_a_view_come_before_its_changes(lab: StreamLab) -> None:
         ("SELECT id FROM {orders} LIMIT 3", "LIMIT"),
     ],
 )
-def test_view_that_a_stream_cannot_follow_is_refused_by_name_and_position(
+def test_unsupported_view_is_refused_with_its_construct_and_position(
     lab: StreamLab, text: str, what: str
 ) -> None:
     view(lab, text)
@@ -307,7 +307,7 @@ def test_view_that_a_stream_cannot_follow_is_refused_by_name_and_position(
     assert lab.engine.show_streams() == []
 
 
-def test_view_that_calls_a_function_of_the_user_is_refused(lab: StreamLab) -> None:
+def test_view_that_calls_a_user_defined_function_is_refused(lab: StreamLab) -> None:
     lab.sql("CREATE FUNCTION twice(x INT) RETURNS INT RETURN x * 2")
     view(lab, "SELECT id AS twice,\n  Twice(id) AS t FROM {orders}", name="inside")
     view(lab, "SELECT * FROM inside")
@@ -324,14 +324,14 @@ def test_view_over_a_table_without_change_tracking_is_refused(lab: StreamLab) ->
         lab.engine.create_stream("s", on_view="v")
 
 
-def test_stream_on_no_view_or_on_two_things_is_refused(lab: StreamLab) -> None:
+def test_stream_on_a_missing_view_or_on_two_sources_is_refused(lab: StreamLab) -> None:
     with pytest.raises(TableNotFound):
         lab.engine.create_stream("s", on_view="nothing")
     with pytest.raises(InvalidRequest, match="one of them"):
         lab.engine.create_stream("s", on_view="v", on_table=lab.path("orders"))
 
 
-def test_view_that_is_defined_otherwise_makes_its_stream_stale(lab: StreamLab) -> None:
+def test_redefined_view_makes_its_stream_stale(lab: StreamLab) -> None:
     stream(lab, JOIN)
     view(lab, JOIN + " WHERE id > 0")
     with pytest.raises(StreamStale, match="defined otherwise"):
@@ -341,7 +341,7 @@ def test_view_that_is_defined_otherwise_makes_its_stream_stale(lab: StreamLab) -
         lab.changes("s")
 
 
-def test_view_that_is_created_again_alike_keeps_its_stream(lab: StreamLab) -> None:
+def test_view_recreated_with_the_same_definition_keeps_its_stream(lab: StreamLab) -> None:
     stream(lab, "SELECT * FROM {orders} WHERE id > 1")
     lab.sql("INSERT INTO {orders} VALUES (2, 'b')", "DROP VIEW v")
     view(lab, "SELECT * FROM {orders}")
@@ -363,7 +363,7 @@ def test_base_table_that_is_recreated_makes_the_stream_stale(lab: StreamLab) -> 
     assert "replaced" in (lab.engine.describe_stream("s").invalid_reason or "")
 
 
-def test_column_added_to_a_table_leaves_a_view_of_all_columns_as_it_was(lab: StreamLab) -> None:
+def test_column_added_to_a_table_leaves_a_view_of_all_columns_unchanged(lab: StreamLab) -> None:
     stream(lab, "SELECT * FROM {orders}")
     lab.sql(
         "ALTER TABLE {orders} ADD COLUMN note STRING", "INSERT INTO {orders} VALUES (2, 'b', 'n')"
@@ -382,7 +382,7 @@ def test_view_row_has_another_id_than_the_row_of_the_table(lab: StreamLab) -> No
 
 
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
-def test_append_only_stream_joins_inserts_with_rows_as_they_were_at_the_offset(
+def test_append_only_stream_joins_inserts_with_rows_at_the_offset(
     lab: StreamLab, semantics: str
 ) -> None:
     lab.sql("UPDATE {customers} SET customer_name = 'before'")
@@ -405,7 +405,7 @@ def test_append_only_view_shows_its_initial_rows_first(lab: StreamLab) -> None:
     assert lab.seen("s") == [(1, "order2", "customer1", "INSERT", False)]
 
 
-def test_bound_of_a_consumption_cuts_each_table_of_a_view_by_itself(lab: StreamLab) -> None:
+def test_bound_of_a_consumption_applies_to_each_table_of_a_view(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.make("log", "id INT, order_name STRING, customer_name STRING")
     lab.sql(
@@ -425,7 +425,7 @@ def test_bound_of_a_consumption_cuts_each_table_of_a_view_by_itself(lab: StreamL
     assert lab.engine.has_data("s") is False
 
 
-def test_stream_on_a_view_at_a_time_and_before_a_time(lab: StreamLab) -> None:
+def test_stream_on_a_view_at_a_time_excludes_it_and_before_includes_it(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
     moment = Timestamp(lab.committed_at("orders", lab.version("orders")))
     view(lab, JOIN)
@@ -441,7 +441,7 @@ def test_stream_on_a_view_at_a_version_is_refused(lab: StreamLab) -> None:
         lab.engine.create_stream("s", on_view="v", at=Version(1))
 
 
-def test_view_of_a_table_that_is_not_delta_and_a_temporary_view_are_refused(
+def test_view_of_a_non_delta_table_and_a_temporary_view_are_refused(
     lab: StreamLab,
 ) -> None:
     lab.sql(
@@ -469,7 +469,7 @@ def test_base_table_that_is_dropped_makes_the_stream_stale(lab: StreamLab) -> No
     assert "is missing" in (lab.engine.describe_stream("s").invalid_reason or "")
 
 
-def test_nested_view_that_is_defined_otherwise_makes_the_stream_stale(
+def test_redefined_nested_view_makes_the_stream_stale(
     lab: StreamLab,
 ) -> None:
     view(lab, "SELECT * FROM {orders}", name="inside")
@@ -483,7 +483,7 @@ def test_nested_view_that_is_defined_otherwise_makes_the_stream_stale(
     assert "defined otherwise" in (status.invalid_reason or "")
 
 
-def test_name_in_a_view_that_stands_for_another_table_makes_the_stream_stale(
+def test_name_in_a_view_that_resolves_elsewhere_makes_the_stream_stale(
     lab: StreamLab,
 ) -> None:
     location = lab.path("orders")
@@ -505,7 +505,7 @@ def test_view_that_is_renamed_leaves_its_stream_stale(lab: StreamLab) -> None:
     assert lab.changes("s") == []
 
 
-def test_show_tells_the_offset_of_each_table_of_a_view(lab: StreamLab) -> None:
+def test_show_reports_the_offset_of_each_table_of_a_view(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("INSERT INTO {orders} VALUES (2, 'b')")
     lab.engine.advance("s")
@@ -514,7 +514,7 @@ def test_show_tells_the_offset_of_each_table_of_a_view(lab: StreamLab) -> None:
     assert row.base_tables == f"{lab.name('orders')}, {lab.name('customers')}"
 
 
-def test_columns_of_a_table_in_another_order_leave_a_view_of_all_columns_as_it_was(
+def test_reordered_table_columns_leave_a_view_of_all_columns_unchanged(
     lab: StreamLab,
 ) -> None:
     view(lab, "SELECT * FROM {orders}", "inner_view", "(k, n)")
@@ -530,7 +530,7 @@ def test_columns_of_a_table_in_another_order_leave_a_view_of_all_columns_as_it_w
     ]
 
 
-def test_view_whose_columns_follow_its_query_gets_those_that_a_table_gets(lab: StreamLab) -> None:
+def test_view_with_schema_evolution_gets_columns_added_to_its_table(lab: StreamLab) -> None:
     lab.sql("CREATE VIEW v WITH SCHEMA EVOLUTION AS SELECT * FROM {orders}")
     lab.engine.create_stream("s", on_view="v")
     lab.sql(
@@ -547,7 +547,7 @@ def test_view_whose_columns_follow_its_query_gets_those_that_a_table_gets(lab: S
     assert lab.seen("s") == expected
 
 
-def test_view_is_read_under_the_settings_that_it_was_made_under(
+def test_view_is_read_under_the_settings_of_its_creation(
     lab: StreamLab, own_settings: None
 ) -> None:
     lab.make("t", "id INT, at TIMESTAMP, n STRING", properties=TRACKED)
@@ -568,7 +568,7 @@ def test_view_is_read_under_the_settings_that_it_was_made_under(
     assert lab.spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_view_that_is_created_under_other_settings_makes_its_stream_stale(
+def test_view_recreated_under_other_settings_makes_its_stream_stale(
     lab: StreamLab, own_settings: None
 ) -> None:
     stream(lab, JOIN)
@@ -578,13 +578,13 @@ def test_view_that_is_created_under_other_settings_makes_its_stream_stale(
         lab.changes("s")
 
 
-def test_view_of_a_default_collation_is_refused(lab: StreamLab) -> None:
+def test_view_with_a_default_collation_is_refused(lab: StreamLab) -> None:
     lab.sql("CREATE VIEW v DEFAULT COLLATION UTF8_LCASE AS SELECT * FROM {orders}")
     with pytest.raises(UnsupportedView, match="UTF8_LCASE"):
         lab.engine.create_stream("s", on_view="v")
 
 
-def test_columns_that_give_a_view_another_meaning_make_its_stream_stale(lab: StreamLab) -> None:
+def test_added_column_that_changes_the_view_makes_its_stream_stale(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("ALTER TABLE {orders} ADD COLUMN note STRING")
     with pytest.raises(StreamStale, match="NATURAL JOIN"):
@@ -601,7 +601,7 @@ def test_columns_that_give_a_view_another_meaning_make_its_stream_stale(lab: Str
         lab.changes("l")
 
 
-def test_column_that_takes_the_place_of_a_field_makes_the_stream_of_a_view_stale(
+def test_column_that_may_shadow_a_field_makes_the_stream_of_a_view_stale(
     lab: StreamLab,
 ) -> None:
     lab.make("t", "id INT, o STRUCT<note: STRING>", properties=TRACKED)
@@ -650,7 +650,7 @@ def test_column_that_takes_the_place_of_a_field_makes_the_stream_of_a_view_stale
     ],
     ids=["dropped and added", "swapped", "widened"],
 )
-def test_column_that_is_another_one_under_its_name_makes_the_stream_of_a_view_stale(
+def test_different_column_under_the_same_name_makes_a_view_stream_stale(
     lab: StreamLab,
     mode: str,
     columns: str,
@@ -679,7 +679,7 @@ def test_column_that_is_another_one_under_its_name_makes_the_stream_of_a_view_st
     assert lab.seen("i") == [(1, "DELETE", False)]
 
 
-def test_columns_of_fixed_length_are_compared_as_the_view_compares_them(lab: StreamLab) -> None:
+def test_char_columns_are_compared_as_the_view_compares_them(lab: StreamLab) -> None:
     lab.make("short", "id INT, c CHAR(3)", properties=TRACKED)
     lab.make("long", "id INT, c CHAR(5)", properties=TRACKED)
     view(lab, "SELECT id AS k, c AS l FROM {long}", "named")
@@ -715,7 +715,7 @@ def test_initial_rows_from_before_a_column_that_the_view_needs_are_refused(
     assert [change.values[-1].upper() for change in lab.changes("s")] == ["N"]
 
 
-def test_condition_that_fails_for_rows_of_different_ends_is_not_asked_for_them(
+def test_condition_is_not_evaluated_on_a_mix_of_old_and_new_rows(
     lab: StreamLab,
 ) -> None:
     """Neither end of the view divides by zero; a new order with an old customer would."""
@@ -729,7 +729,7 @@ def test_condition_that_fails_for_rows_of_different_ends_is_not_asked_for_them(
 
 
 @pytest.mark.parametrize("mode", ["standard", "append_only"])
-def test_columns_of_fixed_length_are_compared_in_old_rows_as_in_those_of_today(
+def test_char_columns_are_compared_in_old_rows_as_in_current_ones(
     lab: StreamLab, mode: str
 ) -> None:
     lab.make("t", "id INT, c CHAR(5), s STRUCT<c: CHAR(3)>", properties=TRACKED)

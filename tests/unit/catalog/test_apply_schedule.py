@@ -39,18 +39,18 @@ def seconds(*lengths: float) -> list[timedelta]:
         (seconds(*[60] * 18, 3_600, 3_600), 127),
     ],
 )
-def test_recommendation_is_twice_the_95th_percentile_in_minutes_and_seven(
+def test_recommendation_is_twice_the_95th_percentile_plus_seven_minutes(
     durations: list[timedelta], minutes: int
 ) -> None:
     assert recommended_max_staleness(durations) == timedelta(minutes=minutes)
 
 
-def test_nothing_is_recommended_before_anything_was_applied() -> None:
+def test_recommendation_is_missing_before_the_first_apply() -> None:
     assert recommended_max_staleness([]) is None
 
 
 @given(st.lists(st.timedeltas(timedelta(0), timedelta(days=1)), min_size=1))
-def test_at_most_one_in_twenty_takes_longer_than_the_percentile(
+def test_percentile_is_exceeded_by_at_most_one_duration_in_twenty(
     durations: list[timedelta],
 ) -> None:
     longest = percentile_95(durations)
@@ -62,7 +62,7 @@ def test_at_most_one_in_twenty_takes_longer_than_the_percentile(
     st.timedeltas(timedelta(minutes=1), timedelta(days=1)),
     st.lists(st.timedeltas(timedelta(0), timedelta(seconds=59)), max_size=50),
 )
-def test_a_change_that_just_missed_an_apply_is_applied_in_time(
+def test_change_that_just_missed_an_apply_is_applied_in_time(
     max_staleness: timedelta, durations: list[timedelta]
 ) -> None:
     wait = apply_interval(max_staleness, durations)
@@ -70,14 +70,14 @@ def test_a_change_that_just_missed_an_apply_is_applied_in_time(
     assert wait + took <= max(max_staleness, took + max_staleness / 12)
 
 
-def test_interval_stays_where_applying_takes_a_little_longer() -> None:
+def test_interval_is_unchanged_if_applies_take_slightly_longer() -> None:
     ten = timedelta(minutes=10)
     assert {apply_interval(ten, seconds(took)) for took in (51, 70, 100)} == {
         timedelta(minutes=8, seconds=20)
     }
 
 
-def test_applying_that_takes_longer_than_is_allowed_begins_again_soon() -> None:
+def test_apply_that_exceeds_max_staleness_starts_again_soon() -> None:
     assert apply_interval(timedelta(minutes=1), seconds(90)) == timedelta(seconds=5)
     assert apply_interval(timedelta(seconds=2), seconds(90)) == timedelta(seconds=1)
 
@@ -87,7 +87,7 @@ def record(transition: Transition, minute: float) -> Record:
     return Record(replace(new_stream()), transition, moment, "n", "a")
 
 
-def test_durations_are_those_of_the_applies_that_ended_lately() -> None:
+def test_durations_cover_only_recently_committed_applies() -> None:
     history = [
         record(Transition.CREATED, -60),
         record(Transition.BEGUN, -10),
@@ -106,7 +106,7 @@ def test_durations_are_those_of_the_applies_that_ended_lately() -> None:
     assert apply_durations(history, NOON) == [timedelta(minutes=2), timedelta(minutes=3)]
 
 
-def test_durations_are_those_since_applies_were_due_where_these_were_noted(tmp_path: Path) -> None:
+def test_noted_durations_take_precedence_over_the_history(tmp_path: Path) -> None:
     now = [NOON]
     times = ApplyTimes(str(tmp_path), Files(), lambda: now[0])
     history = [record(Transition.BEGUN, -2), record(Transition.COMMITTED, -1)]

@@ -8,7 +8,7 @@ import time
 from airflow_provider_cdc.engine.catalog.bounded_map import bounded_map
 
 
-def test_each_item_gives_its_result_or_what_it_raised_in_order() -> None:
+def test_bounded_map_returns_results_or_errors_in_order() -> None:
     def work(number: int) -> float:
         time.sleep(0.01 / number if number else 0)
         return 1 / number
@@ -19,7 +19,7 @@ def test_each_item_gives_its_result_or_what_it_raised_in_order() -> None:
     assert bounded_map(work, [], at_once=2, patience_seconds=60) == []
 
 
-def test_as_many_as_allowed_are_done_at_once() -> None:
+def test_bounded_map_runs_as_many_calls_at_once_as_allowed() -> None:
     barrier, most, now = threading.Barrier(3), [], threading.Semaphore(3)
 
     def work(_: int) -> None:
@@ -31,7 +31,7 @@ def test_as_many_as_allowed_are_done_at_once() -> None:
     assert all(most)
 
 
-def test_items_that_hang_keep_no_other_waiting_for_ever() -> None:
+def test_hanging_items_do_not_block_the_others() -> None:
     released = threading.Event()
 
     def work(number: int) -> int:
@@ -49,7 +49,7 @@ def test_items_that_hang_keep_no_other_waiting_for_ever() -> None:
     assert isinstance(found[0], TimeoutError)
 
 
-def test_all_end_within_a_time_however_many_of_them_hang() -> None:
+def test_bounded_map_ends_within_its_time_limit_even_if_items_hang() -> None:
     released, done = threading.Event(), []
 
     def work(number: int) -> int:

@@ -52,7 +52,7 @@ GOOD: dict[str, dict[str, Any]] = {
 INTERNAL = {"for_upserts", "probe_stream", "quarantine_of", "skip_range", "status_of"}
 
 
-def test_every_public_method_is_called_here() -> None:
+def test_every_public_method_of_the_catalog_is_listed() -> None:
     public = {
         name
         for name, member in inspect.getmembers(StreamCatalog, inspect.isfunction)

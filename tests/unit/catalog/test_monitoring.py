@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -36,7 +35,7 @@ class Site:
         self.root = root
         self.now = NOON
         self.catalog = StreamCatalog(str(root / "state"), clock=self.clock)
-        offset = new_offset(0, json.dumps(METADATA))
+        offset = new_offset(0, METADATA)
         source = Source("orders", str(root), "a-table-id")
         stream = new_stream("s", source=source, offset=offset, **fields)
         register(root / "state", stream)
@@ -76,7 +75,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_stream_that_nobody_consumes_gives_a_warning_a_miss_and_a_recovery_each_once(
+def test_unconsumed_stream_sends_warning_breach_and_recovery_once_each(
     site: Site,
 ) -> None:
     assert site.sent() == []
@@ -108,7 +107,7 @@ def test_alert_holds_what_a_template_needs(site: Site) -> None:
     assert "goes stale after" in alert.reason
 
 
-def test_stream_that_cannot_be_read_is_missed_with_the_reason(site: Site) -> None:
+def test_stream_with_a_log_gap_sends_a_breach_with_the_reason(site: Site) -> None:
     site.commit()
     site.commit()
     (site.root / "_delta_log" / f"{2:020d}.json").unlink()
@@ -118,7 +117,7 @@ def test_stream_that_cannot_be_read_is_missed_with_the_reason(site: Site) -> Non
     assert (found[0].lag_commits, found[0].lag_bytes) == (None, None)
 
 
-def test_lag_beyond_max_lag_is_reported_apart_from_staleness(tmp_path: Path) -> None:
+def test_lag_beyond_max_lag_is_reported_separately_from_staleness(tmp_path: Path) -> None:
     site = Site(tmp_path, max_lag=timedelta(hours=1))
     site.commit()
     site.now += timedelta(minutes=59)
@@ -172,7 +171,7 @@ def test_receiver_that_failed_is_the_only_one_called_again(site: Site) -> None:
     assert site.sent(first.append, broken=mended.append, last=last.append) == []
 
 
-def test_of_several_monitors_one_tries_again_every_ten_minutes(tmp_path: Path) -> None:
+def test_unsent_alert_is_retried_by_one_monitor_every_ten_minutes(tmp_path: Path) -> None:
     now = [NOON]
     monitors = [SentAlerts(str(tmp_path), Files(), lambda: now[0]) for _ in range(2)]
     for _ in range(3):
@@ -182,7 +181,7 @@ def test_of_several_monitors_one_tries_again_every_ten_minutes(tmp_path: Path) -
         assert monitors[1].claim("s", Objective.LAG, ObjectiveStatus.BREACHED) is None
 
 
-def test_of_several_monitors_that_try_again_at_once_one_does(
+def test_concurrent_retries_of_an_alert_claim_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = datetime.now(NOON.tzinfo) + timedelta(minutes=11)
@@ -202,7 +201,7 @@ def test_of_several_monitors_that_try_again_at_once_one_does(
     assert [claim is not None for claim in claims] == [True, False]
 
 
-def test_drafts_of_a_monitor_that_was_killed_keep_nothing_back(site: Site) -> None:
+def test_drafts_of_a_killed_monitor_block_no_alert(site: Site) -> None:
     site.commit()
     site.now += timedelta(days=13)
     site.sent()
@@ -214,7 +213,7 @@ def test_drafts_of_a_monitor_that_was_killed_keep_nothing_back(site: Site) -> No
     assert site.sent() == []
 
 
-def test_damaged_claim_keeps_no_alert_back(site: Site) -> None:
+def test_damaged_claim_blocks_no_alert(site: Site) -> None:
     site.commit()
     site.catalog.clone("t", "s")
     site.now += timedelta(days=13)
@@ -230,7 +229,7 @@ def test_damaged_claim_keeps_no_alert_back(site: Site) -> None:
     assert site.sent() == []
 
 
-def test_state_folder_without_a_registry_forgets_nothing(site: Site) -> None:
+def test_sent_alerts_are_remembered_while_the_registry_is_missing(site: Site) -> None:
     site.commit()
     site.now += timedelta(days=13)
     site.sent()
@@ -240,7 +239,7 @@ def test_state_folder_without_a_registry_forgets_nothing(site: Site) -> None:
     assert site.sent() == []
 
 
-def test_stream_that_cannot_be_looked_at_keeps_no_alert_of_others_back(
+def test_stream_that_cannot_be_checked_blocks_no_alert_of_other_streams(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.commit()
@@ -260,10 +259,10 @@ def test_stream_that_cannot_be_looked_at_keeps_no_alert_of_others_back(
     assert [alert.stream for alert in found] == ["t"]
 
 
-def test_stream_whose_source_hangs_keeps_no_alert_of_others_back(
+def test_stream_with_a_hanging_source_blocks_no_alert_of_other_streams(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offset = new_offset(0, json.dumps(METADATA))
+    offset = new_offset(0, METADATA)
     source = Source("t", str(site.root), "a-table-id")
     register(site.root / "state", new_stream("hanging", source=source, offset=offset))
     site.commit()
@@ -303,7 +302,7 @@ def test_alerts_of_a_dropped_stream_are_forgotten(site: Site) -> None:
         st.tuples(st.integers(0, 1), st.sampled_from(ObjectiveStatus), st.booleans()), max_size=12
     )
 )
-def test_of_several_monitors_one_tells_each_change(
+def test_each_status_change_is_reported_by_one_of_several_monitors(
     tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, ObjectiveStatus, bool]]
 ) -> None:
     """A monitor may die after its claim and before its alert; the next change is still reported."""

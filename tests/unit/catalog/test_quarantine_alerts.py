@@ -88,7 +88,7 @@ class Site:
         ]
 
 
-def test_changes_waiting_beyond_max_staleness_are_reported_with_their_table(
+def test_changes_beyond_max_staleness_are_reported_with_their_table(
     tmp_path: Path,
 ) -> None:
     site, found = Site(tmp_path), list[Alert]()
@@ -105,7 +105,7 @@ def test_changes_waiting_beyond_max_staleness_are_reported_with_their_table(
 
 
 @pytest.mark.parametrize("max_staleness", [None, timedelta(0)])
-def test_changes_that_nobody_applies_are_reported_without_a_max_staleness(
+def test_unapplied_changes_are_reported_even_without_a_max_staleness(
     tmp_path: Path, max_staleness: timedelta | None
 ) -> None:
     site, found = Site(tmp_path, max_staleness), list[Alert]()
@@ -122,7 +122,7 @@ def test_changes_that_nobody_applies_are_reported_without_a_max_staleness(
     assert site.sent() == [("lag", "recovery")]
 
 
-def test_stream_that_is_on_no_upsert_table_may_lag_as_before(tmp_path: Path) -> None:
+def test_stream_on_a_plain_table_reports_staleness_and_no_lag(tmp_path: Path) -> None:
     found = list[Alert]()
     quiet_stream(tmp_path / "state", tmp_path / "t", "s")
     add_file(tmp_path / "t", 1, NOON)
@@ -131,7 +131,7 @@ def test_stream_that_is_on_no_upsert_table_may_lag_as_before(tmp_path: Path) -> 
     assert [(alert.objective.value, alert.upsert_table) for alert in found] == [("staleness", None)]
 
 
-def test_changes_in_quarantine_are_reported_once_and_when_they_end(tmp_path: Path) -> None:
+def test_quarantined_changes_are_reported_once_and_on_recovery(tmp_path: Path) -> None:
     site, found = Site(tmp_path), list[Alert]()
     site.quarantine(0)
     assert site.sent(found.append) == []
@@ -146,7 +146,7 @@ def test_changes_in_quarantine_are_reported_once_and_when_they_end(tmp_path: Pat
     assert site.sent(found.append) == []
 
 
-def test_late_changes_alone_are_a_warning(tmp_path: Path) -> None:
+def test_quarantine_with_only_late_changes_is_a_warning(tmp_path: Path) -> None:
     site, found = Site(tmp_path), list[Alert]()
     late, bad = quarantined(Reason.LATE), quarantined(Reason.TYPE) | {"path": "g"}
     site.quarantine(0, {"add": late})
@@ -185,12 +185,12 @@ def test_quarantine_size_comes_from_the_statistics_of_its_files(
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_only_late_changes_are_late_by_their_statistics(reason: Reason) -> None:
+def test_quarantine_statistics_flag_only_late_changes_as_late(reason: Reason) -> None:
     found = quarantine_size([DataFile.of(quarantined(reason))])
     assert found.are_late is (reason is Reason.LATE)
 
 
-def test_upsert_tables_are_listed_with_what_waits_and_no_other_stream(tmp_path: Path) -> None:
+def test_upsert_tables_list_pending_changes_and_exclude_other_streams(tmp_path: Path) -> None:
     site = Site(tmp_path)
     quiet_stream(site.state, tmp_path / "t", "no_upserts")
     site.quarantine(0, {"add": quarantined(Reason.TYPE)})
@@ -209,7 +209,7 @@ def test_upsert_tables_are_listed_with_what_waits_and_no_other_stream(tmp_path: 
     assert (found.pending_since, found.pending_commits, found.pending_bytes) == (None, 0, 0)
 
 
-def test_table_whose_changes_are_gone_says_why_and_what_is_applied(tmp_path: Path) -> None:
+def test_upsert_table_with_missing_changes_reports_why_and_what_is_applied(tmp_path: Path) -> None:
     site = Site(tmp_path, None)
     for version in (2, 3):
         add_file(site.changes, version, NOON + MINUTE)

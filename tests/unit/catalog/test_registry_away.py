@@ -18,7 +18,7 @@ from airflow_provider_cdc.engine.storage.registry.registry import Registry
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import RegistrySnapshot
 
 
-def test_missing_stream_is_told_from_a_missing_registry(tmp_path: Path) -> None:
+def test_missing_stream_raises_another_error_than_a_missing_registry(tmp_path: Path) -> None:
     catalog = StreamCatalog(str(tmp_path / "state"))
     folder = re.escape(str(tmp_path / "state"))
     with pytest.raises(RegistryNotFound, match=f"stream s: .*registry of streams in .*{folder}"):
@@ -34,7 +34,7 @@ def test_missing_stream_is_told_from_a_missing_registry(tmp_path: Path) -> None:
     assert catalog.show_if_begun() == [catalog.describe("s")]
 
 
-def test_registry_that_comes_back_while_it_is_looked_for_is_not_empty(
+def test_registry_that_returns_during_a_check_is_not_reported_as_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet_stream(tmp_path / "state", tmp_path / "t", "s", NOON)
@@ -73,7 +73,7 @@ def test_folder_without_a_registry_is_named_in_a_warning(
     assert len(caplog.records) == 2
 
 
-def test_registry_without_streams_is_no_warning(
+def test_registry_without_streams_logs_no_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     quiet_stream(tmp_path / "state", tmp_path / "t", "s", NOON)

@@ -69,7 +69,9 @@ def resolving(registry: Registry, name: str) -> Stream:
     return found
 
 
-def test_renamed_stream_keeps_all_but_its_name(catalog: StreamCatalog, registry: Registry) -> None:
+def test_renamed_stream_keeps_everything_except_its_name(
+    catalog: StreamCatalog, registry: Registry
+) -> None:
     before = create(registry, "s")
     after = catalog.rename("S", "T")
     assert replace(after, name="s", sequence=1) == before
@@ -79,7 +81,7 @@ def test_renamed_stream_keeps_all_but_its_name(catalog: StreamCatalog, registry:
     create(registry, "s")
 
 
-def test_stream_is_not_renamed_to_a_name_that_is_taken_or_cannot_be_one(
+def test_rename_to_a_taken_or_invalid_name_is_refused(
     catalog: StreamCatalog, registry: Registry
 ) -> None:
     create(registry, "s")
@@ -93,9 +95,7 @@ def test_stream_is_not_renamed_to_a_name_that_is_taken_or_cannot_be_one(
     assert names(catalog) == ["Other", "s"]
 
 
-def test_altered_stream_has_another_comment_or_none(
-    catalog: StreamCatalog, registry: Registry
-) -> None:
+def test_alter_changes_or_removes_the_comment(catalog: StreamCatalog, registry: Registry) -> None:
     create(registry, "s")
     assert catalog.alter("s", comment="for the night run").comment == "for the night run"
     assert catalog.alter("s", comment=None).comment is None
@@ -117,7 +117,7 @@ def test_stream_in_an_open_consumption_is_not_renamed_altered_or_dropped(
     assert catalog.show() == [stream]
 
 
-def test_clone_stands_where_its_original_does_and_goes_its_own_way(
+def test_clone_starts_at_the_offset_of_its_original_and_moves_separately(
     catalog: StreamCatalog, registry: Registry
 ) -> None:
     create(registry, "s")
@@ -141,7 +141,7 @@ def test_clone_of_a_stream_that_is_being_consumed_is_idle(
     assert (clone.phase, clone.consumption, clone.sequence) == (Phase.IDLE, None, 1)
 
 
-def test_dropped_stream_comes_back_at_its_offset(
+def test_undropped_stream_is_at_its_former_offset(
     catalog: StreamCatalog, registry: Registry
 ) -> None:
     create(registry, "s")
@@ -155,7 +155,7 @@ def test_dropped_stream_comes_back_at_its_offset(
     assert catalog.describe("s").offset.version == 3
 
 
-def test_stream_that_was_dropped_last_comes_back_first(
+def test_undrop_restores_the_most_recently_dropped_stream_first(
     catalog: StreamCatalog, registry: Registry, state: str
 ) -> None:
     ids = []
@@ -183,7 +183,7 @@ def test_undrop_without_a_dropped_stream_is_refused(
         catalog.undrop("s")
 
 
-def test_stream_that_came_back_survives_upkeep(
+def test_undropped_stream_survives_upkeep(
     catalog: StreamCatalog, registry: Registry, state: str
 ) -> None:
     stream = create(registry, "s")
@@ -200,7 +200,9 @@ def test_stream_that_came_back_survives_upkeep(
     assert len(catalog.history("s")) == 6
 
 
-def test_owner_hands_a_stream_over(catalog: StreamCatalog, registry: Registry, state: str) -> None:
+def test_owner_transfers_a_stream_to_another_owner(
+    catalog: StreamCatalog, registry: Registry, state: str
+) -> None:
     create(registry, "s")
     catalog.alter("s", owner="me", readers=["ralf"])
     assert catalog.alter("s", owner="olga").owner == "olga"
@@ -225,7 +227,7 @@ def test_owner_hands_a_stream_over(catalog: StreamCatalog, registry: Registry, s
         lambda catalog: catalog.permitted("u", Right.OWN),
     ],
 )
-def test_stream_of_an_upsert_table_is_moved_and_changed_by_nobody_else(
+def test_stream_of_an_upsert_table_refuses_direct_moves_and_changes(
     catalog: StreamCatalog, changes: Path, move: Callable[[StreamCatalog], object]
 ) -> None:
     before = catalog.describe("u")
@@ -234,7 +236,7 @@ def test_stream_of_an_upsert_table_is_moved_and_changed_by_nobody_else(
     assert catalog.describe("u") == before
 
 
-def test_stream_of_an_upsert_table_is_read_and_cloned_and_its_consumption_aborted_by_all(
+def test_stream_of_an_upsert_table_allows_reads_clones_and_aborts(
     catalog: StreamCatalog, changes: Path
 ) -> None:
     before = catalog.describe("u")
@@ -247,7 +249,7 @@ def test_stream_of_an_upsert_table_is_read_and_cloned_and_its_consumption_aborte
     assert catalog.describe("u") == before
 
 
-def test_stream_of_an_upsert_table_is_changed_for_the_table(
+def test_catalog_for_upserts_changes_the_stream_of_an_upsert_table(
     catalog: StreamCatalog, changes: Path
 ) -> None:
     lag = timedelta(minutes=5)
@@ -257,7 +259,7 @@ def test_stream_of_an_upsert_table_is_changed_for_the_table(
         catalog.undrop("u")
 
 
-def test_stream_of_an_upsert_table_that_is_gone_can_be_dropped(
+def test_stream_of_a_missing_upsert_table_can_be_dropped(
     catalog: StreamCatalog, changes: Path
 ) -> None:
     rmtree(changes)
@@ -265,7 +267,7 @@ def test_stream_of_an_upsert_table_that_is_gone_can_be_dropped(
     assert names(catalog) == []
 
 
-def test_stream_of_an_upsert_table_that_was_made_again_in_its_place_can_be_dropped(
+def test_stream_of_a_recreated_upsert_table_can_be_dropped(
     catalog: StreamCatalog, changes: Path
 ) -> None:
     for commit in (changes / "_delta_log").glob("*.json"):

@@ -32,7 +32,7 @@ def stream(tmp_path: Path) -> Stream:
     commit(tmp_path, 2, removed("b", 20), added("c", 3))
     commit(tmp_path, 3, added("d", 7, data_change=False), removed("a", 100, data_change=False))
     source = Source("`lake`.`sales`.`orders`", str(tmp_path), "a-table-id")
-    return new_stream("s", source=source, offset=new_offset(0, json.dumps(METADATA)))
+    return new_stream("s", source=source, offset=new_offset(0, METADATA))
 
 
 def at_version(stream: Stream, version: int) -> Stream:
@@ -72,7 +72,7 @@ def table(root: Path, *commits: dict[str, Any]) -> Base:
     for version, action in enumerate(commits, start=1):
         commit(root, version, action)
     source = Source(f"`{root.name}`", str(root), "a-table-id")
-    return Base(source, new_offset(0, json.dumps(METADATA)))
+    return Base(source, new_offset(0, METADATA))
 
 
 def test_status_counts_versions_commits_and_bytes_behind(stream: Stream) -> None:
@@ -82,12 +82,12 @@ def test_status_counts_versions_commits_and_bytes_behind(stream: Stream) -> None
     assert (found.may_have_data, found.stale) == (True, False)
 
 
-def test_status_of_an_append_only_stream_counts_the_bytes_of_inserted_rows(stream: Stream) -> None:
+def test_status_of_an_append_only_stream_counts_only_inserted_bytes(stream: Stream) -> None:
     found = status(replace(stream, mode=StreamMode.APPEND_ONLY))
     assert found.bytes_behind == 100 + 20 + 3
 
 
-def test_status_of_a_stream_that_cannot_be_read_says_why_and_counts_nothing(
+def test_status_of_a_stream_with_a_log_gap_has_a_reason_and_no_counts(
     stream: Stream,
 ) -> None:
     Path(stream.source.location, "_delta_log", f"{2:020d}.json").unlink()
@@ -97,7 +97,7 @@ def test_status_of_a_stream_that_cannot_be_read_says_why_and_counts_nothing(
     assert "version 2 is missing" in str(found.invalid_reason)
 
 
-def test_status_of_a_stream_of_inserts_counts_no_commit_that_inserts_nothing(
+def test_status_of_an_insert_stream_ignores_commits_without_inserts(
     stream: Stream,
 ) -> None:
     behind = at_version(stream, 3)
@@ -113,7 +113,7 @@ def test_status_of_a_stream_of_inserts_counts_no_commit_that_inserts_nothing(
         assert found.behind_since == NOON + timedelta(hours=hours)
 
 
-def test_prediction_counts_from_the_oldest_commit_that_is_not_consumed(stream: Stream) -> None:
+def test_staleness_prediction_counts_from_the_oldest_unconsumed_commit(stream: Stream) -> None:
     first = NOON + timedelta(hours=1)
     for created in (NOON - timedelta(days=300), NOON + timedelta(days=30)):
         found = status(replace(stream, created_at=created, last_consumed_at=created))
@@ -121,7 +121,7 @@ def test_prediction_counts_from_the_oldest_commit_that_is_not_consumed(stream: S
         assert found.kept_until == first + timedelta(days=7)
 
 
-def test_change_of_a_source_that_was_quiet_for_long_makes_no_stream_stale(stream: Stream) -> None:
+def test_change_after_a_long_quiet_period_does_not_make_a_stream_stale(stream: Stream) -> None:
     """The stream is consumed on day 0, and the next commit comes on day 20."""
     quiet = replace(at_version(stream, 3), last_consumed_at=NOON, created_at=NOON)
     moment = NOON + timedelta(days=20)
@@ -133,7 +133,7 @@ def test_change_of_a_source_that_was_quiet_for_long_makes_no_stream_stale(stream
     assert found.stale_after == moment + timedelta(days=14)
 
 
-def test_initial_rows_are_kept_no_longer_than_the_log_up_to_the_offset(stream: Stream) -> None:
+def test_initial_rows_go_stale_when_the_log_at_the_offset_expires(stream: Stream) -> None:
     moment = NOON + timedelta(days=20)
     at_offset = replace(at_version(stream, 3), shows_initial_rows=True, created_at=moment)
     assert status(at_offset, moment).stale_after == moment + timedelta(days=14)
@@ -142,7 +142,7 @@ def test_initial_rows_are_kept_no_longer_than_the_log_up_to_the_offset(stream: S
     assert status(at_offset, moment).stale_after == at_offset.offset.timestamp + timedelta(days=30)
 
 
-def test_surviving_stream_that_may_not_move_over_a_range_counts_from_its_first_commit(
+def test_surviving_stream_staleness_counts_from_a_range_it_may_not_skip(
     stream: Stream,
 ) -> None:
     root = Path(stream.source.location)
@@ -156,7 +156,7 @@ def test_surviving_stream_that_may_not_move_over_a_range_counts_from_its_first_c
     assert found.stale_after == NOON + timedelta(hours=4, days=14)
 
 
-def test_source_that_cannot_be_looked_at_is_told_and_keeps_no_other_status_away(
+def test_unreadable_source_is_reported_and_blocks_no_other_status(
     stream: Stream, tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
@@ -179,7 +179,7 @@ def test_status_is_stale_once_its_prediction_has_passed(stream: Stream) -> None:
     assert status_of(stream, SourceLog(Files()), later).stale is True
 
 
-def test_show_tells_where_a_stream_stands_in_plain_values(stream: Stream) -> None:
+def test_show_reports_the_position_of_a_stream_in_plain_values(stream: Stream) -> None:
     line = shown(status(replace(stream, comment="nightly", last_consumer="dag.task")))
     assert list(line)[:6] == ["created_on", "name", "catalog", "database", "table_on", "owner"]
     assert (line["catalog"], line["database"]) == ("lake", "sales")
@@ -198,7 +198,7 @@ def test_show_of_a_source_that_is_a_path_names_no_database(stream: Stream) -> No
     assert line["append_semantics"] == "inserted"
 
 
-def test_show_tells_what_operators_have_to_watch(stream: Stream) -> None:
+def test_show_reports_lag_retention_and_access(stream: Stream) -> None:
     line = shown(status(stream))
     assert (line["behind_since"], line["kept_until"]) == (
         NOON + timedelta(hours=1),
@@ -212,12 +212,12 @@ def test_show_tells_what_operators_have_to_watch(stream: Stream) -> None:
     assert (line["readers"], line["consumers"], line["max_lag_seconds"]) == ("a, b", "", 60)
 
 
-def test_complete_through_ends_before_the_first_commit_with_data_that_waits(stream: Stream) -> None:
+def test_complete_through_ends_before_the_first_unconsumed_data_commit(stream: Stream) -> None:
     first = NOON + timedelta(hours=1)
     assert status(stream, LATER).complete_through == first - timedelta(milliseconds=1)
 
 
-def test_complete_through_is_the_moment_of_the_look_where_nothing_waits(tmp_path: Path) -> None:
+def test_complete_through_is_the_time_of_the_check_if_nothing_waits(tmp_path: Path) -> None:
     quiet = new_stream("s", bases=(table(tmp_path / "quiet", QUIET),))
     assert status(quiet, LATER).complete_through == LATER
     deleted = new_stream(
@@ -226,13 +226,13 @@ def test_complete_through_is_the_moment_of_the_look_where_nothing_waits(tmp_path
     assert status(deleted, LATER).complete_through == LATER
 
 
-def test_complete_through_is_never_later_than_the_look_whatever_clocks_writers_have(
+def test_complete_through_never_exceeds_the_check_time_despite_clock_skew(
     stream: Stream,
 ) -> None:
     assert status(stream, NOON).complete_through == NOON
 
 
-def test_complete_through_of_several_tables_is_the_least(tmp_path: Path) -> None:
+def test_complete_through_of_several_tables_is_the_earliest(tmp_path: Path) -> None:
     tables = (
         table(tmp_path / "quiet", QUIET),
         table(tmp_path / "late", QUIET, added("a", 1)),
@@ -245,7 +245,7 @@ def test_complete_through_of_several_tables_is_the_least(tmp_path: Path) -> None
     assert found.complete_through == before_hours[1]
 
 
-def test_complete_through_is_unknown_where_a_table_cannot_be_read_or_initial_rows_wait(
+def test_complete_through_is_unknown_for_missing_tables_or_initial_rows(
     stream: Stream, tmp_path: Path
 ) -> None:
     initial = replace(stream, shows_initial_rows=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from registry_scenes import append, damage, mistyped
-from streams import NOON, new_offset, new_stream
+from streams import NOON, new_stream
 from typer.testing import CliRunner
 
 from airflow_provider_cdc.cli.terminal import app
@@ -50,7 +50,7 @@ def create(registry: Registry, name: str) -> Stream:
 # --- reading
 
 
-def test_other_streams_go_on_beside_an_unreadable_one(
+def test_other_streams_keep_working_beside_an_unreadable_one(
     registry: Registry, catalog: StreamCatalog, state: str
 ) -> None:
     bad, good = create(registry, "bad"), create(registry, "good")
@@ -87,18 +87,21 @@ def test_status_of_a_damaged_record_knows_only_the_name(
     assert catalog.statuses() == []
 
 
-def test_status_beside_a_damaged_offset_says_why(
+def with_damaged_offset(state: dict[str, Any]) -> None:
+    state["bases"][0]["offset"]["metadata"] = "no JSON"
+
+
+def test_status_of_a_stream_with_a_damaged_offset_says_why(
     registry: Registry, catalog: StreamCatalog, state: str
 ) -> None:
     create(registry, "good")
-    bad = new_stream("bad", offset=new_offset(metadata="no JSON"))
-    registry.transact(registry.snapshot(), [Change(bad, Transition.CREATED)], actor="a")
+    damage(state, create(registry, "bad"), with_damaged_offset)
     found = {status.name: status.invalid_reason for status in catalog.statuses()}
-    assert "its offset is damaged" in str(found["bad"])
+    assert "bases" in str(found["bad"])
     assert "its source" in str(found["good"])
 
 
-def test_whoever_names_an_unreadable_stream_gets_the_reason(
+def test_call_that_names_an_unreadable_stream_fails_with_the_reason(
     registry: Registry, catalog: StreamCatalog, state: str
 ) -> None:
     damage(state, create(registry, "bad"), mistyped)
@@ -127,7 +130,7 @@ def test_command_line_shows_an_unreadable_stream(registry: Registry, state: str)
     assert (named.exit_code, "cannot be read" in named.stderr) == (1, True)
 
 
-def test_monitor_alerts_of_an_unreadable_stream_once(registry: Registry, state: str) -> None:
+def test_monitor_reports_an_unreadable_stream_once(registry: Registry, state: str) -> None:
     damage(state, create(registry, "bad"), mistyped)
     monitor = StreamMonitor(state, clock=lambda: NOON)
     seen: list[Alert] = []
@@ -148,7 +151,7 @@ def test_history_of_an_unreadable_stream_holds_what_can_be_read(
     assert (second.actor, second.transition) == ("another program", Transition.ALTERED)
 
 
-def test_record_of_a_newer_version_says_so(
+def test_record_of_a_newer_version_asks_for_an_upgrade(
     registry: Registry, catalog: StreamCatalog, state: str
 ) -> None:
     stream = create(registry, "new")
@@ -163,7 +166,7 @@ def test_record_of_a_newer_version_says_so(
 
 
 @pytest.mark.parametrize("field", ALTERABLE)
-def test_alter_puts_right_what_cannot_be_read(
+def test_alter_repairs_an_unreadable_field(
     registry: Registry, catalog: StreamCatalog, state: str, field: str
 ) -> None:
     created = create(registry, "bad")
@@ -175,7 +178,7 @@ def test_alter_puts_right_what_cannot_be_read(
     assert altered.bases == created.bases
 
 
-def test_alter_cannot_put_right_a_damaged_offset(
+def test_alter_cannot_repair_a_damaged_offset(
     registry: Registry, catalog: StreamCatalog, state: str
 ) -> None:
     damage(state, create(registry, "bad"), lambda state: state.update(bases="?"))
@@ -195,7 +198,7 @@ def test_dropped_unreadable_stream_frees_its_name(
     assert [record.transition.value for record in records] == ["created", "altered", "dropped"]
 
 
-def test_undrop_of_an_unreadable_stream_says_why(
+def test_undrop_of_an_unreadable_stream_is_refused_with_the_reason(
     registry: Registry, catalog: StreamCatalog, state: str
 ) -> None:
     damage(state, create(registry, "bad"), mistyped)
@@ -210,7 +213,7 @@ def test_name_of_an_unreadable_stream_is_taken(registry: Registry, state: str) -
         create(registry, "BAD")
 
 
-def test_unreadable_stream_is_dropped_by_its_owner_alone(
+def test_unreadable_stream_is_dropped_only_by_its_owner(
     registry: Registry, catalog: StreamCatalog, state: str
 ) -> None:
     def belong_to_another(state: dict[str, Any]) -> None:
@@ -224,7 +227,7 @@ def test_unreadable_stream_is_dropped_by_its_owner_alone(
 # --- writing
 
 
-def test_every_state_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+def test_stream_state_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     stream = new_stream("s", max_lag=timedelta(microseconds=1), readers=("a",))
     text = stream_text(stream)
     assert read_stream(text, stream_id="i", name="s", sequence=1) == stream
@@ -244,7 +247,7 @@ def test_every_state_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         ("mode", object()),
     ],
 )
-def test_transact_of_what_its_reader_refuses_writes_nothing(
+def test_transact_of_an_unreadable_state_writes_nothing(
     registry: Registry, field: str, value: object
 ) -> None:
     kept = create(registry, "kept")

@@ -27,7 +27,7 @@ PLAIN = new_stream("plain", source=Source("changes", "/lake/t/_cdc/changes", "a 
 
 
 @pytest.mark.parametrize("streams", [[OLD, NEW, PLAIN], [PLAIN, NEW, OLD]], ids=["first", "last"])
-def test_table_that_was_dropped_past_the_engine_and_made_again_has_its_newest_stream(
+def test_table_recreated_outside_the_engine_has_its_newest_stream(
     streams: list[Stream], tmp_path: Path
 ) -> None:
     times = ApplyTimes(str(tmp_path), Files({}), lambda: NOON)
@@ -36,5 +36,5 @@ def test_table_that_was_dropped_past_the_engine_and_made_again_has_its_newest_st
     assert [schedule.stream for schedule in apply_schedules(streams, times)] == ["new"]
 
 
-def test_table_without_a_stream_has_none() -> None:
+def test_upsert_stream_of_an_unknown_table_is_not_found() -> None:
     assert upsert_stream([NEW, PLAIN], "/lake/other") is None

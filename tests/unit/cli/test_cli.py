@@ -28,7 +28,9 @@ def run(*arguments: str, state: str | None = None) -> tuple[int, str, str]:
     return found.exit_code, found.stdout, found.stderr
 
 
-def test_streams_as_json_are_all_streams_with_every_column(registry: Registry, state: str) -> None:
+def test_streams_as_json_list_every_stream_with_every_column(
+    registry: Registry, state: str
+) -> None:
     for name in ("b", "a"):
         create(registry, name)
     code, printed, _ = run("--output", "json", state=state)
@@ -54,7 +56,7 @@ def test_streams_in_a_table_show_each_offset(
 
 
 @pytest.mark.parametrize("columns", [None, "60", "200"])
-def test_tables_fit_eighty_columns_into_a_pipe(
+def test_piped_tables_fit_into_eighty_columns(
     registry: Registry, state: str, columns: str | None
 ) -> None:
     create(registry, "a_stream_with_a_name_that_is_longer_than_most_others_are_ever_given")
@@ -80,7 +82,7 @@ def test_stream_by_name_is_described_column_by_column(registry: Registry, state:
     ("arguments", "problem"),
     [(("nothing",), "does not exist"), (("--state", "relative"), "absolute path")],
 )
-def test_streams_that_cannot_be_shown_are_one_line_on_standard_error(
+def test_streams_that_cannot_be_shown_print_one_line_to_standard_error(
     registry: Registry, state: str, arguments: tuple[str, ...], problem: str
 ) -> None:
     create(registry, "s")
@@ -92,7 +94,7 @@ def test_streams_that_cannot_be_shown_are_one_line_on_standard_error(
 
 @pytest.mark.parametrize("command", ["streams", "upsert-tables", "usage"])
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_folder_without_a_registry_fails_by_its_name(
+def test_folder_without_a_registry_is_refused_and_named(
     tmp_path: Path, command: str, output: str
 ) -> None:
     found = CliRunner().invoke(app, [command, "--state", str(tmp_path), "--output", output])
@@ -101,7 +103,7 @@ def test_folder_without_a_registry_fails_by_its_name(
     assert found.stderr.startswith(f"state folder {tmp_path}: holds no registry of streams.")
 
 
-def test_registry_without_streams_is_an_empty_list(registry: Registry, state: str) -> None:
+def test_registry_without_streams_prints_an_empty_list(registry: Registry, state: str) -> None:
     create(registry, "s")
     StreamCatalog(state, principal="somebody").drop("s")
 
@@ -113,7 +115,7 @@ def test_errors_show_no_locals_which_may_hold_secrets() -> None:
 
 
 @pytest.mark.parametrize("command", ["streams", "upsert-tables", "usage"])
-def test_help_speaks_of_nothing_that_users_do_not_have(command: str) -> None:
+def test_help_mentions_only_what_users_have(command: str) -> None:
     found = CliRunner().invoke(app, [command, "--help"])
 
     assert found.exit_code == 0

@@ -53,7 +53,9 @@ def test_absurd_names_and_lengths_are_refused(text: str, state: str) -> None:
 @pytest.mark.parametrize(
     ("option", "value"), [("--since", "7"), ("--period", "PT0S"), ("--period", "10 minutes")]
 )
-def test_length_that_is_none_is_refused_by_its_name(option: str, value: str, state: str) -> None:
+def test_invalid_length_is_refused_with_the_name_of_its_option(
+    option: str, value: str, state: str
+) -> None:
     found: Any = CliRunner().invoke(app, ["usage", "--state", state, option, value])
     assert (found.exit_code, option in found.stderr) == (1, True)
     assert "write INTERVAL 10 MINUTE, PT10M" in found.stderr

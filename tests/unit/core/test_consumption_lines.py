@@ -105,7 +105,7 @@ def test_statement_line_of_a_transaction_has_no_share():
     assert "done" not in line
 
 
-def test_statement_line_of_what_was_applied_before_says_so():
+def test_statement_line_says_that_an_earlier_attempt_applied_it():
     found = replace(APPLIED, result=StatementResult.ALREADY_APPLIED)
 
     assert statement_line(CONSUMPTION, STATEMENTS[0], found, 1) == (

@@ -49,7 +49,7 @@ def test_stream_name_of_an_identifier_is_returned_as_it_is(text: str) -> None:
         ("a\ud800", r"found '\\ud800'"),
     ],
 )
-def test_stream_name_of_anything_else_is_refused(text: str, found: str) -> None:
+def test_stream_name_that_is_not_an_identifier_is_refused(text: str, found: str) -> None:
     with pytest.raises(InvalidName, match=found):
         stream_name(text)
 
@@ -81,7 +81,7 @@ def test_names_are_compared_as_spark_compares_them(
     assert (name_key(one) == name_key(other), loose_key(one) == loose_key(other)) == expected
 
 
-def test_first_names_that_are_alike_are_found() -> None:
+def test_first_alike_finds_the_first_pair_of_similar_names() -> None:
     assert first_alike(["a", "maß", "mass", "b"]) is None
     assert first_alike(["a", "s", "b", "\N{LATIN SMALL LETTER LONG S}"]) == (
         "s",
@@ -101,7 +101,7 @@ def test_consumer_name_of_printable_text_is_returned_as_it_is(text: str) -> None
 
 
 @pytest.mark.parametrize("text", ["", " ", "a\nb", "a\x00", "a\x1b[0m", "\ud800", "x" * 251])
-def test_consumer_name_of_anything_else_is_refused(text: str) -> None:
+def test_consumer_name_that_is_empty_unprintable_or_long_is_refused(text: str) -> None:
     with pytest.raises(InvalidName, match="consumer name"):
         consumer_name(text)
 
@@ -160,7 +160,7 @@ def test_table_name_of_an_absolute_path_is_a_path(text: str, path: str) -> None:
         *("/", "//", "file:/", "s3://", "delta.`/`", "a\nb", "/a\x00b", "`a\tb`", "/a\ud800"),
     ],
 )
-def test_table_name_of_anything_else_is_refused(text: str) -> None:
+def test_table_name_of_an_invalid_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidName, match="does not name a table"):
         table_name(text)
 

@@ -31,7 +31,7 @@ def test_typical_misspelling_finds_the_name(typed: str, meant: str) -> None:
     assert advice_on(typed, NAMES).startswith(f"did you mean {meant}")
 
 
-def test_name_that_is_like_none_is_answered_by_the_names_that_there_are() -> None:
+def test_name_unlike_any_other_is_answered_with_the_existing_names() -> None:
     assert advice_on("xyz", NAMES).endswith(": Flights, cc, customer_changes, orders_stream")
     assert advice_on("xyz", []) == "create it: there is no stream yet"
 
@@ -48,6 +48,6 @@ def test_one_text_is_one_element(given: object, found: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("given", [None, 5, ["a", None], [["a"]], {"a": 1}.items()])
-def test_what_is_no_text_and_no_list_of_texts_is_refused(given: object) -> None:
+def test_value_that_is_neither_text_nor_a_list_of_texts_is_refused(given: object) -> None:
     with pytest.raises(InvalidRequest, match="expected a text or a list of texts, found"):
         one_or_several("consumer c", "statements", given)

@@ -38,7 +38,7 @@ from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTa
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Record
 
 MOST_CHARACTERS = 200
-METADATA = '{"configuration": {}, "schemaString": "' + "x" * 2_000 + '"}'
+METADATA = {"configuration": {}, "schemaString": "x" * 2_000}
 OFFSET = replace(new_offset(4, METADATA), timestamp=NOON)
 CUSTOMERS = Source("delta.`/lake/customers`", "/lake/customers", "an id")
 STREAM = new_stream("customer_changes", source=CUSTOMERS, offset=OFFSET)
@@ -125,7 +125,7 @@ SHOWN: list[tuple[Any, str]] = [
     (OFFSET, "<Offset version 4 of 2026-01-01 12:00:00 UTC>"),
     (Base(CUSTOMERS, OFFSET), "version 4"),
     (
-        Folder("/in", FileFormat.CSV, {}, METADATA, "*.csv"),
+        Folder("/in", FileFormat.CSV, {}, "x" * 2_000, "*.csv"),
         "<Folder /in, csv files, names like *.csv>",
     ),
     (CONSUMPTION, "3b85 of customer_changes by dag.task, 1 statement, begun 2026-01-01"),
@@ -194,7 +194,7 @@ def returned(kind: Any) -> Iterator[type]:
         yield kind if isinstance(kind, type) else type(kind)
 
 
-def test_all_that_a_notebook_gets_is_shown_in_short() -> None:
+def test_every_object_that_a_notebook_gets_is_shown_briefly() -> None:
     found: set[type] = set()
     for owner in (Engine, StreamCatalog, Transaction):
         for name, method in inspect.getmembers(owner, inspect.isfunction):

@@ -56,15 +56,15 @@ def lines_of(task, **answer):
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_job_says_in_one_line_what_it_did(task, answer, line):
+def test_job_reports_its_result_in_one_line(task, answer, line):
     assert lines_of(task, **answer) == (line,)
 
 
-def test_consumption_is_not_told_twice():
+def test_consumption_is_not_reported_twice():
     assert lines_of(Consume(("INSERT INTO t SELECT * FROM s",), "me")) == ()
 
 
-def test_maintenance_says_what_each_source_keeps_and_for_whom():
+def test_maintenance_reports_the_retention_and_streams_of_each_source():
     week, day = timedelta(weeks=1), timedelta(days=1)
     sources = (
         SourceRetention("/a", week, None, (), 0, has_changed=False),
@@ -81,7 +81,7 @@ def test_maintenance_says_what_each_source_keeps_and_for_whom():
     )
 
 
-def test_message_of_an_error_has_a_line_each_for_problem_cause_and_fix():
+def test_error_message_has_one_line_each_for_problem_cause_and_fix():
     error = InvalidRequest("stream s", "is\n  stale", cause="expected a\nb", fix="do c")
 
     assert message_lines(str(error)) == (
@@ -92,7 +92,7 @@ def test_message_of_an_error_has_a_line_each_for_problem_cause_and_fix():
     assert message_lines("nothing else") == ("nothing else",)
 
 
-def test_driver_keeps_the_jars_that_spark_got(tmp_path, caplog):
+def test_driver_saves_the_list_of_jars_that_spark_uses(tmp_path, caplog):
     conf = {"spark.jars": "file:///a.jar,file:///b.jar"}
     spark = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
 

@@ -50,7 +50,7 @@ def test_reason_of_a_plain_message_is_the_message() -> None:
     assert reason(ValueError()) == ""
 
 
-def test_statement_has_ended_when_spark_or_its_jvm_says_so() -> None:
+def test_statement_has_ended_if_spark_or_its_jvm_reports_the_error() -> None:
     assert has_ended(PySparkException(errorClass="SESSION_ALREADY_EXIST", messageParameters={}))
     assert has_ended(Py4JJavaError(ANSWER))
 
@@ -78,7 +78,7 @@ def test_statement_may_still_run_when_its_answer_is_lost(condition: str) -> None
     assert not has_ended(error)
 
 
-def test_reason_of_an_analysis_ends_before_the_plan() -> None:
+def test_reason_of_an_analysis_error_ends_before_the_plan() -> None:
     text = (
         "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nope` cannot be resolved. SQLSTATE: 42703;"
         " line 1 pos 36;\n'InsertIntoStatement 'UnresolvedRelation [t]\n+- 'Project ['nope]\n"
@@ -89,7 +89,7 @@ def test_reason_of_an_analysis_ends_before_the_plan() -> None:
     assert first_line(AnalysisException(text)) == wanted
 
 
-def test_first_line_of_what_spark_cannot_parse_is_its_message() -> None:
+def test_first_line_of_a_parse_error_is_its_message() -> None:
     text = (
         "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'x'. SQLSTATE: 42601 (line 1, pos 7)\n\n"
         "== SQL ==\nEXPLAIN x\n-------^^^\n"

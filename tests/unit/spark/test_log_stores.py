@@ -21,7 +21,9 @@ def session(**conf: str) -> Any:
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_store_for_one_driver_is_told_once(scheme: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_single_driver_log_store_is_reported_once(
+    scheme: str, caplog: pytest.LogCaptureFixture
+) -> None:
     for table in ("a", "b"):
         log_stores.warn_of_one_driver(session(), f"{scheme}://bucket/{table}")
 
@@ -42,7 +44,7 @@ def test_store_for_one_driver_is_told_once(scheme: str, caplog: pytest.LogCaptur
         ("s3a://bucket/t", {"spark_delta_logStore_class": "a.Store"}),
     ],
 )
-def test_store_for_several_drivers_is_not_told_of(
+def test_multiple_driver_log_store_is_not_reported(
     location: str, conf: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     log_stores.warn_of_one_driver(session(**conf), location)

@@ -136,7 +136,7 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.mark.parametrize("last", ["{}/", "file:{}", "file://{}"])
-def test_table_that_streams_spell_in_two_ways_is_kept_for_both(site: Site, last: str) -> None:
+def test_table_under_two_spellings_is_retained_for_both_streams(site: Site, last: str) -> None:
     table = site.table("t")
     for name, spelling, length in (("a", "{}", 60), ("b", last, 14)):
         site.stream(name, table, spelling, max_data_extension=length * DAY)
@@ -156,7 +156,7 @@ def test_table_that_streams_spell_in_two_ways_is_kept_for_both(site: Site, last:
     assert FILES not in table.properties
 
 
-def test_table_that_was_noted_under_another_spelling_goes_back_and_is_struck_off(
+def test_table_noted_under_another_spelling_is_released_and_forgotten(
     site: Site,
 ) -> None:
     table = site.table("t")
@@ -171,7 +171,7 @@ def test_table_that_was_noted_under_another_spelling_goes_back_and_is_struck_off
     assert site.extended.locations() == []
 
 
-def test_table_that_keeps_too_little_by_itself_stays_extended_without_churn(site: Site) -> None:
+def test_table_with_short_retention_stays_extended_by_a_single_change(site: Site) -> None:
     table = site.table("t", **{FILES: "interval 12 hours"})
     site.stream("s", table)
     assert (site.only_source().has_changed, site.only_source().extension) == (True, 14 * DAY)
@@ -188,7 +188,7 @@ def test_table_that_keeps_too_little_by_itself_stays_extended_without_churn(site
     assert table.properties == TRACKED | {FILES: "interval 12 hours"}
 
 
-def test_source_that_cannot_be_looked_at_is_told_and_the_others_are_maintained(site: Site) -> None:
+def test_unreadable_source_is_reported_and_the_others_are_maintained(site: Site) -> None:
     broken, table = site.table("a-broken"), site.table("t")
     for name, each in (("a", broken), ("b", table)):
         site.stream(name, each)
@@ -201,7 +201,7 @@ def test_source_that_cannot_be_looked_at_is_told_and_the_others_are_maintained(s
     assert "JSONDecodeError" in problem
 
 
-def test_table_is_not_released_while_one_of_its_streams_cannot_be_looked_at(
+def test_table_is_not_released_while_a_stream_on_it_cannot_be_checked(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = site.table("t")
@@ -226,7 +226,7 @@ def test_table_is_not_released_while_one_of_its_streams_cannot_be_looked_at(
     assert site.extended.locations() == [str(table.root)]
 
 
-def test_rows_that_an_append_only_view_has_not_returned_are_not_moved_over(site: Site) -> None:
+def test_rows_that_an_append_only_view_has_not_returned_are_not_skipped(site: Site) -> None:
     table = site.table("t")
     view = View("v", "f", (0,))
     stream = site.stream("s", table, mode=StreamMode.APPEND_ONLY, view=view)
@@ -236,7 +236,7 @@ def test_rows_that_an_append_only_view_has_not_returned_are_not_moved_over(site:
     assert site.catalog.describe("s").offset == stream.offset
 
 
-def test_table_that_is_away_is_noted_until_it_is_back(site: Site) -> None:
+def test_missing_table_stays_noted_until_it_returns(site: Site) -> None:
     table = site.table("t")
     site.stream("s", table)
     table.insert()
@@ -251,7 +251,7 @@ def test_table_that_is_away_is_noted_until_it_is_back(site: Site) -> None:
     assert table.properties == TRACKED
 
 
-def test_table_that_another_run_is_extending_meanwhile_stays_noted(
+def test_table_extended_by_a_concurrent_run_stays_noted(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = site.table("t")
@@ -272,7 +272,7 @@ def test_table_that_another_run_is_extending_meanwhile_stays_noted(
     assert site.extended.locations() == [stream.source.location]
 
 
-def test_unfinished_notes_of_killed_writers_are_no_locations(site: Site) -> None:
+def test_unfinished_notes_of_killed_writers_are_ignored(site: Site) -> None:
     site.extended.note("/data/t")
     folder = site.root / "state" / "extended_sources"
     (note,) = folder.iterdir()
@@ -280,7 +280,7 @@ def test_unfinished_notes_of_killed_writers_are_no_locations(site: Site) -> None
     assert site.extended.locations() == ["/data/t"]
 
 
-def test_initial_rows_are_kept_from_the_commit_at_the_offset_on(site: Site) -> None:
+def test_initial_rows_are_retained_from_the_commit_at_the_offset(site: Site) -> None:
     table = site.table("t", **{"delta.logRetentionDuration": "interval 8 days"})
     site.stream("s", table, shows_initial_rows=True)
     site.days = 7.5

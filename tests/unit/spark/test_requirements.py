@@ -40,7 +40,7 @@ EXTENSIONS, CATALOG = DELTA_SETTINGS
         ("unknown", "needs Spark 4.2, found unknown"),
     ],
 )
-def test_version_that_is_too_old_is_refused_by_name(found: str | None, told: str) -> None:
+def test_too_old_or_unknown_version_is_refused_and_named(found: str | None, told: str) -> None:
     with pytest.raises(UnsupportedEnvironment, match=told):
         check_version("Spark", found, (4, 2), "another")
 
@@ -50,7 +50,7 @@ def test_version_that_is_new_enough_passes(found: str) -> None:
     check_version("Spark", found, (4, 2), "another")
 
 
-def test_engine_beside_an_older_pyspark_is_refused_by_name(tmp_path: Path) -> None:
+def test_older_pyspark_beside_the_engine_is_refused_and_named(tmp_path: Path) -> None:
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark/__init__.py").write_text('__version__ = "3.5.3"\n')
     code = "import airflow_provider_cdc.engine as cdc; cdc.StreamCatalog; cdc.Engine"
@@ -80,7 +80,7 @@ def test_older_delta_is_refused_and_a_missing_one_is_not(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("version", "told"), [("11.0.2", "found 11.0.2"), ("1.8.0_412", "found 8.0_412")]
 )
-def test_older_java_is_refused_by_name(
+def test_older_java_is_refused_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, told: str
 ) -> None:
     java = tmp_path / "bin/java"
@@ -93,7 +93,7 @@ def test_older_java_is_refused_by_name(
         installed.check_java()
 
 
-def test_missing_java_is_told_with_where_it_was_looked_for(
+def test_missing_java_is_reported_with_the_places_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -115,7 +115,7 @@ def test_missing_java_is_told_with_where_it_was_looked_for(
         (DELTA_SETTINGS | {CATALOG: ""}, [CATALOG]),
     ],
 )
-def test_session_without_delta_is_refused_with_what_to_set(
+def test_session_without_delta_is_refused_with_the_missing_settings(
     settings: dict[str, str], missing: list[str]
 ) -> None:
     with pytest.raises(UnsupportedEnvironment) as caught:
@@ -126,7 +126,7 @@ def test_session_without_delta_is_refused_with_what_to_set(
     assert caught.value.fix.count("=") == len(missing)
 
 
-def test_session_with_catalogs_and_extensions_around_delta_passes() -> None:
+def test_session_with_another_catalog_and_more_extensions_passes() -> None:
     extensions = f"org.example.Other,{DELTA_SETTINGS[EXTENSIONS]}"
     check_settings({EXTENSIONS: extensions, CATALOG: "io.unitycatalog.spark.UCSingleCatalog"})
 
@@ -157,12 +157,12 @@ def _condition(name: str) -> Exception:
     return error
 
 
-def test_session_of_an_older_spark_is_refused_by_name() -> None:
+def test_older_spark_of_a_session_is_refused_and_named() -> None:
     with pytest.raises(UnsupportedEnvironment, match=r"needs Spark 4.2, found 4.1.1"):
         check_session(Session("4.1.1"))  # type: ignore[arg-type]
 
 
-def test_session_that_lacks_the_jar_is_refused_with_its_name() -> None:
+def test_session_without_the_delta_jar_is_refused_with_the_jar_name() -> None:
     session: Any = Session(answer=_condition("PARSE_SYNTAX_ERROR"))
     with pytest.raises(UnsupportedEnvironment, match=r"lacks Delta's jar.*io.delta:delta-spark"):
         check_session(session)
@@ -176,7 +176,9 @@ def test_session_that_passed_is_not_asked_again() -> None:
     assert len(session.asked) == 1
 
 
-def test_variables_of_a_local_session_reach_its_jvm_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_a_local_session_reaches_only_its_jvm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.2")
     monkeypatch.delenv("LOG4J_CONFIGURATION_FILE", raising=False)
 
@@ -190,7 +192,7 @@ def test_variables_of_a_local_session_reach_its_jvm_alone(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("is_fetched", [False, True])
-def test_delta_comes_by_its_jars_once_they_were_fetched(tmp_path: Path, is_fetched: bool) -> None:
+def test_delta_loads_from_its_jars_once_they_are_fetched(tmp_path: Path, is_fetched: bool) -> None:
     names = ("io.delta_delta-spark_4.2_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar")
     (tmp_path / "jars").mkdir()
     for name in names[: 2 if is_fetched else 1]:
@@ -211,7 +213,7 @@ def package_logger() -> Iterator[logging.Logger]:
     logger.setLevel(level)
 
 
-def test_local_session_shows_the_lines_of_consumptions_once(
+def test_local_session_shows_each_log_line_of_a_consumption_once(
     package_logger: logging.Logger,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -227,7 +229,7 @@ def test_local_session_shows_the_lines_of_consumptions_once(
     assert re.fullmatch(r"\d\d:\d\d:\d\d 1 row inserted\n", capsys.readouterr().err)
 
 
-def test_local_session_adds_no_handler_where_logging_is_set_up(
+def test_local_session_adds_no_handler_if_logging_is_set_up(
     package_logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
@@ -235,5 +237,5 @@ def test_local_session_adds_no_handler_where_logging_is_set_up(
     assert package_logger.handlers == []
 
 
-def test_jobs_and_local_sessions_have_delta_by_the_same_settings() -> None:
+def test_jobs_and_local_sessions_use_the_same_delta_settings() -> None:
     assert DELTA_CONF == DELTA_SETTINGS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -42,7 +41,7 @@ def check_log_is_whole(stream: Stream, end: Offset) -> None:
 
     :raises StreamUnusable: the source is managed by a catalog; the message names the feature
     """
-    cause = _managed(json.loads(end.protocol).get("writerFeatures") or ())
+    cause = _managed(end.protocol.get("writerFeatures") or ())
     if cause:
         raise StreamUnusable(
             f"stream {stream.name}",

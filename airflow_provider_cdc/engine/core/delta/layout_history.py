@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ class LayoutHistory:
 
 def layout_history(start: Offset, commits: Sequence[Commit]) -> LayoutHistory:
     """The layouts from ``start`` on through ``commits``, which follow it."""
-    layouts, origins = [Layout.of(json.loads(start.metadata))], [0]
+    layouts, origins = [Layout.of(start.metadata)], [0]
     since = [start.version]
     for commit in commits:
         if commit.metadata is None:
@@ -70,7 +69,7 @@ def keeps_fields(start: Offset, commits: Sequence[Commit]) -> bool:
     metadata = [commit.metadata for commit in commits if commit.metadata is not None]
     if not metadata:
         return True
-    fields = Layout.of(json.loads(start.metadata)).fields
+    fields = Layout.of(start.metadata).fields
     return all(Layout.of(each).fields == fields for each in metadata)
 
 

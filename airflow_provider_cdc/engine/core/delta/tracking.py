@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -41,11 +40,8 @@ def offset_of(state: TableState) -> Offset:
         version=state.version,
         fingerprint=state.fingerprint,
         timestamp=state.timestamp,
-        metadata=json.dumps(state.metadata, separators=(",", ":")),
-        protocol=json.dumps(
-            {name: value for name, value in state.protocol.items() if value is not None},
-            separators=(",", ":"),
-        ),
+        metadata=state.metadata,
+        protocol={name: value for name, value in state.protocol.items() if value is not None},
         row_id_high_water_mark=state.row_id_high_water_mark,
     )
 
@@ -69,8 +65,8 @@ def offset_after(offset: Offset, commits: Sequence[Commit]) -> Offset:
     """The offset after ``commits``, which follow ``offset``."""
     if not commits:
         return offset
-    metadata: Mapping[str, Any] = json.loads(offset.metadata)
-    protocol: Mapping[str, Any] = json.loads(offset.protocol)
+    metadata: Mapping[str, Any] = offset.metadata
+    protocol: Mapping[str, Any] = offset.protocol
     high_water_mark = offset.row_id_high_water_mark
     for commit in commits:
         metadata = metadata if commit.metadata is None else commit.metadata
@@ -93,7 +89,7 @@ def check_source(stream: Stream, through: Offset) -> None:
 
     :raises StreamStale: the table was replaced
     """
-    found = json.loads(through.metadata)["id"]
+    found = through.table_id
     if found != stream.source.table_id:
         raise StreamStale(
             f"stream {stream.name}",
@@ -107,7 +103,7 @@ def keeps_tracking(stream: Stream, metadata: Mapping[str, Any]) -> bool:
     """Whether ``metadata`` is of the table that the source was at the offset of ``stream``, and
     keeps its row ids as it did there.
     """
-    at_offset = json.loads(stream.offset.metadata)
+    at_offset = stream.offset.metadata
     return (
         metadata.get("id") == stream.source.table_id
         and is_tracked(metadata)
@@ -160,7 +156,7 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     :raises ChangeTrackingDisabled: row tracking is off at the end of the range
     :raises StreamStale: it was off in between, or its ids were assigned again
     """
-    wanted = _materialized(json.loads(stream.offset.metadata))
+    wanted = _materialized(stream.offset.metadata)
     gap: str | None = None
     tracked = True
     for commit in commits:

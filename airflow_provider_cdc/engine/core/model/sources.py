@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from ..summaries import moment_text
 
@@ -39,7 +39,7 @@ class Offset:
 
     ``version`` is the last consumed version: changes after it are new. ``fingerprint`` is a hash of
     that version's commit file. It shows whether the log was replaced. ``metadata`` and ``protocol``
-    are the JSON of the Delta actions in force at ``version``. ``row_id_high_water_mark`` is the
+    are the Delta actions in force at ``version``. ``row_id_high_water_mark`` is the
     highest row id assigned up to ``version`` (-1: none). ``timestamp`` is the commit's own time.
     Version -1 is before version 0: no rows yet.
     """
@@ -47,8 +47,8 @@ class Offset:
     version: int
     fingerprint: str
     timestamp: datetime
-    metadata: str
-    protocol: str
+    metadata: Mapping[str, Any]
+    protocol: Mapping[str, Any]
     row_id_high_water_mark: int
 
     def __repr__(self) -> str:
@@ -57,7 +57,12 @@ class Offset:
     @property
     def properties(self) -> Mapping[str, str]:
         """The table properties in force at the offset."""
-        return json.loads(self.metadata).get("configuration") or {}
+        return self.metadata.get("configuration") or {}
+
+    @property
+    def table_id(self) -> str:
+        """The id of the table that has this offset."""
+        return str(self.metadata["id"])
 
 
 @dataclass(frozen=True, slots=True)

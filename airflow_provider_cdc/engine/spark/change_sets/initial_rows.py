@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -37,7 +35,7 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
                 cause=f"with {setting}, Spark silently leaves out files that it cannot read",
                 fix=SWITCH_OFF,
             )
-    layout = Layout.of(json.loads(span.end.metadata))
+    layout = Layout.of(span.end.metadata)
     check_free(span.stream, layout.column_names, (ROW_ID,))
     if precedes_all(span.end):
         none = spark.createDataFrame([], StructType(spark_fields(layout.fields)))

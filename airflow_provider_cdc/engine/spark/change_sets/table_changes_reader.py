@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,7 +98,7 @@ class ChangeSetReader:
             this session quoted names of columns are patterns
         """
         check_session(span.stream, self._spark)
-        check_columns(span.stream, _layout(span.end.metadata))
+        check_columns(span.stream, Layout.of(span.end.metadata))
         if span.stream.mode is Mode.STANDARD:
             return self._difference(span)
         if span.stream.append_semantics is AppendSemantics.SURVIVING:
@@ -154,7 +153,7 @@ class ChangeSetReader:
         if _reads_ids_first(net, span.end) and may_broadcast(self._spark):
             sides = without_carried_over(sides, span.start.version)
         return with_metadata_columns(
-            netted(sides, listed, _row_type(_layout(span.end.metadata))), None, style
+            netted(sides, listed, _row_type(Layout.of(span.end.metadata))), None, style
         )
 
     def _by_change_files(
@@ -162,7 +161,7 @@ class ChangeSetReader:
     ) -> DataFrame:
         listed = listed_changes(source, reading.by_commit)
         check_row_ids(span.stream, [item.file for item in listed])
-        end_layout, protocol = _layout(span.end.metadata), json.loads(span.end.protocol)
+        end_layout, protocol = Layout.of(span.end.metadata), span.end.protocol
         rows = tables.open(end_layout, protocol, listed, CHANGE_FILE_COLUMNS)
         changes = netted_changes(span.stream, rows, listed, _row_type(end_layout))
         return with_metadata_columns(changes, None, span.stream.column_style)
@@ -175,9 +174,9 @@ class ChangeSetReader:
         source = self._source(span)
         listed = source.listed(reading.net)
         check_files(span.stream, source, [item.file for item in listed])
-        end_layout = _layout(span.end.metadata)
+        end_layout = Layout.of(span.end.metadata)
         tables = self._listed_rows(source)
-        end_protocol = json.loads(span.end.protocol)
+        end_protocol = span.end.protocol
         rows = tables.open(end_layout, end_protocol, listed, (), can_be_pruned=True)
         born = rows.where(F.col(ROW_ID) > span.start.row_id_high_water_mark)
         rows = each_named(born, INSERT, span.stream.column_style)
@@ -210,7 +209,7 @@ class ChangeSetReader:
         return ChangeSet(rows, plan, tables.roots, inserted_row_count(span.commits))
 
     def _nothing(self, span: SourceRange, plan: ReadPlan) -> ChangeSet:
-        layout = _layout(span.end.metadata)
+        layout = Layout.of(span.end.metadata)
         names = METADATA_COLUMNS[span.stream.column_style]
         schema = StructType([*spark_fields(layout.fields), *metadata_fields(names)])
         return ChangeSet(self._spark.createDataFrame([], schema), plan, ())
@@ -234,14 +233,14 @@ class ChangeSetReader:
         # Rows of one side alone are not netted.
         can_be_pruned = len({file.side for file in listed}) == 1
 
-        def opened(side: Side, steps: Sequence[Layout], protocol: str) -> DataFrame | None:
+        def opened(
+            side: Side, steps: Sequence[Layout], protocol: Mapping[str, Any]
+        ) -> DataFrame | None:
             files = [file for file in listed if file.side is side]
             if not files:
                 return None
             check_types(span.stream, steps)
-            rows = tables.open(
-                steps[0], json.loads(protocol), files, (), can_be_pruned=can_be_pruned
-            )
+            rows = tables.open(steps[0], protocol, files, (), can_be_pruned=can_be_pruned)
             return as_of_today(rows, steps)
 
         old = opened(Side.OLD, path, start_protocol)
@@ -254,10 +253,6 @@ def _reads_ids_first(net: NetFiles, end: Offset) -> bool:
     masks = min(net.rewritten_rows, end.row_id_high_water_mark // IDS_IN_A_MASK)
     is_large = net.rewritten_rows > MANY_REWRITTEN_ROWS and masks <= MOST_MASKS
     return is_large and not net.restores_files
-
-
-def _layout(metadata: str) -> Layout:
-    return Layout.of(json.loads(metadata))
 
 
 def _row_type(layout: Layout) -> StructType:
@@ -281,7 +276,7 @@ class _WrittenFiles:
 
 def _files_by_layout(span: SourceRange) -> list[_WrittenFiles]:
     """The files with inserted rows, in groups of consecutive commits under one layout."""
-    layout, protocol = _layout(span.start.metadata), json.loads(span.start.protocol)
+    layout, protocol = Layout.of(span.start.metadata), span.start.protocol
     position, is_other = 0, False
     groups: list[_WrittenFiles] = []
     for commit in without_undone(span.commits):

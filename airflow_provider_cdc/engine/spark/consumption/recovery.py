@@ -10,7 +10,6 @@ a value that does not fit is an error.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -41,7 +40,7 @@ from ..change_sets.netting import NEW, OLD, changes_of, same_values
 from ..change_sets.row_columns import ROW, ROW_ID
 from ..reading.stream_reader import StreamChanges, StreamReader
 from ..session.session_settings import settings
-from ..tables.delta_tables import Table, Tables, table_id
+from ..tables.delta_tables import Table, Tables
 from ..tables.store_assignment import StoreAssignment, declared_type, unfit_value
 from .attempts import BEGIN_TRIES, Attempt, ConsumptionServices
 from .consumer import resume_consumption, run_consumption
@@ -124,14 +123,14 @@ class Recovery:
     def _taken(self, stream: Stream) -> TableRange:
         """All of a base table, up to its newest version, even if it is another table now."""
         end = self._parts.sources.newest_offset(stream.source.location)
-        if not is_tracked(json.loads(end.metadata)):
+        if not is_tracked(end.metadata):
             raise ChangeTrackingDisabled(
                 f"stream {stream.name}",
                 f"cannot advance to the newest version of {stream.source.name}",
                 cause="row tracking of it is off",
                 fix=f"ALTER TABLE {stream.source.name} SET TBLPROPERTIES ('{ENABLED}' = 'true')",
             )
-        source = replace(stream.source, table_id=table_id(end))
+        source = replace(stream.source, table_id=end.table_id)
         return TableRange(stream.offset.version, end, source=source)
 
     def _finish(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +74,7 @@ class FileSources:
         state = self.logs.open(location, folder)
         columns = self._columns(subject, folder, state, schema)
         offset = self.sources.newest_offset(location)
-        source = Source(uri, location, str(json.loads(offset.metadata)["id"]))
+        source = Source(uri, location, offset.table_id)
         folder = replace(folder, schema=columns.json(), options=self._options(folder, columns))
         return FoundSource((Base(source, offset),), (), None, folder)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from ...core.arguments.points import Bound, OffsetOf, Version
@@ -13,7 +12,7 @@ from ...core.model.sources import Base, Folder, Offset, Source, View
 from ...core.names import TableName
 from ...storage.registry.registry_snapshot import RegistrySnapshot
 from ...storage.sources.source_history import SourceHistory
-from ..tables.delta_tables import Table, Tables, table_id
+from ..tables.delta_tables import Table, Tables
 from ..views.view_definitions import ViewDefinitions
 
 
@@ -66,7 +65,7 @@ class Sources:
         query = self.definitions.query(name)
         bases = tuple(self._base(table) for table in query.tables)
         for base in bases:
-            if not is_tracked(json.loads(base.offset.metadata)):
+            if not is_tracked(base.offset.metadata):
                 raise ChangeTrackingDisabled(
                     f"view {query.name.sql}",
                     f"cannot be followed, change tracking of {base.source.name} is off",
@@ -116,4 +115,4 @@ class Sources:
 
     def _base(self, table: Table) -> Base:
         newest = self.tables.newest_offset(table)
-        return Base(Source(table.name, table.location, table_id(newest)), newest)
+        return Base(Source(table.name, table.location, newest.table_id), newest)

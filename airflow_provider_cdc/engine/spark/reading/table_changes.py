@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,7 +49,7 @@ class TableChanges:
 
         offsets = offsets_at(start)
         for newest in found.newest:
-            check_not_catalog_managed(subject, "cannot be read", json.loads(newest.protocol))
+            check_not_catalog_managed(subject, "cannot be read", newest.protocol)
         ends = found.newest if end is None else offsets_at(end)
         for offset, last in zip(offsets, ends, strict=True):
             if last.version < offset.version:

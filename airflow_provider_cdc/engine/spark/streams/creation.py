@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -26,7 +25,7 @@ from ..change_sets.metadata_columns import check_names
 from ..change_sets.schema_checks import check_columns
 from ..reading.file_sources import FileSources
 from ..reading.found_sources import FoundSource, Sources
-from ..tables.delta_tables import Table, Tables, table_id
+from ..tables.delta_tables import Table, Tables
 from .rewinding import Readability
 
 
@@ -93,7 +92,7 @@ class Creation:
         found = self._found(wanted, snapshot)
         draft = self._draft(wanted, found)
         for base in draft.bases:
-            protocol = json.loads(base.offset.protocol)
+            protocol = base.offset.protocol
             problem = f"cannot be created on {base.source.name}"
             check_not_catalog_managed(wanted.subject, problem, protocol)
         if found.folder is not None:
@@ -111,7 +110,7 @@ class Creation:
         if found.view is not None:
             self.readability.check(draft)
             return self._register(snapshot, replaced, draft)
-        check_columns(draft, Layout.of(json.loads(draft.offset.metadata)))
+        check_columns(draft, Layout.of(draft.offset.metadata))
         return self._create_now(snapshot, replaced, draft, found.tables[0])
 
     def _found(self, wanted: NewStream, streams: RegistrySnapshot) -> FoundSource:
@@ -150,12 +149,12 @@ class Creation:
         """Create ``draft`` at the newest version, after switching change tracking on."""
         switched_on = False
         try:
-            if not is_tracked(json.loads(draft.offset.metadata)):
+            if not is_tracked(draft.offset.metadata):
                 self.tables.set_properties(table.sql, {ENABLED: "true"})
                 # If that failed, another stream's creation may have been first.
                 switched_on = True
             offset = self.tables.newest_offset(table)
-            if not is_tracked(json.loads(offset.metadata)):
+            if not is_tracked(offset.metadata):
                 raise _switched_off(draft)
             return self._register(snapshot, replaced, draft.with_offsets(offset))
         except BaseException:
@@ -191,7 +190,7 @@ class Creation:
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:
         """Set change tracking back to what it was, unless another stream needs it now."""
-        identity, snapshot = table_id(before), self.registry.snapshot()
+        identity, snapshot = before.table_id, self.registry.snapshot()
         tables = [stream.bases for stream in snapshot.streams()]
         unread = [stream.bases for stream in snapshot.unreadable()]
         # A stream whose tables cannot be read from its record may need it.

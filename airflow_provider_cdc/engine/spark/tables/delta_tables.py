@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -152,11 +151,6 @@ def table_properties(given: Mapping[str, str]) -> str:
     """``TBLPROPERTIES (...)`` as SQL; needs ``escaped_literals`` if a value may hold a quote."""
     pairs = (f"{spark_literal(name)} = {spark_literal(value)}" for name, value in given.items())
     return f"TBLPROPERTIES ({', '.join(pairs)})"
-
-
-def table_id(offset: Offset) -> str:
-    """The table id at ``offset``."""
-    return str(json.loads(offset.metadata)["id"])
 
 
 def _missing(name: TableName) -> TableNotFound:

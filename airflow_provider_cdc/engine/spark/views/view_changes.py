@@ -13,7 +13,6 @@ itself: a condition that fails for rows of different ends must not be evaluated 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cache, reduce
@@ -313,7 +312,7 @@ def _free_style(span: SourceRange) -> ColumnStyle:
     """A style whose names no column of a base table has, independent of the view stream's own
     style. A table of consumed changes already has the names of one style.
     """
-    columns = Layout.of(json.loads(span.end.metadata)).column_names
+    columns = Layout.of(span.end.metadata).column_names
     taken = {name_key(name) for name in columns}
     free = (
         style

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,7 +63,7 @@ class SourceRange:
     def layout(self) -> Layout | None:
         """The layout at its start, if a commit may have changed it."""
         is_kept = all(commit.metadata is None for commit in self.commits)
-        return None if is_kept else Layout.of(json.loads(self.start.metadata))
+        return None if is_kept else Layout.of(self.start.metadata)
 
     @property
     def oldest(self) -> datetime | None:
@@ -242,7 +241,7 @@ class SourceLog:
         :raises ChangeTrackingDisabled: row tracking was off at the offset, or is off
         :raises StreamStale: it was off in between, or commits are missing
         """
-        if not is_tracked(json.loads(stream.offset.metadata)):
+        if not is_tracked(stream.offset.metadata):
             raise ChangeTrackingDisabled(
                 f"stream {stream.name}",
                 f"cannot begin {describe_offset(stream.offset)} of {stream.source.name}",

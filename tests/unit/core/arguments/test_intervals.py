@@ -45,7 +45,7 @@ def test_ten_minutes_are_shown_as_bigquery_shows_them(written: timedelta | str) 
         ("PT0S", "0-0 0 0:0:0 (0 seconds)"),
     ],
 )
-def test_other_lengths_are_shown_by_days_and_by_time(written: str, shown: str) -> None:
+def test_interval_is_shown_by_days_and_by_time(written: str, shown: str) -> None:
     assert interval_text(interval_of(written, "max_staleness")) == shown
 
 
@@ -73,11 +73,11 @@ def test_other_lengths_are_shown_by_days_and_by_time(written: str, shown: str) -
         600,
     ],
 )
-def test_what_is_no_length_of_time_is_refused(written: timedelta | str) -> None:
+def test_interval_that_is_not_a_length_of_time_is_refused(written: timedelta | str) -> None:
     with pytest.raises(InvalidRequest, match="is no length of time"):
         interval_of(written, "max_staleness")
 
 
 @given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36_500)))
-def test_a_length_is_kept_to_the_microsecond(length: timedelta) -> None:
+def test_interval_is_kept_to_the_microsecond(length: timedelta) -> None:
     assert interval_of(interval_iso(length), "max_staleness") == length

@@ -45,13 +45,13 @@ def test_timestamp_without_an_offset_from_utc_is_refused(text: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 1.0, "3", True, None])
-def test_version_that_no_table_has_is_refused(number: Any) -> None:
+def test_version_that_is_not_a_whole_number_from_zero_is_refused(number: Any) -> None:
     with pytest.raises(InvalidRange, match="whole number from 0 on"):
         Version(number)
 
 
 @pytest.mark.parametrize(("kind", "name"), [(Version, "version"), (Timestamp, "timestamp")])
-def test_point_of_what_is_rendered_later_is_refused_with_the_form_that_is_templated(
+def test_point_of_an_unrendered_value_is_refused_with_the_mapping_form(
     kind: Any, name: str
 ) -> None:
     for given in ("{{ params.p }}", object()):
@@ -62,19 +62,19 @@ def test_point_of_what_is_rendered_later_is_refused_with_the_form_that_is_templa
 
 
 @pytest.mark.parametrize("given", ["abc", 5, ["version", 3]])
-def test_what_is_no_mapping_names_no_point(given: Any) -> None:
+def test_point_of_a_value_that_is_not_a_mapping_is_refused(given: Any) -> None:
     with pytest.raises(InvalidRequest, match="names no point"):
         point_of(given)
 
 
-def test_points_of_the_wrong_kind_of_value_are_refused() -> None:
+def test_points_with_an_invalid_value_are_refused() -> None:
     with pytest.raises(InvalidName):
         point_of({"offset_of": 5})
     with pytest.raises(InvalidRange, match="outside of the calendar"):
         Timestamp("0001-01-01T00:00:00+09:00")
 
 
-def test_offset_of_what_no_stream_is_called_is_refused() -> None:
+def test_offset_of_an_invalid_stream_name_is_refused() -> None:
     with pytest.raises(InvalidName):
         OffsetOf("x`; DROP TABLE y")
 
@@ -113,7 +113,7 @@ def test_bound_at_and_before_at_once_is_refused() -> None:
         bound_of("stream s", Version(3), Version(4))
 
 
-def test_bound_that_is_no_point_is_refused() -> None:
+def test_bound_that_is_not_a_point_is_refused() -> None:
     number: Any = 3
     with pytest.raises(InvalidRequest, match=r"Version\(3\)"):
         bound_of("stream s", number, None)

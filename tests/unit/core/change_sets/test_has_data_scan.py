@@ -32,7 +32,7 @@ def look(stream: Stream, commits: list[Commit]) -> DataProbe:
 
 
 @given(histories(), st.sampled_from([STANDARD, INSERTS, SURVIVING]))
-def test_a_yes_of_the_newest_commits_is_a_yes_of_the_whole_range(
+def test_data_in_the_newest_commits_is_data_in_the_whole_range(
     history: tuple[Table, list[Commit], list[Table]], stream: Stream
 ) -> None:
     _, commits, _ = history
@@ -43,11 +43,11 @@ def test_a_yes_of_the_newest_commits_is_a_yes_of_the_whole_range(
 
 
 @pytest.mark.parametrize("stream", [STANDARD, INSERTS, SURVIVING])
-def test_a_file_of_new_rows_is_data(stream: Stream) -> None:
+def test_file_of_new_rows_is_data(stream: Stream) -> None:
     assert HasDataScan(stream).take(commit(9, (data_file("a", 9),))) is DataProbe.DATA
 
 
-def test_a_file_of_new_rows_that_is_removed_later_is_data_for_inserts_alone() -> None:
+def test_file_of_new_rows_that_is_removed_later_is_data_only_for_inserts() -> None:
     born = data_file("a", 8)
     commits = [commit(8, (born,)), commit(9, (), (born,))]
 
@@ -56,7 +56,7 @@ def test_a_file_of_new_rows_that_is_removed_later_is_data_for_inserts_alone() ->
     assert look(INSERTS, commits) is DataProbe.DATA
 
 
-def test_a_deletion_is_data_for_a_standard_stream_alone() -> None:
+def test_deletion_is_data_only_for_a_standard_stream() -> None:
     gone = commit(9, (), (data_file("a", 0),))
 
     assert HasDataScan(STANDARD).take(gone) is DataProbe.DATA
@@ -64,7 +64,7 @@ def test_a_deletion_is_data_for_a_standard_stream_alone() -> None:
     assert HasDataScan(SURVIVING).take(gone) is DataProbe.NOTHING_YET
 
 
-def test_a_grown_vector_is_data_but_no_insert() -> None:
+def test_grown_vector_is_data_only_for_a_standard_stream() -> None:
     grown = commit(9, (data_file("a", 0, 2),), (data_file("a", 0, 1),))
 
     assert HasDataScan(STANDARD).take(grown) is DataProbe.DATA
@@ -72,7 +72,7 @@ def test_a_grown_vector_is_data_but_no_insert() -> None:
     assert HasDataScan(INSERTS).take(grown) is DataProbe.NOTHING_YET
 
 
-def test_rewritten_files_are_no_data() -> None:
+def test_rewritten_files_are_not_data() -> None:
     rewritten = commit(9, (data_file("b", 9, change=False),), (data_file("a", change=False),))
     optimised = replace(rewritten, operation="OPTIMIZE", preserves_row_ids=True)
 
@@ -82,7 +82,7 @@ def test_rewritten_files_are_no_data() -> None:
 
 
 @pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
-def test_files_that_an_update_rewrote_are_data_for_a_standard_stream_alone(operation: str) -> None:
+def test_files_that_an_update_rewrote_are_data_only_for_standard_streams(operation: str) -> None:
     rewritten = commit(9, (data_file("b", 9),), (data_file("a"),), operation)
     kept = replace(rewritten, preserves_row_ids=True)
 
@@ -91,7 +91,7 @@ def test_files_that_an_update_rewrote_are_data_for_a_standard_stream_alone(opera
     assert HasDataScan(SURVIVING).take(kept) is DataProbe.NOTHING_YET
 
 
-def test_what_may_undo_or_end_change_tracking_is_left_to_the_whole_range() -> None:
+def test_commit_that_may_undo_or_end_change_tracking_is_unclear() -> None:
     insert = commit(9, (data_file("a", 9),))
 
     for unclear in (
@@ -103,7 +103,7 @@ def test_what_may_undo_or_end_change_tracking_is_left_to_the_whole_range() -> No
         assert HasDataScan(STANDARD).take(unclear) is DataProbe.UNCLEAR
 
 
-def test_metadata_that_keeps_change_tracking_as_it_was_leaves_a_plain_yes() -> None:
+def test_commit_with_metadata_is_unclear_only_if_tracking_changes() -> None:
     insert = commit(9, (data_file("a", 9),))
     kept = {"id": STANDARD.source.table_id, "configuration": {ENABLED: "true", "x": "y"}}
 
@@ -116,7 +116,7 @@ def test_metadata_that_keeps_change_tracking_as_it_was_leaves_a_plain_yes() -> N
         assert HasDataScan(STANDARD).take(replace(insert, metadata=other)) is DataProbe.UNCLEAR
 
 
-def test_a_file_without_row_ids_is_no_plain_yes() -> None:
+def test_file_without_row_ids_is_not_data_yet() -> None:
     untracked = structs.replace(data_file("a", 9), base_row_id=None)
 
     assert HasDataScan(STANDARD).take(commit(9, (untracked,))) is DataProbe.NOTHING_YET

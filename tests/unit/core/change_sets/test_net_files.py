@@ -56,7 +56,7 @@ def test_fold_of_any_history_is_the_difference_of_its_ends(
 
 
 @given(histories(), st.data())
-def test_fold_of_two_parts_of_a_history_leads_where_the_whole_does(
+def test_fold_of_a_history_in_two_parts_gives_the_same_files(
     history: tuple[Table, list[Commit], list[Table]], data: st.DataObject
 ) -> None:
     start, commits, after = history
@@ -67,7 +67,7 @@ def test_fold_of_two_parts_of_a_history_leads_where_the_whole_does(
     assert applied(middle, fold(commits[cut:])) == applied(start, fold(commits))
 
 
-def test_fold_of_a_file_that_came_and_went_is_nothing() -> None:
+def test_fold_of_a_file_that_was_added_and_removed_is_empty() -> None:
     born = data_file("a", 1)
     net = fold([commit(1, (born,)), commit(2, (), (born,))])
     assert (net.removed, net.added, net.revectored) == ((), (), ())
@@ -77,7 +77,7 @@ def test_fold_of_a_file_that_came_and_went_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("born", "change", "is_new"), [(1, False, False), (5, False, True), (1, True, True)]
 )
-def test_fold_of_an_add_without_a_remove_asks_when_the_file_was_born(
+def test_fold_of_a_lone_add_is_new_if_its_commit_made_it_or_changed_data(
     born: int, change: bool, is_new: bool
 ) -> None:
     net = fold([commit(5, (data_file("a", born, change=change),))])
@@ -104,7 +104,7 @@ def test_fold_leaves_out_files_of_vectors_that_a_commit_lists_as_removed() -> No
         assert [file.path for file in listed(path, **fields).removed] == [path]
 
 
-def test_fold_of_rewrites_alone_is_empty_whatever_it_moved() -> None:
+def test_fold_of_only_rewrites_is_empty() -> None:
     moved = data_file("b", 3, change=False)
     gone = data_file("a", 1, change=False)
     net = fold([commit(3, (moved,), (gone,))])
@@ -112,7 +112,7 @@ def test_fold_of_rewrites_alone_is_empty_whatever_it_moved() -> None:
     assert not fold([commit(3, (moved,), (gone,)), commit(4, (data_file("c", 4),))]).is_empty
 
 
-def test_inserted_files_are_those_that_a_commit_wrote_with_rows_of_its_own() -> None:
+def test_inserted_files_are_those_that_a_commit_wrote_with_new_rows() -> None:
     written, brought_back = data_file("a", 5), data_file("b", 2)
     compacted, revectored = data_file("c", 5, change=False), data_file("d", 1, 3)
     version_five = commit(5, (written, brought_back, compacted, revectored))
@@ -142,7 +142,7 @@ def test_files_of_a_merge_that_inserts_nothing_hold_no_inserts(none: object) -> 
     assert plan_inserts([merged]).file_count == 1
 
 
-def test_rows_that_were_inserted_survive_in_what_was_made_of_their_files() -> None:
+def test_inserted_rows_survive_in_rewrites_of_their_files() -> None:
     born, updated = data_file("new", 5), data_file("updated", 6)
     moved = data_file("moved", 7, change=False)
     commits = [
@@ -156,7 +156,7 @@ def test_rows_that_were_inserted_survive_in_what_was_made_of_their_files() -> No
     assert [file.path for file in plan_survivors(commits).net.added] == ["b", "moved"]
 
 
-def test_rewritten_rows_are_those_of_the_larger_side_where_there_are_two() -> None:
+def test_rewritten_rows_are_those_of_the_larger_of_two_sides() -> None:
     def sized(path: str, rows: int) -> DataFile:
         return structs.replace(data_file(path), stats=json.dumps({"numRecords": rows}))
 

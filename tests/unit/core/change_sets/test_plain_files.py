@@ -120,7 +120,7 @@ def test_files_from_before_row_tracking_are_not_plain(missing: str) -> None:
     assert not reads_as_plain(layout(), PROTOCOL, [listed(**{missing: None})])
 
 
-def test_too_much_to_read_is_not_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_over_the_limits_are_not_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [listed(f"file:///t/{number}.parquet") for number in range(plain_files.MOST_FILES)]
     assert reads_as_plain(layout(), PROTOCOL, files)
     assert not reads_as_plain(layout(), PROTOCOL, [*files, listed("file:///t/more.parquet")])
@@ -142,14 +142,14 @@ def test_too_much_to_read_is_not_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not reads_as_plain(layout(), PROTOCOL, [picked, longer])
 
 
-def test_a_vector_of_a_file_without_a_row_count_is_not_plain() -> None:
+def test_file_with_a_vector_and_no_row_count_is_not_plain() -> None:
     dropped = listed(deletion_vector=vector_of_one_row(), stats=None)
 
     assert not reads_as_plain(layout(), PROTOCOL, [dropped])
 
 
 @given(st.sets(st.integers(min_value=0, max_value=5_000), max_size=200))
-def test_the_bits_of_the_words_are_the_positions(positions: set[int]) -> None:
+def test_bitmap_words_have_bits_set_at_the_positions(positions: set[int]) -> None:
     found = bitmap_words(BitMap64(positions))
 
     is_set = {at for at in range(len(found) * 64) if found[at >> 6] >> (at & 63) & 1}

@@ -54,7 +54,7 @@ UPDATE = new_commit(5, "UPDATE", removes=(OLD,), adds=(NEW,), change_files=(FEED
 ONE_LAYOUT = [layout()]
 
 
-def test_plan_of_an_update_with_small_change_files_reads_these_alone() -> None:
+def test_plan_of_an_update_with_small_change_files_reads_only_these() -> None:
     reading = plan_difference([UPDATE], ONE_LAYOUT)
     assert reading.plan.strategy is Strategy.CHANGE_FILES
     assert (reading.plan.file_count, reading.plan.size_bytes) == (1, 30)
@@ -62,7 +62,7 @@ def test_plan_of_an_update_with_small_change_files_reads_these_alone() -> None:
     assert reading.plan.reason == "the file difference is 2.0 kB in 2 files"
 
 
-def test_plan_of_change_files_that_are_not_smaller_reads_the_file_difference() -> None:
+def test_plan_of_large_change_files_reads_the_file_difference() -> None:
     large = replace(UPDATE, change_files=(data_file("_change_data/feed", 10**6, born=5),))
     assert plan_difference([large], ONE_LAYOUT).plan.strategy is Strategy.FILE_DIFFERENCE
 
@@ -86,7 +86,7 @@ def test_plan_of_many_change_files_counts_the_time_to_open_them() -> None:
     assert plan_difference(commits(100_000_000), ONE_LAYOUT).plan.strategy is Strategy.CHANGE_FILES
 
 
-def test_plan_of_a_merge_counts_the_files_that_hold_the_row_ids_of_its_inserts() -> None:
+def test_plan_of_a_merge_counts_the_files_with_its_inserted_row_ids() -> None:
     merge = replace(UPDATE, operation="MERGE")
     plan = plan_difference([merge], ONE_LAYOUT).plan
     assert (plan.strategy, plan.size_bytes) == (Strategy.CHANGE_FILES, 1030)
@@ -99,7 +99,7 @@ def test_plan_takes_the_strategy_that_was_asked_for(wanted: Strategy) -> None:
     assert plan.reason.startswith("it was asked for")
 
 
-def test_plan_of_a_range_without_change_files_says_so_whatever_was_asked_for() -> None:
+def test_plan_without_change_files_says_so_despite_the_asked_strategy() -> None:
     plain = replace(UPDATE, change_files=())
     plan = plan_difference([plain], ONE_LAYOUT, Strategy.CHANGE_FILES).plan
     assert (plan.strategy, plan.reason) == (
@@ -108,13 +108,13 @@ def test_plan_of_a_range_without_change_files_says_so_whatever_was_asked_for() -
     )
 
 
-def test_plan_over_a_change_of_types_leaves_change_files_alone() -> None:
+def test_plan_over_a_change_of_types_ignores_change_files() -> None:
     plan = plan_difference([UPDATE], [layout("integer"), layout("long")]).plan
     assert plan.strategy is Strategy.FILE_DIFFERENCE
     assert "columns" in plan.reason
 
 
-def test_plan_leaves_change_files_alone_where_columns_are_found_by_field_ids() -> None:
+def test_plan_ignores_change_files_if_columns_are_found_by_field_id() -> None:
     by_id, by_name = layout(mapping="id"), layout(mapping="name")
     for history in ([by_id], [by_id, by_name], [by_name, by_id, by_name]):
         plan = plan_difference([UPDATE], history, Strategy.CHANGE_FILES).plan
@@ -124,20 +124,20 @@ def test_plan_leaves_change_files_alone_where_columns_are_found_by_field_ids() -
 
 
 @pytest.mark.parametrize("name", ["_change_type", "_CHANGE_TYPE"])
-def test_plan_leaves_change_files_alone_where_a_column_has_the_name_of_theirs(name: str) -> None:
+def test_plan_ignores_change_files_if_a_column_is_called_change_type(name: str) -> None:
     for today in (layout(name=name), layout(name=name, mapping="name")):
         plan = plan_difference([UPDATE], [today], Strategy.CHANGE_FILES).plan
         assert plan.strategy is Strategy.FILE_DIFFERENCE
         assert "_change_type" in plan.reason
 
 
-def test_plan_of_a_range_that_leaves_no_file_different_reads_nothing() -> None:
+def test_plan_of_a_range_without_a_net_difference_reads_nothing() -> None:
     back = new_commit(6, "RESTORE", removes=(NEW,), adds=(OLD,))
     plan = plan_difference([UPDATE, back], ONE_LAYOUT).plan
     assert (plan.strategy, plan.file_count, plan.commit_count) == (Strategy.NOTHING, 0, 2)
 
 
-def test_plan_of_inserts_reads_the_files_with_rows_of_their_own() -> None:
+def test_plan_of_inserts_reads_only_the_files_with_new_rows() -> None:
     insert = new_commit(5, "WRITE", adds=(NEW, data_file("carried", 7, born=3)))
     plan = plan_inserts([insert])
     assert (plan.strategy, plan.file_count, plan.size_bytes) == (Strategy.INSERTED_FILES, 1, 1000)
@@ -161,7 +161,7 @@ def test_rows_of_appends_are_counted_by_their_statistics() -> None:
     assert inserted_row_count([new_commit(5, "WRITE", adds=(counted(3),)), delete]) == 3
 
 
-def test_commit_with_change_files_tells_its_inserts_by_its_data_files() -> None:
+def test_inserts_of_a_commit_with_change_files_come_from_its_data_files() -> None:
     (merge,) = commit_changes([replace(UPDATE, operation="MERGE")])
     assert (merge.change_files, merge.inserted) == ((FEED,), (NEW,))
     assert merge.data_files.is_empty
@@ -169,7 +169,7 @@ def test_commit_with_change_files_tells_its_inserts_by_its_data_files() -> None:
     assert update.inserted == ()
 
 
-def test_commit_without_change_files_tells_its_changes_by_its_file_difference() -> None:
+def test_changes_of_a_commit_without_change_files_are_its_file_difference() -> None:
     optimised = structs.replace(OLD, data_change=False)
     commits = [
         replace(UPDATE, change_files=()),
@@ -182,7 +182,7 @@ def test_commit_without_change_files_tells_its_changes_by_its_file_difference() 
     assert found.files == (OLD, NEW)
 
 
-def test_layers_hold_a_file_with_one_vector_only_once_each() -> None:
+def test_batches_by_path_hold_each_file_with_one_vector_once() -> None:
     listed = [
         ListedFile(Side.NEW, data_file("a", 1), 1),
         ListedFile(Side.OLD, data_file("a", 1, vector="x"), 2),

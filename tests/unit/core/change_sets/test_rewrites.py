@@ -118,7 +118,7 @@ def read(net: NetFiles, contents: Contents) -> int:
 
 
 @given(histories(), st.integers(0, 8))
-def test_rows_that_differ_are_the_same_as_if_files_had_been_rewritten_before(
+def test_net_difference_has_the_same_rows_as_the_whole_fold(
     history: tuple[list[Commit], Contents], altered_at: int
 ) -> None:
     commits, contents = history
@@ -132,7 +132,7 @@ def test_rows_that_differ_are_the_same_as_if_files_had_been_rewritten_before(
 
 
 @given(histories())
-def test_rows_that_differ_are_the_same_without_rewrites(
+def test_difference_without_rewrites_has_the_same_rows_as_the_whole(
     history: tuple[list[Commit], Contents],
 ) -> None:
     commits, contents = history
@@ -144,7 +144,7 @@ def test_rows_that_differ_are_the_same_without_rewrites(
     assert net.revectored == whole.revectored
 
 
-def test_files_that_optimize_alone_made_are_left_out_of_a_range_with_changes() -> None:
+def test_files_made_only_by_optimize_are_left_out_of_the_changes() -> None:
     small = [data_file(name, 0) for name in "ab"]
     merged, again = data_file("m", 2), data_file("n", 3)
     born = data_file("new", 1)
@@ -156,14 +156,14 @@ def test_files_that_optimize_alone_made_are_left_out_of_a_range_with_changes() -
     assert without_rewrites(fold(commits), commits).files == (born,)
 
 
-def test_files_that_optimize_made_of_changed_ones_are_read() -> None:
+def test_files_that_optimize_made_from_changed_files_are_read() -> None:
     born, old, merged = data_file("new", 1), data_file("a", 0), data_file("m", 2)
     commits = [commit(1, [], [born]), optimised(2, [old, born], [merged])]
     net = without_rewrites(fold(commits), commits)
     assert {file.path for file in net.files} == {"a", "m"}
 
 
-def test_files_of_another_partition_than_the_changed_ones_are_left_out() -> None:
+def test_rewritten_files_of_an_unchanged_partition_are_left_out() -> None:
     born, merged = data_file("new", 1, part="p"), data_file("m", 2, part="p")
     other, rewritten = data_file("o", 0, part="q"), data_file("r", 2, part="q")
     commits = [commit(1, [], [born]), optimised(2, [born, other], [merged, rewritten])]
@@ -179,7 +179,7 @@ def test_rewritten_file_that_changed_later_is_read_with_its_originals() -> None:
     assert {file.path for file in net.files} == {"a", "b", "z"}
 
 
-def test_rewritten_file_that_is_touched_later_is_read_without_its_originals() -> None:
+def test_rewritten_file_with_a_new_vector_is_read_without_its_originals() -> None:
     old, merged = [data_file("a", 0), data_file("b", 0)], data_file("m", 1)
     again, other = data_file("n", 2), data_file("o", 0)
     marked = data_file("n", 2, vector=3)
@@ -193,7 +193,7 @@ def test_rewritten_file_that_is_touched_later_is_read_without_its_originals() ->
     assert (net.removed, net.added) == ((), ())
 
 
-def test_file_that_another_writer_brings_back_did_not_stand_at_the_offset() -> None:
+def test_file_that_another_writer_brings_back_was_not_at_the_offset() -> None:
     old, merged, again = data_file("a", 0), data_file("m", 1), data_file("n", 3)
     listed_again = optimised(2, [], [merged])
     commits = [
@@ -207,7 +207,7 @@ def test_file_that_another_writer_brings_back_did_not_stand_at_the_offset() -> N
     assert [file.path for file in net.added] == ["m"]
 
 
-def test_rewritten_files_are_read_with_their_originals_behind_a_change_of_the_columns() -> None:
+def test_files_rewritten_after_a_column_change_are_read_with_originals() -> None:
     old, merged, last = [data_file("a", 0)], data_file("m", 2), data_file("z", 3)
     altered = replace(commit(1, [], []), metadata={"id": "x"})
     commits = [altered, optimised(2, old, [merged]), commit(3, [merged], [last])]
@@ -217,7 +217,7 @@ def test_rewritten_files_are_read_with_their_originals_behind_a_change_of_the_co
     assert {file.path for file in net_difference(commits).files} == {"m", "z"}
 
 
-def test_rewritten_files_are_read_alone_behind_a_change_of_what_readers_do_not_look_at() -> None:
+def test_files_rewritten_after_an_irrelevant_change_need_no_originals() -> None:
     def metadata(*columns: str, **properties: str) -> dict[str, Any]:
         fields = [{"name": n, "type": "string", "nullable": True} for n in columns]
         schema = json.dumps({"type": "struct", "fields": fields})
@@ -250,13 +250,13 @@ def test_files_that_are_listed_again_for_their_statistics_are_not_touched() -> N
     assert net_difference([altered, *history, commit(5, [], [born])]).files == (born,)
 
 
-def test_files_that_a_restore_brings_back_after_they_were_rewritten_are_not_read() -> None:
+def test_files_that_a_restore_brings_back_after_a_rewrite_are_not_read() -> None:
     old, merged = data_file("a", 0), data_file("m", 1)
     back = replace(commit(2, [merged], [old]), operation="RESTORE")
     assert net_difference([optimised(1, [old], [merged]), back]).files == ()
 
 
-def test_rewrite_that_spells_a_partition_in_another_way_is_read() -> None:
+def test_rewrite_that_spells_a_partition_differently_is_read() -> None:
     old, spelt = data_file("a", 0, part="p"), data_file("m", 1, part="P")
     commits = [
         optimised(1, [old], [spelt]),

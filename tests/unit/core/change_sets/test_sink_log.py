@@ -7,7 +7,7 @@ import json
 from airflow_provider_cdc.engine.core.change_sets.sink_log import sink_log
 
 
-def test_a_list_has_a_version_and_then_a_line_for_each_file_with_its_number() -> None:
+def test_sink_log_has_a_version_and_a_numbered_line_for_each_file() -> None:
     version, *lines = sink_log([("file:///t/a%20b", 7), ("s3://b/c", 1 << 40)]).decode().split("\n")
 
     files = [json.loads(line) for line in lines]

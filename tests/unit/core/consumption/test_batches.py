@@ -55,7 +55,7 @@ def test_batch_does_not_count_files_that_were_only_rearranged() -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=8), BOUNDS, BOUNDS)
-def test_batches_one_after_the_other_are_all_commits_and_each_fits(
+def test_batches_in_sequence_hold_all_commits_and_each_fits(
     files: list[int], max_commits: int | None, max_bytes: int | None
 ) -> None:
     limit = BatchLimit(max_commits, max_bytes)
@@ -72,6 +72,8 @@ def test_batches_one_after_the_other_are_all_commits_and_each_fits(
 
 
 @pytest.mark.parametrize("bounds", [(0, None), (None, 0), (-1, None), (1.5, None), (True, None)])
-def test_bound_that_nothing_fits_into_is_refused(bounds: tuple[Any, Any]) -> None:
+def test_batch_bound_that_is_not_a_whole_number_from_one_is_refused(
+    bounds: tuple[Any, Any],
+) -> None:
     with pytest.raises(InvalidRequest, match="whole number from 1 on"):
         BatchLimit(*bounds)

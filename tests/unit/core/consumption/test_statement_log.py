@@ -84,7 +84,7 @@ def test_application_ids_differ_by_consumption_statement_and_epoch() -> None:
     assert len(found) == 18
 
 
-def test_fence_outranks_what_it_fences() -> None:
+def test_fence_version_is_above_the_apply_version() -> None:
     assert FENCE_VERSION > APPLY_VERSION
 
 
@@ -112,12 +112,12 @@ def test_state_of_a_fenced_statement_is_fenced_and_not_applied() -> None:
     assert (state.applied_version, state.fenced) == (None, True)
 
 
-def test_state_fence_of_an_earlier_epoch_does_not_fence_the_later_one() -> None:
+def test_fence_of_an_earlier_epoch_does_not_fence_the_later_one() -> None:
     commits = [commit(5, txn(0, FENCE_VERSION))]
     assert statement_state(consumption(epoch=1), 0, commits).fenced is False
 
 
-def test_state_statement_of_an_earlier_epoch_counts_as_applied() -> None:
+def test_statement_of_an_earlier_epoch_counts_as_applied() -> None:
     assert statement_state(consumption(epoch=1), 0, [commit(5, txn(0))]).applied_version == 5
 
 
@@ -137,13 +137,13 @@ def test_state_of_two_statements_undone_in_part_keeps_the_first() -> None:
     assert statement_state(C1, 1, commits).applied_version is None
 
 
-def test_state_applied_again_after_its_undo_is_applied_there() -> None:
+def test_statement_applied_again_after_its_undo_is_at_the_new_version() -> None:
     again = consumption(epoch=1)
     commits = [commit(5, txn(0)), restore(6, to=4), commit(7, txn(0, of=again))]
     assert statement_state(again, 0, commits).applied_version == 7
 
 
-def test_state_of_a_statement_that_replaces_an_empty_table_tells_who_took_it_before() -> None:
+def test_state_of_a_replacement_reports_the_commit_that_took_the_table() -> None:
     planned = PlannedStatement(0, StatementKind.CREATE_TABLE, "", "t", "/t", 4)
     replacing = replace(C1, statements=(replace(planned, replaces_leftover=True),))
     taken, applied = commit(5, add("a")), commit(6, add("b"), txn(0))
@@ -160,7 +160,7 @@ def test_state_of_a_statement_that_replaces_an_empty_table_tells_who_took_it_bef
     assert taken_at(taken, applied, of=replace(C1, statements=(planned,))) is None
 
 
-def test_state_restore_of_somebody_else_is_no_undo() -> None:
+def test_restore_by_another_consumption_is_not_an_undo() -> None:
     other = restore(6, to=4, of=consumption("c2"))
     assert statement_state(C1, 0, [commit(5, txn(0)), other]).applied_version == 5
     assert not is_own_restore(C1, other)
@@ -174,18 +174,18 @@ def applied(version: int, of: Consumption = C1) -> Commit:
     return commit(version, add(), txn(0, of=of))
 
 
-def test_files_of_undone_commits_are_left_out_and_those_around_them_are_not() -> None:
+def test_files_of_undone_commits_are_left_out_and_others_are_kept() -> None:
     written = [commit(4, add()), applied(5), applied(6)]
     assert added_at(written) == [4, 5, 6]
     assert added_at([*written, restore(7, to=4), commit(8, add())]) == [4, 7, 8]
 
 
-def test_files_of_commits_whose_undo_was_taken_back_stay() -> None:
+def test_files_of_commits_whose_undo_was_taken_back_are_kept() -> None:
     written = [applied(4), applied(5), restore(6, to=3), restore(7, to=5)]
     assert added_at(written) == [4, 5, 7]
 
 
-def test_files_of_others_that_an_undo_met_stay_before_it_is_taken_back() -> None:
+def test_files_of_other_writers_within_an_undo_are_kept() -> None:
     written = [applied(4), commit(5, add()), applied(6, of=consumption("c2"))]
     assert added_at([*written, restore(7, to=3)]) == [5, 6, 7]
     assert added_at([*written, restore(7, to=3), restore(8, to=6)]) == [4, 5, 6, 8]
@@ -195,7 +195,7 @@ def settled_at(*commits: Commit) -> list[int]:
     return [commit.version for commit in settled(commits)]
 
 
-def test_what_an_undo_may_have_to_give_back_is_not_settled() -> None:
+def test_commits_that_an_undo_may_have_to_give_back_are_not_settled() -> None:
     met = [commit(3, add()), applied(4), commit(5, add()), restore(6, to=3)]
     assert settled_at(*met) == [3]
     assert settled_at(*met, commit(7, add(data_change=False), operation="OPTIMIZE")) == [3]
@@ -205,12 +205,12 @@ def test_what_an_undo_may_have_to_give_back_is_not_settled() -> None:
     assert settled_at(*met, commit(7, add())) == [3, 4, 5, 6, 7]
 
 
-def test_undo_that_met_a_change_of_the_schema_is_not_settled() -> None:
+def test_undo_of_a_foreign_schema_change_is_not_settled() -> None:
     altered = commit(5, {"metaData": {"id": "x"}})
     assert settled_at(commit(3, add()), applied(4), altered, restore(6, to=3)) == [3]
 
 
-def test_undo_that_met_nobody_is_settled() -> None:
+def test_undo_without_foreign_commits_is_settled() -> None:
     assert settled_at(applied(4), commit(5), restore(6, to=3), commit(7, add())) == [4, 5, 6, 7]
 
 
@@ -254,7 +254,7 @@ HISTORIES = {
 
 @pytest.mark.parametrize("most", range(1, 7))
 @pytest.mark.parametrize("name", HISTORIES)
-def test_batches_of_any_size_return_what_one_of_everything_does(name: str, most: int) -> None:
+def test_batches_of_any_size_return_the_same_commits_as_one_batch(name: str, most: int) -> None:
     history = HISTORIES[name]
     found, left = [], history
     while left:
@@ -266,7 +266,7 @@ def test_batches_of_any_size_return_what_one_of_everything_does(name: str, most:
     assert found == added_at(list(settled(history)))
 
 
-def test_batch_looks_behind_itself_only_for_what_a_consumption_wrote() -> None:
+def test_batch_reads_later_commits_only_if_a_consumption_wrote_in_it() -> None:
     def untouched() -> Iterator[Commit]:
         raise AssertionError("the rest was asked for")
         yield
@@ -284,7 +284,7 @@ def test_rows_that_a_user_restored_from_an_undone_commit_are_inserted() -> None:
     assert added_at([*undone, again]) == [4, 5, 6, 7]
 
 
-def test_rows_that_a_user_restored_by_a_moment_from_an_undone_commit_are_inserted() -> None:
+def test_rows_restored_by_timestamp_from_an_undone_commit_are_inserted() -> None:
     """The log does not record the restored version, so the files that are back must show it."""
     vector = {"storageType": "u", "pathOrInlineDv": "v", "sizeInBytes": 1, "cardinality": 1}
     undone = [
@@ -303,36 +303,36 @@ def test_rows_that_a_user_restored_by_a_moment_from_an_undone_commit_are_inserte
     assert added_at([*undone, restore_to_a_moment(9, add("old"))]) == [4, 8, 9]
 
 
-def test_batch_may_end_where_a_user_restored_by_a_moment_what_was_undone() -> None:
+def test_batch_may_end_at_a_restore_by_timestamp_of_an_undone_commit() -> None:
     again = restore_to_a_moment(3, add("a"))
     undone = [commit(1, add("a"), txn(0)), restore(2, to=0), again]
     later = [commit(version, add()) for version in range(4, 60)]
     assert len(settled_batch(undone[:2], iter([*undone[2:], *later]))) == 3
 
 
-def test_undo_counts_whatever_a_user_restored_around_it() -> None:
+def test_undo_counts_despite_the_restores_of_a_user_around_it() -> None:
     met = [applied(1), commit(2, {"metaData": {"id": "t"}}), restore(3, to=0), restore(4, to=2)]
     assert added_at([*met, user_restore(5, to=0)]) == [1, 4, 5]
     before = [applied(1), user_restore(2, to=0), restore(3, to=0)]
     assert added_at([*before, commit(4, add())]) == [2, 3, 4]
 
 
-def test_rows_that_a_user_restored_and_an_undo_took_away_again_are_undone() -> None:
+def test_rows_that_an_undo_removes_after_a_users_restore_are_undone() -> None:
     restored = [applied(1), commit(2, add()), user_restore(3, to=1)]
     assert added_at([*restored, restore(4, to=0)]) == [2, 3, 4]
 
 
-def test_batch_may_end_where_a_user_restored_what_was_undone() -> None:
+def test_batch_may_end_at_a_users_restore_of_an_undone_commit() -> None:
     undone = [applied(1), restore(2, to=0), user_restore(3, to=1)]
     later = [commit(version, add()) for version in range(4, 60)]
     assert len(settled_batch(undone[:2], iter([*undone[2:], *later]))) == 3
 
 
-def test_undo_to_before_the_range_leaves_nothing_of_it() -> None:
+def test_undo_to_before_the_range_drops_the_undone_files() -> None:
     assert added_at([applied(5), restore(6, to=3), commit(7, add())]) == [6, 7]
 
 
-def test_memory_of_the_replay_does_not_grow_with_the_square_of_the_commits() -> None:
+def test_memory_of_the_replay_does_not_grow_quadratically() -> None:
     commits = [commit(version) for version in range(4000)]
     tracemalloc.start()
     try:
@@ -344,7 +344,7 @@ def test_memory_of_the_replay_does_not_grow_with_the_square_of_the_commits() -> 
     assert peak_bytes < 20_000_000
 
 
-def test_files_that_a_user_restored_away_stay() -> None:
+def test_files_that_a_users_restore_removes_are_kept() -> None:
     by_hand = commit(6, add(), operation="RESTORE", operationParameters={"version": 4})
     assert added_at([commit(5, add()), by_hand]) == [5, 6]
 
@@ -376,12 +376,12 @@ def test_foreign_commit_is_what_others_changed(late: Commit, is_foreign: bool) -
     assert found is (late if is_foreign else None)
 
 
-def test_foreign_commit_is_none_that_an_earlier_epoch_made() -> None:
+def test_commit_of_an_earlier_epoch_is_not_foreign() -> None:
     earlier = commit(6, add(), txn(0))
     assert foreign_commit(consumption(epoch=1), [earlier], first_version=5) is None
 
 
-def test_foreign_commit_of_a_consumption_whose_id_begins_alike_is_foreign() -> None:
+def test_commit_of_a_consumption_with_a_similar_id_is_foreign() -> None:
     late = commit(6, add(), txn(0, of=consumption("c11")))
     assert foreign_commit(C1, [late], first_version=5) is late
 
@@ -416,7 +416,7 @@ APPLY = commit(1, add(), txn(0))
         ([commit(0, {"metaData": {"id": "x"}}), FENCE], False, False),
     ],
 )
-def test_unused_creation_is_empty_and_of_nobody_who_is_about_to_fill_it(
+def test_unused_creation_is_empty_and_nobody_is_about_to_fill_it(
     commits: list[Commit], by_its_creator: bool, by_another: bool
 ) -> None:
     assert is_unused_creation("me", commits) is by_its_creator
@@ -445,11 +445,11 @@ def test_wiped_out_names_the_undo_and_the_foreign_commit_inside_it() -> None:
     ],
     ids=["no undo", "clean", "foreign before", "neutral", "taken back", "undo of another"],
 )
-def test_wiped_out_is_nothing_where_no_foreign_commit_is_lost(commits: list[Commit]) -> None:
+def test_wiped_out_is_nothing_if_no_foreign_commit_is_lost(commits: list[Commit]) -> None:
     assert wiped_out(C1, commits) is None
 
 
-def test_wiped_out_sees_an_undo_that_comes_again_behind_a_later_commit() -> None:
+def test_wiped_out_sees_a_second_undo_after_a_foreign_commit() -> None:
     late = commit(7, add())
     done = [commit(5, txn(0)), restore(6, to=4), late]
     assert wiped_out(C1, done) is None
@@ -464,7 +464,7 @@ def test_wiped_out_sees_what_the_same_consumption_applied_in_a_later_epoch() -> 
     assert wiped_out(consumption(epoch=1), done) is None
 
 
-def test_wiped_out_names_the_first_of_two_undos_that_met_others() -> None:
+def test_wiped_out_names_the_first_of_two_undos_of_foreign_commits() -> None:
     first, second = commit(6, add()), commit(8, add())
     done = [commit(5, txn(0)), first, restore(7, to=4), second, restore(9, to=4)]
     assert wiped_out(C1, done) == (7, first)
@@ -502,7 +502,7 @@ def test_state_follows_any_history_of_applying_and_undoing(steps: list[str]) -> 
     assert state.fenced is fenced
 
 
-def test_table_is_filled_by_the_consumption_that_was_applied_and_not_undone() -> None:
+def test_table_is_filled_by_the_consumption_that_is_applied_and_not_undone() -> None:
     created = commit(0, userMetadata=creation_mark("me"))
     other = consumption("c2")
 
@@ -518,7 +518,7 @@ def test_table_is_filled_by_the_consumption_that_was_applied_and_not_undone() ->
 
 
 @given(st.lists(st.sampled_from(["apply", "undo", "back", "foreign"]), max_size=12), st.data())
-def test_wiped_out_is_found_exactly_where_a_foreign_commit_does_not_stand(
+def test_wiped_out_is_found_exactly_if_a_foreign_commit_is_lost(
     steps: list[str], data: st.DataObject
 ) -> None:
     """A plain model: the foreign commits that the table contains at each version."""
@@ -552,7 +552,7 @@ def test_wiped_out_is_found_exactly_where_a_foreign_commit_does_not_stand(
 @pytest.mark.parametrize(
     ("domain", "is_foreign"), [("delta.clustering", True), ("delta.rowTracking", False)]
 )
-def test_change_of_what_a_table_is_clustered_by_is_foreign(domain: str, is_foreign: bool) -> None:
+def test_change_of_the_clustering_columns_is_foreign(domain: str, is_foreign: bool) -> None:
     configuration = json.dumps({"rowIdHighWaterMark": 1})
     action = {"domainMetadata": {"domain": domain, "configuration": configuration}}
     found = foreign_commit(C1, [commit(5, action)], first_version=5)

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc.engine.core.delta.checkpoints import plain_action
 
 
-def test_an_add_of_a_checkpoint_reads_as_in_a_commit() -> None:
+def test_add_of_a_checkpoint_reads_as_in_a_commit() -> None:
     vector = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 2}
     row = {
         "path": "a.parquet",

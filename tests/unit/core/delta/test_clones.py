@@ -64,7 +64,7 @@ def log_of(snapshot: TableSnapshot) -> list[tuple[str, dict[str, Any]]]:
     return [next(iter(json.loads(line).items())) for line in lines]
 
 
-def test_a_clone_is_another_table_with_the_row_ids_of_its_source() -> None:
+def test_clone_is_another_table_with_the_row_ids_of_its_source() -> None:
     actions = log_of(SOURCE)
 
     assert [name for name, _ in actions] == [
@@ -87,7 +87,7 @@ def test_a_clone_is_another_table_with_the_row_ids_of_its_source() -> None:
     assert found["add"] == FILE | {"dataChange": True, "defaultRowCommitVersion": 0}
 
 
-def test_a_clone_tells_its_source_and_the_version_of_it() -> None:
+def test_clone_records_its_source_and_the_sources_version() -> None:
     info = log_of(SOURCE)[0][1]
 
     assert info["operation"] == "CLONE"
@@ -96,7 +96,7 @@ def test_a_clone_tells_its_source_and_the_version_of_it() -> None:
     assert "inCommitTimestamp" not in info
 
 
-def test_a_clone_of_a_table_with_times_of_its_own_has_them_from_its_beginning() -> None:
+def test_clone_of_a_table_with_in_commit_timestamps_starts_with_them() -> None:
     own_times = {
         "delta.enableInCommitTimestamps": "true",
         "delta.inCommitTimestampEnablementVersion": "2",
@@ -110,7 +110,7 @@ def test_a_clone_of_a_table_with_times_of_its_own_has_them_from_its_beginning() 
     assert [name for name in own_times if name in settings] == ["delta.enableInCommitTimestamps"]
 
 
-def test_an_empty_table_can_be_cloned() -> None:
+def test_empty_table_can_be_cloned() -> None:
     check_clonable("table t", source(files=()))
     assert [name for name, _ in log_of(source(files=()))][-1] == "domainMetadata"
 
@@ -122,12 +122,12 @@ def test_an_empty_table_can_be_cloned() -> None:
         (source(files=(FILE, {**FILE, "baseRowId": None})), "1 files without row ids"),
     ],
 )
-def test_a_table_whose_rows_have_no_ids_is_refused(snapshot: TableSnapshot, cause: str) -> None:
+def test_clone_of_a_table_without_row_ids_is_refused(snapshot: TableSnapshot, cause: str) -> None:
     with pytest.raises(ChangeTrackingDisabled, match=rf"table t: .*{cause}.*ALTER TABLE"):
         check_clonable("table t", snapshot)
 
 
-def test_a_table_whose_catalog_alone_knows_its_commits_is_refused() -> None:
+def test_clone_of_a_catalog_managed_table_is_refused() -> None:
     managed = {**SOURCE.protocol, "writerFeatures": ["catalogManaged", "rowTracking"]}
 
     with pytest.raises(InvalidRequest, match="newest commits: catalogManaged"):
@@ -135,10 +135,10 @@ def test_a_table_whose_catalog_alone_knows_its_commits_is_refused() -> None:
 
 
 @pytest.mark.parametrize("target", ["file:///a/t", "file:///a/t/", "file:///a/t/c", "file:///a"])
-def test_a_clone_within_its_source_or_around_it_is_refused(target: str) -> None:
+def test_clone_within_or_around_its_source_is_refused(target: str) -> None:
     with pytest.raises(InvalidRequest, match="table c: cannot lie there"):
         check_apart("table c", "file:///a/t", target)
 
 
-def test_a_clone_beside_its_source_is_not_refused() -> None:
+def test_clone_beside_its_source_is_accepted() -> None:
     check_apart("table c", "file:///a/t", "file:///a/t2")

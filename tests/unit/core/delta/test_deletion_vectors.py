@@ -85,7 +85,7 @@ def test_inline_of_any_positions_comes_back(deleted: set[int]) -> None:
     assert list(files.contents()) == []
 
 
-def test_bitmap_of_no_positions_is_no_vector() -> None:
+def test_bitmap_without_positions_is_not_a_vector() -> None:
     assert Bitmap.of(BitMap64()) is None
 
 
@@ -121,7 +121,7 @@ def test_checksum_of_a_vector_is_that_of_delta() -> None:
 
 
 @pytest.mark.parametrize(("more", "storage_type"), [(0, "i"), (1, "p")])
-def test_a_vector_is_inline_up_to_a_size_and_not_above(more: int, storage_type: str) -> None:
+def test_vector_is_inline_only_up_to_a_size(more: int, storage_type: str) -> None:
     largest = MOST_INLINE_CHARACTERS // 5 * 4
     files = VectorFiles("file:///the%20root/")
 
@@ -134,7 +134,7 @@ def test_a_vector_is_inline_up_to_a_size_and_not_above(more: int, storage_type: 
         assert is_vector_file(name)
 
 
-def test_a_new_file_of_vectors_begins_where_one_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vector_file_that_is_full_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletion_vectors, "_MOST_FILE_BYTES", 60_000)
     files = VectorFiles()
     bitmap = Bitmap(b"x" * 40_000, 1)
@@ -145,7 +145,7 @@ def test_a_new_file_of_vectors_begins_where_one_is_large(monkeypatch: pytest.Mon
     assert names[0] == names[1]
 
 
-def test_an_inline_vector_of_any_size_is_made_readable() -> None:
+def test_inline_vector_of_any_size_is_made_readable() -> None:
     files = VectorFiles()
     small, large = bitmap_of([3]).inline(), bitmap_of(range(0, 300_000, 2)).inline()
     in_file = DeletionVector("p", "x" * MOST_INLINE_CHARACTERS, 9, 1, 1)
@@ -162,12 +162,12 @@ def test_an_inline_vector_of_any_size_is_made_readable() -> None:
 
 
 @given(st.integers(0, 300), st.data())
-def test_all_but_of_kept_rows_is_the_rest_of_the_file(count: int, data: st.DataObject) -> None:
+def test_complement_of_kept_rows_is_the_rest_of_the_file(count: int, data: st.DataObject) -> None:
     kept = data.draw(st.sets(st.integers(0, count - 1))) if count else set()
     assert set(complement(BitMap64(kept), count)) == set(range(count)) - kept
 
 
-def test_all_but_of_few_rows_of_a_large_file_stays_small() -> None:
+def test_complement_of_few_rows_of_a_large_file_stays_small() -> None:
     rest = complement(BitMap64([5, 3_000_000]), 10_000_000)
     assert len(rest) == 9_999_998
     assert len(rest.serialize()) < 5_000

@@ -29,7 +29,7 @@ def test_spellings_of_one_location_have_one_key(spellings: tuple[str, ...], key:
     assert {location_key(spelling, SCHEMES) for spelling in spellings} == {key}
 
 
-def test_folders_give_values_to_columns_that_delta_tells_apart() -> None:
+def test_folders_give_values_to_columns_that_delta_distinguishes() -> None:
     found = partition_values("Ma%C3%9F=1/mass=2/k=__HIVE_DEFAULT_PARTITION__/a.csv")
     assert found == {"maß": "1", "mass": "2", "k": None}
 
@@ -39,6 +39,6 @@ def test_locations_of_two_tables_have_two_keys() -> None:
     assert len({location_key(location, SCHEMES) for location in locations}) == len(locations)
 
 
-def test_logs_of_folders_that_were_begun_are_found_under_the_same_key() -> None:
+def test_folder_logs_that_exist_are_found_under_the_same_key() -> None:
     assert folder_key("/data/in", None, SCHEMES) == "/data/in\n"
     assert folder_key("s3a://lake/in//a", "*.csv", SCHEMES) == "s3://lake/in//a\n*.csv"

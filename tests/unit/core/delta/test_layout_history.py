@@ -34,7 +34,7 @@ def restored(at: int, *names: str, **to: Any) -> Commit:
 
 
 def history(*commits: Commit) -> LayoutHistory:
-    return layout_history(new_offset(START, json.dumps(metadata("a"))), commits)
+    return layout_history(new_offset(START, metadata("a")), commits)
 
 
 def steps(found: LayoutHistory, place: int = 0) -> list[str]:
@@ -48,34 +48,34 @@ def test_layouts_come_from_one_another_in_the_order_of_the_commits() -> None:
     assert steps(history()) == ["a"]
 
 
-def test_restored_layout_comes_from_the_one_in_force_at_the_version_that_was_restored() -> None:
+def test_restored_layout_comes_from_the_one_at_the_restored_version() -> None:
     # Version 6 wrote no metadata, so that of version 5 was in force.
     found = history(altered(4, "b"), altered(5, "a"), altered(7, "c"), restored(8, "a", version=6))
     assert steps(found) == ["a", "b", "a", "a"]
     assert steps(history(altered(4, "b"), restored(5, "a", version=START))) == ["a", "a"]
 
 
-def test_layout_that_a_restore_took_away_leads_back_to_what_it_was_made_of() -> None:
+def test_layout_that_a_restore_removed_leads_back_to_its_origin() -> None:
     found = history(altered(4, "b"), altered(5, "c"), restored(6, "b", version=4), altered(7, "d"))
     assert steps(found, 2) == ["c", "b", "b", "d"]
     assert steps(found, 1) == ["b", "b", "d"]
     assert steps(found) == ["a", "b", "b", "d"]
 
 
-def test_layout_of_before_the_range_is_restored_as_if_it_came_from_the_first() -> None:
+def test_layout_restored_from_before_the_range_comes_from_the_first() -> None:
     found = history(altered(4, "b"), restored(5, "z", version=1))
     assert steps(found) == ["a", "z"]
     assert steps(found, 1) == ["b", "a", "z"]
     assert steps(history(altered(4, "b"), restored(5, "z", timestamp="yesterday"))) == ["a", "z"]
 
 
-def test_layout_restored_by_a_moment_is_the_newest_one_that_it_equals() -> None:
+def test_layout_restored_by_timestamp_is_the_newest_equal_one() -> None:
     found = history(altered(4, "b"), altered(5, "a"), restored(6, "b", timestamp="a minute ago"))
     assert steps(found) == ["a", "b", "b"]
 
 
-def test_fields_are_kept_where_only_properties_change() -> None:
-    start = new_offset(START, json.dumps(metadata("a")))
+def test_fields_are_kept_if_only_properties_change() -> None:
+    start = new_offset(START, metadata("a"))
     assert keeps_fields(start, [])
     assert keeps_fields(start, [new_commit(4), altered(5, "a", x="1"), altered(6, "a", x="2")])
     assert not keeps_fields(start, [altered(4, "a", "b"), altered(5, "a")])

@@ -85,13 +85,13 @@ def test_parse_commit_of_an_empty_commit_holds_nothing() -> None:
     assert not commit.changes_data
 
 
-def test_parse_commit_of_strings_with_line_separators_splits_at_newlines_only() -> None:
+def test_parse_commit_does_not_split_at_line_separators_in_strings() -> None:
     text = json.dumps({"txn": {"appId": "a\u2028b\x85c", "version": 1}}, ensure_ascii=False)
     assert parse_commit(1, text.encode()).transactions == {"a\u2028b\x85c": 1}
 
 
 @pytest.mark.parametrize("odd", [b"NaN", rb'"\ud800"', b'"\xed\xa0\x80"'])
-def test_parse_commit_takes_what_other_writers_take_for_json(odd: bytes) -> None:
+def test_parse_commit_accepts_the_lenient_json_of_other_writers(odd: bytes) -> None:
     text = content({"add": ADD})
     commit = parse_commit(
         1, b'{"commitInfo": {"operation": "WRITE", "odd": ' + odd + b"}}\n" + text
@@ -99,7 +99,7 @@ def test_parse_commit_takes_what_other_writers_take_for_json(odd: bytes) -> None
     assert (commit.operation, commit.adds) == ("WRITE", (DataFile.of(ADD),))
 
 
-def test_parse_commit_takes_null_for_what_is_not_there() -> None:
+def test_parse_commit_reads_null_as_missing() -> None:
     vector = {**VECTOR, "storageType": "i", "offset": None}
     bare = {"path": "x", "partitionValues": None, "size": None, "stats": None, "baseRowId": None}
     text = content(
@@ -116,19 +116,19 @@ def test_parse_commit_takes_null_for_what_is_not_there() -> None:
     assert (commit.operation, commit.transactions) == ("DELETE", {})
 
 
-def test_parse_commit_with_a_null_for_a_file_keeps_the_nulls_of_the_metadata() -> None:
+def test_parse_commit_with_a_null_file_keeps_the_nulls_of_the_metadata() -> None:
     metadata = {"id": "t", "name": None}
     text = content({"metaData": metadata}, {"remove": {"path": "x", "size": None}}, {"add": None})
     commit = parse_commit(1, text)
     assert (commit.metadata, commit.removes, commit.adds) == (metadata, (DataFile("x"),), ())
 
 
-def test_parse_commit_of_a_file_that_does_not_say_whether_it_changes_data_raises() -> None:
+def test_parse_commit_of_a_file_without_data_change_raises() -> None:
     with pytest.raises(ValueError, match="dataChange"):
         parse_commit(1, content({"add": ADD | {"dataChange": None}}))
 
 
-def test_parse_commit_of_an_action_that_is_none_raises() -> None:
+def test_parse_commit_of_an_invalid_action_raises() -> None:
     with pytest.raises(ValueError, match="path"):
         parse_commit(1, content({"add": {"size": 1}}))
     with pytest.raises(ValueError, match="add"):
@@ -171,7 +171,7 @@ def test_high_water_mark_is_that_of_the_row_tracking_domain() -> None:
     assert high_water_mark_of({"domain": "other", "configuration": "{}"}, 5) == 5
 
 
-def test_high_water_mark_of_a_removed_domain_is_that_of_a_table_without_row_ids() -> None:
+def test_high_water_mark_of_a_removed_domain_is_minus_one() -> None:
     assert high_water_mark_of({**row_ids(9), "removed": True}, 5) == -1
     commit = parse_commit(3, content({"domainMetadata": {**row_ids(9), "removed": True}}))
     assert commit.row_id_high_water_mark == -1

@@ -95,7 +95,7 @@ def test_matching_field_goes_by_id_and_else_by_name() -> None:
     assert matching_field(by_name, old) == old[1]
 
 
-def test_matching_field_by_name_takes_the_one_that_is_spelt_alike() -> None:
+def test_matching_field_by_name_prefers_the_same_spelling() -> None:
     old = plain(("ß", "string"), ("ss", "string"), ("A", "string"), ("a", "string")).fields
     for field in old:
         assert matching_field(field, old) == field
@@ -118,7 +118,7 @@ def test_matching_path_passes_both_sides_of_each_switch_of_column_mapping() -> N
     assert whole == (first, renamed, removed, removed, again, again)
 
 
-def test_matching_path_between_ends_that_look_alike_passes_each_switch_in_between() -> None:
+def test_matching_path_between_equal_ends_passes_each_switch() -> None:
     plainly, first = plain(("v", "string")), mapped(("v", 1, "v"))
     dropped, anew = mapped(("w", 2, "p2")), mapped(("w", 2, "p2"), ("v", 3, "p3"))
     path = matching_path([plainly, first, dropped, anew, plainly])
@@ -129,7 +129,7 @@ def test_matching_path_between_ends_that_look_alike_passes_each_switch_in_betwee
     assert matching_path([two, left, none, last]) == (two, left, none, none, last, last)
 
 
-def test_matching_path_goes_by_names_where_an_overwrite_gave_columns_other_ids() -> None:
+def test_matching_path_goes_by_names_after_an_overwrite_with_new_ids() -> None:
     before = mapped(("a", 1, "p1"), ("b", 2, "p2"))
     after = mapped(("a", 1, "p1"), ("b", 3, "p3"), ("c", 4, "p4"))
     path = matching_path((before, after))
@@ -146,7 +146,7 @@ def test_matching_path_goes_by_names_where_an_overwrite_gave_columns_other_ids()
     assert gives_ids_anew(after, before)
 
 
-def test_matching_path_goes_by_names_where_one_id_stands_for_two_physical_names() -> None:
+def test_matching_path_goes_by_names_if_an_id_has_two_physical_names() -> None:
     before = mapped(("a", 1, "p1"), ("b", 2, "p2"), ("c", 3, "p3"))
     cloned = mapped(("b", 1, "q1"), ("a", 2, "q2"), ("c", 3, "p3"))
 
@@ -154,7 +154,7 @@ def test_matching_path_goes_by_names_where_one_id_stands_for_two_physical_names(
     assert other_columns((cloned, before)) == frozenset()
 
 
-def test_column_that_was_dropped_and_added_again_is_no_overwrite() -> None:
+def test_column_that_was_dropped_and_added_again_is_not_an_overwrite() -> None:
     first, dropped = mapped(("a", 1, "p1"), ("b", 2, "p2")), mapped(("a", 1, "p1"))
     steps = (first, dropped, mapped(("a", 1, "p1"), ("b", 3, "p3")))
 
@@ -163,7 +163,7 @@ def test_column_that_was_dropped_and_added_again_is_no_overwrite() -> None:
     assert not gives_ids_anew(first, mapped(("b", 1, "p1"), ("a", 2, "p2")))
 
 
-def test_columns_are_other_ones_by_their_ids_whatever_their_names() -> None:
+def test_columns_are_identified_by_their_ids_and_not_their_names() -> None:
     first = mapped(("a", 1, "p1"), ("b", 2, "p2"), ("c", 3, "p3"))
     assert other_columns([first]) == frozenset()
     swapped = mapped(("B", 1, "p1"), ("a", 2, "p2"), ("C", 3, "p3"))
@@ -187,14 +187,14 @@ def test_columns_are_followed_through_switches_of_column_mapping() -> None:
     assert other_columns([first, plainly, numbered_again]) == frozenset()
 
 
-def test_column_that_was_dropped_and_added_between_two_switches_is_another_one() -> None:
+def test_column_dropped_and_added_between_two_switches_is_another_column() -> None:
     plainly, first = plain(("v", "string")), mapped(("v", 1, "v"))
     without, anew = mapped(("w", 2, "p2")), mapped(("w", 2, "p2"), ("v", 3, "p3"))
     assert other_columns([plainly, first, without, anew, plainly]) == {"v"}
     assert other_columns([plainly, first, plainly]) == frozenset()
 
 
-def test_columns_are_other_ones_where_their_types_are() -> None:
+def test_column_of_another_type_is_another_column() -> None:
     def struct(*columns: tuple[str, Any], number: int | None = None) -> dict[str, Any]:
         numbers = {} if number is None else {"delta.columnMapping.id": number}
         fields = [
@@ -231,7 +231,7 @@ def test_columns_are_other_ones_where_their_types_are() -> None:
     assert not are_others(struct(("x", "long")), struct(("x", "long"), number=2))
 
 
-def test_columns_are_other_ones_where_their_texts_compare_in_another_way() -> None:
+def test_column_with_another_text_comparison_is_another_column() -> None:
     def texts(metadata: dict[str, Any]) -> Layout:
         field = {"name": "a", "type": "string", "nullable": True, "metadata": metadata}
         schema = json.dumps({"type": "struct", "fields": [field]})

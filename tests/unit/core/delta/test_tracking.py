@@ -48,21 +48,21 @@ def test_is_tracked_follows_the_property(enabled: str | None, tracked: bool) -> 
     assert not is_tracked({"id": "t"})
 
 
-def test_offset_after_no_commits_is_the_offset() -> None:
+def test_offset_after_no_commits_is_unchanged() -> None:
     offset = stream().offset
     assert offset_after(offset, []) == offset
 
 
 def test_offset_after_commits_holds_what_is_in_force_last() -> None:
     offset = stream().offset
-    assert json.loads(offset.protocol) == {"minReaderVersion": 3}
+    assert offset.protocol == {"minReaderVersion": 3}
     after = offset_after(offset, [new_commit(5, row_id_high_water_mark=9), new_commit(6)])
     assert (after.version, after.fingerprint, after.row_id_high_water_mark) == (6, "f6", 9)
     assert (after.metadata, after.protocol) == (offset.metadata, offset.protocol)
     new = metadata(name="renamed")
     changed = offset_after(after, [new_commit(7, metadata=new, protocol={"minReaderVersion": 1})])
-    assert json.loads(changed.metadata) == new
-    assert json.loads(changed.protocol) == {"minReaderVersion": 1}
+    assert changed.metadata == new
+    assert changed.protocol == {"minReaderVersion": 1}
     assert changed.row_id_high_water_mark == 9
 
 
@@ -128,7 +128,7 @@ def test_check_tracking_of_a_range_that_ends_untracked_raises_disabled(
 
 @pytest.mark.parametrize("preserved", [None, False])
 @pytest.mark.parametrize("operation", ["UPDATE", "MERGE", "DELETE", "OPTIMIZE", "REORG"])
-def test_rows_that_were_carried_over_without_their_row_ids_make_the_stream_stale(
+def test_rows_carried_over_without_row_ids_make_the_stream_stale(
     operation: str, preserved: bool | None
 ) -> None:
     carried = {"adds": (data_file("new", 6),), "removes": (data_file("old", 1),)}
@@ -140,7 +140,7 @@ def test_rows_that_were_carried_over_without_their_row_ids_make_the_stream_stale
 
 
 @pytest.mark.parametrize("condition", ["predicate", "replaceOnCond", "replaceUsingCols"])
-def test_overwrite_of_a_part_that_met_the_begin_of_row_tracking_makes_the_stream_stale(
+def test_partial_overwrite_as_row_tracking_begins_makes_the_stream_stale(
     condition: str,
 ) -> None:
     files = {"adds": (data_file("new", 6),), "removes": (data_file("old", 1),)}
@@ -154,16 +154,16 @@ def test_overwrite_of_a_part_that_met_the_begin_of_row_tracking_makes_the_stream
     check_tracking(stream(), [replace(partly, preserves_row_ids=None), met])
 
 
-def test_files_of_vectors_that_are_removed_with_the_feature_hide_no_row() -> None:
+def test_removed_vector_files_do_not_make_the_stream_stale() -> None:
     vectors = structs.replace(data_file("vector.bin", 1, change=False), base_row_id=None)
     check_tracking(stream(), [new_commit(5, "Deletion Vector Tombstones", removes=(vectors,))])
 
 
-def test_clone_that_made_the_table_is_no_replacement() -> None:
+def test_clone_that_made_the_table_is_not_a_replacement() -> None:
     check_tracking(stream(), [new_commit(0, "CLONE", adds=(data_file("f", 0),))])
 
 
-def test_files_that_were_rearranged_without_their_row_ids_make_the_stream_stale() -> None:
+def test_files_rearranged_without_row_ids_make_the_stream_stale() -> None:
     old, new = data_file("old", 1, change=False), data_file("new", 6, change=False)
     rearranged = new_commit(6, "WRITE", adds=(new,), removes=(old,))
 
@@ -187,7 +187,7 @@ def test_commits_that_carry_no_row_over_need_not_keep_row_ids(files: dict[str, A
     check_tracking(stream(), [new_commit(6, "DELETE", **files)])
 
 
-def test_rows_that_were_written_anew_need_no_old_row_ids() -> None:
+def test_rows_that_replace_others_need_no_old_row_ids() -> None:
     files = {"adds": (data_file("new", 6),), "removes": (data_file("old", 1),)}
 
     check_tracking(stream(), [new_commit(6, "WRITE", **files), new_commit(7, "RESTORE", **files)])
@@ -201,7 +201,7 @@ def test_rows_that_were_written_anew_need_no_old_row_ids() -> None:
         ({"delta.rowTracking.preserved": "false"}, False),
     ],
 )
-def test_a_commit_says_whether_it_kept_row_ids(tags: dict[str, str], expected: bool | None) -> None:
+def test_commit_says_whether_it_kept_row_ids(tags: dict[str, str], expected: bool | None) -> None:
     content = json.dumps({"commitInfo": {"operation": "UPDATE", "tags": tags}}).encode()
 
     assert parse_commit(3, content).preserves_row_ids is expected

@@ -73,7 +73,7 @@ def test_other_types_lose_values(before: str) -> None:
         assert change(now, before) == TypeChange("c", before, now)
 
 
-def test_types_within_others_are_compared_by_their_place() -> None:
+def test_nested_types_are_compared_by_their_place() -> None:
     def nested(kind: Any) -> Any:
         return struct(column("l", array(map_of(kind, struct(column("x", kind))))))
 

@@ -46,12 +46,12 @@ def test_header_is_the_first_line_that_spark_takes(
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "a,b", '"a\nb\nc'])
-def test_header_that_may_go_on_is_none_until_the_file_ends(text: str) -> None:
+def test_header_that_may_continue_is_unknown_until_the_file_ends(text: str) -> None:
     assert header_of(text, LINES, is_whole=False) is None
     assert header_of(text, LINES, is_whole=True) is not None
 
 
-def test_names_that_are_empty_or_there_twice_get_their_place() -> None:
+def test_column_names_that_are_empty_or_duplicate_get_their_position() -> None:
     assert column_names(["a", None, "A", "", "b"]) == ("a0", "_c1", "A2", "_c3", "b")
 
 
@@ -67,14 +67,14 @@ def test_names_that_are_empty_or_there_twice_get_their_place() -> None:
         (["1", "Ada"], "expected the columns id, name, found the header 1, Ada"),
     ],
 )
-def test_header_is_wrong_where_it_lacks_a_column_and_has_another(
+def test_header_is_wrong_if_it_lacks_a_column_and_has_another(
     header: list[str], fault: str
 ) -> None:
     found = header_fault(header, ["id", "name"], ["day"])
     assert (fault in found) if fault else found == ""
 
 
-def test_heads_of_files_are_read_in_every_encoding_and_packed(tmp_path: Path) -> None:
+def test_heads_of_files_are_read_with_a_byte_order_mark_or_compressed(tmp_path: Path) -> None:
     header = "ü" * 40_000 + ",b"
     text = f"{header}\n1,2\n"
     contents = {
@@ -110,7 +110,7 @@ def test_head_is_decoded_as_java_does(tmp_path: Path, name: str, content: bytes)
 
 
 @pytest.mark.parametrize("content", [b"a,b\n", gzip.compress(b"a,b\n" * 9, mtime=0)[:20]])
-def test_head_of_a_broken_file_names_it(tmp_path: Path, content: bytes) -> None:
+def test_error_for_the_head_of_a_broken_file_names_the_file(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "a.csv.gz"
     file.write_bytes(content)
     with pytest.raises(BrokenHead) as raised:
@@ -118,6 +118,6 @@ def test_head_of_a_broken_file_names_it(tmp_path: Path, content: bytes) -> None:
     assert raised.value.uri == str(file)
 
 
-def test_head_of_a_file_that_is_away_is_no_broken_one(tmp_path: Path) -> None:
+def test_head_of_a_missing_file_is_not_a_broken_head(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         heads(Files(), [str(tmp_path / "a.csv")], ONE_LINE)

@@ -49,7 +49,7 @@ def on_folder(uri: str) -> Stream:
         ),
     ],
 )
-def test_error_names_the_file_its_cause_and_three_ways_out(
+def test_error_names_the_file_its_cause_and_three_fixes(
     uri: str, messages: str, path: str, cause: str
 ) -> None:
     found = unreadable_file(on_folder(uri), messages)
@@ -63,5 +63,5 @@ def test_error_names_the_file_its_cause_and_three_ways_out(
 @pytest.mark.parametrize(
     "messages", ["out of memory", f"{READING} file:///other/a. SQLSTATE: KD001", ""]
 )
-def test_error_that_names_no_file_of_the_folder_is_left_alone(messages: str) -> None:
+def test_error_that_names_no_file_of_the_folder_is_not_translated(messages: str) -> None:
     assert unreadable_file(on_folder("/in"), messages) is None

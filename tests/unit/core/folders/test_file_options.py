@@ -74,14 +74,14 @@ def test_glob_is_for_the_listing_and_not_for_the_reader() -> None:
         ({"header": "true", "singleVariantColumn": "v"}, False),
     ],
 )
-def test_headers_count_unless_spark_is_told_what_to_make_of_them(
+def test_headers_count_unless_an_option_overrides_them(
     options: dict[str, str], expected: bool
 ) -> None:
     assert has_headers(CSV, options) is expected
     assert not has_headers(JSON, options)
 
 
-def test_readers_of_text_pass_over_no_line() -> None:
+def test_readers_skip_neither_long_lines_nor_files() -> None:
     for file_format in (CSV, JSON):
         assert "mapreduce.input.linerecordreader.line.maxlength" in whole_rows(file_format)
     assert whole_rows(FileFormat.AVRO) == {"ignoreExtension": "true"}

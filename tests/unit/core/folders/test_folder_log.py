@@ -73,7 +73,7 @@ def changed(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
 
 
 @given(HISTORIES)
-def test_a_log_holds_what_the_last_refresh_found(history: list[dict[str, int]]) -> None:
+def test_folder_log_holds_what_the_last_refresh_found(history: list[dict[str, int]]) -> None:
     log = Log()
     before: dict[str, int] = {}
     for found in history:
@@ -83,7 +83,7 @@ def test_a_log_holds_what_the_last_refresh_found(history: list[dict[str, int]]) 
 
 
 @given(HISTORIES, st.integers(min_value=0, max_value=8), st.integers(min_value=1, max_value=3))
-def test_a_stream_returns_each_version_of_a_file_once_unless_it_went_unread(
+def test_stream_returns_each_file_version_once_unless_it_disappears(
     history: list[dict[str, int]], looks_at: int, max_commits: int
 ) -> None:
     """A plain model: the set of files that are not read yet."""
@@ -125,7 +125,7 @@ def test_batches_of_one_commit_give_the_same_as_one_consumption(
 
 
 @given(HISTORIES)
-def test_row_ids_of_files_never_overlap_and_are_never_given_out_again(
+def test_row_ids_of_files_never_overlap_and_are_never_reused(
     history: list[dict[str, int]],
 ) -> None:
     log = Log()
@@ -144,7 +144,7 @@ def test_files_are_numbered_from_the_oldest_one() -> None:
     assert [file.path for file in log.commits[1].adds] == ["b%20c.csv", "a.csv"]
 
 
-def test_versions_are_never_at_the_same_time_nor_go_back_in_it() -> None:
+def test_versions_of_a_folder_have_increasing_times() -> None:
     log = Log()
     for content, moment in enumerate([NOON, NOON, NOON - timedelta(hours=1)], 1):
         log.refresh({"a.csv": content}, moment)
@@ -152,7 +152,7 @@ def test_versions_are_never_at_the_same_time_nor_go_back_in_it() -> None:
     assert times == [timedelta(milliseconds=number) for number in range(4)]
 
 
-def test_a_file_that_comes_and_goes_unread_is_nothing() -> None:
+def test_file_that_is_added_and_removed_unread_is_not_read() -> None:
     log = Log()
     log.refresh({"a.csv": 1})
     log.refresh({})
@@ -160,7 +160,7 @@ def test_a_file_that_comes_and_goes_unread_is_nothing() -> None:
     assert (plan.strategy, plan.file_count, plan.commit_count) == (Strategy.NOTHING, 0, 2)
 
 
-def test_the_metadata_is_repeated_so_that_few_commits_tell_it() -> None:
+def test_metadata_is_repeated_every_ten_commits() -> None:
     log = Log()
     for content in range(1, 31):
         log.refresh({"a.csv": content})
@@ -205,7 +205,7 @@ def test_globs_mean_what_they_mean_to_hadoop(
 
 
 @pytest.mark.parametrize("glob", ["{a,b", "a}", "[z-a]"])
-def test_a_glob_that_is_none_is_refused(glob: str) -> None:
+def test_glob_that_is_not_a_valid_pattern_is_refused(glob: str) -> None:
     with pytest.raises(InvalidRequest, match="is no pattern of file names"):
         name_pattern(glob)
 
@@ -222,17 +222,17 @@ def test_a_glob_that_is_none_is_refused(glob: str) -> None:
         ("s3a://bucket/in/", "s3a://bucket/in"),
     ],
 )
-def test_a_folder_has_one_name_however_it_is_spelt(text: str, uri: str) -> None:
+def test_folder_has_one_name_however_it_is_spelt(text: str, uri: str) -> None:
     assert folder_uri(text) == uri
 
 
 @pytest.mark.parametrize("text", ["", "in", "catalog.table", "/", "file:///", "s3a:///in", "s3a:"])
-def test_what_names_no_folder_is_refused(text: str) -> None:
+def test_text_that_does_not_name_a_folder_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="is no folder that a stream can be on"):
         folder_uri(text)
 
 
-def test_schemes_of_one_store_lead_to_one_log_and_globs_to_different_ones() -> None:
+def test_schemes_of_one_store_share_a_log_and_globs_do_not() -> None:
     aliases = {"s3a": "s3"}
     key = folder_key("s3://bucket/in", None, aliases)
     assert folder_key("s3a://bucket/in", None, aliases) == key

@@ -40,7 +40,7 @@ def may(given: Stream, principal: str) -> str:
         (NOBODY, NOBODY, "----", "----", "----"),
     ],
 )
-def test_principals_may_do_what_the_stream_names_them_for(
+def test_principals_have_the_rights_that_the_stream_grants_them(
     readers: tuple[str, ...] | None,
     consumers: tuple[str, ...] | None,
     ralf: str,
@@ -63,6 +63,6 @@ def test_principals_are_kept_once_each_in_order() -> None:
     assert principals(KEPT) is KEPT
 
 
-def test_one_text_is_not_taken_for_several_principals() -> None:
+def test_principals_given_as_one_text_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="one text"):
         principals("olga")

@@ -18,7 +18,7 @@ EVERY_STEP = [(phase, transition) for phase in Phase for transition in Transitio
 
 
 @pytest.mark.parametrize(("phase", "transition"), EVERY_STEP)
-def test_transition_in_the_table_leads_on_and_any_other_is_refused(
+def test_transition_is_allowed_only_if_the_table_has_it(
     phase: Phase, transition: Transition
 ) -> None:
     stream = replace(STREAM, phase=phase)
@@ -40,7 +40,7 @@ def test_refused_transition_of_an_open_stream_names_its_consumption() -> None:
 @pytest.mark.parametrize(
     "transition", [Transition.BEGUN, Transition.ADVANCED, Transition.DROPPED, Transition.CREATED]
 )
-def test_open_consumption_keeps_the_stream_in_its_place(
+def test_open_consumption_prevents_begin_advance_drop_and_create(
     phase: Phase, transition: Transition
 ) -> None:
     assert (phase, transition) not in TRANSITIONS
@@ -48,13 +48,13 @@ def test_open_consumption_keeps_the_stream_in_its_place(
 
 @pytest.mark.parametrize("phase", [Phase.RESOLVING, Phase.ABORTING])
 @pytest.mark.parametrize("transition", [Transition.RESUMED, Transition.EXTENDED])
-def test_consumption_that_is_being_ended_is_not_taken_up_again(
+def test_consumption_that_is_ending_cannot_be_resumed_or_extended(
     phase: Phase, transition: Transition
 ) -> None:
     assert (phase, transition) not in TRANSITIONS
 
 
-def test_aborted_comes_only_after_the_consumption_was_marked() -> None:
+def test_aborted_comes_only_after_resolving_or_aborting() -> None:
     assert [phase for phase, transition in TRANSITIONS if transition is Transition.ABORTED] == [
         Phase.RESOLVING,
         Phase.ABORTING,
@@ -62,11 +62,11 @@ def test_aborted_comes_only_after_the_consumption_was_marked() -> None:
 
 
 @pytest.mark.parametrize("transition", [Transition.COMMITTED, Transition.RESOLVING])
-def test_what_an_operator_aborts_is_never_committed(transition: Transition) -> None:
+def test_consumption_that_an_operator_aborts_is_never_committed(transition: Transition) -> None:
     assert (Phase.ABORTING, transition) not in TRANSITIONS
 
 
-def test_dropped_stream_can_only_be_brought_back() -> None:
+def test_dropped_stream_can_only_be_undropped() -> None:
     found = [transition for phase, transition in TRANSITIONS if phase is Phase.DROPPED]
     assert found == [Transition.UNDROPPED]
 

@@ -28,12 +28,12 @@ def test_state_diagram_shows_exactly_the_transitions_of_the_table() -> None:
     assert sorted(drawn) == sorted(table)
 
 
-def test_state_diagram_begins_where_a_stream_is_created_and_never_ends() -> None:
+def test_state_diagram_begins_at_creation_and_never_ends() -> None:
     assert BIRTH.findall(diagram()) == [(Phase.IDLE, Transition.CREATED)]
     assert set(Phase) == {before for before, _ in TRANSITIONS}
 
 
-def test_state_diagram_draws_every_line_that_it_has() -> None:
+def test_state_diagram_has_only_lines_that_are_transitions() -> None:
     lines = [line for line in diagram().splitlines() if line.strip()]
     matches = sum(len(kind.findall(diagram())) for kind in (ARROW, BIRTH))
     assert matches == len(lines)

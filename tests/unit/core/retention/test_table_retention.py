@@ -70,7 +70,7 @@ def test_retention_is_the_shorter_of_files_and_commits() -> None:
     assert retention({LOG: "interval 2 days", FILES: "interval 1 days"}) == days(1)
 
 
-def test_extension_raises_both_properties_where_both_are_shorter() -> None:
+def test_extension_raises_both_properties_if_both_are_shorter() -> None:
     table = Table()
     table.extend("a", days(60))
     assert duration(table.properties[FILES]) == duration(table.properties[LOG]) == days(60)
@@ -95,7 +95,7 @@ def test_extension_that_is_taken_back_leaves_the_table_as_it_was() -> None:
         assert table.properties == own
 
 
-def test_extension_that_is_no_longer_than_what_the_owner_keeps_is_none() -> None:
+def test_extension_within_the_owners_retention_changes_nothing() -> None:
     table = Table(**{FILES: "interval 20 days"})
     assert table.extend("a", days(14)) == {}
 
@@ -108,7 +108,7 @@ def test_extension_that_is_no_longer_than_what_the_owner_keeps_is_none() -> None
         {FILES: "interval 2 days", LOG: "interval 3 days"},
     ],
 )
-def test_statement_names_both_properties_where_the_table_has_both(own: dict[str, str]) -> None:
+def test_statement_names_both_properties_if_the_table_has_both(own: dict[str, str]) -> None:
     """Delta compares both properties of one statement, and uses the default for a missing one."""
     table = Table(**own)
     for length in (days(45), None):
@@ -121,7 +121,7 @@ def test_statement_names_both_properties_where_the_table_has_both(own: dict[str,
     assert table.properties == own
 
 
-def test_owner_who_sets_a_retention_while_it_is_extended_gets_it_afterwards() -> None:
+def test_retention_that_is_set_during_an_extension_applies_after_it() -> None:
     table = Table(**{FILES: "interval 2 days"})
     table.extend("a", days(14))
     table.set({FILES: "interval 1 days"})
@@ -130,14 +130,14 @@ def test_owner_who_sets_a_retention_while_it_is_extended_gets_it_afterwards() ->
     assert table.properties == {FILES: "interval 1 days"}
 
 
-def test_copy_of_an_extended_table_keeps_what_the_owner_has_set() -> None:
+def test_copy_of_an_extended_table_keeps_the_owners_retention() -> None:
     table = Table(**{FILES: "interval 2 days", "other": "x"})
     own = dict(table.properties)
     table.extend("a", days(60))
     assert without_extensions(table.properties) == own
 
 
-def test_change_back_that_was_cut_off_after_its_first_half_is_finished() -> None:
+def test_removal_of_an_extension_that_was_interrupted_is_finished() -> None:
     table = Table(**{FILES: "interval 2 days"})
     table.extend("a", days(14))
     first_half = {
@@ -161,7 +161,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whoever_sets_and_extends_in_any_order_each_gets_what_is_asked(
+def test_owner_and_extensions_in_any_order_each_get_their_retention(
     steps: list[tuple[str, str, str | timedelta | None]],
 ) -> None:
     table, own, held = Table(), dict[str, str](), dict[str, timedelta]()
@@ -202,7 +202,7 @@ def test_whoever_sets_and_extends_in_any_order_each_gets_what_is_asked(
         (6.5, 0, None),
     ],
 )
-def test_extension_is_needed_before_the_oldest_commit_outlives_the_retention(
+def test_extension_is_needed_before_the_oldest_commit_expires(
     age: float, limit: float, needed: float | None
 ) -> None:
     found = needed_extension(NOW - days(age), NOW, own=days(7), limit=days(limit), ahead=days(1))
@@ -210,7 +210,7 @@ def test_extension_is_needed_before_the_oldest_commit_outlives_the_retention(
 
 
 @pytest.mark.parametrize(("own", "needed"), [(7, None), (1.1, None), (1, 14), (0, 14)])
-def test_extension_stays_behind_a_consumption_only_where_the_next_change_would_not_be_kept(
+def test_extension_stays_after_a_consumption_only_if_retention_is_short(
     own: float, needed: float | None
 ) -> None:
     found = needed_extension(None, NOW, own=days(own), limit=days(14), ahead=days(1))
@@ -219,7 +219,7 @@ def test_extension_stays_behind_a_consumption_only_where_the_next_change_would_n
 
 
 @pytest.mark.parametrize(("kept", "extension", "wanted"), [(14, 0, 14), (1, 14, 14), (0, 90, 90)])
-def test_stale_after_follows_the_table_of_the_document(
+def test_stale_after_follows_the_longer_of_retention_and_extension(
     kept: int, extension: int, wanted: int
 ) -> None:
     properties = {FILES: f"interval {kept} days"}

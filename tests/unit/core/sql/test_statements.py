@@ -75,7 +75,7 @@ def test_analyse_of_dml_gives_kind_and_target(sql: str, kind: StatementKind, tar
     assert (statement.kind, statement.target.sql) == (kind, target)
 
 
-def test_analyse_trims_the_text_and_drops_its_semicolon_before_the_fingerprint() -> None:
+def test_analyse_trims_text_and_semicolon_before_the_fingerprint() -> None:
     statement = analyse("\n INSERT INTO t SELECT METADATA$ACTION FROM s ;\n-- done\n", STREAMS)
     assert statement.text == "INSERT INTO t SELECT METADATA$ACTION FROM s"
     assert statement.fingerprint == hashlib.sha256(statement.text.encode()).hexdigest()
@@ -132,7 +132,7 @@ def test_analyse_trims_the_text_and_drops_its_semicolon_before_the_fingerprint()
         ("INSERT INTO t SELECT * FROM u -- a \\\n, s", "ends in a backslash"),
     ],
 )
-def test_analyse_of_anything_else_is_refused(sql: str, message: str) -> None:
+def test_analyse_of_an_unsupported_statement_is_refused(sql: str, message: str) -> None:
     with pytest.raises(InvalidStatement, match=f"(?s){message}") as raised:
         analyse(sql, STREAMS)
     assert str(raised.value).isprintable()
@@ -155,7 +155,7 @@ def test_analyse_of_a_stream_as_target_is_refused(sql: str) -> None:
         analyse(sql, STREAMS)
 
 
-def test_analyse_of_a_table_that_shares_a_streams_name_in_a_schema_is_accepted() -> None:
+def test_analyse_of_a_table_in_a_schema_with_a_streams_name_is_accepted() -> None:
     assert analyse("INSERT INTO db.s SELECT * FROM db.s", STREAMS).streams == ()
 
 
@@ -169,7 +169,7 @@ def test_analyse_of_a_table_that_shares_a_streams_name_in_a_schema_is_accepted()
         ("PARTITIONED BY (using) USING parquet", "parquet"),
     ],
 )
-def test_data_source_of_a_created_table_is_what_follows_using(
+def test_data_source_of_a_created_table_is_the_word_after_using(
     definition: str, source: str | None
 ) -> None:
     statement = analyse(f"CREATE TABLE t {definition} AS SELECT * FROM s", ["s"])
@@ -223,14 +223,12 @@ def test_analyse_of_a_target_of_four_parts_is_refused(sql: str) -> None:
         ),
     ],
 )
-def test_analyse_of_a_stream_in_a_condition_that_delta_refuses_names_merge(
-    sql: str, place: str
-) -> None:
+def test_analyse_of_a_stream_in_an_invalid_condition_suggests_merge(sql: str, place: str) -> None:
     with pytest.raises(InvalidStatement, match=f"reads stream s in {place}.*MERGE INTO"):
         analyse(sql, STREAMS)
 
 
-def test_analyse_of_a_delete_of_what_a_stream_holds_is_the_merge_that_does_it() -> None:
+def test_delete_by_keys_of_a_stream_is_rewritten_as_a_merge() -> None:
     sql = """DELETE FROM a.t AS x
         WHERE x.v BETWEEN 1 AND 2 AND x.id IN (SELECT id FROM s -- the keys
         ) AND NOT x.kept -- the end"""
@@ -250,7 +248,7 @@ def test_analyse_of_a_delete_of_what_a_stream_holds_is_the_merge_that_does_it() 
     )
 
 
-def test_analyse_of_an_update_of_what_a_stream_holds_is_the_merge_that_does_it() -> None:
+def test_update_by_keys_of_a_stream_is_rewritten_as_a_merge() -> None:
     found = analyse(
         "UPDATE t SET a = f(1, 2), b = CASE WHEN c THEN 1 END"
         " WHERE (a, t.b) IN (SELECT c, METADATA$ROW_ID FROM s)",
@@ -274,27 +272,25 @@ def test_analyse_of_an_update_of_what_a_stream_holds_is_the_merge_that_does_it()
         ("UPDATE set SET v = 1 WHERE x IN (SELECT k FROM s)", "INTO set\nUSING"),
     ],
 )
-def test_analyse_of_names_that_are_words_elsewhere_is_the_merge_that_does_it(
-    sql: str, clause: str
-) -> None:
+def test_rewrite_as_a_merge_accepts_names_that_are_keywords(sql: str, clause: str) -> None:
     assert clause in analyse(sql, STREAMS).text
 
 
 @pytest.mark.parametrize(
     "left", ["()", "x BETWEEN 1 AND y", "a LIKE b", "a IS NULL", "a = b", "NOT a"]
 )
-def test_analyse_of_a_left_side_that_spark_would_not_take_is_refused(left: str) -> None:
+def test_left_side_of_in_that_spark_does_not_accept_is_refused(left: str) -> None:
     with pytest.raises(InvalidStatement):
         analyse(f"DELETE FROM t WHERE {left} IN (SELECT k FROM s)", STREAMS)
 
 
-def test_analyse_of_a_condition_without_a_sub_query_leaves_the_text_as_it_is() -> None:
+def test_analyse_of_a_delete_without_a_sub_query_keeps_the_text() -> None:
     sql = "DELETE FROM t WHERE id IN (1, 2) AND v = 'IN (SELECT'"
     found = analyse(sql, STREAMS)
     assert (found.text, found.rewritten_as) == (sql, None)
 
 
-def test_analyse_of_a_delete_from_a_stream_is_refused_in_the_users_words() -> None:
+def test_analyse_of_a_delete_from_a_stream_quotes_the_users_text() -> None:
     with pytest.raises(InvalidStatement, match=r"statement 'DELETE FROM s WHERE.*writes to"):
         analyse("DELETE FROM s WHERE id IN (SELECT id FROM s)", STREAMS)
 
@@ -358,20 +354,20 @@ def test_analyse_finds_the_streams_that_are_read(sql: str, streams: tuple[str, .
         ("CREATE TABLE t AS WITH s AS (SELECT 1) SELECT * FROM s", ()),
     ],
 )
-def test_analyse_of_a_cte_with_a_streams_name_reads_the_stream_only_out_of_its_scope(
+def test_cte_with_a_streams_name_hides_the_stream_within_its_scope(
     sql: str, streams: tuple[str, ...]
 ) -> None:
     assert read(sql) == streams
 
 
-def test_stream_references_of_a_tree_made_of_another_text_are_refused() -> None:
+def test_stream_references_of_a_tree_from_another_text_are_refused() -> None:
     text = "INSERT INTO t SELECT * FROM u"
     tree = parse("SELECT 1 UNION SELECT 2, 3 FROM s", tokenise("SELECT 1 UNION SELECT 2, 3 FROM s"))
     with pytest.raises(InvalidStatement, match="reads stream s where it cannot be located"):
         stream_references(text, tokenise(text), tree, None, {"s": "s"})
 
 
-def test_analyse_of_names_that_the_parser_makes_up_for_pipes_reads_no_stream_of_that_name() -> None:
+def test_names_that_the_parser_invents_for_pipes_are_not_streams() -> None:
     sql = "INSERT INTO t SELECT * FROM u |> WHERE a > 1 |> SELECT a"
     assert analyse(sql, ["__tmp1"]).streams == ()
 
@@ -479,13 +475,13 @@ def test_bind_of_unquoted_metadata_columns_quotes_them(sql: str, expected: str) 
 
 
 @pytest.mark.parametrize("column", ["METADATA$OTHER", "METADATA $ACTION", "METADATA$ACTION$X"])
-def test_analyse_of_other_dollar_columns_is_left_to_the_parser(column: str) -> None:
+def test_analyse_of_an_unknown_dollar_column_is_refused_by_the_parser(column: str) -> None:
     sql = f"MERGE INTO t USING s ON true WHEN MATCHED AND {column} = 1 THEN DELETE"
     with pytest.raises(InvalidStatement, match="cannot be parsed"):
         analyse(sql, STREAMS)
 
 
-def test_create_table_is_split_at_its_own_as() -> None:
+def test_create_table_is_split_at_its_own_as_keyword() -> None:
     statement = analyse(
         "CREATE TABLE IF NOT EXISTS db.t USING delta PARTITIONED BY (change$action)\n"
         "TBLPROPERTIES ('AS' = 'select') -- AS SELECT\n"
@@ -560,7 +556,7 @@ NOISE = [" ", "\n", "/* s ' */", "-- FROM s `\n", "\t\r\n"]
     noise=st.lists(st.sampled_from(NOISE), max_size=6),
     relations=st.lists(RELATIONS, min_size=1, max_size=5),
 )
-def test_bind_of_random_text_changes_nothing_but_the_references(
+def test_bind_of_random_text_changes_only_the_references(
     columns: list[str], noise: list[str], relations: list[tuple[str, str]]
 ) -> None:
     quoted = [f"`{column.replace('`', '``')}`" for column in columns if column]
@@ -604,7 +600,7 @@ def test_bind_of_random_text_changes_nothing_but_the_references(
         ),
     ],
 )
-def test_insert_after_its_from_is_an_insert(sql: str, target: str, bound_text: str) -> None:
+def test_insert_that_begins_with_from_is_an_insert(sql: str, target: str, bound_text: str) -> None:
     found = analyse(sql, STREAMS)
 
     assert (found.kind, found.target.sql) == (StatementKind.INSERT, target)
@@ -627,12 +623,12 @@ def test_plan_streams_gives_every_stream_once_in_order_of_appearance() -> None:
     assert plan_streams(statements) == ("orders", "s")
 
 
-def test_plan_streams_where_no_statement_reads_a_stream_is_refused() -> None:
+def test_plan_streams_is_refused_if_no_statement_reads_a_stream() -> None:
     with pytest.raises(InvalidStatement, match="where no statement reads a stream"):
         plan_streams([statement("DELETE FROM t"), statement("INSERT INTO t TABLE db.s")])
 
 
-def test_plan_streams_of_no_statement_is_refused() -> None:
+def test_plan_streams_without_a_statement_is_refused() -> None:
     with pytest.raises(InvalidStatement, match="has no statement"):
         plan_streams([])
 
@@ -655,7 +651,7 @@ def test_plan_streams_names_the_stream_that_may_be_meant(sql: str, advice: str) 
         plan_streams([analyse(sql, names)], names)
 
 
-def test_plan_streams_of_a_folder_without_streams_says_so() -> None:
+def test_plan_streams_without_any_stream_says_to_create_one() -> None:
     with pytest.raises(
         InvalidStatement, match="create the stream first: the state folder has no streams"
     ):

@@ -52,14 +52,14 @@ def test_query_is_bound_to_the_views_of_its_streams(text: str, bound: str | None
         "DROP TABLE t",
     ],
 )
-def test_what_is_no_query_is_left_to_who_analyses_statements(text: str) -> None:
+def test_analyse_query_of_another_statement_returns_nothing(text: str) -> None:
     assert analyse_query(text, ["s"]) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "SELECT 1; SELECT 2", "SELECT 'a", "SELECT FROM WHERE", ["SELECT 1"], None, 5]
 )
-def test_query_that_cannot_be_one_is_refused(text: str) -> None:
+def test_analyse_query_of_invalid_input_is_refused(text: str) -> None:
     with pytest.raises(InvalidStatement):
         analyse_query(text, ["s"])
 
@@ -67,7 +67,7 @@ def test_query_that_cannot_be_one_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["SELECT 1;", "WITH a AS (SELECT 1) SELECT * FROM a", "VALUES (1)", "FROM t SELECT id"]
 )
-def test_query_is_taken_as_it_is_but_for_its_semicolon(text: str) -> None:
+def test_only_query_keeps_the_text_except_for_its_semicolon(text: str) -> None:
     assert only_query(text) == text.rstrip(";")
 
 
@@ -81,6 +81,6 @@ def test_query_is_taken_as_it_is_but_for_its_semicolon(text: str) -> None:
         ("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", "MERGE"),
     ],
 )
-def test_other_statement_is_no_query(text: str, found: str) -> None:
+def test_only_query_of_another_statement_is_refused_by_its_kind(text: str, found: str) -> None:
     with pytest.raises(InvalidStatement, match=f"is no query.*found {found}"):
         only_query(text)

@@ -29,26 +29,26 @@ def names(count: int) -> list[str]:
     return [column.name for column in columns(count)]
 
 
-def test_key_of_sixteen_columns_and_two_thousand_columns_are_accepted() -> None:
+def test_key_of_sixteen_of_two_thousand_columns_is_accepted() -> None:
     assert checked_columns("t", columns(2_000), names(16)) == tuple(names(16))
 
 
-def test_fields_may_be_called_as_types_are() -> None:
+def test_fields_may_have_the_names_of_types() -> None:
     field = Column("s", "struct<`map`:string,`char(`:string,`a``variant`:int>")
     assert checked_columns("t", [Column("id", "int"), field], ["id"]) == ("id",)
 
 
 @pytest.mark.parametrize("kind", ["VARCHAR(3)", "char (5)", "ARRAY<Char(5)>"])
-def test_column_whose_text_has_a_length_is_refused(kind: str) -> None:
+def test_column_of_a_text_type_with_a_length_is_refused(kind: str) -> None:
     with pytest.raises(InvalidRequest, match=r"expected STRING, found (VAR)?CHAR\("):
         check_lengths("t", f"id INT, a {kind}")
 
 
-def test_names_and_comments_may_speak_of_lengths() -> None:
+def test_names_and_comments_may_mention_types_with_a_length() -> None:
     check_lengths("t", "id INT COMMENT 'it''s no CHAR(5)', `char(3)` STRING, varchar STRING")
 
 
-def test_columns_that_delta_tells_apart_are_two() -> None:
+def test_columns_that_delta_distinguishes_are_two_columns() -> None:
     assert checked_columns("t", [Column("maß", "int"), Column("mass", "int")], ["MASS"]) == (
         "mass",
     )
@@ -86,7 +86,7 @@ def test_table_that_breaks_a_rule_is_refused(
         checked_columns("t", given, key)
 
 
-def test_base_is_clustered_by_what_of_the_key_has_statistics() -> None:
+def test_base_is_clustered_by_the_key_columns_with_statistics() -> None:
     given = [Column("flag", "boolean"), *columns(6), Column("text", "string")]
     key = ["flag", "text", *names(6)]
     assert clustered_by("t", given, key, None) == ("text", "c0", "c1", "c2")
@@ -101,7 +101,7 @@ def test_base_is_clustered_by_what_of_the_key_has_statistics() -> None:
 
 
 @pytest.mark.parametrize("staleness", [None, timedelta(minutes=10)])
-def test_properties_say_all_that_a_table_is(staleness: timedelta | None) -> None:
+def test_properties_hold_the_whole_definition_of_a_table(staleness: timedelta | None) -> None:
     table = UpsertTable(
         "t",
         TableName(("t__base",)),
@@ -119,7 +119,7 @@ def test_properties_say_all_that_a_table_is(staleness: timedelta | None) -> None
     assert table.values == ("c1",)
 
 
-def test_table_without_the_properties_is_no_upsert_table() -> None:
+def test_table_without_the_properties_is_not_an_upsert_table() -> None:
     bare = UpsertTable("t", TableName(("t",)), "/data/t", "id", tuple(columns(1)), ())
     with pytest.raises(InvalidRequest, match="is no upsert table"):
         with_properties(bare, {"delta.appendOnly": "true"})

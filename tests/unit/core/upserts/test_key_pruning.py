@@ -54,7 +54,7 @@ def test_files_that_overlap_are_one_interval() -> None:
         [file(1, 9), file(None, None)],
     ],
 )
-def test_files_that_tell_nothing_leave_nothing_out(files: list[dict[str, Any]]) -> None:
+def test_files_without_separate_intervals_prune_nothing(files: list[dict[str, Any]]) -> None:
     assert intervals_of(table(), files) is None
 
 
@@ -62,7 +62,7 @@ def test_files_that_tell_nothing_leave_nothing_out(files: list[dict[str, Any]]) 
     ("kind", "bound"),
     [("date", "+10000-01-01"), ("date", "-0044-03-15"), ("string", "a\N{REPLACEMENT CHARACTER}")],
 )
-def test_statistics_that_do_not_sort_as_the_values_are_not_used(kind: str, bound: str) -> None:
+def test_statistics_that_sort_unlike_their_values_are_not_used(kind: str, bound: str) -> None:
     good = {"date": "2021-01-01", "string": "b"}[kind]
 
     assert intervals_of(table(kind), [file(good, good), file(bound, bound)]) is None
@@ -75,7 +75,7 @@ def test_statistics_that_are_rounded_are_not_used(kind: str) -> None:
     assert intervals_of(table(kind), [file(1, 2), file(3, 4)]) is None
 
 
-def test_intervals_that_changes_touch_are_read_and_the_others_are_named() -> None:
+def test_condition_excludes_the_intervals_that_no_change_touches() -> None:
     found = intervals_of(table(key="a`b"), [file(n, n, key="a`b") for n in (1, 3, 5)])
     assert found is not None
     untouched = found.without(found.numbered([1]))
@@ -87,7 +87,7 @@ def test_intervals_that_changes_touch_are_read_and_the_others_are_named() -> Non
     )
 
 
-def test_intervals_near_changes_are_told_by_the_files_that_these_lie_in() -> None:
+def test_intervals_near_changes_are_found_by_the_ranges_of_their_files() -> None:
     found = intervals_of(table(), [file(n, n + 5) for n in (0, 10, 20, 30, 40)])
     assert found is not None
 
@@ -103,7 +103,7 @@ def test_intervals_near_changes_are_told_by_the_files_that_these_lie_in() -> Non
     assert key_ranges(table(), [DataFile.of(file(1, 2)), DataFile.of({"path": "f"})]) is None
 
 
-def test_text_in_a_bound_stays_text() -> None:
+def test_text_with_a_quote_or_backslash_in_a_bound_is_written_in_bytes() -> None:
     found = intervals_of(table("string"), [file("a", "c'"), file("d\\", "e")])
     assert found is not None
     assert "CAST('a' AS string)" in found.rows()
@@ -114,7 +114,7 @@ def test_text_in_a_bound_stays_text() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 40)), min_size=2, max_size=400))
-def test_every_file_lies_in_one_interval_and_intervals_are_apart_and_few(
+def test_intervals_cover_every_file_and_are_apart_and_few(
     ranges: list[tuple[int, int]],
 ) -> None:
     files = [file(low, low + length) for low, length in ranges]

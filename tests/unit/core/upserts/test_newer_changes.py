@@ -36,13 +36,13 @@ def change_file(oldest: str | None) -> DataFile:
         (["0" * 31 + "1\x7f"], ["0" * 31 + "2"], True),
     ],
 )
-def test_changes_are_newer_where_the_oldest_is_newer_than_the_newest_row(
+def test_changes_are_newer_if_the_oldest_is_newer_than_the_newest_row(
     base: list[str | None], changes: list[str | None], expected: bool
 ) -> None:
     assert are_newer(map(change_file, changes), map(row_file, base)) is expected
 
 
-def test_files_without_statistics_tell_nothing() -> None:
+def test_changes_are_not_newer_if_statistics_are_missing() -> None:
     bare = {"path": "f", "size": 1}
     assert not are_newer([change_file("1")], [bare])
     assert not are_newer([DataFile.of(bare)], [])

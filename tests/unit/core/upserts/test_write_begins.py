@@ -27,20 +27,20 @@ def test_row_ids_as_text_sort_as_their_numbers() -> None:
     assert row_id_text(10) == "100000000000000a"
 
 
-def test_write_of_several_files_begins_with_the_least_row_id() -> None:
+def test_write_of_several_files_begins_with_the_lowest_row_id() -> None:
     commits = [commit(3, file(40, 3), file(30, 3)), commit(4), commit(5, file(50, 5))]
 
     assert write_begins(commits) == (row_id_text(30), row_id_text(50))
 
 
-def test_files_that_were_rearranged_or_brought_back_are_no_writes() -> None:
+def test_files_that_were_rearranged_or_brought_back_are_not_writes() -> None:
     rearranged = commit(4, file(40, 4, data_change=False))
     brought_back = commit(5, file(10, 2))
 
     assert write_begins([commit(3, file(30, 3)), rearranged, brought_back]) == (row_id_text(30),)
 
 
-def test_begins_are_not_told_where_a_row_id_is_missing_or_writes_are_none_or_many() -> None:
+def test_write_begins_are_unknown_for_no_writes_too_many_or_no_row_id() -> None:
     many = [commit(version, file(version * 10, version)) for version in range(MOST_WRITES + 1)]
     told = write_begins(many[:-1])
 

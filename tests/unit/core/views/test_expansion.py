@@ -234,7 +234,7 @@ def chosen(relation: Relation) -> list[int]:
         ),
     ],
 )
-def test_select_that_is_followed_reads_its_tables_and_runs_with_hidden_columns(
+def test_supported_select_reads_its_tables_and_adds_hidden_columns(
     text: str, read: list[str], runs: str
 ) -> None:
     found = select(text)
@@ -263,12 +263,12 @@ def test_select_that_is_followed_reads_its_tables_and_runs_with_hidden_columns(
         "a * limit, - offset, offset + window, (limit)",
     ],
 )
-def test_expressions_of_one_row_are_followed(expression: str) -> None:
+def test_expressions_of_one_row_are_supported(expression: str) -> None:
     first = f"SELECT {expression} FROM t"
     assert run_text(first) == f"SELECT {expression}, `t`.`h0` FROM `r0` AS `t`"
 
 
-def test_words_of_clauses_are_columns_where_an_operand_is_expected() -> None:
+def test_clause_keywords_are_columns_if_an_operand_is_expected() -> None:
     text = "SELECT offset FROM t JOIN u ON offset = limit WHERE window > 1 AND offset < 2 OR limit"
     assert tables(query(text)) == ["t", "u"]
 
@@ -285,7 +285,7 @@ def test_select_text_adds_several_hidden_columns_in_the_order_of_the_items() -> 
     )
 
 
-def test_functions_are_those_called_anywhere_in_lower_case() -> None:
+def test_functions_are_all_called_names_in_lower_case() -> None:
     text = """
         WITH q AS (SELECT F(a) AS a FROM t)
         SELECT `G`(a), 'h(x)' FROM q JOIN (SELECT i (a) FROM u UNION ALL SELECT j(1) FROM u)
@@ -312,7 +312,7 @@ def test_cte_that_is_referenced_twice_gives_each_reference_its_own_leaves() -> N
     assert [leaf.number for leaf in leaves(found.items[1].relation)] == [2, 3]
 
 
-def test_cte_shadows_a_table_of_one_part_and_no_other() -> None:
+def test_cte_shadows_only_a_table_of_one_part() -> None:
     text = "WITH T AS (SELECT * FROM t) SELECT 1 FROM t x, default.t y, (SELECT * FROM `t`) z"
     found = select(text)
     assert tables(found) == ["t", "t", "t"]
@@ -320,7 +320,7 @@ def test_cte_shadows_a_table_of_one_part_and_no_other() -> None:
     assert kinds == [Select, Leaf, Select]
 
 
-def test_cte_sees_those_before_it_and_inner_ones_shadow_outer_ones() -> None:
+def test_cte_sees_earlier_ctes_and_inner_ctes_shadow_outer_ones() -> None:
     text = """
         WITH a AS (SELECT * FROM b), b AS (SELECT * FROM a)
         SELECT 1 FROM b AS x, (WITH b AS (SELECT * FROM u) SELECT * FROM b) AS y, b AS z
@@ -328,12 +328,12 @@ def test_cte_sees_those_before_it_and_inner_ones_shadow_outer_ones() -> None:
     assert tables(query(text)) == ["b", "u", "b"]
 
 
-def test_cte_of_a_union_is_seen_by_all_branches_and_not_after_the_parenthesis() -> None:
+def test_cte_of_a_union_is_visible_only_within_its_parentheses() -> None:
     text = "(WITH q AS (TABLE t) SELECT * FROM q UNION ALL TABLE q) UNION ALL TABLE q"
     assert tables(query(text)) == ["t", "t", "q"]
 
 
-def test_cte_that_nobody_reads_has_no_leaves_but_is_checked() -> None:
+def test_cte_that_is_not_read_has_no_leaves_but_is_checked() -> None:
     assert tables(query("WITH q AS (SELECT * FROM t) SELECT * FROM u")) == ["u"]
     with pytest.raises(UnsupportedView, match="LIMIT"):
         query("WITH q AS (SELECT * FROM t LIMIT 1) SELECT * FROM u")
@@ -367,7 +367,7 @@ def test_variant_knows_its_union_and_the_place_of_its_branch() -> None:
     assert leaves(second) == (Leaf(1, (*HOME, "u")),)
 
 
-def test_variants_of_unions_in_subqueries_in_joins_are_all_combinations_in_order() -> None:
+def test_variants_of_nested_unions_are_all_combinations_in_order() -> None:
     text = """
         SELECT x.* FROM (TABLE a UNION ALL TABLE b) x
         JOIN c ON c.i = x.i
@@ -452,7 +452,7 @@ def test_nested_views_with_unions_multiply_the_variants() -> None:
     ]
 
 
-def test_nested_view_is_refused_by_its_name_and_the_position_in_its_own_text() -> None:
+def test_nested_view_is_refused_by_its_name_and_position_in_its_own_text() -> None:
     inner = view("SELECT a\nFROM t\n  GROUP BY a", "spark_catalog.default.w")
     with pytest.raises(UnsupportedView) as raised:
         query("SELECT * FROM w", {"spark_catalog.default.w": inner})
@@ -490,7 +490,7 @@ def test_views_are_nested_up_to_a_hundred_deep(depth: int, message: str) -> None
         assert tables(query("SELECT * FROM v0", views)) == [f"v{depth}"]
 
 
-def test_views_that_double_their_tables_are_refused_before_they_fill_the_memory() -> None:
+def test_views_that_double_their_tables_are_refused_before_memory_fills() -> None:
     ctes = ["q0 AS (SELECT 1 AS a FROM t)"]
     ctes += [f"q{n} AS (SELECT 1 AS a FROM q{n - 1} x, q{n - 1} y)" for n in range(1, 60)]
     with pytest.raises(UnsupportedView, match="too many table references"):
@@ -678,7 +678,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("marked", "what"), REFUSED)
 @pytest.mark.parametrize("prefix", ["", "-- GROUP BY 'x\n\n  "])
-def test_query_that_is_not_followed_is_refused_by_name_and_position(
+def test_unsupported_query_is_refused_by_name_and_position(
     marked: str, what: str, prefix: str
 ) -> None:
     before, after = f"{prefix}{marked}".split("^")
@@ -705,7 +705,7 @@ def test_query_that_is_not_followed_is_refused_by_name_and_position(
         ("SELECT " + "(" * 3000 + "a" + ")" * 3000 + " FROM t", "too many|too deeply"),
     ],
 )
-def test_text_that_is_no_query_is_refused(text: str, message: str) -> None:
+def test_view_text_that_is_not_a_query_is_refused(text: str, message: str) -> None:
     with pytest.raises(UnsupportedView, match=message):
         query(text)
 
@@ -719,12 +719,12 @@ def test_text_that_is_no_query_is_refused(text: str, message: str) -> None:
         "SELECT a FROM t WHERE else UNION SELECT b FROM u",
     ],
 )
-def test_text_that_the_parser_reads_otherwise_is_refused(text: str) -> None:
+def test_view_text_that_the_parser_reads_differently_is_refused(text: str) -> None:
     with pytest.raises(UnsupportedView):
         query(text)
 
 
-def test_message_says_what_to_do() -> None:
+def test_message_of_an_unsupported_view_says_what_to_do() -> None:
     with pytest.raises(UnsupportedView) as raised:
         query("SELECT user FROM t")
     assert "Fix: leave it out; a column of that name is written the_table.user." in str(
@@ -753,9 +753,7 @@ NOT_IN_SQL = {"count_distinct", "listagg_distinct", "string_agg_distinct", "sum_
 
 
 @pytest.mark.parametrize(("group", "least"), [("Aggregate", 70), ("Window", 8), ("Generator", 7)])
-def test_every_function_of_more_than_one_row_that_pyspark_knows_is_refused(
-    group: str, least: int
-) -> None:
+def test_every_pyspark_function_of_several_rows_is_refused(group: str, least: int) -> None:
     names = set(functions_of_pyspark()[group]) - NOT_IN_SQL
     assert len(names) >= least
     for name in names:
@@ -776,7 +774,7 @@ def called(expression: str) -> frozenset[str]:
         raise
 
 
-def test_no_plain_function_that_pyspark_knows_is_refused() -> None:
+def test_every_plain_pyspark_function_is_accepted() -> None:
     groups = functions_of_pyspark()
     names = {*groups["Mathematical"], *groups["String"], *groups["Array"], *groups["Map"]}
     changing = {"rand", "randn", "randstr", "uniform", "shuffle", "random"}
@@ -803,7 +801,7 @@ NESTED = st.recursive(
 
 
 @given(NESTED)
-def test_variants_are_counted_right_have_no_union_and_together_read_every_leaf(text: str) -> None:
+def test_variants_match_their_count_have_no_union_and_read_every_leaf(text: str) -> None:
     if re.search(r"UNION ALL WITH", text):
         return
     found = query(text)
@@ -818,7 +816,7 @@ def test_variants_are_counted_right_have_no_union_and_together_read_every_leaf(t
 @pytest.mark.parametrize(
     "name", ["spark.sql.caseSensitive", "spark.sql.parser.quotedRegexColumnNames"]
 )
-def test_view_made_under_settings_that_change_what_names_mean_is_refused(name: str) -> None:
+def test_view_with_settings_that_change_how_names_resolve_is_refused(name: str) -> None:
     definition = replace(view("SELECT a FROM t"), settings=((name, "TRUE"),))
     with pytest.raises(UnsupportedView, match=name):
         expand(definition, among({}))
@@ -841,7 +839,7 @@ def test_view_made_under_settings_that_change_what_names_mean_is_refused(name: s
         ("SELECT * FROM t", ["b", "a"], None),
     ],
 )
-def test_names_that_come_or_go_may_give_a_view_another_meaning(
+def test_change_of_column_names_may_change_the_meaning_of_a_view(
     text: str, now: list[str], found: str | None
 ) -> None:
     meaning = changed_meaning(query(text), ["a", "b"], now)
@@ -861,9 +859,7 @@ def test_names_that_come_or_go_may_give_a_view_another_meaning(
         ("SELECT c.xy, cc.x, x FROM u AS cc JOIN t AS c ON cc.id = c.id", None),
     ],
 )
-def test_name_behind_a_dot_is_a_field_or_a_column_whichever_there_is(
-    text: str, found: str | None
-) -> None:
+def test_name_after_a_dot_may_be_a_field_or_a_column(text: str, found: str | None) -> None:
     relation = query(text)
     numbers = [leaf.number for leaf in leaves(relation) if leaf.parts[-1] == "t"]
     told = found and f"{found}, which is a field or a column, whichever there is"
@@ -889,14 +885,12 @@ def test_name_behind_a_dot_is_a_field_or_a_column_whichever_there_is(
         ("SELECT b FROM t", False),
     ],
 )
-def test_column_that_is_another_one_matters_to_views_that_may_read_it(
-    text: str, is_read: bool
-) -> None:
+def test_replaced_column_matters_only_to_views_that_may_read_it(text: str, is_read: bool) -> None:
     meaning = changed_meaning(query(text), ["a", "b"], ["a", "b"], {"a"})
     assert meaning == ("a, which is another column than it was" if is_read else None)
 
 
-def test_column_of_an_odd_name_is_found_where_a_view_spells_it() -> None:
+def test_column_with_an_odd_name_is_found_in_a_view_in_any_case() -> None:
     spelt = {"a`b": "A``B", "a b": "A B", "\u00fc-\u00df": "\u00dc-\u00df", "(x)": "(X)"}
     for name, as_written in spelt.items():
         text = f"SELECT `{as_written}` AS c FROM t"

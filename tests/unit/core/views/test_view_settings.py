@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider_cdc.engine.core.views.view_settings import TIME_ZONE, view_settings
 
 
-def test_settings_that_are_kept_and_decide_come_before_defaults() -> None:
+def test_stored_settings_that_affect_meaning_override_defaults() -> None:
     found = view_settings(
         {
             TIME_ZONE: "Asia/Tokyo",
@@ -21,5 +21,5 @@ def test_settings_that_are_kept_and_decide_come_before_defaults() -> None:
     assert "spark.sql.files.openCostInBytes" not in found
 
 
-def test_time_zone_that_is_not_kept_stays_that_of_the_session() -> None:
+def test_time_zone_that_is_not_stored_is_that_of_the_session() -> None:
     assert TIME_ZONE not in view_settings({})

@@ -94,7 +94,7 @@ def log(tmp_path: Path) -> Log:
     return Log(tmp_path / "täble 1")
 
 
-def test_a_log_of_commits_leaves_what_the_last_of_them_say(log: Log) -> None:
+def test_snapshot_of_a_log_without_checkpoints_holds_its_latest_state(log: Log) -> None:
     domain = {"domain": "delta.rowTracking", "configuration": "{}", "removed": False}
     gone = {"domain": "other", "configuration": "{}", "removed": False}
     log.commit(0, {"protocol": PROTOCOL}, {"metaData": {"id": "old"}}, {"domainMetadata": gone})
@@ -117,7 +117,7 @@ def test_a_log_of_commits_leaves_what_the_last_of_them_say(log: Log) -> None:
     }
 
 
-def test_paths_that_are_absolute_already_stay_as_they_are(log: Log) -> None:
+def test_absolute_paths_in_a_log_stay_unchanged(log: Log) -> None:
     log.commit(0, add("file:/elsewhere/a%20b", VECTOR | {"storageType": "p"}))
 
     (file,) = log.read().files
@@ -127,7 +127,7 @@ def test_paths_that_are_absolute_already_stay_as_they_are(log: Log) -> None:
 
 
 @pytest.mark.parametrize("form", ["classic", "parts", "v2 parquet", "v2 json"])
-def test_a_checkpoint_stands_for_the_commits_before_it(log: Log, form: str) -> None:
+def test_checkpoint_replaces_the_commits_up_to_its_version(log: Log, form: str) -> None:
     pairs = {"partitionValues": [("p", None)]}
     files: list[dict[str, Any]] = [
         {"add": {"path": "a", **pairs, "deletionVector": VECTOR}},
@@ -159,7 +159,7 @@ def test_a_checkpoint_stands_for_the_commits_before_it(log: Log, form: str) -> N
     assert all(file["partitionValues"] == {"p": None} for file in found.files)
 
 
-def test_a_checkpoint_without_all_its_files_is_passed_over(log: Log) -> None:
+def test_checkpoint_with_missing_files_is_ignored(log: Log) -> None:
     log.commit(0, {"protocol": PROTOCOL}, {"metaData": METADATA}, add("a"))
     log.commit(1, add("b"))
     log.commit(2, remove("a"))
@@ -169,20 +169,20 @@ def test_a_checkpoint_without_all_its_files_is_passed_over(log: Log) -> None:
     assert log.files() == ["b"]
 
 
-def test_a_log_that_begins_late_without_a_checkpoint_cannot_be_read(log: Log) -> None:
+def test_log_without_first_commits_or_a_checkpoint_cannot_be_read(log: Log) -> None:
     log.commit(3, add("a"))
 
     with pytest.raises(LogIncomplete, match="commit 0 is not in the log"):
         log.read()
 
 
-def test_a_folder_without_a_log_is_no_table(log: Log) -> None:
+def test_folder_without_a_log_is_not_a_table(log: Log) -> None:
     with pytest.raises(NotADeltaTable):
         log.read()
 
 
 @given(histories())
-def test_a_replay_leaves_the_files_of_any_history(
+def test_replay_leaves_the_files_of_any_history(
     history: tuple[Table, list[Commit], list[Table]],
 ) -> None:
     start, commits, tables = history

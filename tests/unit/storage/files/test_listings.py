@@ -83,7 +83,7 @@ def test_files_of_a_store_that_lists_folder_by_folder_are_found(store: type[Any]
 @STORES
 @pytest.mark.parametrize("folder", ["/in", "/in/sub", "/in/sub/deep"])
 @pytest.mark.parametrize("error", [PermissionError("no"), OSError(5, "connection lost")])
-def test_folder_that_fails_to_be_listed_is_no_empty_one(
+def test_folder_that_cannot_be_listed_is_not_reported_as_empty(
     store: type[Any], folder: str, error: OSError
 ) -> None:
     with pytest.raises(type(error)):
@@ -91,7 +91,7 @@ def test_folder_that_fails_to_be_listed_is_no_empty_one(
 
 
 @STORES
-def test_folder_that_is_gone_is_no_empty_one_and_one_below_it_is(store: type[Any]) -> None:
+def test_missing_folder_is_an_error_and_a_missing_subfolder_is_empty(store: type[Any]) -> None:
     with pytest.raises(FileNotFoundError):
         files_below(store(), "/nothing")
     with pytest.raises(FileNotFoundError):
@@ -156,7 +156,7 @@ def after(state: FolderState, found: dict[str, FolderFile]) -> FolderState:
     return fold(state, [parse_commit(state.version + 1, content)])
 
 
-def test_object_of_gcs_whose_metadata_change_is_the_same_file() -> None:
+def test_gcs_object_with_changed_metadata_is_the_same_file() -> None:
     bucket = Bucket()
     state = after(EMPTY, bucket.listed())
     bucket.touch_metadata()
@@ -166,7 +166,7 @@ def test_object_of_gcs_whose_metadata_change_is_the_same_file() -> None:
     assert refresh_commit(state, bucket.listed(), NOON) is not None
 
 
-def test_object_of_gcs_in_a_log_that_was_written_before_is_the_same_file() -> None:
+def test_gcs_object_in_an_older_log_is_the_same_file() -> None:
     bucket = Bucket()
     (file,) = bucket.listed().values()
     modified_ns = int(bucket.updated.timestamp()) * 1_000_000_000

@@ -63,7 +63,7 @@ def test_files_are_written_read_listed_and_removed(files: Files, root: str) -> N
             look(join(root, "a"))
 
 
-def test_log_folder_without_a_commit_is_no_table_and_is_removed(
+def test_log_folder_without_a_commit_is_not_a_table_and_is_removed(
     options: dict[str, str], files: Files, root: str
 ) -> None:
     filesystem, path = url_to_fs(root.replace("s3a:", "s3:"), **fsspec_options(options, "s3"))
@@ -82,7 +82,7 @@ def test_log_folder_without_a_commit_is_no_table_and_is_removed(
     assert log.is_begun
 
 
-def test_names_behind_another_one_are_listed_alone_page_by_page(
+def test_only_names_after_a_given_one_are_listed_page_by_page(
     files: Files, options: dict[str, str], root: str
 ) -> None:
     folder = join(root, "_delta_log")
@@ -96,7 +96,7 @@ def test_names_behind_another_one_are_listed_alone_page_by_page(
     assert files.names(join(root, "none"), after="a") == []
 
 
-def test_of_many_that_create_a_file_at_once_one_does(files: Files, root: str) -> None:
+def test_concurrent_creations_of_a_file_have_one_winner(files: Files, root: str) -> None:
     uri = join(root, "claims", "1")
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda number: files.create(uri, str(number).encode()), range(8)))
@@ -161,7 +161,7 @@ def test_log_of_a_table_is_read(options: dict[str, str], files: Files, root: str
     assert len(log.file_times([0, 1, 2])) == 3
 
 
-def test_a_look_asks_for_its_registered_commit_and_what_follows_it(
+def test_probe_requests_only_its_registered_commit_and_later_ones(
     files: Files, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracked = {"configuration": {"delta.enableRowTracking": "true"}, "id": "t"}
@@ -170,7 +170,7 @@ def test_a_look_asks_for_its_registered_commit_and_what_follows_it(
         contents.append(json.dumps({"txn": {"appId": "a", "version": version}}).encode())
     for version, content in enumerate(contents):
         files.create(join(root, "_delta_log", f"{version:020d}.json"), content)
-    offset = new_offset(25, json.dumps(tracked))
+    offset = new_offset(25, tracked)
     offset = replace(offset, fingerprint=fingerprint_of(contents[25]))
     stream = new_stream(source=Source("t", root, "t"), offset=offset)
     asked: Counter[str] = Counter()
@@ -189,7 +189,7 @@ def test_a_look_asks_for_its_registered_commit_and_what_follows_it(
     assert asked == {"ListObjectsV2": 1, "GetObject": 1 + 5 + 5}
 
 
-def test_new_and_overwritten_files_of_a_folder_are_versions_of_it(files: Files, root: str) -> None:
+def test_new_and_overwritten_files_add_versions_of_their_folder(files: Files, root: str) -> None:
     inbox = join(root, "in")
     folder = Folder(inbox, FileFormat.CSV, {}, json.dumps({"type": "struct", "fields": []}), None)
     location = log_location(join(root, "state"), inbox, None)
@@ -205,7 +205,7 @@ def test_new_and_overwritten_files_of_a_folder_are_versions_of_it(files: Files, 
     assert logs.open(location, folder).version == first + 2
 
 
-def test_lists_and_crafted_tables_come_and_go(files: Files, root: str) -> None:
+def test_scratch_lists_and_tables_are_written_and_removed(files: Files, root: str) -> None:
     scratch = Scratch(root, files, utc_now)
     table, listed = scratch.write_table("t", b"{}"), scratch.write_list(b"v1")
     assert sorted(file.path for file in files.below(listed)) == [NO_FILE]

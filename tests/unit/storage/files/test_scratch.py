@@ -21,7 +21,7 @@ def scratch_at(state: Path, later: timedelta = timedelta()) -> Scratch:
     return Scratch(str(state), Files(), lambda: utc_now() + later)
 
 
-def test_a_sweep_removes_what_is_older_than_a_day_and_nothing_else(tmp_path: Path) -> None:
+def test_sweep_removes_only_scratch_older_than_a_day(tmp_path: Path) -> None:
     table = Path(scratch_at(tmp_path).write_table("old", b"{}"))
     files = Path(scratch_at(tmp_path).write_list(b"v1"))
     scratch_at(tmp_path, timedelta(hours=23)).sweep()
@@ -33,7 +33,7 @@ def test_a_sweep_removes_what_is_older_than_a_day_and_nothing_else(tmp_path: Pat
     assert not files.exists()
 
 
-def test_what_was_left_of_a_removed_list_is_swept_too(tmp_path: Path) -> None:
+def test_remains_of_a_removed_list_are_swept_too(tmp_path: Path) -> None:
     files = Path(scratch_at(tmp_path).write_list(b"v1"))
     shutil.rmtree(files / sink_log.FOLDER)
 
@@ -42,7 +42,7 @@ def test_what_was_left_of_a_removed_list_is_swept_too(tmp_path: Path) -> None:
     assert not files.exists()
 
 
-def test_vectors_are_in_the_folder_of_their_table_and_go_with_it(tmp_path: Path) -> None:
+def test_deletion_vectors_are_written_and_removed_with_their_table(tmp_path: Path) -> None:
     scratch = scratch_at(tmp_path)
     root = scratch.write_table("t", b"{}", [(VECTORS, b"1")])
     assert root == scratch.root_of("t")
@@ -53,7 +53,7 @@ def test_vectors_are_in_the_folder_of_their_table_and_go_with_it(tmp_path: Path)
     assert not Path(root).exists()
 
 
-def test_vectors_whose_log_was_never_written_are_swept(tmp_path: Path) -> None:
+def test_deletion_vectors_without_a_log_are_swept(tmp_path: Path) -> None:
     root = Path(scratch_at(tmp_path).write_table("t", b"{}", [(VECTORS, b"1")]))
     shutil.rmtree(root / "_delta_log")
     scratch_at(tmp_path, timedelta(hours=23)).sweep()
@@ -64,7 +64,7 @@ def test_vectors_whose_log_was_never_written_are_swept(tmp_path: Path) -> None:
     assert not root.exists()
 
 
-def test_a_list_is_out_of_sight_before_it_goes(
+def test_list_is_hidden_before_it_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch, seen = scratch_at(tmp_path), []
@@ -82,7 +82,7 @@ def test_a_list_is_out_of_sight_before_it_goes(
     assert not root.exists()
 
 
-def test_a_table_and_what_is_not_there_are_removed_too(tmp_path: Path) -> None:
+def test_remove_deletes_a_table_and_accepts_a_missing_one(tmp_path: Path) -> None:
     scratch = scratch_at(tmp_path)
     table = scratch.write_table("t", b"{}")
 
@@ -92,7 +92,7 @@ def test_a_table_and_what_is_not_there_are_removed_too(tmp_path: Path) -> None:
     assert not Path(table).exists()
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(
+def test_scratch_folder_that_cannot_be_written_is_refused_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(files: Files, uri: str, content: bytes) -> None:
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(
         scratch_at(tmp_path).write_list(b"v1")
 
 
-def test_a_sweep_leaves_what_another_process_is_writing(tmp_path: Path) -> None:
+def test_sweep_keeps_scratch_that_another_process_is_writing(tmp_path: Path) -> None:
     unfinished = tmp_path / "scratch" / "unfinished" / "_delta_log"
     unfinished.mkdir(parents=True)
 
@@ -114,7 +114,7 @@ def test_a_sweep_leaves_what_another_process_is_writing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [PermissionError("another principal's"), FileNotFoundError("x")])
-def test_a_sweep_goes_on_behind_what_it_cannot_remove(
+def test_sweep_continues_after_scratch_that_it_cannot_remove(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     roots = sorted(scratch_at(tmp_path).write_table(name, b"{}") for name in ("a", "b"))
@@ -131,7 +131,7 @@ def test_a_sweep_goes_on_behind_what_it_cannot_remove(
     assert [Path(root).exists() for root in roots] == [True, False]
 
 
-def test_a_sweep_of_a_state_folder_without_scratch_does_nothing(tmp_path: Path) -> None:
+def test_sweep_of_a_state_folder_without_scratch_does_nothing(tmp_path: Path) -> None:
     scratch_at(tmp_path).sweep()
 
     assert list(tmp_path.iterdir()) == []

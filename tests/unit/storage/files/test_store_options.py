@@ -65,19 +65,19 @@ ADLFS = {
         ("gs", {"GOOGLE_SERVICE_ACCOUNT_KEY": '{"type": "a"}'}, {"token": {"type": "a"}}),
     ],
 )
-def test_names_of_delta_rs_become_those_of_the_library(
+def test_option_names_of_delta_rs_become_those_of_fsspec(
     scheme: str, options: dict[str, str], expected: dict[str, Any]
 ) -> None:
     assert fsspec_options(options, scheme) == expected
 
 
-def test_region_is_taken_before_the_default_one() -> None:
+def test_region_takes_precedence_over_the_default_region() -> None:
     options = {"AWS_DEFAULT_REGION": "us", "AWS_REGION": "eu"}
 
     assert fsspec_options(options, "s3")["client_kwargs"] == {"region_name": "eu"}
 
 
-def test_names_of_fsspec_stay_and_win() -> None:
+def test_option_names_of_fsspec_are_kept_and_take_precedence() -> None:
     options = {
         "AWS_ACCESS_KEY_ID": "me",
         "AWS_REGION": "eu",
@@ -101,7 +101,7 @@ def test_options_of_another_store_are_left_out(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["hunter2 {", "[1]"])
-def test_key_of_a_service_account_that_is_no_object_is_refused_without_showing_it(key: str) -> None:
+def test_malformed_service_account_key_is_refused_without_showing_it(key: str) -> None:
     with pytest.raises(InvalidRequest, match="GOOGLE_SERVICE_ACCOUNT_KEY is not") as caught:
         fsspec_options({"GOOGLE_SERVICE_ACCOUNT_KEY": key}, "gs")
 

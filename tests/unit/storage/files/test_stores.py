@@ -26,20 +26,20 @@ def test_each_of_many_files_is_read_under_its_own_name(names: list[str]) -> None
     assert Files().read_each(reversed(names)) == {name: name.encode() for name in names}
 
 
-def test_a_file_that_is_gone_fails_the_reading_of_all(names: list[str]) -> None:
+def test_missing_file_fails_the_read_of_all_files(names: list[str]) -> None:
     Path(names[7]).unlink()
     with pytest.raises(FileNotFoundError):
         Files().read_each(names)
 
 
-def test_sizes_are_told_and_what_is_missing_has_none(names: list[str]) -> None:
+def test_sizes_are_returned_and_missing_files_have_no_size(names: list[str]) -> None:
     Path(names[2]).unlink()
     expected = {name: len(name.encode()) for name in names} | {names[2]: None}
 
     assert Files().sizes([*names, names[0]]) == expected
 
 
-def test_nothing_asked_is_nothing_told() -> None:
+def test_empty_request_returns_no_sizes_and_no_contents() -> None:
     assert Files().sizes([]) == {}
     assert Files().read_each([]) == {}
 
@@ -53,12 +53,12 @@ def test_nothing_asked_is_nothing_told() -> None:
         ("s3://bucket/p=a b/ü", "s3://bucket/p=a%20b/ü"),
     ],
 )
-def test_a_path_is_written_as_hadoop_writes_it(location: str, uri: str) -> None:
+def test_path_is_encoded_as_hadoop_encodes_it(location: str, uri: str) -> None:
     assert hadoop_uri(encoded_uri(location)) == uri
     assert hadoop_uri(uri) == uri
 
 
-def test_table_that_is_removed_in_part_is_the_table_as_it_once_was(
+def test_partly_removed_table_is_at_an_earlier_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "t" / "_delta_log"
@@ -87,7 +87,7 @@ def test_table_that_is_removed_in_part_is_the_table_as_it_once_was(
     files.remove_table(str(tmp_path / "t"))
 
 
-def test_folder_is_removed_only_where_no_folder_in_it_holds_a_file(tmp_path: Path) -> None:
+def test_folder_is_removed_only_if_no_subfolder_holds_a_file(tmp_path: Path) -> None:
     (tmp_path / "t" / "_delta_log" / "_staged_commits").mkdir(parents=True)
     (tmp_path / "u" / "a").mkdir(parents=True)
     (tmp_path / "u" / "b").mkdir()
@@ -99,7 +99,7 @@ def test_folder_is_removed_only_where_no_folder_in_it_holds_a_file(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "file", "u"]
 
 
-def test_options_of_a_store_do_not_keep_a_file_on_a_disk_from_being_opened(tmp_path: Path) -> None:
+def test_store_options_do_not_prevent_access_to_local_files(tmp_path: Path) -> None:
     files = Files({"AWS_SECRET_ACCESS_KEY": "hidden", "AWS_CONDITIONAL_PUT": "etag"})
     files.write(str(tmp_path / "a"), b"content")
 
@@ -107,7 +107,7 @@ def test_options_of_a_store_do_not_keep_a_file_on_a_disk_from_being_opened(tmp_p
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
-def test_store_is_opened_by_fsspecs_names_of_the_options(
+def test_store_is_opened_with_the_option_names_of_fsspec(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[tuple[str, dict[str, Any]]] = []
@@ -167,7 +167,7 @@ UNNAMED = [
 
 
 @pytest.mark.parametrize("answer", UNNAMED)
-def test_refusal_that_does_not_name_its_reason_is_one_where_there_is_a_file(
+def test_create_refused_without_a_reason_yields_to_an_existing_file(
     store: Store, answer: OSError
 ) -> None:
     assert Files().create(URI, b"first")
@@ -177,7 +177,7 @@ def test_refusal_that_does_not_name_its_reason_is_one_where_there_is_a_file(
 
 
 @pytest.mark.parametrize("answer", UNNAMED)
-def test_failure_is_none_of_another_writer_where_there_is_no_file(
+def test_create_refused_without_a_reason_is_retried_if_no_file_exists(
     store: Store, answer: OSError
 ) -> None:
     store.answers, store.lands = [answer], False
@@ -190,7 +190,7 @@ def test_failure_is_none_of_another_writer_where_there_is_no_file(
     assert not Files().exists(URI)
 
 
-def test_failure_that_is_no_refusal_is_told_though_there_is_a_file(store: Store) -> None:
+def test_create_without_permission_raises_even_if_the_file_exists(store: Store) -> None:
     assert Files().create(URI, b"first")
     store.answers, store.lands = [PermissionError(errno.EACCES, "no")], False
     with pytest.raises(PermissionError):
@@ -198,7 +198,7 @@ def test_failure_that_is_no_refusal_is_told_though_there_is_a_file(store: Store)
 
 
 @pytest.mark.parametrize("answer", [FileExistsError(URI), TimeoutError("no answer"), *UNNAMED])
-def test_claim_whose_answer_was_lost_is_known_by_its_content(
+def test_claim_whose_answer_was_lost_is_recognised_by_its_content(
     store: Store, answer: Exception
 ) -> None:
     store.answers = [answer]
@@ -206,7 +206,7 @@ def test_claim_whose_answer_was_lost_is_known_by_its_content(
     assert not store.claim(URI, b"another")
 
 
-def test_claim_that_did_not_land_is_told(store: Store) -> None:
+def test_claim_that_did_not_land_raises_its_error(store: Store) -> None:
     store.answers, store.lands = [TimeoutError("no answer")], False
     with pytest.raises(TimeoutError):
         store.claim(URI, b"mine")

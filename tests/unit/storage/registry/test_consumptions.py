@@ -65,7 +65,7 @@ def phases(registry: Registry) -> list[tuple[Phase, int, str | None]]:
     ]
 
 
-def test_stream_that_joins_begins_in_the_step_that_records_its_statement(
+def test_joining_stream_begins_in_the_step_that_records_its_statement(
     registry: Registry, consumptions: Consumptions
 ) -> None:
     begun = begin(registry, consumptions)
@@ -83,7 +83,7 @@ def test_stream_that_joins_begins_in_the_step_that_records_its_statement(
     assert {record.stream.consumption for record in last.values()} == {extended}
 
 
-def test_streams_that_joined_since_are_moved_with_the_others(
+def test_streams_that_joined_later_move_with_the_others(
     registry: Registry, consumptions: Consumptions
 ) -> None:
     begun = begin(registry, consumptions)
@@ -113,7 +113,7 @@ def test_commit_moves_the_offsets_of_all_streams(
         [Transition.ABORTING, Transition.REOPENED],
     ],
 )
-def test_consumption_that_somebody_ends_or_reopened_is_not_extended(
+def test_aborting_aborted_or_reopened_consumption_is_not_extended(
     registry: Registry, consumptions: Consumptions, steps: list[Transition]
 ) -> None:
     begun = begin(registry, consumptions)

@@ -83,7 +83,7 @@ def _advance_often(registry: Registry, snapshot: RegistrySnapshot, number: int, 
 Processes = Callable[..., list[str]]
 
 
-def test_processes_that_move_one_stream_one_wins_and_the_others_conflict(
+def test_one_of_several_processes_moves_a_stream_and_the_others_conflict(
     state: str, registry: Registry, processes: Processes
 ) -> None:
     created = create(registry, "flights")
@@ -102,7 +102,7 @@ def test_processes_that_move_different_streams_all_land(
     assert [item.offset.version for item in registry.snapshot().streams()] == [1] * WRITERS
 
 
-def test_processes_that_create_one_name_in_a_new_folder_one_wins(
+def test_only_one_of_several_processes_creates_a_name_in_a_new_folder(
     state: str, registry: Registry, processes: Processes
 ) -> None:
     for attempt in range(3):
@@ -120,7 +120,7 @@ def test_processes_that_create_different_names_in_a_new_folder_all_land(
     assert len(registry.snapshot().streams()) == WRITERS
 
 
-def test_processes_that_write_while_upkeep_runs_in_all_of_them_lose_nothing(
+def test_processes_that_write_during_concurrent_upkeep_lose_nothing(
     state: str, registry: Registry, processes: Processes
 ) -> None:
     times = 15

@@ -172,7 +172,7 @@ def test_state_as_path_and_as_uri_is_one_registry(state: str) -> None:
     "state",
     ["", "relative", "~/x", "file://host/x", "file:///a#b", "s3:///x", "/a[b]", "/a%20b", "/a\0b"],
 )
-def test_state_that_is_no_usable_location_is_refused(state: str) -> None:
+def test_state_that_is_not_a_usable_location_is_refused(state: str) -> None:
     with pytest.raises(InvalidRequest, match="cannot be used"):
         Registry(state)
 
@@ -208,7 +208,7 @@ def test_transact_of_moved_stream_names_stream_and_who_moved_it(registry: Regist
     assert registry.snapshot().get("flights").offset.version == 1
 
 
-def test_snapshot_used_twice_stands_for_the_same_moment(registry: Registry) -> None:
+def test_snapshot_used_twice_represents_the_same_moment(registry: Registry) -> None:
     create(registry, "a")
     create(registry, "b")
     snapshot = registry.snapshot()
@@ -242,7 +242,7 @@ def test_transact_of_nothing_or_of_one_stream_twice_is_refused(registry: Registr
             registry.transact(snapshot, changes, actor="wrong")
 
 
-def test_transact_with_phase_and_transition_at_odds_is_refused(registry: Registry) -> None:
+def test_transact_with_mismatched_phase_and_transition_is_refused(registry: Registry) -> None:
     create(registry, "flights")
     snapshot = registry.snapshot()
     with pytest.raises(InvalidRequest, match="cannot be dropped into phase idle"):
@@ -265,7 +265,7 @@ def test_transact_of_several_streams_when_one_has_moved_changes_none(registry: R
     assert records[0].nonce == records[1].nonce
 
 
-def test_create_over_snapshot_in_which_the_name_was_free_is_refused(registry: Registry) -> None:
+def test_create_of_a_name_taken_since_the_snapshot_is_refused(registry: Registry) -> None:
     create(registry, "other")
     stale = registry.snapshot()
     create(registry, "flights")
@@ -277,7 +277,7 @@ def test_create_over_snapshot_in_which_the_name_was_free_is_refused(registry: Re
     assert [item.name for item in registry.snapshot().streams()] == ["Flights", "other"]
 
 
-def test_create_over_snapshot_of_no_table_meets_what_was_created_since(
+def test_create_on_a_snapshot_without_a_table_detects_later_streams(
     registry: Registry,
 ) -> None:
     nothing = registry.snapshot()
@@ -288,7 +288,7 @@ def test_create_over_snapshot_of_no_table_meets_what_was_created_since(
     assert len(registry.snapshot().streams()) == 2
 
 
-def test_stale_snapshot_after_upkeep_is_refused_and_others_land(state: str) -> None:
+def test_moved_stream_after_upkeep_is_refused_and_unmoved_ones_land(state: str) -> None:
     registry = Registry(state, upkeep=HARSH)
     for name in "abc":
         create(registry, name)
@@ -307,7 +307,7 @@ def test_stale_snapshot_after_upkeep_is_refused_and_others_land(state: str) -> N
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_stale_snapshot_after_its_log_was_cleaned_up_is_refused_and_others_land(
+def test_moved_stream_after_log_cleanup_is_refused_and_unmoved_ones_land(
     registry: Registry, state: str, used: bool
 ) -> None:
     create(registry, "a")

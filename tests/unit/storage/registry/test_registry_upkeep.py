@@ -32,7 +32,7 @@ def test_upkeep_keeps_streams_and_history_and_few_files(state: str) -> None:
     assert pa.table(table.scan()).num_rows == 15
 
 
-def test_upkeep_runs_by_itself_after_so_many_commits(state: str) -> None:
+def test_upkeep_runs_automatically_after_a_number_of_commits(state: str) -> None:
     registry = Registry(state, upkeep=Upkeep(commits=5))
     create(registry, "flights")
     advance(registry, "flights", times=40)
@@ -56,7 +56,7 @@ def test_upkeep_that_fails_does_not_disturb_a_transact(state: str) -> None:
     assert versions(registry, created.stream_id) == [0, 1, 2, 3]
 
 
-def test_upkeep_leaves_the_file_of_a_writer_that_is_held_before_its_commit(state: str) -> None:
+def test_upkeep_keeps_recent_files_of_uncommitted_writers(state: str) -> None:
     registry = Registry(state, upkeep=NEVER)
     create(registry, "flights")
     folder = Path(state, "registry", "archived=false")
@@ -74,7 +74,7 @@ def test_upkeep_leaves_the_file_of_a_writer_that_is_held_before_its_commit(state
     assert not forgotten.exists()
 
 
-def test_upkeep_deletes_what_it_removed_from_the_table_though_it_lists_nothing(state: str) -> None:
+def test_upkeep_deletes_removed_files_without_a_listing(state: str) -> None:
     upkeep = Upkeep(commits=3, retention_hours=0, vacuum_every=1_000_000)
     registry = Registry(state, upkeep=upkeep)
     create(registry, "flights")

@@ -95,7 +95,7 @@ def test_commit_that_never_arrived_while_the_stream_moved_is_a_conflict(state: s
         advance(registry, "flights")
 
 
-def test_commit_after_which_the_registry_cannot_be_read_is_outcome_unknown(state: str) -> None:
+def test_commit_followed_by_an_unreadable_registry_is_outcome_unknown(state: str) -> None:
     registry = Flaky(state, upkeep=NEVER)
     create(registry, "flights")
 

@@ -64,7 +64,7 @@ class Inbox:
     def new_stream(self) -> Stream:
         self.logs.open(self.location, self.folder)
         offset = SourceLog(self.files).newest_offset(self.location)
-        table_id = json.loads(offset.metadata)["id"]
+        table_id = offset.table_id
         return new_stream(
             source=Source(self.uri, self.location, table_id),
             offset=offset,
@@ -105,7 +105,7 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Inbox]:
         fsspec.filesystem("memory").store.clear()
 
 
-def test_a_new_stream_stands_behind_what_is_there(anywhere: Inbox) -> None:
+def test_new_stream_starts_after_the_existing_files(anywhere: Inbox) -> None:
     stream = anywhere.new_stream()
     assert stream.offset.version == 1
     assert anywhere.unread(stream) == []
@@ -137,7 +137,7 @@ def test_hidden_and_empty_files_do_not_count(anywhere: Inbox) -> None:
     assert SourceLog(anywhere.files).probe(stream).may_have_data
 
 
-def test_a_file_of_the_same_size_written_again_is_a_new_one(inbox: Inbox) -> None:
+def test_file_rewritten_with_the_same_size_is_a_new_file(inbox: Inbox) -> None:
     stream = inbox.new_stream()
     path = Path(inbox.uri, "old.csv")
     before = path.stat()
@@ -146,7 +146,7 @@ def test_a_file_of_the_same_size_written_again_is_a_new_one(inbox: Inbox) -> Non
     assert inbox.unread(stream) == ["old.csv"]
 
 
-def test_a_name_glob_leaves_out_other_names_and_has_a_log_of_its_own(tmp_path: Path) -> None:
+def test_name_glob_leaves_out_other_names_and_has_its_own_log(tmp_path: Path) -> None:
     inbox = Inbox(str(tmp_path), "*.csv")
     stream = inbox.new_stream()
     inbox.put("a.json")
@@ -166,7 +166,7 @@ def test_links_are_followed_but_not_in_circles(inbox: Inbox, tmp_path: Path) -> 
     assert inbox.logged() == {"old.csv", "link/a.csv"}
 
 
-def test_a_folder_that_is_gone_is_no_empty_one(inbox: Inbox, tmp_path: Path) -> None:
+def test_missing_folder_is_not_reported_as_empty(inbox: Inbox, tmp_path: Path) -> None:
     stream = inbox.new_stream()
     away = tmp_path / "away"
     Path(inbox.uri).rename(away)
@@ -177,7 +177,7 @@ def test_a_folder_that_is_gone_is_no_empty_one(inbox: Inbox, tmp_path: Path) -> 
     assert inbox.version == 1
 
 
-def test_a_folder_that_is_exchanged_while_it_is_listed_is_listed_again(
+def test_folder_exchanged_during_a_listing_is_listed_again(
     inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = inbox.new_stream()
@@ -196,7 +196,7 @@ def test_a_folder_that_is_exchanged_while_it_is_listed_is_listed_again(
     assert inbox.version == 1
 
 
-def test_a_name_that_is_no_text_is_refused_and_nothing_is_left_out(inbox: Inbox) -> None:
+def test_file_name_that_is_not_utf_8_is_refused_and_not_skipped(inbox: Inbox) -> None:
     stream = inbox.new_stream()
     name = os.fsencode(inbox.uri) + b"/\xff.csv"
     with open(name, "wb") as file:
@@ -207,7 +207,7 @@ def test_a_name_that_is_no_text_is_refused_and_nothing_is_left_out(inbox: Inbox)
     assert inbox.unread(stream) == []
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     inbox = Inbox(str(tmp_path))
     inbox.folder = Folder(f"{inbox.uri}/old.csv", FileFormat.CSV, {}, SCHEMA)
     with pytest.raises(StreamUnusable, match="expected a folder"):
@@ -227,7 +227,7 @@ def somebody_else() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_folder_that_may_not_be_listed_is_an_error_that_names_it(
+def test_folder_that_may_not_be_listed_is_refused_and_named(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     inbox = Inbox(str(tmp_path))
@@ -243,7 +243,7 @@ def test_folder_that_may_not_be_listed_is_an_error_that_names_it(
         inbox.unread(stream)
 
 
-def test_a_changed_file_is_refused_before_and_after_it_is_read(anywhere: Inbox) -> None:
+def test_changed_or_missing_file_is_refused(anywhere: Inbox) -> None:
     stream = anywhere.new_stream()
     anywhere.put("a.csv")
     anywhere.put("b.csv")
@@ -258,7 +258,7 @@ def test_a_changed_file_is_refused_before_and_after_it_is_read(anywhere: Inbox) 
         anywhere.logs.check_unchanged(stream, files)
 
 
-def test_a_bounded_range_leaves_out_what_was_overwritten_later(inbox: Inbox) -> None:
+def test_bounded_range_leaves_out_files_overwritten_later(inbox: Inbox) -> None:
     stream = inbox.new_stream()
     for path in ("a.csv", "b.csv"):
         inbox.put(path)
@@ -276,7 +276,7 @@ def test_a_bounded_range_leaves_out_what_was_overwritten_later(inbox: Inbox) -> 
     assert paths_of(inbox.range(stream, through=3)) == ["a.csv", "b.csv"]
 
 
-def test_a_transaction_sees_the_files_that_were_there_when_it_started(inbox: Inbox) -> None:
+def test_transaction_sees_only_the_files_present_at_its_start(inbox: Inbox) -> None:
     stream = inbox.new_stream()
     inbox.put("a.csv")
     pins = SourcePins(SourceLog(inbox.files), [stream])
@@ -286,14 +286,14 @@ def test_a_transaction_sees_the_files_that_were_there_when_it_started(inbox: Inb
     assert paths_of(span) == ["a.csv"]
 
 
-def test_a_pinned_range_does_not_list_the_folder_again(inbox: Inbox) -> None:
+def test_pinned_range_does_not_list_the_folder_again(inbox: Inbox) -> None:
     stream = inbox.new_stream()
     inbox.put("a.csv")
     assert inbox.range(stream, through=1).commits == ()
     assert inbox.version == 1
 
 
-def test_many_refreshers_at_once_list_every_file_once(anywhere: Inbox) -> None:
+def test_concurrent_refreshes_list_every_file_once(anywhere: Inbox) -> None:
     stream = anywhere.new_stream()
     ready = threading.Barrier(4)
 
@@ -315,7 +315,7 @@ def test_many_refreshers_at_once_list_every_file_once(anywhere: Inbox) -> None:
     assert len({file.base_row_id for file in adds}) == len(adds)
 
 
-def test_who_is_overtaken_lists_again_and_takes_nothing_back(
+def test_overtaken_refresh_lists_again_and_removes_no_file(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process lists a later file and writes its version between these two steps."""
@@ -338,7 +338,7 @@ def test_who_is_overtaken_lists_again_and_takes_nothing_back(
     assert not span.commits[0].removes
 
 
-def test_a_crash_before_the_version_is_there_leaves_nothing(
+def test_crash_before_a_version_is_written_leaves_nothing(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = inbox.new_stream()
@@ -355,7 +355,7 @@ def test_a_crash_before_the_version_is_there_leaves_nothing(
     assert inbox.unread(stream) == ["a.csv"]
 
 
-def test_a_lost_answer_writes_no_second_version(
+def test_lost_answer_writes_no_second_version(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = inbox.new_stream()
@@ -374,7 +374,7 @@ def test_a_lost_answer_writes_no_second_version(
     assert inbox.version == 2
 
 
-def test_a_long_log_is_read_from_a_snapshot(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_log_is_read_from_a_snapshot(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = inbox.new_stream()
     for number in range(35):
         inbox.put(f"{number}.csv")
@@ -392,7 +392,7 @@ def test_a_long_log_is_read_from_a_snapshot(inbox: Inbox, monkeypatch: pytest.Mo
     assert len(Files().names(f"{inbox.location}/snapshots")) == 2
 
 
-def test_a_crash_while_a_snapshot_is_written_costs_nothing(
+def test_crash_during_a_snapshot_write_loses_no_file(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = inbox.new_stream()
@@ -411,7 +411,7 @@ def test_a_crash_while_a_snapshot_is_written_costs_nothing(
     assert len(inbox.logged()) == files + 1
 
 
-def test_files_wait_from_when_they_were_written_not_from_when_a_look_found_them(
+def test_complete_through_of_a_folder_uses_the_write_times_of_its_files(
     inbox: Inbox, tmp_path: Path
 ) -> None:
     stream, now = inbox.new_stream(), utc_now()
@@ -431,7 +431,7 @@ def test_files_wait_from_when_they_were_written_not_from_when_a_look_found_them(
     assert status_of(stream, sources, utc_now()).complete_through > written
 
 
-def test_looks_and_status_of_a_catalog_list_the_folder_without_a_jvm(
+def test_catalog_probe_and_status_list_the_folder_without_a_jvm(
     inbox: Inbox, tmp_path: Path
 ) -> None:
     stream = inbox.new_stream()

@@ -113,14 +113,14 @@ def three(log: Log) -> Log:
     ("seconds", "at", "before"),
     [(9, -1, -1), (10, 0, -1), (15, 0, 0), (20, 1, 0), (30, 2, 1), (99, 2, 2)],
 )
-def test_time_means_the_newest_commit_whose_file_was_written_by_then(
+def test_time_resolves_to_the_newest_commit_written_by_then(
     three: Log, seconds: int, at: int | None, before: int | None
 ) -> None:
     assert three.newest(seconds) == at
     assert three.newest(seconds, is_inclusive=False) == before
 
 
-def test_commits_of_a_clock_that_was_turned_back_follow_the_ones_before_by_a_millisecond(
+def test_commit_of_a_clock_set_back_follows_the_last_one_by_a_millisecond(
     log: Log,
 ) -> None:
     for version, seconds in enumerate([10, 5, 10.0005, 20]):
@@ -128,14 +128,14 @@ def test_commits_of_a_clock_that_was_turned_back_follow_the_ones_before_by_a_mil
     assert [log.newest(10 + tick / 1000) for tick in range(4)] == [0, 1, 2, 2]
 
 
-def test_own_times_of_commits_count_and_not_those_of_their_files(log: Log) -> None:
+def test_in_commit_timestamps_take_precedence_over_file_times(log: Log) -> None:
     log.commit(0, seconds=500, own_seconds=10, settings=OWN_TIMES)
     log.commit(1, seconds=400, own_seconds=20)
     assert [log.newest(seconds) for seconds in (9, 10, 19, 20, 450)] == [-1, 0, 0, 1, 1]
     assert log.newest(20, is_inclusive=False) == 0
 
 
-def test_own_times_count_from_the_version_that_switched_them_on(log: Log) -> None:
+def test_in_commit_timestamps_count_from_their_enablement_version(log: Log) -> None:
     since = OWN_TIMES | {"delta.inCommitTimestampEnablementVersion": "2"}
     log.commit(0, seconds=10)
     log.commit(1, seconds=20)
@@ -144,7 +144,7 @@ def test_own_times_count_from_the_version_that_switched_them_on(log: Log) -> Non
     assert [log.newest(s) for s in (9, 10, 29, 30, 39, 40)] == [-1, 0, 1, 2, 2, 3]
 
 
-def test_commits_behind_a_gap_do_not_count(three: Log) -> None:
+def test_commits_before_a_gap_do_not_count(three: Log) -> None:
     (three.folder / f"{1:020d}.json").unlink()
     three.commit(2, seconds=30, settings={})
     assert three.newest(25) is None
@@ -152,7 +152,7 @@ def test_commits_behind_a_gap_do_not_count(three: Log) -> None:
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.integers(0, 40), st.booleans())
-def test_time_agrees_with_looking_at_every_commit(
+def test_time_agrees_with_a_check_of_every_commit(
     tmp_path_factory: pytest.TempPathFactory, seconds: Sequence[int], moment: int, at: bool
 ) -> None:
     log = Log(tmp_path_factory.mktemp("log") / "t")
@@ -169,16 +169,16 @@ def test_time_agrees_with_looking_at_every_commit(
     assert log.newest(moment, is_inclusive=at) == (by_then[-1] if by_then else -1)
 
 
-def test_bound_at_a_version_stands_behind_it_and_before_it_in_front_of_it(three: Log) -> None:
+def test_bound_at_a_point_includes_it_and_bound_before_it_excludes_it(three: Log) -> None:
     assert three.version(Version(1)) == 1
     assert three.version(Version(1), at=False) == 0
     assert three.version(Timestamp(after(20))) == 1
     assert three.version(Timestamp(after(20)), at=False) == 0
     assert three.version(OffsetOf("o"), named=2) == 2
-    assert three.version(OffsetOf("o"), at=False, status=2) == 1
+    assert three.version(OffsetOf("o"), at=False, named=2) == 1
 
 
-def test_bound_at_another_stream_needs_no_log_any_more(three: Log) -> None:
+def test_bound_at_another_stream_does_not_need_the_commit_of_its_offset(three: Log) -> None:
     assert three.version(OffsetOf("o"), named=0) == 0
     (three.folder / f"{0:020d}.json").unlink()
     assert three.version(OffsetOf("o"), named=0) == 0
@@ -211,7 +211,7 @@ def test_bound_outside_of_the_history_is_refused(
         (Timestamp(after(10)), False),
     ],
 )
-def test_bound_in_front_of_version_0_has_its_metadata_and_no_row_ids(
+def test_bound_before_version_0_has_its_metadata_and_no_row_ids(
     three: Log, point: Point, at: bool
 ) -> None:
     first = three.offset(Version(0))
@@ -221,7 +221,7 @@ def test_bound_in_front_of_version_0_has_its_metadata_and_no_row_ids(
     assert (found.metadata, found.protocol) == (first.metadata, first.protocol)
 
 
-def test_bound_in_front_of_a_log_that_was_cleaned_up_is_refused(three: Log) -> None:
+def test_bound_before_a_cleaned_up_log_is_refused(three: Log) -> None:
     three.commit(1, seconds=20, settings={})
     (three.folder / f"{0:020d}.json").unlink()
     for point, cause in (
@@ -232,7 +232,7 @@ def test_bound_in_front_of_a_log_that_was_cleaned_up_is_refused(three: Log) -> N
             three.offset(point, at=False, may_precede_all=True)
 
 
-def test_bound_in_front_of_a_table_that_was_replaced_since_is_refused(three: Log) -> None:
+def test_bound_before_a_table_replaced_since_is_refused(three: Log) -> None:
     content = (three.folder / f"{0:020d}.json").read_text(encoding="utf-8")
     replacement = content.replace('"id": "t"', '"id": "another"')
     (three.folder / f"{0:020d}.json").write_text(replacement, encoding="utf-8")
@@ -240,7 +240,7 @@ def test_bound_in_front_of_a_table_that_was_replaced_since_is_refused(three: Log
         three.offset(Version(0), at=False, may_precede_all=True)
 
 
-def test_bound_at_a_version_of_a_table_that_was_replaced_since_is_refused(three: Log) -> None:
+def test_bound_at_a_version_of_a_table_replaced_since_is_refused(three: Log) -> None:
     content = (three.folder / f"{0:020d}.json").read_text(encoding="utf-8")
     replacement = content.replace('"id": "t"', '"id": "another"')
     (three.folder / f"{0:020d}.json").write_text(replacement, encoding="utf-8")

@@ -41,7 +41,7 @@ class Log:
         self.stream: Stream = new_stream(
             source=Source("t", str(root), "a-table-id"),
             offset=replace(
-                new_offset(0, json.dumps(METADATA)),
+                new_offset(0, METADATA),
                 fingerprint=hashlib.sha256(content).hexdigest(),
             ),
         )
@@ -65,7 +65,7 @@ def log(tmp_path: Path) -> Log:
     return Log(tmp_path)
 
 
-def test_a_look_reads_no_commit_behind_the_one_that_answers(log: Log) -> None:
+def test_probe_reads_no_commit_older_than_those_that_answer(log: Log) -> None:
     for version in range(1, 50):
         log.insert(version)
     for version in range(1, 48):
@@ -76,7 +76,7 @@ def test_a_look_reads_no_commit_behind_the_one_that_answers(log: Log) -> None:
     assert (found.latest_version, found.may_have_data) == (49, True)
 
 
-def test_a_look_at_a_log_without_a_plain_answer_reads_all_of_it(log: Log) -> None:
+def test_probe_without_a_plain_answer_reads_the_whole_log(log: Log) -> None:
     log.insert(1)
     for version in range(2, 50):
         log.rearrange(version)
@@ -84,7 +84,7 @@ def test_a_look_at_a_log_without_a_plain_answer_reads_all_of_it(log: Log) -> Non
     assert SourceLog(Files()).probe(log.stream).may_have_data
 
 
-def test_a_look_at_commits_that_rearranged_files_finds_no_data(log: Log) -> None:
+def test_probe_of_commits_that_rearrange_files_finds_no_data(log: Log) -> None:
     for version in range(1, 50):
         log.rearrange(version)
 
@@ -93,7 +93,7 @@ def test_a_look_at_commits_that_rearranged_files_finds_no_data(log: Log) -> None
     assert (found.latest_version, found.may_have_data) == (49, False)
 
 
-def test_the_data_version_of_a_look_stays_where_files_are_rearranged(log: Log) -> None:
+def test_data_version_of_a_probe_stays_if_files_are_rearranged(log: Log) -> None:
     log.insert(1)
     before = SourceLog(Files()).probe(log.stream)
     log.rearrange(2)
@@ -105,7 +105,7 @@ def test_the_data_version_of_a_look_stays_where_files_are_rearranged(log: Log) -
     assert SourceLog(Files()).probe(log.stream).data_version == 3
 
 
-def test_the_data_version_of_a_look_at_a_long_log_is_found_behind_what_rearranged_files(
+def test_data_version_is_found_before_many_commits_that_rearrange_files(
     log: Log,
 ) -> None:
     log.insert(1)
@@ -115,19 +115,19 @@ def test_the_data_version_of_a_look_at_a_long_log_is_found_behind_what_rearrange
     assert SourceLog(Files()).probe(log.stream).data_version == 1
 
 
-def test_the_data_version_of_a_look_without_data_is_the_offset(log: Log) -> None:
+def test_data_version_of_a_probe_without_data_is_the_offset(log: Log) -> None:
     log.rearrange(1)
 
     assert SourceLog(Files()).probe(log.stream).data_version == 0
 
 
-def test_a_look_at_nothing_new_finds_no_data(log: Log) -> None:
+def test_probe_without_new_commits_finds_no_data(log: Log) -> None:
     found = SourceLog(Files()).probe(log.stream)
 
     assert (found.latest_version, found.may_have_data) == (0, False)
 
 
-def test_a_look_refuses_a_log_with_a_gap_that_it_need_not_read(log: Log) -> None:
+def test_probe_refuses_a_log_gap_that_it_need_not_read(log: Log) -> None:
     for version in range(1, 50):
         log.insert(version)
     log.path(1).unlink()
@@ -136,7 +136,7 @@ def test_a_look_refuses_a_log_with_a_gap_that_it_need_not_read(log: Log) -> None
         SourceLog(Files()).probe(log.stream)
 
 
-def test_a_look_refuses_a_source_whose_change_tracking_was_switched_off(log: Log) -> None:
+def test_probe_refuses_a_source_with_change_tracking_switched_off(log: Log) -> None:
     log.insert(1)
     log.write(2, {"metaData": METADATA | {"configuration": {}}})
 
@@ -144,7 +144,7 @@ def test_a_look_refuses_a_source_whose_change_tracking_was_switched_off(log: Log
         SourceLog(Files()).probe(log.stream)
 
 
-def test_a_table_in_the_place_of_the_source_is_told_where_the_commit_of_the_offset_is_gone(
+def test_replaced_source_is_reported_if_the_offset_commit_is_missing(
     log: Log,
 ) -> None:
     log.path(0).unlink()
@@ -162,7 +162,7 @@ def test_a_table_in_the_place_of_the_source_is_told_where_the_commit_of_the_offs
             ask(log.stream)
 
 
-def test_a_range_of_a_source_that_a_catalog_manages_by_now_is_refused(log: Log) -> None:
+def test_range_of_a_source_that_a_catalog_now_manages_is_refused(log: Log) -> None:
     log.insert(1)
     log.write(2, {"protocol": {"minReaderVersion": 3, "writerFeatures": ["catalogManaged"]}})
 
@@ -171,7 +171,7 @@ def test_a_range_of_a_source_that_a_catalog_manages_by_now_is_refused(log: Log) 
             ask(log.stream)
 
 
-def test_commits_name_the_first_one_that_is_gone(log: Log) -> None:
+def test_commits_report_the_first_missing_version(log: Log) -> None:
     for version in range(1, 9):
         log.insert(version)
     log.path(5).unlink()
@@ -183,7 +183,7 @@ def test_commits_name_the_first_one_that_is_gone(log: Log) -> None:
     assert caught.value.missing_version == 5
 
 
-def test_state_behind_a_drop_of_row_tracking_has_no_row_ids(log: Log) -> None:
+def test_state_after_a_drop_of_row_tracking_has_no_row_ids(log: Log) -> None:
     def mark(row_id: int, *, removed: bool = False) -> dict[str, Any]:
         configuration = json.dumps({"rowIdHighWaterMark": row_id})
         return {"domain": ROW_TRACKING_DOMAIN, "configuration": configuration, "removed": removed}
@@ -208,7 +208,7 @@ def test_commits_of_a_long_range_are_read_in_order(log: Log) -> None:
     assert [commit.adds[0].path for commit in found] == [f"{v}.parquet" for v in range(101, 1203)]
 
 
-def test_a_bounded_range_ends_behind_the_commit_that_fills_it(log: Log) -> None:
+def test_bounded_range_ends_with_the_commit_that_fills_it(log: Log) -> None:
     for version in range(1, 9):
         log.insert(version)
 
@@ -218,7 +218,7 @@ def test_a_bounded_range_ends_behind_the_commit_that_fills_it(log: Log) -> None:
     assert found.end.version == 3
 
 
-def test_a_bounded_range_reads_few_commits_behind_its_end(log: Log) -> None:
+def test_bounded_range_reads_few_commits_after_its_end(log: Log) -> None:
     for version in range(1, 1203):
         log.insert(version)
     for version in range(600, 1203):
@@ -238,7 +238,7 @@ class CountingFiles(Files):
 
 
 @pytest.mark.parametrize("commits", [0, 3, 50])
-def test_a_look_lists_the_log_once(log: Log, commits: int) -> None:
+def test_probe_lists_the_log_once(log: Log, commits: int) -> None:
     for version in range(1, commits + 1):
         log.rearrange(version)
     files = CountingFiles()
@@ -256,7 +256,7 @@ def append_only(
     return replace(stream, mode=mode, append_semantics=semantics, view=view)
 
 
-def test_rows_that_were_inserted_and_deleted_are_a_change_of_a_view_too(log: Log) -> None:
+def test_inserted_then_deleted_rows_are_a_change_of_tables_and_views(log: Log) -> None:
     log.insert(1)
     log.write(2, {"remove": {"path": "1.parquet", "dataChange": True}})
 
@@ -265,7 +265,7 @@ def test_rows_that_were_inserted_and_deleted_are_a_change_of_a_view_too(log: Log
         assert not span.holds_nothing
 
 
-def test_deletion_is_a_change_of_an_append_only_view_that_joins_what_is_left(log: Log) -> None:
+def test_deletion_is_a_change_of_an_append_only_view_but_not_of_a_table(log: Log) -> None:
     log.write(1, {"remove": {"path": "old.parquet", "dataChange": True}})
 
     found = {
@@ -278,7 +278,7 @@ def test_deletion_is_a_change_of_an_append_only_view_that_joins_what_is_left(log
 
 
 @pytest.mark.parametrize("is_on_view", [False, True])
-def test_surviving_stream_does_not_move_over_rows_that_a_restore_may_bring_back(
+def test_surviving_stream_does_not_skip_rows_that_a_restore_may_return(
     log: Log, is_on_view: bool
 ) -> None:
     stream = append_only(log.stream, AppendSemantics.SURVIVING, is_on_view=is_on_view)
@@ -292,7 +292,7 @@ def test_surviving_stream_does_not_move_over_rows_that_a_restore_may_bring_back(
     assert not span.holds_nothing
 
 
-def test_streams_of_a_table_that_is_spelt_in_two_ways_end_at_one_version_in_a_transaction(
+def test_transaction_pins_one_version_for_two_spellings_of_a_table(
     log: Log,
 ) -> None:
     spelt = replace(log.stream.source, location=f"file://{log.root}/")
@@ -307,7 +307,7 @@ def test_streams_of_a_table_that_is_spelt_in_two_ways_end_at_one_version_in_a_tr
     assert ends == [0, 0]
 
 
-def test_a_range_from_before_version_0_begins_with_its_commit(log: Log) -> None:
+def test_range_from_before_version_0_begins_with_commit_0(log: Log) -> None:
     log.insert(1)
     beginning = replace(log.stream.offset, version=-1, fingerprint="", row_id_high_water_mark=-1)
 
@@ -318,17 +318,17 @@ def test_a_range_from_before_version_0_begins_with_its_commit(log: Log) -> None:
     assert (none.commits, none.end) == ((), beginning)
 
 
-def test_a_range_from_before_version_0_of_a_table_that_was_not_tracked_then_is_refused(
+def test_range_from_before_version_0_of_an_untracked_table_is_refused(
     log: Log,
 ) -> None:
-    untracked = json.dumps({"id": "a-table-id", "configuration": {}})
+    untracked = {"id": "a-table-id", "configuration": {}}
     beginning = replace(log.stream.offset, version=-1, metadata=untracked)
     with pytest.raises(ChangeTrackingDisabled, match="before version 0 of t"):
         SourceLog(Files()).range_from(log.stream.with_offsets(beginning))
 
 
 @pytest.mark.parametrize("semantics", [AppendSemantics.INSERTED, AppendSemantics.SURVIVING])
-def test_append_only_range_of_a_transaction_ends_before_what_an_undo_may_bring_back(
+def test_pinned_append_only_range_ends_before_rows_an_undo_may_return(
     log: Log, semantics: AppendSemantics
 ) -> None:
     def info(operation: str, **more: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def test_notes_of_each_stream_are_kept_for_seven_days(tmp_path: Path) -> None:
     assert times.read([]) == {}
 
 
-def test_notes_stay_few_however_often_changes_are_applied(tmp_path: Path) -> None:
+def test_notes_of_a_stream_are_limited_to_the_newest_500(tmp_path: Path) -> None:
     times = ApplyTimes(str(tmp_path), Files(), Clock())
     for number in range(503):
         times.note("a", number * SECOND)

@@ -29,7 +29,7 @@ def job(minute: float, job_class: JobClass = JobClass.QUERY, slot_ms: int | None
     return Job(f"j{minute}", job_class, "t", started_at, ended_at, 5, 100, slot_ms, "me")
 
 
-def test_usage_is_told_by_period_and_class_the_newest_first() -> None:
+def test_usage_is_reported_by_period_and_class_newest_first() -> None:
     apply = JobClass.BACKGROUND_APPLY
     found = usage(
         [job(0, apply), job(30, apply), job(31), job(61, slot_ms=None)], 60 * MINUTE, NOON
@@ -45,7 +45,7 @@ def test_usage_is_told_by_period_and_class_the_newest_first() -> None:
     assert found[0].slots == 0
 
 
-def test_job_that_ran_through_several_periods_counts_in_each_for_its_share() -> None:
+def test_job_across_several_periods_counts_in_each_for_its_share() -> None:
     ended_at = NOON + 3 * 60 * MINUTE
     long = replace(job(30), ended_at=ended_at, read_bytes=500, slot_ms=int(2.5 * 3_600_000 * 2))
     found = usage([long, job(30)], 60 * MINUTE, NOON)
@@ -75,7 +75,7 @@ def test_jobs_are_read_back_as_they_were_recorded(tmp_path: Path) -> None:
     assert history.read(NOON + timedelta(seconds=5)) == [jobs[1], jobs[0], jobs[2]]
 
 
-def test_history_stays_short_and_forgets_what_is_old(
+def test_history_forgets_old_jobs_and_keeps_few_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_history, "_COMMITS_PER_UPKEEP", 8)
@@ -112,7 +112,7 @@ def test_job_that_would_be_read_back_differently_is_not_written(
     assert "expected to read back" in caplog.text
 
 
-def test_history_that_cannot_be_written_is_told_and_stops_nobody(
+def test_history_that_cannot_be_written_is_logged_and_raises_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "upsert_jobs").write_text("in the way")
@@ -140,7 +140,7 @@ def test_usage_is_printed_with_a_plot(tmp_path: Path) -> None:
     assert [line["jobs"] for line in json.loads(told.output)] == [1, 1]
 
 
-def test_usage_of_a_folder_that_cannot_be_one_is_told() -> None:
+def test_usage_of_an_invalid_state_folder_is_refused() -> None:
     shown = CliRunner().invoke(app, ["usage", "--state", "relative"])
     assert shown.exit_code == 1
     assert "expected an absolute path" in shown.output

@@ -33,7 +33,7 @@ def test_tables_wait_for_their_consumer_and_query_oldest_first(tmp_path: Path) -
     assert results.waiting("me", "SELECT 3") == []
 
 
-def test_table_that_was_handed_out_waits_no_more_and_is_not_handed_out_again(
+def test_handed_out_table_no_longer_waits_and_is_not_handed_out_again(
     tmp_path: Path,
 ) -> None:
     results = results_at(tmp_path)
@@ -44,7 +44,7 @@ def test_table_that_was_handed_out_waits_no_more_and_is_not_handed_out_again(
     assert results.waiting("me", "SELECT 1") == []
 
 
-def test_table_is_handed_out_to_whoever_set_the_mark_though_the_store_says_that_it_is_there(
+def test_table_is_handed_out_if_a_repeated_request_finds_its_own_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client of the store repeats a request whose answer was lost."""
@@ -61,14 +61,14 @@ def test_table_is_handed_out_to_whoever_set_the_mark_though_the_store_says_that_
     assert not results.hand_out(root)
 
 
-def test_table_with_a_mark_that_says_nothing_was_handed_out(tmp_path: Path) -> None:
+def test_table_with_an_empty_mark_counts_as_handed_out(tmp_path: Path) -> None:
     results = results_at(tmp_path)
     root = made(results)
     Path(f"{root}.handed_out").write_bytes(b"")
     assert not results.hand_out(root)
 
 
-def test_sweep_goes_on_behind_a_table_that_it_may_not_remove(
+def test_sweep_continues_after_a_table_that_it_may_not_remove(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     results = results_at(tmp_path)
@@ -91,7 +91,7 @@ def test_sweep_goes_on_behind_a_table_that_it_may_not_remove(
     assert "another principal's" in caplog.text
 
 
-def test_sweep_removes_what_was_handed_out_a_day_ago_and_its_mark(tmp_path: Path) -> None:
+def test_sweep_removes_tables_handed_out_a_day_ago_and_their_marks(tmp_path: Path) -> None:
     results = results_at(tmp_path)
     given, kept = made(results), made(results)
     results.hand_out(given)
@@ -103,7 +103,7 @@ def test_sweep_removes_what_was_handed_out_a_day_ago_and_its_mark(tmp_path: Path
     assert [path.name for path in (tmp_path / "results").iterdir()] == [Path(kept).name]
 
 
-def test_sweep_beside_another_one_leaves_the_mark_to_it(
+def test_sweep_overtaken_by_another_one_leaves_the_mark_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = results_at(tmp_path, timedelta(hours=25))
