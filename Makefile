@@ -101,11 +101,12 @@ check-engine: ## no py4j handle in the engine
 	@.ci/check-engine
 
 .PHONY: lint
-lint: venv ## ruff, mypy and the import rules of the rooms
+lint: venv ## ruff, mypy, the imports between rooms, and plain words
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports --no-logo --no-cache
+	$(PYTHON) .ci/check-words
 
 .PHONY: format
 format: venv ## format, and fix what ruff can fix

@@ -83,7 +83,7 @@ def offset_at(table: Path, version: int) -> Offset:
 def add_file(
     table: Path, version: int, moment: datetime, size: int = 1, *, data_change: bool = True
 ) -> None:
-    """Commit a file that no test reads to the log of a table, which is created if there is none."""
+    """Commit a file that no test reads to the log of a table, which is created if it is missing."""
     file = {
         "path": f"f{version}",
         "size": size,

@@ -36,8 +36,8 @@ def histories(draw: st.DrawFn) -> tuple[Table, list[Commit], list[Table]]:
         removes: list[DataFile] = []
         change = kind != "optimise"
         if kind in ("write", "optimise"):
-            gone = draw(st.sets(st.sampled_from(sorted(table)))) if table else set()
-            removes = [table[path] for path in sorted(gone)]
+            removed = draw(st.sets(st.sampled_from(sorted(table)))) if table else set()
+            removes = [table[path] for path in sorted(removed)]
             if draw(st.booleans()):
                 adds = [data_file(f"new{version}", version, None, change)]
         elif kind == "vector" and table:

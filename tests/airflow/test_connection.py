@@ -77,24 +77,24 @@ def test_connection_secret_among_the_plain_settings_is_refused(key):
     "address", ["https://user:word@nexus/maven", "https://a/maven,https://word@nexus:8081/maven"]
 )
 def test_connection_repository_address_with_a_user_is_refused(address):
-    with pytest.raises(InvalidRequest, match="settings file of Ivy") as told:
+    with pytest.raises(InvalidRequest, match="settings file of Ivy") as caught:
         CdcConnection.from_extra("cdc", {"state": STATE, "repositories": address})
-    assert "word@" not in str(told.value)
+    assert "word@" not in str(caught.value)
 
 
 @pytest.mark.parametrize("field", ["jars", "archives", "py_files", "entry_point"])
 def test_connection_password_in_an_argument_is_refused(field):
     address = "s3a://lake/a.zip,https://user:word@nexus/b.zip"
-    with pytest.raises(InvalidRequest, match=f"in its field {field}") as told:
+    with pytest.raises(InvalidRequest, match=f"in its field {field}") as caught:
         CdcConnection.from_extra("cdc", {"state": STATE, field: address})
-    assert "word@" not in str(told.value)
+    assert "word@" not in str(caught.value)
 
 
 def test_connection_password_in_the_value_of_a_setting_is_refused():
     conf = {"spark.jars.repositories": "https://user:word@nexus/maven"}
-    with pytest.raises(InvalidRequest, match="move it to the field secret_conf") as told:
+    with pytest.raises(InvalidRequest, match="move it to the field secret_conf") as caught:
         CdcConnection.from_extra("cdc", {"state": STATE, "conf": conf})
-    assert "word@" not in str(told.value)
+    assert "word@" not in str(caught.value)
 
 
 def test_connection_container_of_a_store_is_not_a_password():
@@ -139,10 +139,12 @@ def test_connection_settings_that_only_refer_to_a_secret_are_accepted():
     ],
 )
 def test_connection_secret_among_the_plain_storage_options_is_refused(key):
-    with pytest.raises(InvalidRequest, match="move it to the field secret_storage_options") as told:
+    with pytest.raises(
+        InvalidRequest, match="move it to the field secret_storage_options"
+    ) as caught:
         CdcConnection.from_extra("cdc", {"state": STATE, "storage_options": {key: "hidden"}})
 
-    assert "hidden" not in str(told.value)
+    assert "hidden" not in str(caught.value)
 
 
 def test_connection_storage_options_that_hold_no_secret_are_accepted():

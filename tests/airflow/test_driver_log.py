@@ -27,7 +27,7 @@ io.delta#delta-spark_4.2_2.13 added as a dependency
 2026-01-01 00:00:00 INFO Spark 4.2.0 runs the consume job
 printed by a function
 2026-01-01 00:00:01 WARN TaskSetManager: Lost task 0.0
-java.io.IOException: gone
+java.io.IOException: missing
 \tat org.apache.spark.Task.run(Task.scala:1)
 Setting Spark log level to "WARN".
 2026-01-01 00:00:02 ERROR stream s: is stale.
@@ -58,7 +58,7 @@ def test_log_of_a_task_keeps_record_levels_and_drops_the_banner():
         ("INFO", "Spark 4.2.0 runs the consume job"),
         ("INFO", "printed by a function"),
         ("WARNING", "TaskSetManager: Lost task 0.0"),
-        ("WARNING", "java.io.IOException: gone"),
+        ("WARNING", "java.io.IOException: missing"),
         ("WARNING", "\tat org.apache.spark.Task.run(Task.scala:1)"),
         ("ERROR", "stream s: is stale."),
     ]

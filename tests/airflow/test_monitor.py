@@ -31,22 +31,22 @@ class Recorder(BaseNotifier):
 
     template_fields = ("message",)
 
-    def __init__(self, message, told, **kwargs):
+    def __init__(self, message, sent, **kwargs):
         super().__init__(**kwargs)
         self.message = message
-        self.mark_sent = told
+        self.sent = sent
 
     def notify(self, context):
         if context["stream"] == "unlucky":
             raise ConnectionError("no route to the pager")
-        self.mark_sent.append(self.message)
+        self.sent.append(self.message)
 
 
 class Patient(Recorder):
     """A notifier that never fails."""
 
     def notify(self, context):
-        self.mark_sent.append(self.message)
+        self.sent.append(self.message)
 
 
 @pytest.fixture
@@ -73,40 +73,40 @@ def streams(tmp_path, define_connection, variables):
 
 def test_alert_reaches_every_notifier_once_with_its_own_values(streams):
     streams(("s", 13), ("t", 15))
-    told, others = [], []
+    sent, others = [], []
     check = CheckStreams(
         task_id="check",
         notifiers=[
-            Recorder("{{ stream }} {{ alert.kind }} {{ lag_commits }} {{ source }}", told),
+            Recorder("{{ stream }} {{ alert.kind }} {{ lag_commits }} {{ source }}", sent),
             Recorder("{{ reason }} {{ last_consumer }}", others),
         ],
     )
     found = check.execute({})
-    assert told == ["s warning 1 lake.s", "t breach 1 lake.t"]
+    assert sent == ["s warning 1 lake.s", "t breach 1 lake.t"]
     assert others[0].startswith("it goes stale after")
     assert others[1].startswith("stale_after has passed")
     assert [alert["kind"] for alert in found] == ["warning", "breach"]
     assert json.loads(json.dumps(found)) == found
     assert check.execute({}) == []
-    assert len(told) == len(others) == 2
+    assert len(sent) == len(others) == 2
 
 
 def test_notifier_that_fails_blocks_no_other_alert_but_fails_the_task(streams):
     streams(("s", 13), ("unlucky", 15))
-    told = []
-    check = CheckStreams(task_id="check", notifiers=[Recorder("{{ stream }}", told)])
+    sent = []
+    check = CheckStreams(task_id="check", notifiers=[Recorder("{{ stream }}", sent)])
     with pytest.raises(CdcJobFailed, match="no route to the pager"):
         check.execute({})
-    assert told == ["s"]
+    assert sent == ["s"]
 
 
 def test_notifier_that_fails_blocks_no_other_and_only_it_is_called_again(streams, monkeypatch):
     streams(("s", 13), ("unlucky", 15))
-    told, others = [], []
+    sent, others = [], []
     check = CheckStreams(
         task_id="check",
         notifiers=[
-            Recorder("{{ stream }}", told),
+            Recorder("{{ stream }}", sent),
             Patient("{{ stream }}", others),
             Patient("again {{ stream }}", others),
         ],
@@ -115,22 +115,22 @@ def test_notifier_that_fails_blocks_no_other_and_only_it_is_called_again(streams
     for _ in range(2):
         with pytest.raises(CdcJobFailed, match=refusal):
             check.execute({})
-        assert (told, others) == (["s"], ["s", "again s", "unlucky", "again unlucky"])
-        monkeypatch.setattr(sent_alerts, "_TELLING_TAKES", timedelta())
+        assert (sent, others) == (["s"], ["s", "again s", "unlucky", "again unlucky"])
+        monkeypatch.setattr(sent_alerts, "_LONGEST_SENDING", timedelta())
 
 
 def test_notifier_field_shadows_a_context_value_that_alert_still_has(streams):
     streams(("s", 13))
-    told = []
+    sent = []
 
     class Pager(Patient):
         template_fields = ("message", "source")
         source = "the pager's own"
 
-    pager = Pager("{{ source }}, {{ alert.source }}", told)
+    pager = Pager("{{ source }}, {{ alert.source }}", sent)
     CheckStreams(task_id="check", notifiers=[pager]).execute({})
 
-    assert told == ["the pager's own, lake.s"]
+    assert sent == ["the pager's own, lake.s"]
 
 
 def test_unreachable_registry_is_not_read_as_a_folder_without_streams(streams, tmp_path, variables):
@@ -235,8 +235,8 @@ def test_log_notifier_warns_of_staleness_but_logs_a_recovery_as_info(streams, tm
 
 def test_log_notifier_names_the_upsert_table(streams, capsys):
     streams(("t", 15), upsert_table="orders")
-    told = CheckStreams(task_id="check", notifiers=[LogNotifier()]).execute({})
-    assert {alert["upsert_table"] for alert in told} == {"orders"}
+    sent = CheckStreams(task_id="check", notifiers=[LogNotifier()]).execute({})
+    assert {alert["upsert_table"] for alert in sent} == {"orders"}
     printed = capsys.readouterr().out
     assert "lag breach of upsert table orders: the oldest change of upsert table orders" in printed
 

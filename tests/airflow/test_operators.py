@@ -295,7 +295,7 @@ def test_error_that_the_driver_has_logged_is_not_logged_again(
 
 def test_error_of_a_notifier_keeps_its_traceback(monkeypatch, define_connection, tmp_path):
     define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
-    failure = ExceptionGroup("not all alerts could be told", [RuntimeError("no mail server")])
+    failure = ExceptionGroup("not all alerts could be sent", [RuntimeError("no mail server")])
 
     class Monitor:
         def run(self, *args, **kwargs):

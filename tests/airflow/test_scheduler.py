@@ -159,26 +159,26 @@ def test_stream_consumed_late_causes_one_warning_breach_and_recovery(running_air
     server, tables = running_airflow.server, running_airflow.tables
     catalog = StreamCatalog(str(running_airflow.state))
     watched = watched_stream(running_airflow.state, tables / "watched")
-    file = tables / "told"
+    file = tables / "sent"
 
-    def told() -> list[str]:
+    def sent() -> list[str]:
         lines = file.read_text().splitlines() if file.exists() else []
         return [line for line in lines if line.startswith(f"{watched} ")]
 
     server.wait_dag("cdc_monitor")
     server.api("PATCH", "/dags/cdc_monitor", {"is_paused": False})
     try:
-        wait_for(lambda: len(told()) == 2)
+        wait_for(lambda: len(sent()) == 2)
         catalog.advance(watched)
-        wait_for(lambda: len(told()) == 3)
+        wait_for(lambda: len(sent()) == 3)
         runs = server.api("GET", "/dags/cdc_monitor/dagRuns")["total_entries"]
         # Checks without news run before and after these.
         wait_for(lambda: server.api("GET", "/dags/cdc_monitor/dagRuns")["total_entries"] > runs + 2)
     finally:
         server.api("PATCH", "/dags/cdc_monitor", {"is_paused": True})
 
-    print("\n".join(told()))
-    kinds = [line.partition(":")[0] for line in told()]
+    print("\n".join(sent()))
+    kinds = [line.partition(":")[0] for line in sent()]
     assert kinds == [f"{watched} staleness {kind}" for kind in ("warning", "breach", "recovery")]
 
 

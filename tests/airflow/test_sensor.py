@@ -27,7 +27,7 @@ from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
 QUIET = StreamProbe(0, 0, False, 0)
 DATA = StreamProbe(0, 1, True, 1)
-GONE = StreamNotFound("stream s", "does not exist", cause="none", fix="create it")
+MISSING = StreamNotFound("stream s", "does not exist", cause="none", fix="create it")
 BUSY = StreamConflict("stream s", "was moved", cause="another consumer", fix="try again")
 AWAY = OSError("the store is away")
 
@@ -103,10 +103,10 @@ MODES = pytest.mark.parametrize("deferrable", [False, True])
 @pytest.mark.parametrize(
     ("failure", "fields", "end"),
     [
-        (GONE, {}, AirflowFailException),
-        (GONE, {"soft_fail": True}, AirflowSkipException),
-        (GONE, {"never_fail": True}, AirflowSkipException),
-        (GONE, {"silent_fail": True}, AirflowFailException),
+        (MISSING, {}, AirflowFailException),
+        (MISSING, {"soft_fail": True}, AirflowSkipException),
+        (MISSING, {"never_fail": True}, AirflowSkipException),
+        (MISSING, {"silent_fail": True}, AirflowFailException),
         (BUSY, {}, CdcJobFailed),
         (BUSY, {"soft_fail": True}, CdcJobFailed),
         (BUSY, {"never_fail": True}, AirflowSkipException),

@@ -273,7 +273,7 @@ def test_hook_does_not_use_yarn_if_the_spark_provider_finds_no_connection(
 
 
 @pytest.fixture
-def stand_in(define_connection, tmp_path, monkeypatch):
+def fake_spark_submit(define_connection, tmp_path, monkeypatch):
     """Replaces spark-submit by a script of the test; ``$@`` are its arguments."""
     define_connection("cdc_default", "cdc", state=(tmp_path / "state").as_uri())
     define_connection("spark_default", "spark", "local[2]")
@@ -302,8 +302,8 @@ ROOT = str(Path(__file__).parents[2])
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_hook_with_an_answer_returns_it_for_any_exit_code(stand_in, tmp_path, code):
-    hook = stand_in(ANSWERING.format(root=ROOT, answer="has_data=True", code=code))
+def test_hook_with_an_answer_returns_it_for_any_exit_code(fake_spark_submit, tmp_path, code):
+    hook = fake_spark_submit(ANSWERING.format(root=ROOT, answer="has_data=True", code=code))
 
     assert hook.submit(HasData("s")).has_data is True
     assert list((tmp_path / "state" / "answers").iterdir()) == []
@@ -312,9 +312,11 @@ def test_hook_with_an_answer_returns_it_for_any_exit_code(stand_in, tmp_path, co
 @pytest.mark.parametrize(
     ("retryable", "expected"), [(True, CdcJobFailed), (False, AirflowFailException)]
 )
-def test_hook_raises_a_retryable_failure_only_for_a_retryable_error(stand_in, retryable, expected):
+def test_hook_raises_a_retryable_failure_only_for_a_retryable_error(
+    fake_spark_submit, retryable, expected
+):
     error = f"error=JobError('kind', 'stream s: is stale.', {retryable})"
-    hook = stand_in(ANSWERING.format(root=ROOT, answer=error, code=1))
+    hook = fake_spark_submit(ANSWERING.format(root=ROOT, answer=error, code=1))
 
     with pytest.raises(expected, match="stream s: is stale") as caught:
         hook.submit(HasData("s"))
@@ -397,8 +399,8 @@ def test_submission_uses_the_provider_log4j_file_unless_another_is_set(
     assert submission_of(connection).environment()[LOG4J_VARIABLE] == "own.xml"
 
 
-def test_task_log_has_the_drivers_records_at_their_levels(stand_in, airflow_home):
-    hook = stand_in(
+def test_task_log_has_the_drivers_records_at_their_levels(fake_spark_submit, airflow_home):
+    hook = fake_spark_submit(
         "print(':: loading settings :: url = jar'); print('\\tfound a#b;1 in central')\n"
         "print('2026-01-01 00:00:00 ERROR stream s: is stale.')\n"
         + ANSWERING.format(root=ROOT, answer="has_data=True", code=0)
@@ -411,8 +413,10 @@ def test_task_log_has_the_drivers_records_at_their_levels(stand_in, airflow_home
     assert shown == [("error", "stream s: is stale.")]
 
 
-def test_hook_killed_before_spark_submit_runs_submits_nothing(stand_in, tmp_path, monkeypatch):
-    hook = stand_in(f"open({str(tmp_path / 'ran')!r}, 'w')")
+def test_hook_killed_before_spark_submit_runs_submits_nothing(
+    fake_spark_submit, tmp_path, monkeypatch
+):
+    hook = fake_spark_submit(f"open({str(tmp_path / 'ran')!r}, 'w')")
     submission = hook.submission
 
     def slowly(*given):
@@ -426,8 +430,8 @@ def test_hook_killed_before_spark_submit_runs_submits_nothing(stand_in, tmp_path
     assert not (tmp_path / "ran").exists()
 
 
-def test_hook_without_an_answer_reports_how_spark_ended(stand_in):
-    hook = stand_in("print('the cluster is full'); sys.exit(3)")
+def test_hook_without_an_answer_reports_how_spark_ended(fake_spark_submit):
+    hook = fake_spark_submit("print('the cluster is full'); sys.exit(3)")
 
     with pytest.raises(CdcJobFailed, match="ended without an answer") as caught:
         hook.submit(HasData("s"))
@@ -437,9 +441,9 @@ def test_hook_without_an_answer_reports_how_spark_ended(stand_in):
 
 
 def test_hook_without_an_answer_from_a_cluster_reports_the_log_location(
-    stand_in, define_connection
+    fake_spark_submit, define_connection
 ):
-    hook = stand_in("sys.exit(1)")
+    hook = fake_spark_submit("sys.exit(1)")
     define_connection("spark_default", "spark", "yarn", **{"deploy-mode": "cluster"})
 
     with pytest.raises(CdcJobFailed, match=r"yarn logs.*AIRFLOW_PROVIDER_CDC_STORAGE_OPTIONS"):
@@ -453,9 +457,9 @@ child.wait()
 """
 
 
-def test_hook_killed_ends_every_process_of_the_application(stand_in, monkeypatch):
+def test_hook_killed_ends_every_process_of_the_application(fake_spark_submit, monkeypatch):
     monkeypatch.setattr("airflow_provider_cdc.hooks.submission._KILL_SECONDS", 1)
-    hook = stand_in(CHILD_THAT_OUTLIVES)
+    hook = fake_spark_submit(CHILD_THAT_OUTLIVES)
     failures: list[Exception] = []
 
     def submit() -> None:
@@ -506,13 +510,13 @@ def test_hook_killed_ends_the_processes_if_the_spark_provider_cannot(
 
 
 def test_hook_whose_answer_cannot_be_removed_still_returns_it(
-    stand_in, tmp_path, monkeypatch, caplog
+    fake_spark_submit, tmp_path, monkeypatch, caplog
 ):
     def refuse(files, uri):
         raise PermissionError("nothing may be removed")
 
     monkeypatch.setattr(Files, "remove", refuse)
-    hook = stand_in(ANSWERING.format(root=ROOT, answer="has_data=True", code=0))
+    hook = fake_spark_submit(ANSWERING.format(root=ROOT, answer="has_data=True", code=0))
 
     assert hook.submit(HasData("s")).has_data is True
     assert "its answer cannot be removed" in caplog.text

@@ -314,7 +314,7 @@ def test_unreachable_registry_is_reported_once_and_watched_when_reachable(folder
     def warnings():
         return [record for record in caplog.records if "no registry" in record.getMessage()]
 
-    async def told(count):
+    async def reports(count):
         async with asyncio.timeout(20):
             while len(warnings()) < count:
                 await asyncio.sleep(0.01)
@@ -323,7 +323,7 @@ def test_unreachable_registry_is_reported_once_and_watched_when_reachable(folder
         async with triggerer(Store(), "s") as running:
             for count in (1, 2):
                 state.rename(away)
-                await told(count)
+                await reports(count)
                 # Wait for some more polls.
                 await asyncio.sleep(0.3)
                 assert len(warnings()) == count

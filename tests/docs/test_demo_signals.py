@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, signal, sys
-from flights_demo.demo import end_when_told
+from flights_demo.demo import end_on_signal
 
-end_when_told()
+end_on_signal()
 try:
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     signal.pause()

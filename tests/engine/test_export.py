@@ -47,10 +47,10 @@ def test_export_that_is_repeated_overwrites_what_it_wrote(lab: StreamLab) -> Non
 def test_overwrite_by_an_export_removes_all_previous_rows(lab: StreamLab) -> None:
     metadata = "`METADATA$ACTION` STRING, `METADATA$ISUPDATE` BOOLEAN, `METADATA$ROW_ID` STRING"
     lab.make("out", f"id INT, v STRING, {metadata}", clause="PARTITIONED BY (v)")
-    lab.sql("INSERT INTO {out} VALUES (7, 'gone', 'INSERT', false, 'x')")
+    lab.sql("INSERT INTO {out} VALUES (7, 'replaced', 'INSERT', false, 'x')")
     left = {
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
-        "spark.databricks.delta.write.txnAppId": "left behind",
+        "spark.databricks.delta.write.txnAppId": "left by another",
         "spark.databricks.delta.write.txnVersion": "1",
     }
     with settings(lab.spark, left):

@@ -17,7 +17,7 @@ from airflow_provider_cdc.engine.storage.files.stores import Files
 
 
 def last_commit(lab: StreamLab) -> dict[str, Any]:
-    """What the newest commit of ``table`` does, as far as the engine looks at it."""
+    """What the newest commit of ``table`` does, as far as the engine reads it."""
     log = Path(lab.path("table"), "_delta_log")
     lines = max(log.glob("*.json")).read_text().splitlines()
     actions = [next(iter(json.loads(line).items())) for line in lines]

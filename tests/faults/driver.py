@@ -54,7 +54,7 @@ class Halt:
 
 
 def wait_for_the_word() -> None:
-    tell(kind="waiting")
+    report(kind="waiting")
     sys.stdin.readline()
 
 
@@ -62,11 +62,11 @@ def consume(engine: Engine, site: dict[str, Any], halt: Halt) -> None:
     try:
         outcome = outcome_of(engine, site)
     except CdcError as error:
-        tell(kind=error.kind, message=str(error))
+        report(kind=error.kind, message=str(error))
     except Exception as error:
-        tell(kind=type(error).__name__, message=str(error))
+        report(kind=type(error).__name__, message=str(error))
     else:
-        tell(kind="committed", rows=[item.rows for item in outcome.streams])
+        report(kind="committed", rows=[item.rows for item in outcome.streams])
     if site["point"] is not None:
         halt.give_up()
 
@@ -81,7 +81,7 @@ def outcome_of(engine: Engine, site: dict[str, Any]) -> Any:
     return transaction.outcome
 
 
-def tell(**values: Any) -> None:
+def report(**values: Any) -> None:
     print(json.dumps(values), flush=True)
 
 

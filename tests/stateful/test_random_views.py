@@ -49,15 +49,15 @@ def test_change_set_of_a_random_view_leads_from_old_rows_to_new_rows(
     lab.sql(*writes)
     changes = lab.changes("s")
 
-    gone = {each.row_id: each for each in changes if each.action == "DELETE"}
-    come = {each.row_id: each for each in changes if each.action == "INSERT"}
-    assert len(gone) + len(come) == len(changes)
-    for row_id, change in gone.items():
+    deleted = {each.row_id: each for each in changes if each.action == "DELETE"}
+    inserted = {each.row_id: each for each in changes if each.action == "INSERT"}
+    assert len(deleted) + len(inserted) == len(changes)
+    for row_id, change in deleted.items():
         assert rows.pop(row_id) == change.values
-    for row_id, change in come.items():
+    for row_id, change in inserted.items():
         assert row_id not in rows
         rows[row_id] = change.values
-        assert change.is_update == (row_id in gone)
-        assert row_id not in gone or gone[row_id].values != change.values
+        assert change.is_update == (row_id in deleted)
+        assert row_id not in deleted or deleted[row_id].values != change.values
     assert Counter(rows.values()) == rows_of(lab, "v")
     assert lab.engine.has_data("s") == bool(changes)

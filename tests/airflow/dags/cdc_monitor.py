@@ -21,7 +21,7 @@ class FileNotifier(BaseNotifier):
         self.line = line
 
     def notify(self, context):
-        with Path(os.environ["CDC_TEST_TABLES"], "told").open("a") as file:
+        with Path(os.environ["CDC_TEST_TABLES"], "sent").open("a") as file:
             file.write(f"{self.line}\n")
 
 

@@ -48,7 +48,7 @@ def test_change_files_of_many_commits_give_the_minimal_change_set(
         "UPDATE {t} SET v = 'x' WHERE id = 0",
         MERGE,
         "DELETE FROM {t} WHERE id = 3",
-        "INSERT INTO {t} VALUES (100, 'new'), (101, 'gone')",
+        "INSERT INTO {t} VALUES (100, 'new'), (101, 'deleted')",
         "DELETE FROM {t} WHERE id = 101",
         "UPDATE {t} SET v = 'newer' WHERE id = 100",
         "UPDATE {t} SET v = v WHERE id = 5",
@@ -118,13 +118,13 @@ def test_change_files_beside_overwrites_and_restores_give_minimal_changes(
 ) -> None:
     table = make_table("id INT, v STRING", *ROWS, properties=FEED)
     table.sql("DELETE FROM {t} WHERE id = 1")
-    one_gone = table.version
+    one_deleted = table.version
     stream = table.stream()
     table.sql("UPDATE {t} SET v = 'x' WHERE id < 4", f"RESTORE TABLE {{t}} TO VERSION AS OF {1}")
     assert check(table, stream) == [insert(1, 1, "v1")]
     table.sql("INSERT INTO {t} REPLACE WHERE id > 5 VALUES (6, 'six')")
     check(table, stream)
-    table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {one_gone}")
+    table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {one_deleted}")
     assert table.plan(stream).strategy is Strategy.NOTHING
     assert table.check(stream) == []
     table.sql("INSERT OVERWRITE {t} VALUES (0, 'v0')", "UPDATE {t} SET v = 'last'")

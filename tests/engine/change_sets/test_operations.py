@@ -42,10 +42,10 @@ def test_change_set_across_restore_returns_undeleted_rows(
     table = make_table(COLUMNS, *ROWS)
     whole = table.version
     table.sql("DELETE FROM {t} WHERE id = 1")
-    one_gone = table.version
+    one_deleted = table.version
     table.sql("DELETE FROM {t} WHERE id IN (2, 3)")
     stream = table.stream()
-    table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {one_gone}")
+    table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {one_deleted}")
     assert table.check(stream) == [insert(1, 2, "b"), insert(2, 3, "c")]
     # Both directions at once: row 3 is deleted, rows 1 and 2 come back.
     table.sql("DELETE FROM {t} WHERE id = 4")

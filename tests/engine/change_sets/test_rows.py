@@ -37,7 +37,7 @@ def test_change_set_of_many_commits_is_minimal(make_table: MakeTable, vectors: b
     table.sql(
         "UPDATE {t} SET v = 'x' WHERE id = 1",
         "DELETE FROM {t} WHERE id = 2",
-        "INSERT INTO {t} VALUES (100, 'new'), (101, 'gone')",
+        "INSERT INTO {t} VALUES (100, 'new'), (101, 'deleted')",
         "DELETE FROM {t} WHERE id = 101",
         "UPDATE {t} SET v = 'newer' WHERE id = 100",
         "UPDATE {t} SET v = v WHERE id = 5",

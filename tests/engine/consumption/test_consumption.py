@@ -149,7 +149,7 @@ def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
             "an earlier statement of the consumption creates it",
         ),
         ([LOG, "INSERT INTO {missing} SELECT id FROM s"], TableNotFound, "does not exist"),
-        ([LOG, "INSERT INTO gone SELECT id FROM s"], TableNotFound, "does not exist"),
+        ([LOG, "INSERT INTO missing SELECT id FROM s"], TableNotFound, "does not exist"),
         ([LOG, "INSERT INTO {flat} SELECT id FROM s"], InvalidStatement, "cannot be the target"),
         (["INSERT INTO s SELECT * FROM s"], InvalidStatement, "writes to stream s"),
         (["TRUNCATE TABLE {log}", LOG], InvalidStatement, "cannot take part"),
@@ -360,9 +360,9 @@ def test_source_dropped_and_recreated_makes_the_stream_stale(lab: StreamLab) -> 
 
 def test_name_of_a_missing_stream_counts_as_a_table_in_statements(lab: StreamLab) -> None:
     with pytest.raises(StreamNotFound):
-        lab.engine.read_stream("gone")
+        lab.engine.read_stream("missing")
     with pytest.raises(InvalidStatement, match="no statement reads a stream"):
-        lab.consume("INSERT INTO {log} SELECT id, v, '' FROM gone")
+        lab.consume("INSERT INTO {log} SELECT id, v, '' FROM missing")
 
 
 def test_engine_with_another_state_folder_does_not_see_these_streams(lab: StreamLab) -> None:

@@ -525,7 +525,7 @@ def test_refused_undo_is_continued_by_the_next_attempt(
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
-def crash_behind_an_undo_that_met_another(three: StreamLab, patch: pytest.MonkeyPatch) -> None:
+def crash_after_an_undo_that_met_another(three: StreamLab, patch: pytest.MonkeyPatch) -> None:
     restore = Targets._restore
 
     def late(targets: Targets, *arguments: Any) -> None:
@@ -542,7 +542,7 @@ def crash_behind_an_undo_that_met_another(three: StreamLab, patch: pytest.Monkey
 def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crash_behind_an_undo_that_met_another(three, monkeypatch)
+    crash_after_an_undo_that_met_another(three, monkeypatch)
 
     with pytest.raises(ConsumptionOpen, match="keep="):
         three.consume(SUMS, consumer="second")
@@ -555,7 +555,7 @@ def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
 def test_undo_that_removed_too_much_is_reported_until_an_abort(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crash_behind_an_undo_that_met_another(three, monkeypatch)
+    crash_after_an_undo_that_met_another(three, monkeypatch)
     three.sql("INSERT INTO {log} VALUES (100, 'later', 'y')")
 
     for consumer in ("me", "me", "second"):
@@ -636,7 +636,7 @@ def test_append_only_stream_returns_rows_that_an_undo_gives_back_later(
     follow_log(three, semantics)
     copy = "INSERT INTO {sums} SELECT id, 1 FROM after"
 
-    crash_behind_an_undo_that_met_another(three, monkeypatch)
+    crash_after_an_undo_that_met_another(three, monkeypatch)
     three.consume(copy, consumer="reader")
     with pytest.raises(ConsumptionOpen, match="keep="):
         three.consume(SUMS, consumer="second")

@@ -571,11 +571,11 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
             on(**files, file_schema="_corrupt_record STRING"),
             "only include the internal corrupt record column|as csv",
         ),
-        "a glob that is none": (
+        "a glob that is not one": (
             on(**files, file_options={"pathGlobFilter": "{a"}),
             "is no pattern of file names",
         ),
-        "columns that are none": (on(**files, file_schema="id NONE"), "as csv"),
+        "columns that are not any": (on(**files, file_schema="id NONE"), "as csv"),
         "a type that the format lacks": (on(**files, file_schema="a MAP<INT, INT>"), "as csv"),
         "a column of a change set": (
             on(**files, file_schema="id INT, `metadata$action` STRING"),
@@ -653,9 +653,9 @@ def of_no_format(whole: bytes) -> dict[str, tuple[str, str, bytes, dict[str, Any
     return {
         "a Parquet file whose middle is lost": ("parquet", "a", whole[:4] + whole[40:], {}),
         "a Parquet file of another type": ("parquet", "a", whole, {"file_schema": "v INT"}),
-        "an ORC file that is none": ("orc", "a", b"no such thing, at any rate", {}),
+        "a file that is not ORC": ("orc", "a", b"no such thing, at any rate", {}),
         "a packed file cut short": ("csv", "a.csv.gz", packed[:-20], {}),
-        "a packed file that is none": ("json", "a.json.gz", b"{}", {}),
+        "a file that is not packed": ("json", "a.json.gz", b"{}", {}),
         "a packed file with a fault": ("csv", "a.csv.bz2", bz2.compress(packed)[:-20], {}),
     }
 

@@ -19,7 +19,7 @@ from airflow_provider_cdc.engine import (
 )
 
 NEW = ("INSERT", False)
-GONE = ("DELETE", False)
+DELETED = ("DELETE", False)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_databend_transcript_gives_the_documented_rows_in_both_modes(lab: Stream
     # A delete after it gives the value at the offset, and is no longer an update.
     for table in streams.values():
         lab.sql(f"DELETE FROM {{{table}}} WHERE a = 4")
-    assert lab.changes("s_standard") == [Change((3,), *GONE, ids[3])]
+    assert lab.changes("s_standard") == [Change((3,), *DELETED, ids[3])]
     assert lab.changes("s_append_only") == []
 
 

@@ -19,7 +19,7 @@ from airflow_provider_cdc.engine import (
 )
 
 NEW = ("INSERT", False)
-GONE = ("DELETE", False)
+DELETED = ("DELETE", False)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_first_stream_switches_tracking_on_without_a_visible_column(
     assert lab.rows("t") == [(1, "a")]
     assert lab.spark.table(lab.name("t")).columns == ["id", "v"]
     lab.sql("DELETE FROM {t} WHERE id = 1")
-    assert lab.seen("s") == [(1, "a", *GONE)]
+    assert lab.seen("s") == [(1, "a", *DELETED)]
 
 
 def test_streams_of_one_table_have_independent_offsets(source: StreamLab) -> None:
@@ -117,7 +117,7 @@ def test_change_set_of_mixed_changes_is_minimal(source: StreamLab) -> None:
     )
     source.engine.advance("s")
     source.sql(
-        "INSERT INTO {t} VALUES (10, 'inserted'), (11, 'inserted then updated'), (12, 'gone')",
+        "INSERT INTO {t} VALUES (10, 'inserted'), (11, 'inserted then updated'), (12, 'deleted')",
         "UPDATE {t} SET v = 'new' WHERE id IN (1, 11)",
         "DELETE FROM {t} WHERE id IN (2, 12)",
         "UPDATE {t} SET v = 'in between' WHERE id IN (3, 4)",
@@ -131,8 +131,8 @@ def test_change_set_of_mixed_changes_is_minimal(source: StreamLab) -> None:
         (1, "new", "INSERT", True),
         (10, "inserted", *NEW),
         (11, "new", *NEW),
-        (2, "b", *GONE),
-        (3, "c", *GONE),
+        (2, "b", *DELETED),
+        (3, "c", *DELETED),
         (7, "g", "DELETE", True),
         (70, "g", "INSERT", True),
     ]
@@ -140,7 +140,7 @@ def test_change_set_of_mixed_changes_is_minimal(source: StreamLab) -> None:
 
 def test_truncate_is_a_delete_of_every_row(source: StreamLab) -> None:
     source.sql("TRUNCATE TABLE {t}")
-    assert source.seen("s") == [(1, "a", *GONE), (2, "b", *GONE), (3, "c", *GONE)]
+    assert source.seen("s") == [(1, "a", *DELETED), (2, "b", *DELETED), (3, "c", *DELETED)]
 
 
 # Moving the offset
@@ -187,7 +187,7 @@ def test_advance_moves_the_offset_to_now_without_dml(source: StreamLab) -> None:
     source.engine.advance("s")
     assert not source.engine.has_data("s")
     source.sql("DELETE FROM {t} WHERE id = 4")
-    assert source.seen("s") == [(4, "d", *GONE)]
+    assert source.seen("s") == [(4, "d", *DELETED)]
 
 
 def test_consuming_an_empty_stream_skips_versions_without_changes(
@@ -321,7 +321,7 @@ def test_row_id_is_unique_and_never_changes_through_the_life_of_a_row(source: St
     ):
         source.sql(statement)
         assert {change.row_id for change in source.changes("s")} <= {again[5]}
-    assert source.changes("s") == [Change((5, "e"), *GONE, again[5])]
+    assert source.changes("s") == [Change((5, "e"), *DELETED, again[5])]
 
 
 def test_row_id_of_a_row_is_the_same_in_two_streams_of_one_table(source: StreamLab) -> None:
@@ -383,7 +383,7 @@ def test_consumption_returns_what_changed_since_the_previous_one(
             "UPDATE {t} SET v = 'dd' WHERE id = 4",
             [(4, "d", "DELETE", True), (4, "dd", "INSERT", True)],
         ),
-        ("DELETE FROM {t} WHERE id = 4", [(4, "dd", *GONE)]),
+        ("DELETE FROM {t} WHERE id = 4", [(4, "dd", *DELETED)]),
         ("OPTIMIZE {t}", []),
     ]
     for statement, expected in steps:
@@ -475,7 +475,7 @@ def test_stream_recreated_on_a_renamed_managed_source_loses_no_change(
     )
     assert source.changes("on_name") == expected
     source.sql(f"INSERT INTO {schema}.moved VALUES (4)")
-    assert source.seen("on_name") == [(1, *GONE), (3, *NEW), (4, *NEW)]
+    assert source.seen("on_name") == [(1, *DELETED), (3, *NEW), (4, *NEW)]
 
 
 def test_external_source_that_is_dropped_keeps_its_files_and_its_stream(
@@ -499,7 +499,7 @@ def test_consumers_with_separate_streams_get_the_same_changes(source: StreamLab)
     assert source.changes("s") == []
     assert source.changes("s2") == expected
     source.consume(CONSUME.replace("FROM s", "FROM s2"), consumer="second")
-    assert source.rows("target") == sorted(2 * [(1, "a", *GONE), (4, "d", *NEW)], key=repr)
+    assert source.rows("target") == sorted(2 * [(1, "a", *DELETED), (4, "d", *NEW)], key=repr)
 
 
 def test_consumers_of_one_stream_get_different_changes(source: StreamLab) -> None:

@@ -61,10 +61,10 @@ def net(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
     for row in sorted(
         rows, key=lambda row: (row._commit_version, "preimage" not in row._change_type)
     ):
-        is_gone = row._change_type in ("delete", "update_preimage")
-        if is_gone and row.id not in new:
+        is_removed = row._change_type in ("delete", "update_preimage")
+        if is_removed and row.id not in new:
             old[row.id] = row.v
-        new[row.id] = None if is_gone else row.v
+        new[row.id] = None if is_removed else row.v
     found = []
     for key, now in new.items():
         if key in old and old[key] != now:

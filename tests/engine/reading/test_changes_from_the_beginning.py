@@ -162,12 +162,12 @@ def test_append_only_changes_from_version_0_are_all_rows_as_inserted(
 
 
 def test_changes_from_version_0_have_the_columns_of_the_end_version(lab: StreamLab) -> None:
-    rows = "SELECT 1 AS id, CAST(1 AS INT) AS n, 'a' AS gone, 'b' AS old, map('k', 1) AS m"
+    rows = "SELECT 1 AS id, CAST(1 AS INT) AS n, 'a' AS dropped, 'b' AS old, map('k', 1) AS m"
     create(lab, MAPPED, rows=rows)
     lab.sql(
         "ALTER TABLE {src} RENAME COLUMN old TO new",
-        "ALTER TABLE {src} DROP COLUMN gone",
-        "ALTER TABLE {src} ADD COLUMN gone DATE",
+        "ALTER TABLE {src} DROP COLUMN dropped",
+        "ALTER TABLE {src} ADD COLUMN dropped DATE",
         "ALTER TABLE {src} ALTER COLUMN n TYPE BIGINT",
         "INSERT INTO {src} VALUES (2, 1L << 40, 'c', NULL, DATE '2026-01-01')",
         "UPDATE {src} SET n = n + 1",
@@ -176,8 +176,8 @@ def test_changes_from_version_0_have_the_columns_of_the_end_version(lab: StreamL
         assert inserted(lab, before=FROM_0, end=Version(end)) == there(lab, end), end
 
     rows = lab.engine.changes(lab.path("src"), before=FROM_0, information="append_only")
-    assert rows.columns[:5] == ["id", "n", "new", "m", "gone"]
-    assert sorted((row.id, row.n, row.new, str(row.gone)) for row in rows.collect()) == [
+    assert rows.columns[:5] == ["id", "n", "new", "m", "dropped"]
+    assert sorted((row.id, row.n, row.new, str(row.dropped)) for row in rows.collect()) == [
         (1, 1, "b", "None"),
         (2, 1 << 40, "c", "2026-01-01"),
     ]
@@ -252,7 +252,7 @@ def test_changes_from_version_0_across_a_gap_in_tracking_are_refused(lab: Stream
     create(lab)
     for is_on in ("false", "true"):
         lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('delta.enableRowTracking' = '{is_on}')")
-    with pytest.raises(StreamStale, match="cannot tell what changed"):
+    with pytest.raises(StreamStale, match="cannot determine what changed"):
         lab.engine.changes(lab.path("src"), before=FROM_0)
 
 

@@ -433,7 +433,7 @@ def test_clone_with_an_invalid_source_or_target_is_refused(lab: StreamLab) -> No
     with pytest.raises(ChangeTrackingDisabled, match=r"row tracking is off.*SET TBLPROPERTIES"):
         clone(lab.path("plain"), fresh)
     with pytest.raises(TableNotFound):
-        clone(lab.path("gone"), fresh)
+        clone(lab.path("missing"), fresh)
     with pytest.raises(NotADeltaTable):
         clone(lab.path("full"), fresh)
     lab.sql("INSERT INTO {src} VALUES (1, 'a')", "INSERT INTO {src} VALUES (1, 'a')")

@@ -150,7 +150,7 @@ def test_target_is_recovered_after_vacuum(lab: StreamLab) -> None:
         "INSERT INTO {src} VALUES (7, 'seven')",
     )
     lab.sql("VACUUM {src}")
-    with pytest.raises(StreamStale, match="gone"):
+    with pytest.raises(StreamStale, match="missing"):
         lab.consume(MERGE_INTO_COPY)
     recover(lab)
     assert lab.rows("copy") == [(7, "seven")]

@@ -117,7 +117,7 @@ def test_stream_whose_files_were_vacuumed_raises_and_extends_nothing(lab: Stream
     lab.sql("DELETE FROM {src} WHERE id > 0")
     assert not any(source.has_changed for source in lab.engine.maintain().sources)
     lab.sql("VACUUM {src}")
-    with pytest.raises(StreamStale, match="gone"):
+    with pytest.raises(StreamStale, match="missing"):
         lab.changes("s")
     with pytest.raises(StreamStale):
         lab.engine.has_data("s")
@@ -223,11 +223,11 @@ def test_table_named_by_path_and_by_catalog_is_kept_for_both_streams(
 
 
 def test_maintenance_continues_after_a_table_that_cannot_be_changed(lab: StreamLab) -> None:
-    lab.make("gone", "id INT", properties=TRACKED)
-    for name in ("gone", "src"):
+    lab.make("missing", "id INT", properties=TRACKED)
+    for name in ("missing", "src"):
         lab.engine.create_stream(f"on_{name}", on_table=lab.path(name))
         lab.sql(f"INSERT INTO {{{name}}} (id) VALUES (3)")
-    log = Path(lab.path("gone"), "_delta_log")
+    log = Path(lab.path("missing"), "_delta_log")
     log.rename(log.with_name("moved"))
     report = in_days(lab, 6.5).maintain()
     assert [source.streams for source in report.sources if source.has_changed] == [("on_src",)]
@@ -382,6 +382,6 @@ def test_rewinding_to_a_version_of_missing_files_is_refused_without_moving(lab: 
     lab.sql("DELETE FROM {src} WHERE id > 0")
     lab.consume(MERGE_INTO_COPY)
     lab.sql("VACUUM {src}")
-    with pytest.raises(StreamStale, match="gone"):
+    with pytest.raises(StreamStale, match="missing"):
         lab.engine.rewind("s", to=Version(start))
     assert lab.engine.describe_stream("s").offset_version > start

@@ -155,8 +155,8 @@ def test_stream_options_are_kept(lab: StreamLab) -> None:
     ("table", "fix"),
     [
         ("/nowhere/at all", "check the path"),
-        ("gone", "current catalog and schema"),
-        ("gone.table", "current catalog and schema"),
+        ("missing", "current catalog and schema"),
+        ("missing.table", "current catalog and schema"),
         ("default.`a.b c`", "current catalog and schema"),
     ],
 )

@@ -166,10 +166,10 @@ def test_repeated_partial_changes_write_no_data_file(lab: UpsertLab) -> None:
 
 
 def test_only_value_columns_can_be_left_unchanged(lab: UpsertLab) -> None:
-    for names, told in ((["ID"], '["id"]'), (["nmae"], '["nmae"]'), (["name", None], "null]")):
+    for names, shown in ((["ID"], '["id"]'), (["nmae"], '["nmae"]'), (["name", None], "null]")):
         with pytest.raises(InvalidRequest, match="no column of values") as refused:
             lab.write((1, "a", 1, "UPSERT", None, names))
-        assert told in str(refused.value)
+        assert shown in str(refused.value)
     rows = lab.spark.createDataFrame(
         [(1, "UPSERT", "name")], "ID INT, _CHANGE_TYPE STRING, _CHANGE_UNCHANGED STRING"
     )

@@ -141,18 +141,18 @@ def test_names_with_quotes_are_the_same_under_any_escape_setting(
         given = f"{columns}, _CHANGE_UNCHANGED ARRAY<STRING>"
         lab.engine.write_changes(lab.table(), spark.createDataFrame([row], given))
 
-    as_they_stand = {"spark.sql.parser.escapedStringLiterals": "true"}
-    with settings(spark, as_they_stand):
+    unescaped = {"spark.sql.parser.escapedStringLiterals": "true"}
+    with settings(spark, unescaped):
         lab.engine.create_upsert_table(lab.table(), schema, "k'\\ü", partial_changes=True)
     write(1, 5, "five", "UPSERT", "1", [])
     lab.apply()
     write(1, None, "six", "UPSERT", "2", ["it's"])
-    with settings(spark, as_they_stand):
+    with settings(spark, unescaped):
         assert lab.read() == [(1, 5, "six")]
         lab.apply()
     # This change is late for one column, in sessions of both settings.
     write(1, 7, "late", "UPSERT", "1", [])
-    with settings(spark, as_they_stand):
+    with settings(spark, unescaped):
         lab.apply()
     assert lab.applied() == [(1, 7, "six")]
     lab.engine.drop_upsert_table(lab.table())
@@ -235,7 +235,7 @@ def test_changes_in_any_order_and_batches_match_a_plain_model(lab: UpsertLab, se
     assert lab.applied() == lab.read() == sorted(rows, key=repr)
 
 
-@pytest.mark.parametrize("most_writes", [32, 0], ids=["told by the log", "looked for"])
+@pytest.mark.parametrize("most_writes", [32, 0], ids=["known from the log", "searched"])
 def test_changes_with_no_or_equal_sequence_numbers_keep_arrival_order(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, most_writes: int
 ) -> None:
@@ -305,7 +305,7 @@ def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
     assert lab.read(engine) == [(1, "at T20", 20)]
     clock.now = since + timedelta(minutes=15)
     assert lab.read(engine) == [(1, "after T20", 21)]
-    # A clock behind the writer's clock cannot show how long the change has waited.
+    # A clock slower than the writer's clock cannot show how long the change has waited.
     clock.now = since - timedelta(seconds=1)
     assert lab.read(engine) == [(1, "after T20", 21)]
     clock.now = since + timedelta(minutes=15)

@@ -27,7 +27,7 @@ from airflow_provider_cdc.jobs.run import run
 
 def test_writes_are_not_skipped_by_a_leftover_session_transaction_id(lab: UpsertLab) -> None:
     left = {
-        "spark.databricks.delta.write.txnAppId": "left behind",
+        "spark.databricks.delta.write.txnAppId": "left by another",
         "spark.databricks.delta.write.txnVersion": "1",
     }
     with settings(lab.spark, left):
@@ -35,7 +35,7 @@ def test_writes_are_not_skipped_by_a_leftover_session_transaction_id(lab: Upsert
         lab.write((2, "b", 20, "UPSERT"))
         lab.apply()
         lab.write((3, "c", 30, "UPSERT"))
-        assert lab.spark.conf.get("spark.databricks.delta.write.txnAppId") == "left behind"
+        assert lab.spark.conf.get("spark.databricks.delta.write.txnAppId") == "left by another"
 
     assert lab.read() == [(1, "a", 10), (2, "b", 20), (3, "c", 30)]
 

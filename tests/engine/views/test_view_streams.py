@@ -429,9 +429,9 @@ def test_stream_on_a_view_at_a_time_excludes_it_and_before_includes_it(lab: Stre
     lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
     moment = Timestamp(lab.committed_at("orders", lab.version("orders")))
     view(lab, JOIN)
-    lab.engine.create_stream("behind", on_view="v", at=moment)
+    lab.engine.create_stream("after", on_view="v", at=moment)
     lab.engine.create_stream("with_it", on_view="v", before=moment)
-    assert lab.seen("behind") == []
+    assert lab.seen("after") == []
     assert lab.seen("with_it") == [(1, "order2", "customer1", "INSERT", False)]
 
 

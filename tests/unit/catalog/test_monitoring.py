@@ -50,10 +50,10 @@ class Site:
         add_file(self.root, self.commits, self.now, 10, data_change=data_change)
 
     def sent(
-        self, tell: Callable[[Alert], object] = lambda _: None, **others: Callable[[Alert], object]
+        self, send: Callable[[Alert], object] = lambda _: None, **others: Callable[[Alert], object]
     ) -> list[tuple[str, str]]:
         monitor = StreamMonitor(str(self.root / "state"), clock=self.clock)
-        found = monitor.run({"somebody": tell, **others}, margin=MARGIN)
+        found = monitor.run({"somebody": send, **others}, margin=MARGIN)
         return [(a.objective.value, a.kind.value) for a in found]
 
     @property

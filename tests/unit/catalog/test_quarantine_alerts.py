@@ -81,10 +81,10 @@ class Site:
         lines = map(json.dumps, ({"commitInfo": {"timestamp": 0}}, *actions))
         (log / f"{version:020d}.json").write_text("\n".join(lines), encoding="utf-8")
 
-    def sent(self, tell: Callable[[Alert], object] = lambda _: None) -> list[tuple[str, str]]:
+    def sent(self, send: Callable[[Alert], object] = lambda _: None) -> list[tuple[str, str]]:
         monitor = StreamMonitor(str(self.state), clock=self.clock)
         return [
-            (a.objective.value, a.kind.value) for a in monitor.run({"somebody": tell}, margin=DAY)
+            (a.objective.value, a.kind.value) for a in monitor.run({"somebody": send}, margin=DAY)
         ]
 
 

@@ -187,11 +187,11 @@ def test_undropped_stream_survives_upkeep(
     catalog: StreamCatalog, registry: Registry, state: str
 ) -> None:
     stream = create(registry, "s")
-    create(registry, "gone")
+    create(registry, "dropped")
     drop(registry, "s")
     Registry(state, upkeep=HARSH).tidy()
     catalog.undrop("s")
-    drop(registry, "gone")
+    drop(registry, "dropped")
     for _ in range(3):
         advance(registry, "s")
         Registry(state, upkeep=HARSH).tidy()

@@ -100,7 +100,7 @@ def test_status_of_a_stream_with_a_log_gap_has_a_reason_and_no_counts(
 def test_status_of_an_insert_stream_ignores_commits_without_inserts(
     stream: Stream,
 ) -> None:
-    behind = at_version(stream, 3)
+    late = at_version(stream, 3)
     commit(Path(stream.source.location), 4, removed("c", 3))
     commit(Path(stream.source.location), 5, added("e", 7))
     for mode, commits, hours in (
@@ -108,7 +108,7 @@ def test_status_of_an_insert_stream_ignores_commits_without_inserts(
         (StreamMode.APPEND_ONLY, 1, 5),
         (StreamMode.INSERT_ONLY, 1, 5),
     ):
-        found = status(replace(behind, mode=mode))
+        found = status(replace(late, mode=mode))
         assert found.commits_behind == commits
         assert found.behind_since == NOON + timedelta(hours=hours)
 
@@ -250,5 +250,5 @@ def test_complete_through_is_unknown_for_missing_tables_or_initial_rows(
 ) -> None:
     initial = replace(stream, shows_initial_rows=True)
     assert status(initial, LATER).complete_through is None
-    gone = Base(Source("`gone`", str(tmp_path / "gone"), "a-table-id"), stream.offset)
-    assert status(replace(stream, bases=(*stream.bases, gone)), LATER).complete_through is None
+    missing = Base(Source("`missing`", str(tmp_path / "missing"), "a-table-id"), stream.offset)
+    assert status(replace(stream, bases=(*stream.bases, missing)), LATER).complete_through is None

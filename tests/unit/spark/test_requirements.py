@@ -31,7 +31,7 @@ EXTENSIONS, CATALOG = DELTA_SETTINGS
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "message"),
     [
         ("3.5.3", "needs Spark 4.2, found 3.5.3"),
         ("4.1.0", "needs Spark 4.2, found 4.1.0"),
@@ -40,8 +40,8 @@ EXTENSIONS, CATALOG = DELTA_SETTINGS
         ("unknown", "needs Spark 4.2, found unknown"),
     ],
 )
-def test_too_old_or_unknown_version_is_refused_and_named(found: str | None, told: str) -> None:
-    with pytest.raises(UnsupportedEnvironment, match=told):
+def test_too_old_or_unknown_version_is_refused_and_named(found: str | None, message: str) -> None:
+    with pytest.raises(UnsupportedEnvironment, match=message):
         check_version("Spark", found, (4, 2), "another")
 
 
@@ -78,10 +78,10 @@ def test_older_delta_is_refused_and_a_missing_one_is_not(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [("11.0.2", "found 11.0.2"), ("1.8.0_412", "found 8.0_412")]
+    ("version", "message"), [("11.0.2", "found 11.0.2"), ("1.8.0_412", "found 8.0_412")]
 )
 def test_older_java_is_refused_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, message: str
 ) -> None:
     java = tmp_path / "bin/java"
     java.parent.mkdir()
@@ -89,7 +89,7 @@ def test_older_java_is_refused_and_named(
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    with pytest.raises(UnsupportedEnvironment, match=f"needs Java 17, {told}"):
+    with pytest.raises(UnsupportedEnvironment, match=f"needs Java 17, {message}"):
         installed.check_java()
 
 

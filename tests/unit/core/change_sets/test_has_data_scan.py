@@ -57,11 +57,11 @@ def test_file_of_new_rows_that_is_removed_later_is_data_only_for_inserts() -> No
 
 
 def test_deletion_is_data_only_for_a_standard_stream() -> None:
-    gone = commit(9, (), (data_file("a", 0),))
+    removal = commit(9, (), (data_file("a", 0),))
 
-    assert HasDataScan(STANDARD).take(gone) is DataProbe.DATA
-    assert HasDataScan(INSERTS).take(gone) is DataProbe.NOTHING_YET
-    assert HasDataScan(SURVIVING).take(gone) is DataProbe.NOTHING_YET
+    assert HasDataScan(STANDARD).take(removal) is DataProbe.DATA
+    assert HasDataScan(INSERTS).take(removal) is DataProbe.NOTHING_YET
+    assert HasDataScan(SURVIVING).take(removal) is DataProbe.NOTHING_YET
 
 
 def test_grown_vector_is_data_only_for_a_standard_stream() -> None:

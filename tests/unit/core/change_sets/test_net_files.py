@@ -106,10 +106,10 @@ def test_fold_leaves_out_files_of_vectors_that_a_commit_lists_as_removed() -> No
 
 def test_fold_of_only_rewrites_is_empty() -> None:
     moved = data_file("b", 3, change=False)
-    gone = data_file("a", 1, change=False)
-    net = fold([commit(3, (moved,), (gone,))])
+    removed = data_file("a", 1, change=False)
+    net = fold([commit(3, (moved,), (removed,))])
     assert net.is_empty
-    assert not fold([commit(3, (moved,), (gone,)), commit(4, (data_file("c", 4),))]).is_empty
+    assert not fold([commit(3, (moved,), (removed,)), commit(4, (data_file("c", 4),))]).is_empty
 
 
 def test_inserted_files_are_those_that_a_commit_wrote_with_new_rows() -> None:

@@ -248,7 +248,7 @@ HISTORIES = {
         restore_to_a_moment(3, add("a")),
         commit(4, add()),
     ],
-    "undone behind a user's restore": [applied(1), user_restore(2, to=1), restore(3, to=0), LATE],
+    "undone after a user's restore": [applied(1), user_restore(2, to=1), restore(3, to=0), LATE],
 }
 
 

@@ -84,7 +84,7 @@ def test_folder_log_holds_what_the_last_refresh_found(history: list[dict[str, in
 
 @given(HISTORIES, st.integers(min_value=0, max_value=8), st.integers(min_value=1, max_value=3))
 def test_stream_returns_each_file_version_once_unless_it_disappears(
-    history: list[dict[str, int]], looks_at: int, max_commits: int
+    history: list[dict[str, int]], read_at: int, max_commits: int
 ) -> None:
     """A plain model: the set of files that are not read yet."""
     log = Log()
@@ -100,7 +100,7 @@ def test_stream_returns_each_file_version_once_unless_it_disappears(
                     unread[path] = found[path]
         before = found
         assert log.read(offset)[0] == unread
-        if number == looks_at:
+        if number == read_at:
             taken, offset = log.read(offset, BatchLimit(max_commits=max_commits))
             assert taken.items() <= unread.items()
             unread = {path: unread[path] for path in unread if path not in taken}
@@ -164,8 +164,8 @@ def test_metadata_is_repeated_every_ten_commits() -> None:
     log = Log()
     for content in range(1, 31):
         log.refresh({"a.csv": content})
-    told = [commit.version for commit in log.commits if commit.metadata is not None]
-    assert told == [0, 10, 20, 30]
+    declared = [commit.version for commit in log.commits if commit.metadata is not None]
+    assert declared == [0, 10, 20, 30]
 
 
 @pytest.mark.parametrize(

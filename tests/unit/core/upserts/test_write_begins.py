@@ -42,10 +42,10 @@ def test_files_that_were_rearranged_or_brought_back_are_not_writes() -> None:
 
 def test_write_begins_are_unknown_for_no_writes_too_many_or_no_row_id() -> None:
     many = [commit(version, file(version * 10, version)) for version in range(MOST_WRITES + 1)]
-    told = write_begins(many[:-1])
+    begins = write_begins(many[:-1])
 
-    assert told is not None
-    assert len(told) == MOST_WRITES
+    assert begins is not None
+    assert len(begins) == MOST_WRITES
     assert write_begins(many) is None
     assert write_begins([commit(3, file(None, 3))]) is None
     assert write_begins([]) is None

@@ -862,9 +862,9 @@ def test_change_of_column_names_may_change_the_meaning_of_a_view(
 def test_name_after_a_dot_may_be_a_field_or_a_column(text: str, found: str | None) -> None:
     relation = query(text)
     numbers = [leaf.number for leaf in leaves(relation) if leaf.parts[-1] == "t"]
-    told = found and f"{found}, which is a field or a column, whichever there is"
+    expected = found and f"{found}, which is a field or a column, whichever there is"
     for before, now in ((["id"], ["id", "X"]), (["id", "x"], ["id"])):
-        assert changed_meaning(relation, before, now, numbers=numbers) == told
+        assert changed_meaning(relation, before, now, numbers=numbers) == expected
 
 
 @pytest.mark.parametrize(

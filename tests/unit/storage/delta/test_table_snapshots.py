@@ -96,11 +96,11 @@ def log(tmp_path: Path) -> Log:
 
 def test_snapshot_of_a_log_without_checkpoints_holds_its_latest_state(log: Log) -> None:
     domain = {"domain": "delta.rowTracking", "configuration": "{}", "removed": False}
-    gone = {"domain": "other", "configuration": "{}", "removed": False}
-    log.commit(0, {"protocol": PROTOCOL}, {"metaData": {"id": "old"}}, {"domainMetadata": gone})
+    other = {"domain": "other", "configuration": "{}", "removed": False}
+    log.commit(0, {"protocol": PROTOCOL}, {"metaData": {"id": "old"}}, {"domainMetadata": other})
     log.commit(1, add("a"), add("b"), {"metaData": METADATA}, {"commitInfo": {}})
     log.commit(2, remove("a"), add("a", VECTOR), {"domainMetadata": domain})
-    log.commit(3, remove("b"), {"domainMetadata": {**gone, "removed": True}}, {"txn": {}})
+    log.commit(3, remove("b"), {"domainMetadata": {**other, "removed": True}}, {"txn": {}})
 
     found = log.read()
 
@@ -164,7 +164,7 @@ def test_checkpoint_with_missing_files_is_ignored(log: Log) -> None:
     log.commit(1, add("b"))
     log.commit(2, remove("a"))
     log.checkpoint(f"{1:020d}.checkpoint.0000000001.0000000002.parquet", *STATE)
-    log.checkpoint(f"{2:020d}.checkpoint.an-id.parquet", *STATE, {"sidecar": {"path": "gone"}})
+    log.checkpoint(f"{2:020d}.checkpoint.an-id.parquet", *STATE, {"sidecar": {"path": "other"}})
 
     assert log.files() == ["b"]
 

@@ -33,14 +33,14 @@ class Served:
     def __init__(self, failing: dict[str, OSError] | None = None) -> None:
         super().__init__(skip_instance_cache=True)  # type: ignore[call-arg]
         self.failing = failing or {}
-        self.gone: set[str] = set()
+        self.missing: set[str] = set()
 
     def answer(self, path: str) -> list[dict[str, Any]]:
         if path in self.failing:
             raise self.failing[path]
         if path.endswith(".csv"):
             return [{"name": path, "type": "file", "size": 3, "mtime": NOON.timestamp()}]
-        if path not in TREE or path in self.gone:
+        if path not in TREE or path in self.missing:
             raise FileNotFoundError(path)
         return [
             {"name": name.rstrip("/"), "type": "directory", "size": 0}
@@ -57,7 +57,7 @@ class Plain(Served, AbstractFileSystem):
         return self.answer(path)
 
     def exists(self, path: str, **_: Any) -> bool:
-        return path in TREE and path not in self.gone
+        return path in TREE and path not in self.missing
 
 
 class Waiting(Served, AsyncFileSystem):
@@ -67,7 +67,7 @@ class Waiting(Served, AsyncFileSystem):
         return self.answer(path)
 
     async def _exists(self, path: str, **_: Any) -> bool:
-        return path in TREE and path not in self.gone
+        return path in TREE and path not in self.missing
 
 
 STORES = pytest.mark.parametrize("store", [Plain, Waiting])
@@ -99,7 +99,7 @@ def test_missing_folder_is_an_error_and_a_missing_subfolder_is_empty(store: type
     with pytest.raises(NotADirectoryError):
         files_below(store(), "/in/a.csv")
     filesystem = store()
-    filesystem.gone = {"/in/sub/deep"}
+    filesystem.missing = {"/in/sub/deep"}
     assert [file.path for file in files_below(filesystem, "/in")] == ["a.csv", "sub/b.csv"]
 
 

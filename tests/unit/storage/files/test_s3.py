@@ -112,8 +112,8 @@ def test_registry_keeps_streams_through_its_own_upkeep(
     registry = Registry(root, storage_options=options, upkeep=upkeep)
     made = create(registry, "s")
     advance(registry, "s", 7)
-    create(registry, "gone")
-    drop(registry, "gone")
+    create(registry, "dropped")
+    drop(registry, "dropped")
 
     again = Registry(root, storage_options=options, upkeep=upkeep)
 

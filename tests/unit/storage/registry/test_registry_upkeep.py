@@ -17,15 +17,15 @@ from airflow_provider_cdc.engine.storage.registry.registry_upkeep import Upkeep
 
 def test_upkeep_keeps_streams_and_history_and_few_files(state: str) -> None:
     registry = Registry(state, clock=lambda: NOON, upkeep=NEVER)
-    kept, gone = create(registry, "kept"), create(registry, "gone")
+    kept, removed = create(registry, "kept"), create(registry, "removed")
     advance(registry, "kept", times=12)
-    drop(registry, "gone")
+    drop(registry, "removed")
     before = (registry.snapshot().streams(), registry.history(kept.stream_id))
-    dropped = registry.history(gone.stream_id)
+    dropped = registry.history(removed.stream_id)
     for _ in range(3):
         Registry(state, upkeep=HARSH).tidy()
         assert (registry.snapshot().streams(), registry.history(kept.stream_id)) == before
-        assert registry.history(gone.stream_id) == dropped
+        assert registry.history(removed.stream_id) == dropped
     table = DeltaTable(f"{state}/registry")
     assert len(table.file_uris()) == 2
     assert pa.table(table.scan(predicate="archived = false")).num_rows == 1

@@ -425,8 +425,8 @@ def test_complete_through_of_a_folder_uses_the_write_times_of_its_files(
     assert found.behind_since is not None
     assert found.behind_since > now
     assert found.complete_through is not None
-    behind = written - found.complete_through
-    assert timedelta(milliseconds=1) <= behind <= timedelta(milliseconds=2)
+    lag = written - found.complete_through
+    assert timedelta(milliseconds=1) <= lag <= timedelta(milliseconds=2)
     inbox.remove("moved.csv")
     assert status_of(stream, sources, utc_now()).complete_through > written
 

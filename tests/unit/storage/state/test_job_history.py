@@ -136,8 +136,8 @@ def test_usage_is_printed_with_a_plot(tmp_path: Path) -> None:
     assert (apply.count("█"), query.count("█")) == (12, 3)
     assert max(map(len, shown.stdout.splitlines())) <= WIDTH
 
-    told = CliRunner().invoke(app, ["usage", "--state", str(tmp_path), "-o", "json"])
-    assert [line["jobs"] for line in json.loads(told.output)] == [1, 1]
+    shown = CliRunner().invoke(app, ["usage", "--state", str(tmp_path), "-o", "json"])
+    assert [line["jobs"] for line in json.loads(shown.output)] == [1, 1]
 
 
 def test_usage_of_an_invalid_state_folder_is_refused() -> None:
