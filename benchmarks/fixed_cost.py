@@ -24,7 +24,7 @@ from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.engine.spark.session.idempotent_writes import idempotent_write
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer
-from airflow_provider_cdc.jobs.model import Consume, JobKind, Request
+from airflow_provider_cdc.jobs.model import Consume, Request
 
 from . import bare_statement, processes, session
 from .results import Row
@@ -147,7 +147,7 @@ def _submit(application: str | None, *arguments: str) -> None:
 
 def _submit_consumption(ledger: Ledger) -> None:
     consume = Consume((ledger.of_stream,), CONSUMER)
-    request = Request(uuid.uuid4().hex, ledger.state, JobKind.CONSUME, consume=consume)
+    request = Request(uuid.uuid4().hex, ledger.state, consume)
     _submit(entry_point.__file__, "--request", to_json(request))
     answer = read_answer(ledger.state, request.request_id)
     if answer is None or answer.error is not None:

@@ -34,12 +34,12 @@ data feed are on in the tables that are read; a session has four shuffle partiti
 these ways are faster here than with Spark's 200. Spark's CHANGES and Iceberg's view are timed with
 200, and where that takes less than a minute with four as well: the better one counts.
 
-The number of rows of each kind that a way finds is compared with the number that it must find. Two
-ways are exempt: the scan floor, which reads every column of every touched file once and nets nothing,
-and the feed that is not netted. The *stream* reads as the planner decides, which is what users get, and what the goals are
-judged by; the lines below it force each of its two strategies. A goal is *not known* where its peer
-was stopped before it had taken long enough. Spark's CHANGES is off in Delta by default, and was
-switched on.
+The number of rows of each kind that a way finds is compared with the number that it must find.
+Two ways are exempt: the scan floor, which reads every column of every touched file once and nets
+nothing, and the feed that is not netted. The *stream* reads as the planner decides, which is what
+users get, and what the goals are judged by; the lines below it force each of its two strategies.
+A goal is *not known* where its peer was stopped before it had taken long enough. Spark's CHANGES
+is off in Delta by default, and was switched on.
 """
 
 

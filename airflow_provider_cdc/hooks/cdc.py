@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -16,7 +16,6 @@ from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest
 from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.jobs.model import (
-    KINDS,
     Answer,
     Request,
     Task,
@@ -173,14 +172,12 @@ def request_for(settings: CdcConnection, task: Task) -> Request:
 
     :raises InvalidRequest: an argument has the wrong type
     """
-    kind = KINDS[type(task)]
-    fields: dict[str, Any] = {kind.value: task}
-    request = Request(uuid.uuid4().hex, settings.state, kind, settings.principal, **fields)
+    request = Request(uuid.uuid4().hex, settings.state, task, settings.principal)
     try:
         return from_json(to_json(request), Request)
     except (TypeError, ValueError, OverflowError, RecursionError, MsgspecError) as error:
         raise InvalidRequest(
-            f"{kind.value} job",
+            f"{task.job} job",
             "has an argument of the wrong type",
             cause=str(error),
             fix="correct the operator's argument; a flag is True or False",

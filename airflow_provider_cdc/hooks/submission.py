@@ -90,7 +90,7 @@ class Submission(ABC):
     def _check_alive(self) -> None:
         if self._was_killed:
             raise CdcJobFailed(
-                f"{self.request.kind.value} job {self.request.request_id}: was killed before it was"
+                f"{self.request.job} job {self.request.request_id}: was killed before it was"
                 " submitted; nothing was done."
             )
 
@@ -148,7 +148,7 @@ class SparkSubmission(Submission):
         answer = read_answer(state, self.request.request_id, options)
         if answer is None:
             raise CdcJobFailed(
-                f"{self.request.kind.value} job {self.request.request_id}: Spark ended without an"
+                f"{self.request.job} job {self.request.request_id}: Spark ended without an"
                 f" answer. Cause: {self._end(failure)}. Fix:"
                 f" {_CLUSTER_LOG if self.cluster_mode else _LOG}; running the task again is safe."
             ) from failure
@@ -232,7 +232,7 @@ class SparkSubmission(Submission):
             num_executors=settings.num_executors,
             archives=settings.archives,
             py_files=settings.py_files,
-            name=f"cdc-{self.request.kind.value}-{self.request.request_id[:8]}",
+            name=f"cdc-{self.request.job}-{self.request.request_id[:8]}",
             application_args=["--request", request_argument(self.request)],
             spark_binary=self._binary,
         )
@@ -359,7 +359,7 @@ def request_argument(request: Request) -> str:
     text = _STRING.sub(_escaped, to_json(request)).replace("}}", "} }").replace("{{", "{ {")
     if len(text) > _ARGUMENT_BYTES:
         raise InvalidRequest(
-            f"{request.kind.value} job",
+            f"{request.job} job",
             "is too long for a command line",
             cause=f"expected at most {_ARGUMENT_BYTES} bytes, found {len(text)}; a character beyond"
             " ASCII takes 6 or 12",

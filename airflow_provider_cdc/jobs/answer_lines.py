@@ -12,10 +12,12 @@ from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
 from .model import (
     AlterUpsertTable,
     Answer,
+    ApplyUpserts,
     DropUpsertTable,
     ExportChanges,
     ExportTable,
     HasData,
+    RedriveChanges,
     Request,
     WriteChanges,
 )
@@ -29,22 +31,22 @@ def answer_lines(request: Request, answer: Answer) -> tuple[str, ...]:
         return (_table_line(answer.upsert_table),)
     if answer.maintenance is not None:
         return _maintenance_lines(answer.maintenance)
-    match request:
-        case Request(apply_upserts=task) if task is not None and answer.outcome is None:
+    match request.task:
+        case ApplyUpserts() as task if answer.outcome is None:
             return (f"upsert table {task.table}: no change waits",)
-        case Request(has_data=HasData() as task):
+        case HasData() as task:
             return (f"stream {task.stream}: has {'' if answer.has_data else 'no '}data",)
-        case Request(export_changes=ExportChanges() as task):
+        case ExportChanges() as task:
             return (f"changes of {task.name}: are written to {task.target}",)
-        case Request(export_table=ExportTable() as task):
+        case ExportTable() as task:
             return (f"rows of upsert table {task.table}: are written to {task.target}",)
-        case Request(write_changes=WriteChanges() as task):
+        case WriteChanges() as task:
             return (f"upsert table {task.table}: its changes are written, and wait",)
-        case Request(alter_upsert_table=AlterUpsertTable() as task):
+        case AlterUpsertTable() as task:
             return (f"upsert table {task.table}: is altered",)
-        case Request(drop_upsert_table=DropUpsertTable() as task):
+        case DropUpsertTable() as task:
             return (f"upsert table {task.table}: is dropped",)
-        case Request(redrive_changes=task) if task is not None:
+        case RedriveChanges() as task:
             count = counted(answer.redriven or 0, "change")
             return (f"upsert table {task.table}: released {count} from quarantine",)
     return ()

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spark = delta_session(json_object(os.environ, SECRET_CONF_VARIABLE))
     try:
         keep_jars(spark, os.environ.get(JARS_FILE_VARIABLE))
-        log.info("Spark %s runs the %s job", spark.version, request.kind.value)
+        log.info("Spark %s runs the %s job", spark.version, request.job)
         answer = run(request, spark, storage_options)
         write_answer(request.state, answer, storage_options)
     finally:

@@ -1,14 +1,16 @@
-"""What a job is asked to do and what it answers, as frozen dataclasses that are sent as JSON.
+"""What a job is asked to do and what it answers, as frozen classes that are sent as JSON.
 
 The operator builds the same dataclass that the driver reads, so there is one list of arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
+import msgspec
 
 from ..engine.core.errors import InvalidRequest
 from ..engine.core.model.outcomes import Outcome
@@ -18,8 +20,20 @@ from ..engine.core.retention.table_retention import Maintenance
 from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 
 
-@dataclass(frozen=True, slots=True)
-class CreateStream:
+def _job_name(class_name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name).lower()
+
+
+class _Task(msgspec.Struct, frozen=True, tag_field="job", tag=_job_name):
+    """A task of a job. Its JSON holds the name of the job, so it is read as the right class."""
+
+    @property
+    def job(self) -> str:
+        """The name of the job, such as ``create_stream``."""
+        return str(self.__struct_config__.tag)
+
+
+class CreateStream(_Task, frozen=True):
     """Create a stream; see ``Engine.create_stream`` for the arguments.
 
     ``at`` and ``before`` are points as :func:`~..engine.core.points.as_mapping` writes them.
@@ -49,8 +63,7 @@ class CreateStream:
     max_lag: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Consume:
+class Consume(_Task, frozen=True):
     """Consume ``streams`` as ``consumer``, within bounds. Either ``statements`` read them, or
     ``apply`` names a function as ``package.module:function``. The function gets the change set of
     each stream and the transaction.
@@ -64,8 +77,7 @@ class Consume:
     streams: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HasData:
+class HasData(_Task, frozen=True):
     """Check with the engine whether ``stream`` has a change, exactly."""
 
     stream: str
@@ -89,8 +101,7 @@ class ExportMode(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class ExportChanges:
+class ExportChanges(_Task, frozen=True):
     """Write the changes of the table or view ``name`` to ``target``; see ``Engine.changes``.
 
     ``target`` is a table's name or path, or with a ``format`` of files the URI of a folder. A
@@ -113,8 +124,7 @@ class ExportChanges:
         _check_export(self)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportTable:
+class ExportTable(_Task, frozen=True):
     """Write the rows of the upsert table ``table`` to ``target``, as fresh as its ``max_staleness``
     requires; see ``Engine.query_table``, and :class:`ExportChanges` for the other fields.
     """
@@ -143,15 +153,13 @@ def _check_export(task: Export) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Maintain:
+class Maintain(_Task, frozen=True):
     """Keep the streams of the state folder from going stale; see ``Engine.maintain``."""
 
     ahead: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Recover:
+class Recover(_Task, frozen=True):
     """Make ``target`` equal to the source of ``stream`` after it went stale; see
     ``Engine.recover``.
     """
@@ -162,8 +170,7 @@ class Recover:
     consumer: str
 
 
-@dataclass(frozen=True, slots=True)
-class AbortConsumption:
+class AbortConsumption(_Task, frozen=True):
     """End the open consumption of ``stream``, and leave the targets in ``keep`` as they are; see
     ``Engine.abort``.
     """
@@ -172,8 +179,7 @@ class AbortConsumption:
     keep: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RewindStream:
+class RewindStream(_Task, frozen=True):
     """Move ``stream`` back to the point ``to``, in the form of :class:`CreateStream`; see
     ``Engine.rewind``.
     """
@@ -182,8 +188,7 @@ class RewindStream:
     to: dict[str, int | str]
 
 
-@dataclass(frozen=True, slots=True)
-class CreateUpsertTable:
+class CreateUpsertTable(_Task, frozen=True):
     """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
 
     table: str
@@ -196,8 +201,7 @@ class CreateUpsertTable:
     if_not_exists: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AlterUpsertTable:
+class AlterUpsertTable(_Task, frozen=True):
     """Change the intervals of the upsert table ``table``; see ``Engine.alter_upsert_table``. With
     ``keeps_max_staleness`` its ``max_staleness`` stays, and without a ``tombstone_horizon`` that
     stays.
@@ -209,24 +213,21 @@ class AlterUpsertTable:
     tombstone_horizon: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AddColumns:
+class AddColumns(_Task, frozen=True):
     """Add the columns of ``schema`` to the upsert table ``table``; see ``Engine.add_columns``."""
 
     table: str
     schema: str
 
 
-@dataclass(frozen=True, slots=True)
-class DropUpsertTable:
+class DropUpsertTable(_Task, frozen=True):
     """Drop the upsert table ``table``; see ``Engine.drop_upsert_table``."""
 
     table: str
     if_exists: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WriteChanges:
+class WriteChanges(_Task, frozen=True):
     """Write what ``query`` returns as changes of the upsert table ``table``; see
     ``Engine.write_changes``. A second write with the same ``write_id`` writes nothing.
     """
@@ -237,15 +238,13 @@ class WriteChanges:
     on_bad_rows: OnBadRows = OnBadRows.FAIL
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyUpserts:
+class ApplyUpserts(_Task, frozen=True):
     """Apply the changes that wait for the upsert table ``table``; see ``Engine.apply_upserts``."""
 
     table: str
 
 
-@dataclass(frozen=True, slots=True)
-class RedriveChanges:
+class RedriveChanges(_Task, frozen=True):
     """Redrive the changes in quarantine of the upsert table ``table``; see ``Engine.redrive``."""
 
     table: str
@@ -272,51 +271,9 @@ Task = (
 )
 
 
-class JobKind(StrEnum):
-    """The name of each job in its JSON."""
-
-    CREATE_STREAM = "create_stream"
-    CONSUME = "consume"
-    HAS_DATA = "has_data"
-    EXPORT_CHANGES = "export_changes"
-    EXPORT_TABLE = "export_table"
-    MAINTAIN = "maintain"
-    RECOVER = "recover"
-    ABORT_CONSUMPTION = "abort_consumption"
-    REWIND_STREAM = "rewind_stream"
-    CREATE_UPSERT_TABLE = "create_upsert_table"
-    ALTER_UPSERT_TABLE = "alter_upsert_table"
-    ADD_COLUMNS = "add_columns"
-    DROP_UPSERT_TABLE = "drop_upsert_table"
-    WRITE_CHANGES = "write_changes"
-    APPLY_UPSERTS = "apply_upserts"
-    REDRIVE_CHANGES = "redrive_changes"
-
-
-KINDS: Mapping[type[Task], JobKind] = {
-    CreateStream: JobKind.CREATE_STREAM,
-    Consume: JobKind.CONSUME,
-    HasData: JobKind.HAS_DATA,
-    ExportChanges: JobKind.EXPORT_CHANGES,
-    ExportTable: JobKind.EXPORT_TABLE,
-    Maintain: JobKind.MAINTAIN,
-    Recover: JobKind.RECOVER,
-    AbortConsumption: JobKind.ABORT_CONSUMPTION,
-    RewindStream: JobKind.REWIND_STREAM,
-    CreateUpsertTable: JobKind.CREATE_UPSERT_TABLE,
-    AlterUpsertTable: JobKind.ALTER_UPSERT_TABLE,
-    AddColumns: JobKind.ADD_COLUMNS,
-    DropUpsertTable: JobKind.DROP_UPSERT_TABLE,
-    WriteChanges: JobKind.WRITE_CHANGES,
-    ApplyUpserts: JobKind.APPLY_UPSERTS,
-    RedriveChanges: JobKind.REDRIVE_CHANGES,
-}
-"""The kind of each task, which is also the name of the field of :class:`Request` that holds it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One submission. Exactly the field that ``kind`` names is set.
+    """One submission.
 
     The submitter chooses ``request_id``, which names the answer in the state folder. ``principal``
     is who asks; None: the user of the driver's process. A request must hold no secret, because it
@@ -325,24 +282,13 @@ class Request:
 
     request_id: str
     state: str
-    kind: JobKind
+    task: Task
     principal: str | None = None
-    create_stream: CreateStream | None = None
-    consume: Consume | None = None
-    has_data: HasData | None = None
-    export_changes: ExportChanges | None = None
-    export_table: ExportTable | None = None
-    maintain: Maintain | None = None
-    recover: Recover | None = None
-    abort_consumption: AbortConsumption | None = None
-    rewind_stream: RewindStream | None = None
-    create_upsert_table: CreateUpsertTable | None = None
-    alter_upsert_table: AlterUpsertTable | None = None
-    add_columns: AddColumns | None = None
-    drop_upsert_table: DropUpsertTable | None = None
-    write_changes: WriteChanges | None = None
-    apply_upserts: ApplyUpserts | None = None
-    redrive_changes: RedriveChanges | None = None
+
+    @property
+    def job(self) -> str:
+        """The name of the task's job."""
+        return self.task.job
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc import engine as cdc
 from airflow_provider_cdc.engine.core.arguments.points import point_of
-from airflow_provider_cdc.engine.core.errors import CdcError, InvalidRequest, message_lines
+from airflow_provider_cdc.engine.core.errors import CdcError, message_lines
 from airflow_provider_cdc.engine.spark.session.failures import reason
 from airflow_provider_cdc.engine.spark.tables.delta_tables import Tables
 from airflow_provider_cdc.engine.storage.files.stores import Files
@@ -74,7 +74,7 @@ def run(
             log.error("%s", line)
         return Answer(request.request_id, JobError(error.kind, str(error), error.retryable))
     except Exception as error:
-        log.exception("The %s job failed", request.kind.value)
+        log.exception("The %s job failed", request.job)
         message = f"{type(error).__name__}: {reason(error)}"[:_MESSAGE_CHARACTERS]
         return Answer(request.request_id, JobError(UNEXPECTED, message, retryable=True))
 
@@ -85,8 +85,8 @@ def _answer(
     spark: SparkSession,
     storage_options: Mapping[str, str] | None,
 ) -> Answer:
-    match request:
-        case Request(create_stream=CreateStream() as task):
+    match request.task:
+        case CreateStream() as task:
             stream = engine.create_stream(
                 task.name,
                 on_table=task.on_table,
@@ -111,7 +111,7 @@ def _answer(
                 max_lag=task.max_lag,
             )
             return Answer(request.request_id, stream=stream)
-        case Request(consume=Consume() as task):
+        case Consume() as task:
             check_consume(task)
             if task.apply is not None:
                 return Answer(request.request_id, outcome=consume_by_function(engine, task))
@@ -122,32 +122,25 @@ def _answer(
                 max_bytes=task.max_bytes,
             )
             return Answer(request.request_id, outcome=outcome)
-        case Request(has_data=HasData() as task):
+        case HasData() as task:
             return Answer(request.request_id, has_data=engine.has_data(task.stream, exact=True))
-        case Request(export_changes=ExportChanges() as task):
+        case ExportChanges() as task:
             export_changes(task, engine, spark, Tables(spark, Files(storage_options)))
             return Answer(request.request_id)
-        case Request(export_table=ExportTable() as task):
+        case ExportTable() as task:
             export_table(task, engine, spark, Tables(spark, Files(storage_options)))
             return Answer(request.request_id)
-        case Request(maintain=Maintain() as task):
+        case Maintain() as task:
             found = engine.maintain(ahead=task.ahead)
             return Answer(request.request_id, maintenance=found)
-        case Request(recover=Recover() as task):
+        case Recover() as task:
             outcome = engine.recover(task.stream, task.target, task.key, consumer=task.consumer)
             return Answer(request.request_id, outcome=outcome)
-        case Request(abort_consumption=AbortConsumption() as task):
+        case AbortConsumption() as task:
             return Answer(request.request_id, stream=engine.abort(task.stream, keep=task.keep))
-        case Request(rewind_stream=RewindStream() as task):
+        case RewindStream() as task:
             point = point_of(task.to)
             assert point is not None  # a mapping names a point, or is refused
             return Answer(request.request_id, stream=engine.rewind(task.stream, to=point))
-    answer = upsert_answer(request, engine, spark)
-    if answer is not None:
-        return answer
-    raise InvalidRequest(
-        f"request {request.request_id}",
-        "carries no task",
-        cause=f"its kind is {request.kind.value}, and the field of that name is not set",
-        fix="set the field that the kind names",
-    )
+        case _:
+            return upsert_answer(request, engine, spark)

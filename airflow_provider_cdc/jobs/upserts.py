@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.engine import Engine
 
 
-def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answer | None:
-    """Do what ``request`` asks of an upsert table; ``None`` if it has no task for one.
+def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answer:
+    """Do what ``request`` asks of an upsert table.
 
     :raises CdcError: what the engine's method raises
     """
-    match request:
-        case Request(create_upsert_table=CreateUpsertTable() as task):
+    match request.task:
+        case CreateUpsertTable() as task:
             table = engine.create_upsert_table(
                 task.table,
                 task.schema,
@@ -43,7 +43,7 @@ def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answ
                 if_not_exists=task.if_not_exists,
             )
             return Answer(request.request_id, upsert_table=table)
-        case Request(alter_upsert_table=AlterUpsertTable() as task):
+        case AlterUpsertTable() as task:
             horizon = task.tombstone_horizon
             engine.alter_upsert_table(
                 task.table,
@@ -51,13 +51,13 @@ def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answ
                 tombstone_horizon=KEPT if horizon is None else horizon,
             )
             return Answer(request.request_id)
-        case Request(add_columns=AddColumns() as task):
+        case AddColumns() as task:
             table = engine.add_columns(task.table, task.schema)
             return Answer(request.request_id, upsert_table=table)
-        case Request(drop_upsert_table=DropUpsertTable() as task):
+        case DropUpsertTable() as task:
             engine.drop_upsert_table(task.table, if_exists=task.if_exists)
             return Answer(request.request_id)
-        case Request(write_changes=WriteChanges() as task):
+        case WriteChanges() as task:
             engine.write_changes(
                 task.table,
                 spark.sql(only_query(task.query)),
@@ -65,9 +65,9 @@ def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answ
                 on_bad_rows=task.on_bad_rows,
             )
             return Answer(request.request_id)
-        case Request(redrive_changes=RedriveChanges() as task):
+        case RedriveChanges() as task:
             redriven = engine.redrive(task.table, late=task.late)
             return Answer(request.request_id, redriven=redriven)
-        case Request(apply_upserts=ApplyUpserts() as task):
+        case ApplyUpserts() as task:
             return Answer(request.request_id, outcome=engine.apply_upserts(task.table))
-    return None
+    raise TypeError(f"{request.job} is not a job of upsert tables")

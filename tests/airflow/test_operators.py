@@ -29,7 +29,7 @@ from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 from airflow_provider_cdc.hooks.submission import SparkSubmission
 from airflow_provider_cdc.jobs import model as jobs
-from airflow_provider_cdc.jobs.model import KINDS, Answer, Consume, JobError, JobKind, Request
+from airflow_provider_cdc.jobs.model import Answer, Consume, JobError, Request
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
@@ -199,7 +199,7 @@ def test_create_stream_hands_points_to_its_job_whether_templated_or_not():
     task = create._task()
     assert (task.at, task.before, task.or_replace) == ({"version": 12}, None, True)
     assert given._task().before == {"offset_of": "o"}
-    request = Request("r", "/state", JobKind.CREATE_STREAM, create_stream=task)
+    request = Request("r", "/state", task)
     assert from_json(to_json(request), Request) == request
 
 
@@ -218,7 +218,7 @@ def test_create_stream_hands_files_to_its_job_as_json():
     task = create._task()
     assert (task.on_table, task.on_files, task.file_format) == (None, "/data/x", "csv")
     assert (task.file_options, task.file_schema) == ({"header": "true", "sep": "x"}, "id INT")
-    request = Request("r", "/state", JobKind.CREATE_STREAM, create_stream=task)
+    request = Request("r", "/state", task)
     assert from_json(to_json(request), Request) == request
 
 
@@ -331,7 +331,7 @@ def test_export_hands_points_to_its_job_and_keeps_its_id_in_a_retry():
 
     assert (task.at, task.before, task.end) == ({"version": 3}, None, {"offset_of": "s"})
     assert task == export._task(context)
-    request = Request("r", "/state", JobKind.EXPORT_CHANGES, export_changes=task)
+    request = Request("r", "/state", task)
     assert from_json(to_json(request), Request) == request
 
 
@@ -377,7 +377,7 @@ def test_abort_and_rewind_hand_their_arguments_to_their_jobs(operator, task):
     assert operator.execute({})["stream"] == "s"
 
     assert hook.tasks == [task]
-    request = Request("r", "/state", KINDS[type(task)], **{KINDS[type(task)].value: task})
+    request = Request("r", "/state", task)
     assert from_json(to_json(request), Request) == request
 
 
@@ -484,7 +484,7 @@ def test_export_of_a_table_keeps_its_id_only_in_a_retry(monkeypatch):
     first, retry, *others = submitted
     assert first == retry
     assert first.export_id not in {other.export_id for other in others}
-    request = Request("r", "/state", JobKind.EXPORT_TABLE, export_table=first)
+    request = Request("r", "/state", first)
     assert from_json(to_json(request), Request) == request
 
 
@@ -543,7 +543,7 @@ def test_consume_stream_by_a_function_hands_name_and_streams_to_the_job():
     task = consume._task({"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1)})
 
     assert task == Consume((), "d/t", apply="etl.load:apply", streams=("s", "o"))
-    request = Request("r", "/state", JobKind.CONSUME, consume=task)
+    request = Request("r", "/state", task)
     assert from_json(to_json(request), Request) == request
 
 

@@ -17,7 +17,6 @@ from airflow_provider_cdc.jobs.model import (
     ExportChanges,
     ExportFormat,
     ExportMode,
-    JobKind,
     Request,
 )
 from airflow_provider_cdc.jobs.run import run
@@ -35,7 +34,7 @@ def export(lab: StreamLab, target: str, export_id: str = "run 1", **fields: Any)
     given: dict[str, Any] = {"name": lab.path("src"), "at": {"version": 0}} | fields
     task = ExportChanges(target=target, export_id=export_id, **given)
     state = str(lab.root / "state")
-    return run(Request("r", state, JobKind.EXPORT_CHANGES, export_changes=task), lab.spark)
+    return run(Request("r", state, task), lab.spark)
 
 
 def test_export_that_is_repeated_overwrites_what_it_wrote(lab: StreamLab) -> None:

@@ -10,7 +10,7 @@ import pytest
 from scenes import is_untouched
 from stream_lab import StreamLab
 
-from airflow_provider_cdc.jobs.model import Answer, Consume, JobKind, Request
+from airflow_provider_cdc.jobs.model import Answer, Consume, Request
 from airflow_provider_cdc.jobs.run import run
 
 
@@ -24,7 +24,7 @@ def target(lab: StreamLab) -> Iterator[None]:
 
 def answer(lab: StreamLab, apply: str | None, *streams: str, **given: Any) -> Answer:
     task = Consume((), "dag.task", apply=apply, streams=streams, **given)
-    request = Request("0" * 32, str(lab.root / "state"), JobKind.CONSUME, consume=task)
+    request = Request("0" * 32, str(lab.root / "state"), task)
     return run(request, lab.spark)
 
 

@@ -19,7 +19,7 @@ from airflow_provider_cdc.engine.spark.upserts.apply_pruning import BaseShare, P
 from airflow_provider_cdc.engine.storage.delta.table_snapshots import newest_snapshot
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.jobs.metering import slot_meter
-from airflow_provider_cdc.jobs.model import ExportFormat, ExportTable, JobKind, Request
+from airflow_provider_cdc.jobs.model import ExportFormat, ExportTable, Request
 from airflow_provider_cdc.jobs.run import run
 
 
@@ -299,7 +299,7 @@ def test_export_of_an_upsert_table_merges_waiting_changes(lab: UpsertLab) -> Non
     for target, kind in ((lab.path("out"), ExportFormat.DELTA), ("files", ExportFormat.JSON)):
         folder = str(lab.root / target)
         task = ExportTable(lab.table(), folder, "run 1", kind)
-        request = Request("r", str(lab.root / "state"), JobKind.EXPORT_TABLE, export_table=task)
+        request = Request("r", str(lab.root / "state"), task)
         assert run(request, lab.spark).error is None
         found = lab.spark.read.format(kind.value).load(folder)
         assert sorted(found.columns) == ["ID", "Name", "Salary"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 from stream_lab import Crash, StreamLab
@@ -28,8 +28,8 @@ from airflow_provider_cdc.jobs.model import (
     Answer,
     CreateUpsertTable,
     DropUpsertTable,
-    JobKind,
     Request,
+    Task,
 )
 from airflow_provider_cdc.jobs.run import run
 
@@ -235,30 +235,30 @@ def test_jobs_create_finish_alter_and_drop_an_upsert_table(
 ) -> None:
     lab = UpsertLab(spark, tmp_path)
 
-    def answer(kind: JobKind, **task: Any) -> Answer:
-        return run(Request(uuid.uuid4().hex, str(lab.root / "state"), kind, **task), spark)
+    def answer(task: Task) -> Answer:
+        return run(Request(uuid.uuid4().hex, str(lab.root / "state"), task), spark)
 
     ten = timedelta(minutes=10)
     create = CreateUpsertTable(lab.table(), SALARIES, ("id",), ten, cluster_by=("Name",))
-    made = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=create)
+    made = answer(create)
     assert made.upsert_table is not None
     assert (made.upsert_table.primary_key, made.upsert_table.max_staleness) == (("ID",), ten)
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{lab.table()}`").first()
     assert detail is not None
     assert detail["clusteringColumns"] == ["Name"]
-    again = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=create)
+    again = answer(create)
     assert again.error is not None
     assert not again.error.retryable
 
     shutil.rmtree(lab.changes())
     lab.engine.drop_stream(made.upsert_table.stream)
-    retry = replace(create, if_not_exists=True)
-    finished = answer(JobKind.CREATE_UPSERT_TABLE, create_upsert_table=retry)
+    retry = msgspec.structs.replace(create, if_not_exists=True)
+    finished = answer(retry)
     assert finished.upsert_table == made.upsert_table
 
     for longest, shown in ((timedelta(hours=1), "0-0 0 1:0:0 (1 hour)"), (None, None)):
         alter = AlterUpsertTable(lab.table(), longest)
-        altered = answer(JobKind.ALTER_UPSERT_TABLE, alter_upsert_table=alter)
+        altered = answer(alter)
         assert altered.error is None
         status = lab.engine.describe_upsert_table(lab.table())
         assert status.max_staleness == shown
@@ -267,16 +267,16 @@ def test_jobs_create_finish_alter_and_drop_an_upsert_table(
     horizon = AlterUpsertTable(
         lab.table(), None, keeps_max_staleness=True, tombstone_horizon=timedelta(days=3)
     )
-    assert answer(JobKind.ALTER_UPSERT_TABLE, alter_upsert_table=horizon).error is None
+    assert answer(horizon).error is None
     assert lab.engine.describe_upsert_table(lab.table()).tombstone_horizon == "0-0 3 0:0:0 (3 days)"
 
     add = AddColumns(lab.table(), "Phone STRING")
-    added = answer(JobKind.ADD_COLUMNS, add_columns=add)
+    added = answer(add)
     assert added.upsert_table is not None
     assert [column.name for column in added.upsert_table.columns][-1] == "Phone"
     for if_exists, kind in ((False, None), (False, "table_not_found"), (True, None)):
         drop = DropUpsertTable(lab.table(), if_exists)
-        dropped = answer(JobKind.DROP_UPSERT_TABLE, drop_upsert_table=drop)
+        dropped = answer(drop)
         assert (dropped.error and dropped.error.kind) == kind
 
 

@@ -18,8 +18,8 @@ from airflow_provider_cdc.engine.spark.session.session_settings import settings
 from airflow_provider_cdc.jobs.model import (
     Answer,
     ApplyUpserts,
-    JobKind,
     Request,
+    Task,
     WriteChanges,
 )
 from airflow_provider_cdc.jobs.run import run
@@ -161,30 +161,28 @@ def test_changes_may_have_fewer_and_narrower_columns(lab: UpsertLab) -> None:
 def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
     """The jobs that the operators submit: a repeated write writes nothing."""
 
-    def answer(kind: JobKind, **task: Any) -> Answer:
+    def answer(task: Task) -> Answer:
         state = str(lab.root / "state")
-        found = run(Request(uuid.uuid4().hex, state, kind, **task), lab.spark)
+        found = run(Request(uuid.uuid4().hex, state, task), lab.spark)
         assert found.error is None, found.error
         return found
 
     query = "SELECT 1 AS ID, 'a' AS Name, 2 AS Salary, 'UPSERT' AS _CHANGE_TYPE"
     write = WriteChanges(lab.table(), query, "a-run")
     for _ in range(2):
-        answer(JobKind.WRITE_CHANGES, write_changes=write)
+        answer(write)
     assert lab.spark.read.format("delta").load(lab.changes()).count() == 1
-    applied = answer(JobKind.APPLY_UPSERTS, apply_upserts=ApplyUpserts(lab.table()))
+    applied = answer(ApplyUpserts(lab.table()))
     assert applied.outcome is not None
     assert lab.applied() == [(1, "a", 2)]
-    assert answer(JobKind.APPLY_UPSERTS, apply_upserts=ApplyUpserts(lab.table())).outcome is None
+    assert answer(ApplyUpserts(lab.table())).outcome is None
 
     for query, problem in (
         ("SELECT 1 AS ID, 'MOVE' AS _CHANGE_TYPE", "hold a row of another type"),
         (f"INSERT INTO delta.`{lab.table()}` (ID) VALUES (7)", "is no query"),
     ):
         bad = WriteChanges(lab.table(), query, "b")
-        request = Request(
-            uuid.uuid4().hex, str(lab.root / "state"), JobKind.WRITE_CHANGES, write_changes=bad
-        )
+        request = Request(uuid.uuid4().hex, str(lab.root / "state"), bad)
         error = run(request, lab.spark).error
         assert error is not None
         assert not error.retryable

@@ -14,7 +14,6 @@ from airflow_provider_cdc.engine.core.retention.table_retention import Maintenan
 from airflow_provider_cdc.jobs.answer_lines import answer_lines
 from airflow_provider_cdc.jobs.entry_point import keep_jars
 from airflow_provider_cdc.jobs.model import (
-    KINDS,
     Answer,
     ApplyUpserts,
     Consume,
@@ -30,8 +29,7 @@ from airflow_provider_cdc.jobs.model import (
 
 
 def lines_of(task, **answer):
-    kind = KINDS[type(task)]
-    request = Request("0" * 32, "/state", kind, **{kind.value: task})
+    request = Request("0" * 32, "/state", task)
     return answer_lines(request, Answer(request.request_id, **answer))
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from dataclasses import make_dataclass
 
-from airflow_provider_cdc.engine.core.model.nouns import from_json
+from airflow_provider_cdc.engine.core.model.json_text import from_json
 
 THREADS = 8
 
