@@ -291,7 +291,7 @@ def fake_spark_submit(define_connection, tmp_path, monkeypatch):
 
 ANSWERING = """
 sys.path.insert(0, {root!r})
-from airflow_provider_cdc.engine.core.model.nouns import from_json
+from airflow_provider_cdc.engine.core.model.json_text import from_json
 from airflow_provider_cdc.jobs.answers import write_answer
 from airflow_provider_cdc.jobs.model import Answer, JobError, Request
 request = from_json(sys.argv[-1], Request)
