@@ -36,8 +36,9 @@ class _Task(msgspec.Struct, frozen=True, tag_field="job", tag=_job_name):
 class CreateStream(_Task, frozen=True):
     """Create a stream; see ``Engine.create_stream`` for the arguments.
 
-    ``at`` and ``before`` are points as :func:`~..engine.core.points.as_mapping` writes them.
-    ``file_options`` are text as :func:`~..engine.core.file_options.options_as_text` writes them.
+    ``at`` and ``before`` are points as ``as_mapping`` of ``engine.core.arguments.points`` writes
+    them. ``file_options`` are text as ``options_as_text`` of ``engine.core.folders.file_options``
+    writes them.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The query of a view as a tree of relations, and the text of each SELECT over replaced tables.
 
-Nothing here reads SQL: :func:`~.view_queries.expand` makes the trees.
+Nothing here reads SQL: :func:`~.expansion.expand` makes the trees.
 """
 
 from __future__ import annotations
