@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -39,16 +39,16 @@ class Offset:
 
     ``version`` is the last consumed version: changes after it are new. ``fingerprint`` is a hash of
     that version's commit file. It shows whether the log was replaced. ``metadata`` and ``protocol``
-    are the Delta actions in force at ``version``. ``row_id_high_water_mark`` is the
-    highest row id assigned up to ``version`` (-1: none). ``timestamp`` is the commit's own time.
-    Version -1 is before version 0: no rows yet.
+    are the Delta actions in force at ``version``. ``row_id_high_water_mark`` is the highest row id
+    assigned up to ``version`` (-1: none). ``timestamp`` is the commit's own time. Version -1 is
+    before version 0: no rows yet.
     """
 
     version: int
     fingerprint: str
     timestamp: datetime
-    metadata: Mapping[str, Any]
-    protocol: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(hash=False)
+    protocol: Mapping[str, Any] = field(hash=False)
     row_id_high_water_mark: int
 
     def __repr__(self) -> str:
