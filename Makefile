@@ -20,7 +20,9 @@ BENCH ?=
 
 COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--custom-compile-command 'make lock'
-PYTEST := $(PYTHON) -m pytest
+PYTEST := $(PYTHON) -m pytest --durations=60 --durations-min=2
+# Where each target saves how long its tests took.
+JUNIT = --junitxml=$(STATE)/junit/$@.xml
 NEEDS_JVM := spark or fault or connect or slow
 # Most of a Delta statement runs on one core. The longest modules come first, but those of faults
 # start drivers of their own: not two of them at once.
@@ -67,27 +69,29 @@ test: lint check-engine test-fast test-spark test-services ## lint, and every la
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
-	$(PYTEST) tests/unit tests/docs tests/stateful -m 'not (airflow or $(NEEDS_JVM))' $(SESSIONS)
+	$(PYTEST) tests/unit tests/docs tests/stateful -m 'not (airflow or $(NEEDS_JVM))' $(SESSIONS) \
+		$(JUNIT)
 
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults
 	$(PYTEST) tests/stateful tests/faults tests/docs tests/engine -m '$(NEEDS_JVM)' $(SESSIONS) \
-		--shared-jvm
+		--shared-jvm $(JUNIT)
 
 .PHONY: test-services
 test-services: venv jars ## the tests beside a server: Spark Connect and Airflow, side by side
 	mkdir -p $(STATE)
-	$(PYTEST) tests/connect > $(STATE)/test-connect.log 2>&1 & connect=$$!; \
-		$(PYTEST) tests/airflow; airflow=$$?; \
+	$(PYTEST) tests/connect --junitxml=$(STATE)/junit/test-connect.xml \
+		> $(STATE)/test-connect.log 2>&1 & connect=$$!; \
+		$(PYTEST) tests/airflow $(JUNIT); airflow=$$?; \
 		wait $$connect; connect=$$?; cat $(STATE)/test-connect.log; exit $$((airflow + connect))
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one
-	$(PYTEST) tests/connect
+	$(PYTEST) tests/connect $(JUNIT)
 
 .PHONY: test-airflow
 test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler
-	$(PYTEST) tests/airflow
+	$(PYTEST) tests/airflow $(JUNIT)
 
 .PHONY: test-thorough
 test-thorough: venv jars ## what is too long for CI: many random examples, and a small benchmark
