@@ -100,6 +100,11 @@ test-thorough: venv jars ## what is too long for CI: many random examples, and a
 	$(MAKE) bench ROWS=200000 \
 		BENCH='--part changes --commits 2 --only "0.01 % updates in" --out $(STATE)/bench'
 
+.PHONY: docs
+docs: venv ## the site of the docs in .state/site; warnings are errors
+	AIRFLOW_HOME=$(abspath $(STATE))/docs-airflow $(PYTHON) -m sphinx -b html -W --keep-going -q \
+		docs $(STATE)/site
+
 .PHONY: check-engine
 check-engine: ## no py4j handle in the engine
 	@.ci/check-engine
@@ -136,7 +141,7 @@ $(ICEBERG_VENV)/.installed: $(ICEBERG).lock | $(UV)
 
 .PHONY: lock
 lock: | $(UV) ## make the lock files anew
-	$(COMPILE) pyproject.toml --all-extras $(foreach group,build test lint demo bench,--group $(group)) --output-file $(LOCK)
+	$(COMPILE) pyproject.toml --all-extras $(foreach group,build test lint demo bench docs,--group $(group)) --output-file $(LOCK)
 	$(COMPILE) pyproject.toml --constraints $(LOCK) --output-file requirements/engine.lock
 	$(COMPILE) $(ICEBERG).in --output-file $(ICEBERG).lock
 
