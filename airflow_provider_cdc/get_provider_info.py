@@ -1,18 +1,18 @@
-"""The metadata of the provider, as Airflow reads it."""
+"""The metadata of the provider, in the form that Airflow reads."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _INTEGRATION = "Change data capture for Delta Lake"
-# The panels of a connection's form, in their order.
+# These are the panels of the form of a connection, in their order.
 _COMMON = "State folder and Spark"
 _STORE = "Store of the state folder"
 _JOBS = "Spark jobs"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's metadata, by Airflow's ``provider_info.schema.json``."""
+    """Return the metadata of the provider, as in Airflow's ``provider_info.schema.json``."""
     package = "airflow_provider_cdc"
     return {
         "package-name": "airflow-provider-cdc",
@@ -58,7 +58,7 @@ def get_provider_info() -> dict[str, Any]:
                 "ui-field-behaviour": {
                     "hidden-fields": ["host", "schema", "login", "password", "port"],
                     "relabeling": {},
-                    # Airflow shows placeholders for its own fields only.
+                    # Airflow shows placeholders only for its own fields.
                     "placeholders": {
                         "description": f"Only the state folder is needed: see {_COMMON} below",
                     },
@@ -75,8 +75,10 @@ def _modules(*names: str) -> dict[str, Any]:
 def _field(
     label: str, description: str, *, section: str | None = None, **schema: Any
 ) -> dict[str, Any]:
-    """A field of the form, in the panel ``section``. Without a ``section`` it is in Airflow's own
-    panel for further fields, which needs at least one field, or Airflow shows no fields at all.
+    """A field of the form, in the panel ``section``.
+
+    Without a ``section``, the field is in Airflow's panel for further fields. This panel needs at
+    least one field; otherwise Airflow shows no fields at all.
     """
     kind = schema.pop("type", "string")
     panel = {} if section is None else {"section": section}
@@ -88,7 +90,7 @@ def _field(
 
 
 def _required(label: str, description: str, **schema: Any) -> dict[str, Any]:
-    """A field that the form marks with a star and has to have before it is saved."""
+    """A field that the form marks with a star and requires before it is saved."""
     field = _field(label, description, **schema)
     field["schema"]["type"] = "string"
     return field

@@ -1,4 +1,4 @@
-"""The plugin for Airflow, because provider metadata has no place for deadline references."""
+"""The Airflow plugin of the provider. The provider metadata cannot list deadline references."""
 
 from __future__ import annotations
 

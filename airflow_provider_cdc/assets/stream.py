@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 GROUP = "cdc"
-"""The group of all assets of this package. Airflow keeps it for assets that a DAG names."""
+"""The group of all assets of this package. Airflow stores it for assets that a DAG names."""
 
 CONSUMPTIONS = AssetAlias("cdc_consumptions", group=GROUP)
-"""The outlet through which tasks announce the consumptions of any stream."""
+"""The outlet that tasks use to announce the consumption of any stream."""
 
 
 @validated_call
@@ -36,22 +36,22 @@ def stream_asset(
     poll_interval: timedelta | str = timedelta(seconds=30),
     repeat_after: timedelta | str = timedelta(hours=1),
 ) -> Asset:
-    """A stream as an asset: a DAG that is scheduled on it is woken when there is new data.
+    """Return a stream as an asset. A DAG that is scheduled on it is woken when there is new data.
 
-    The triggerer reads the logs, once for all streams of a connection. Commits that only rearrange
-    files (OPTIMIZE) wake no DAG. An event only wakes: it may repeat, or be lost while its DAG is
-    paused. The stream's offset alone decides what is consumed. So let the runs follow each other
-    (``max_active_runs=1``). A stream that can no longer be read wakes its DAG too, so that the
-    failure of its consumer is seen.
+    The triggerer reads the logs once for all streams of a connection. Commits that only rearrange
+    files (OPTIMIZE) do not wake a DAG. An event only wakes a DAG: it may repeat, and it may be lost
+    while the DAG is paused. Only the offset of the stream determines what is consumed. So run one
+    run at a time (``max_active_runs=1``). If a stream can no longer be read, it also wakes its DAG,
+    so that its consumer fails visibly.
 
     :param stream: the name of the stream, which need not exist yet
     :param conn_id: a connection of type ``cdc``
     :param poll_interval: the time between two polls; streams of one connection with the same
         interval share a poll
-    :param repeat_after: wake again when data has waited this long since the last event; a stream
+    :param repeat_after: wake again if data still waits this long after the last event; a stream
         that cannot be read wakes again at this interval
     :raises InvalidName: ``stream`` is not the name of a stream
-    :raises InvalidRequest: a length of time is invalid, or an argument has the wrong type
+    :raises InvalidRequest: a duration is invalid, or an argument has the wrong type
     """
     uri = stream_uri(stream, conn_id)
     trigger = StreamWatcherTrigger(
@@ -67,16 +67,16 @@ def stream_asset(
 
 @validated_call
 def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) -> Asset:
-    """The consumptions of a stream as an asset: a DAG that is scheduled on it runs after a
-    consumption.
+    """Return the consumptions of a stream as an asset. A DAG that is scheduled on it runs after
+    each consumption.
 
-    ``ConsumeStream`` and ``RecoverStream`` emit its events. The extra of an event describes what
-    was consumed: ``consumption_id``, ``consumer``, ``after_version`` (exclusive),
+    ``ConsumeStream`` and ``RecoverStream`` emit its events. The extra of an event describes the
+    consumption: ``consumption_id``, ``consumer``, ``after_version`` (exclusive),
     ``through_version`` (inclusive), ``through_timestamp`` (when that version was committed, ISO
     8601) and ``rows``.
 
     :raises InvalidName: ``stream`` is not the name of a stream
-    :raises InvalidRequest: an argument is no text
+    :raises InvalidRequest: an argument is not text
     """
     uri = consumptions_uri(stream, conn_id)
     return Asset(name=uri, uri=uri, group=GROUP)
@@ -84,13 +84,14 @@ def consumption_asset(stream: str, *, conn_id: str = CdcHook.default_conn_name) 
 
 @validated_call
 def upsert_table_asset(table: str, *, conn_id: str = CdcHook.default_conn_name) -> Asset:
-    """An upsert table as an asset: a DAG that is scheduled on it runs after changes were applied.
+    """Return an upsert table as an asset. A DAG that is scheduled on it runs after changes were
+    applied.
 
     ``ApplyUpserts`` emits its events, with the extra of :func:`consumption_asset`.
 
-    :param table: the name or the path that it was created with
+    :param table: the name or path that the table was created with
     :raises InvalidName: ``table`` does not name a table, or is too long for an asset
-    :raises InvalidRequest: an argument is no text
+    :raises InvalidRequest: an argument is not text
     """
     of = "" if conn_id == DEFAULT_CONN_ID else f" of {conn_id}"
     uri = upsert_table_uri(table, conn_id)
@@ -98,7 +99,7 @@ def upsert_table_asset(table: str, *, conn_id: str = CdcHook.default_conn_name) 
 
 
 def create_asset(*, stream: str, conn_id: str, extra: dict[str, Any] | None = None) -> Asset:
-    """A stream as an asset without a watcher, for Airflow's collector of lineage."""
+    """Return a stream as an asset without a watcher, for Airflow's collector of lineage."""
     uri = stream_uri(stream, conn_id)
     return Asset(name=uri, uri=uri, group=GROUP, extra=extra)
 
@@ -111,8 +112,9 @@ def announce(
     *,
     upsert_table: str | None = None,
 ) -> None:
-    """Emit the asset events of a consumption: one for each stream whose rows were consumed. The
-    events of the task's own ``outlets`` get what was consumed as their extra.
+    """Emit the asset events of a consumption: one for each stream whose rows were consumed.
+
+    The events of the assets in ``outlets`` list the consumed streams in their extra.
 
     :param upsert_table: the upsert table whose changes were consumed
     """

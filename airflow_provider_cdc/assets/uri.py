@@ -1,5 +1,5 @@
-"""The URIs of assets: ``cdc://<connection>/<stream>``, ``.../consumptions`` below it, and
-``cdc://<connection>/upsert-tables/<table>``.
+"""The URIs of assets: ``cdc://<connection>/<stream>``, ``cdc://<connection>/<stream>/consumptions``
+and ``cdc://<connection>/upsert-tables/<table>``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from airflow_provider_cdc.engine.core.names import stream_key, stream_name, tabl
 from airflow_provider_cdc.engine.core.shown_values import shown
 
 CONSUMPTIONS = "consumptions"
-# No stream can have that name.
+# A stream cannot have that name.
 UPSERT_TABLES = "upsert-tables"
-# Airflow's limits in characters: for the name and the URI of an asset, and for a connection's id.
+# Airflow limits, in characters, the name and the URI of an asset, and the id of a connection.
 _LONGEST = 1500
 _LONGEST_ID = 250
 _FORM = (
@@ -23,7 +23,7 @@ _FORM = (
 
 
 def stream_uri(stream: str, conn_id: str) -> str:
-    """The URI of a stream; two spellings of one name have the same URI.
+    """Return the URI of a stream. Two spellings of one name have the same URI.
 
     :raises InvalidName: ``stream`` is not the name of a stream
     :raises InvalidRequest: ``conn_id`` cannot be the id of a connection
@@ -32,12 +32,16 @@ def stream_uri(stream: str, conn_id: str) -> str:
 
 
 def consumptions_uri(stream: str, conn_id: str) -> str:
-    """The URI of a stream's consumptions; raises as :func:`stream_uri`."""
+    """Return the URI of the consumptions of a stream.
+
+    :raises InvalidName: ``stream`` is not the name of a stream
+    :raises InvalidRequest: ``conn_id`` cannot be the id of a connection
+    """
     return f"{stream_uri(stream, conn_id)}/{CONSUMPTIONS}"
 
 
 def upsert_table_uri(table: str, conn_id: str) -> str:
-    """The URI of an upsert table, by the name or path that it was created with.
+    """Return the URI of an upsert table, by the name or path that it was created with.
 
     :raises InvalidName: ``table`` does not name a table, or is too long for an asset
     :raises InvalidRequest: ``conn_id`` cannot be the id of a connection
@@ -55,9 +59,11 @@ def upsert_table_uri(table: str, conn_id: str) -> str:
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """``uri`` in the form that Airflow keeps; this function is registered for the scheme ``cdc``.
+    """Return ``uri`` in the form that Airflow stores.
 
-    :raises ValueError: it names no stream of a connection
+    Airflow calls this function for URIs with the scheme ``cdc``.
+
+    :raises ValueError: it does not name a stream or an upsert table of a connection
     """
     stream, *rest = uri.path.removeprefix("/").split("/")
     if stream == UPSERT_TABLES and uri.netloc and not uri.query and len(rest) == 1 and rest[0]:

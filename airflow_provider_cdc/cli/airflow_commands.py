@@ -1,5 +1,6 @@
-"""``airflow cdc``: the streams and upsert tables of a connection. Every ``airflow`` command imports
-this module.
+"""``airflow cdc``: show the streams and upsert tables of a connection.
+
+Every ``airflow`` command imports this module, so it must import quickly.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _CONN_ID = Arg(("--conn-id",), default="cdc_default", help="a connection of type
 
 
 def get_commands() -> list[GroupCommand]:
-    """The commands that the provider adds to ``airflow``."""
+    """Return the commands that the provider adds to ``airflow``."""
     streams = ActionCommand(
         name="streams",
         help="Show streams, or describe one",
@@ -68,8 +69,9 @@ def upsert_tables(args: Namespace) -> None:
 def _lines(
     conn_id: str, query: Callable[[StreamCatalog], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """What ``query`` finds in the catalog of a connection. An error ends the command, and so does a
-    state folder without a registry.
+    """Return the result of ``query`` on the catalog of a connection.
+
+    An error or a state folder without a registry ends the command.
     """
     from airflow.models.connection import Connection  # noqa: PLC0415
     from airflow.sdk.exceptions import AirflowNotFoundException  # noqa: PLC0415
@@ -88,7 +90,7 @@ def _lines(
 
 
 def _print(lines: Sequence[Mapping[str, Any]], output: str) -> None:
-    """Print ``lines`` with all their columns in one of Airflow's own formats."""
+    """Print ``lines`` with all their columns in one of Airflow's formats."""
     from airflow.cli.simple_table import AirflowConsole  # noqa: PLC0415
 
     from .tables import text  # noqa: PLC0415

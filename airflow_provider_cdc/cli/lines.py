@@ -15,7 +15,7 @@ from .tables import bar
 
 
 def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any]]:
-    """A line for every stream, or for the one called ``name``, as in JSON: times are in ISO 8601.
+    """Return a line for each stream, or only for ``name``, as in JSON. Times are in ISO 8601.
 
     :raises StreamNotFound: there is no stream of that name
     """
@@ -26,7 +26,7 @@ def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any
 
 
 def upsert_lines(catalog: StreamCatalog) -> list[dict[str, Any]]:
-    """A line for every upsert table, as in JSON: times are in ISO 8601."""
+    """Return a line for each upsert table, as in JSON. Times are in ISO 8601."""
     return [
         {column: _plain(value) for column, value in asdict(each).items()}
         for each in catalog.upsert_tables()
@@ -34,9 +34,9 @@ def upsert_lines(catalog: StreamCatalog) -> list[dict[str, Any]]:
 
 
 def checked(catalog: StreamCatalog, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The ``lines`` that were found in a state folder.
+    """Return ``lines``, which were found in a state folder.
 
-    :raises RegistryNotFound: there are no lines, because the folder holds no registry
+    :raises RegistryNotFound: there are no lines, because the folder has no registry
     """
     if not lines:
         catalog.check_begun()
@@ -44,8 +44,8 @@ def checked(catalog: StreamCatalog, lines: list[dict[str, Any]]) -> list[dict[st
 
 
 def usage_lines(found: Sequence[Usage]) -> list[dict[str, Any]]:
-    """A line for each period and class of jobs of upsert tables, as in JSON, with a bar for the
-    busy slots.
+    """Return a line for each period and class of jobs of upsert tables, as in JSON. It has a bar
+    for the busy slots.
     """
     most = max((each.slots for each in found), default=0)
     return [

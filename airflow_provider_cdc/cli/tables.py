@@ -1,4 +1,4 @@
-"""Tables of 80 columns of text, which fit any terminal, page or log."""
+"""Tables with a width of 80 characters, which fit any terminal, page or log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 WIDTH = 80
-"""The width of a table; a narrower terminal has its own width."""
+"""The width of a table, in characters. On a narrower terminal, a table has its width."""
 
 _BAR_CHARACTERS = 12
 _MINUTES = 16
@@ -22,8 +22,9 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: how it shows a line of ``lines.py``. A column that ``folds`` gets
-    narrower if the others need room.
+    """A column of a table: its title, and the text of its cell for a line of ``lines.py``.
+
+    If a column ``folds``, it becomes narrower when the other columns need space.
     """
 
     title: str
@@ -33,22 +34,22 @@ class Column:
 
 
 def text(value: Any) -> str:
-    """``value`` as a terminal shows it; empty for ``None``."""
+    """Return ``value`` as a terminal shows it; empty for ``None``."""
     return "" if value is None else str(value)
 
 
 def size(count: int | None) -> str:
-    """``count`` bytes in a unit that is easy to read."""
+    """Return ``count`` bytes in a readable unit; empty for ``None``."""
     return "" if count is None else decimal(count)
 
 
 def moment(value: str | None) -> str:
-    """A time in ISO 8601 to the minute."""
+    """Return a time in ISO 8601 without seconds; empty for ``None``."""
     return "" if value is None else value[:_MINUTES].replace("T", " ")
 
 
 def bar(slots: float, most: float) -> str:
-    """A bar for ``slots``; the bar for ``most`` has the full length."""
+    """Return a bar for ``slots``. The bar for ``most`` has the full length."""
     return "█" * round(slots / (most or 1) * _BAR_CHARACTERS)
 
 
@@ -60,7 +61,7 @@ STREAMS = (
     Column("commits\nbehind", lambda line: text(line["commits_behind"]), is_number=True),
     Column("stale after\n(UTC)", lambda line: moment(line["stale_after"])),
 )
-"""For each stream, what shows whether it needs attention."""
+"""The columns that show whether a stream needs attention."""
 
 UPSERT_TABLES = (
     Column("name", lambda line: line["name"], folds=True),
@@ -70,7 +71,7 @@ UPSERT_TABLES = (
     Column("bytes\nwaiting", lambda line: size(line["pending_bytes"]), is_number=True),
     Column("in quar-\nantine", lambda line: text(line["quarantined_changes"]), is_number=True),
 )
-"""For each upsert table, how fresh it is and what is wrong with its changes."""
+"""The columns that show how fresh an upsert table is, and whether changes are in quarantine."""
 
 USAGE = (
     Column("period\n(UTC)", lambda line: moment(line["period_start"])),
@@ -80,7 +81,7 @@ USAGE = (
     Column("read", lambda line: size(line["read_bytes"]), is_number=True),
     Column("slots", lambda line: line["plot"]),
 )
-"""For each period and class, what its jobs used."""
+"""The columns that show what the jobs of a period and class used."""
 
 _DESCRIBED = (
     Column("column", lambda line: line["column"]),
@@ -89,13 +90,13 @@ _DESCRIBED = (
 
 
 def print_described(line: Line) -> None:
-    """Print all columns of one line, one below the other."""
+    """Print all columns of one line, each on a separate line."""
     lines = [{"column": name, "value": text(value)} for name, value in line.items()]
     _print(_DESCRIBED, lines, has_header=False)
 
 
 def print_table(columns: Sequence[Column], lines: Sequence[Line]) -> None:
-    """Print a line of text for each of ``lines``, or several if it has to be folded."""
+    """Print a line of text for each of ``lines``, or several lines if a column folds."""
     _print(columns, lines, has_header=True)
 
 
@@ -110,7 +111,7 @@ def _print(columns: Sequence[Column], lines: Sequence[Line], *, has_header: bool
         )
     for line in lines:
         table.add_row(*(column.cell(line) for column in columns))
-    # Names may have square brackets, which are markup to rich. Numbers need no colour.
+    # Names may have square brackets, which rich would read as markup. Numbers need no colour.
     console = Console(markup=False, highlight=False)
     console.width = min(console.width, WIDTH) if sys.stdout.isatty() else WIDTH
     console.print(table)

@@ -1,4 +1,4 @@
-"""``python -m airflow_provider_cdc``: shows streams without Airflow and without a JVM."""
+"""``python -m airflow_provider_cdc``: show streams and upsert tables without Airflow or a JVM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .tables import (
 app = typer.Typer(
     help="Change data capture for Delta Lake tables.",
     no_args_is_help=True,
-    # They hold the secrets of stores, and not every version of typer hides them by default.
+    # Locals hold the secrets of stores, and not every version of typer hides them by default.
     pretty_exceptions_show_locals=False,
 )
 
@@ -48,7 +48,7 @@ StorageOptions = Annotated[
 
 
 class Output(StrEnum):
-    """How lines are printed."""
+    """The format of the printed lines."""
 
     TABLE = "table"
     JSON = "json"
@@ -105,8 +105,9 @@ def usage(
 def _lines(
     state: str, storage_options: str, query: Callable[[StreamCatalog], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """What ``query`` finds in a state folder. An error ends the command, and so does a folder
-    without a registry.
+    """Return the result of ``query`` on the catalog of a state folder.
+
+    An error or a folder without a registry ends the command.
     """
     try:
         catalog = StreamCatalog(state, storage_options=_options(storage_options))
@@ -117,9 +118,9 @@ def _lines(
 
 
 def _options(text: str) -> dict[str, str]:
-    """The store's options.
+    """Return the options of the store.
 
-    :raises InvalidRequest: ``text`` is not a JSON object; the message does not repeat it
+    :raises InvalidRequest: ``text`` is not a JSON object; the message does not repeat ``text``
     """
     try:
         found = json.loads(text)

@@ -1,1 +1,1 @@
-"""DAGs that monitor and maintain streams, made for a connection."""
+"""Functions that return the DAGs of a connection: monitor, maintenance and background applies."""

@@ -1,7 +1,7 @@
-"""Which upsert tables there are and how often to apply their changes, for DAG files.
+"""The apply schedules of all upsert tables of a connection, for DAG files.
 
-A DAG file is parsed again and again, each time in a new process. So the registry's answer is kept
-for a while in a file below ``AIRFLOW_HOME``. If the registry cannot be reached or does not answer,
+Airflow parses a DAG file repeatedly, each time in a new process. So a file below ``AIRFLOW_HOME``
+keeps the answer of the registry for a while. If the registry cannot be reached or does not answer,
 its last answer stays in use, because without DAGs nothing would be applied.
 """
 
@@ -28,12 +28,12 @@ from airflow_provider_cdc.hooks.connection import CdcConnection
 log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(minutes=1)
-# Airflow gives up a DAG file that it has parsed for half a minute, and its DAGs with it.
+# If the parse of a DAG file takes half a minute, Airflow gives up the file and its DAGs.
 _PATIENCE_SECONDS = 10.0
 
 
 class _Kept(msgspec.Struct):
-    """The content of a file: when the registry was read, and its answer."""
+    """The content of the file: when the registry was read (Unix time), and its answer."""
 
     at: float
     plan: list[ApplySchedule]
@@ -42,10 +42,10 @@ class _Kept(msgspec.Struct):
 def apply_plan(
     conn_id: str, default_interval: timedelta, refresh: timedelta
 ) -> list[ApplySchedule]:
-    """The schedule of each upsert table of ``conn_id``.
+    """Return the schedule of each upsert table of ``conn_id``.
 
     :param default_interval: how often to apply if a table has no ``max_staleness``
-    :param refresh: how long an answer of the registry is used again
+    :param refresh: how long an answer of the registry is reused
     :raises AirflowNotFoundException: there is no such connection
     """
     settings = CdcHook(conn_id).settings
@@ -68,9 +68,9 @@ def apply_plan(
 def _plan_in_time(
     settings: CdcConnection, default_interval: timedelta, *, is_needed: bool
 ) -> list[ApplySchedule]:
-    """The registry's answer, if it comes soon.
+    """Return the answer of the registry, if it comes within ten seconds.
 
-    :raises TimeoutError: the registry does not answer
+    :raises TimeoutError: the registry did not answer in this time
     """
     (found,) = bounded_map(
         lambda each: _plan(each, default_interval, is_needed=is_needed),
@@ -86,7 +86,7 @@ def _plan_in_time(
 def _plan(
     settings: CdcConnection, default_interval: timedelta, *, is_needed: bool = False
 ) -> list[ApplySchedule]:
-    """The registry's answer.
+    """Return the answer of the registry.
 
     :param is_needed: whether there was a registry before
     :raises FileNotFoundError: a registry is needed, and there is no registry
@@ -125,7 +125,7 @@ def _read(file: Path) -> _Kept | None:
 
 def _write(file: Path, kept: _Kept) -> None:
     draft = file.with_suffix(f".{os.getpid()}")
-    # Without the file each parse reads the registry, which is slower, and has no other effect.
+    # Without the file, each parse reads the registry. This is slower, and has no other effect.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(msgspec.json.encode(kept))

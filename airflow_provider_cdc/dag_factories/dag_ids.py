@@ -11,8 +11,10 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def dag_id_of(name: str, conn_id: str) -> str:
-    """``name``, and for a connection other than ``cdc_default`` its id after it. So the DAGs of two
-    connections have different ids, even when the name of a table follows after a dot.
+    """Return ``name``, followed by the id of the connection if it is not ``cdc_default``.
+
+    So the DAGs of two connections have different ids, even if the name of a table follows after a
+    dot.
     """
     if conn_id == DEFAULT_CONN_ID:
         return name
@@ -23,10 +25,10 @@ def dag_id_of(name: str, conn_id: str) -> str:
 
 
 def digest_of(name: str) -> str:
-    """Eight characters that distinguish ``name`` from similar names."""
+    """Return eight characters that distinguish ``name`` from similar names."""
     return sha256(name.encode()).hexdigest()[:8]
 
 
 def readable(name: str) -> str:
-    """``name`` in the characters that the id of a DAG may have."""
+    """Return ``name`` with only the characters that the id of a DAG may have."""
     return _UNFIT.sub("_", name).strip("_.")

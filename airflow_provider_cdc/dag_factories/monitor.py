@@ -31,18 +31,18 @@ def stale_stream_monitor(
     margin: timedelta | str = timedelta(days=2),
     default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
-    """A DAG that checks all streams of ``conn_id`` on a timer, whether or not any DAG uses them.
+    """Return a DAG that checks all streams of ``conn_id`` on a timer, even if no DAG uses them.
 
     :param notifiers: they get the alerts, see :class:`~..operators.monitor.CheckStreams`
     :param dag_id: by default ``stale_stream_monitor``, and for a connection other than
         ``cdc_default`` ``stale_stream_monitor-<conn_id>``
     :param every: how often to check
     :param margin: how long before ``stale_after`` a warning is due
-    :param default_args: those of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless
-        it says otherwise a run is ended after ``every``, and after ten minutes at the earliest
+    :param default_args: the ``default_args`` of the DAG, for example ``on_failure_callback`` or
+        ``pool``. By default, the ``execution_timeout`` is ``every``, but at least ten minutes
     """
     interval = period_of(every, "every")
-    # A store or a notifier that hangs must not delay the later runs.
+    # If a store or a notifier hangs, it must not delay the later runs.
     ending = {"execution_timeout": max(interval, _PATIENCE)}
     name = dag_id or dag_id_of("stale_stream_monitor", conn_id)
     with timed_dag(name, interval, default_args=ending | dict(default_args or {})) as dag:
@@ -51,7 +51,7 @@ def stale_stream_monitor(
             conn_id=conn_id,
             notifiers=notifiers,
             margin=interval_of(margin, "margin"),
-            # The next run sends what this one could not.
+            # No retries: the next run sends the alerts that this run could not send.
             retries=0,
         )
     return dag
@@ -64,13 +64,13 @@ def stream_maintenance(
     every: timedelta | str = timedelta(days=1),
     default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
-    """A DAG that keeps the streams of ``conn_id`` from going stale, on a timer.
+    """Return a DAG that prevents the streams of ``conn_id`` from going stale, on a timer.
 
     :param dag_id: by default ``stream_maintenance``, and for a connection other than
         ``cdc_default`` ``stream_maintenance-<conn_id>``
-    :param every: how often; a source whose retention is shorter needs it more often
-    :param default_args: those of a DAG, for ``on_failure_callback``, ``pool`` and the like; unless
-        it says otherwise there are two ``retries``, five minutes apart
+    :param every: how often to run; a source with a shorter retention needs more frequent runs
+    :param default_args: the ``default_args`` of the DAG, for example ``on_failure_callback`` or
+        ``pool``. By default, there are two ``retries``, five minutes apart
     """
     interval = period_of(every, "every")
     retrying = {"retries": 2, "retry_delay": timedelta(minutes=5)}

@@ -1,4 +1,4 @@
-"""The common part of the DAGs that run on a timer for a connection."""
+"""The shared settings of the DAGs that run on a timer for a connection."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ def timed_dag(
     display_name: str | None = None,
     default_args: Mapping[str, Any] | None = None,
 ) -> DAG:
-    """A DAG that runs once per ``every``, one run at a time. It does not make up for missed runs,
-    because the next run does their work too.
+    """Return a DAG that runs once per ``every``, one run at a time.
+
+    It does not run missed runs later, because the next run does their work too.
 
     :param tags: tags besides ``cdc``
-    :param display_name: its name on Airflow's pages; by default its id
+    :param display_name: the name of the DAG on Airflow's pages; by default its id
     """
     return DAG(
         dag_id,

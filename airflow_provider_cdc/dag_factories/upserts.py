@@ -21,7 +21,7 @@ from .dag_ids import dag_id_of, digest_of, readable
 from .timed_dags import timed_dag
 
 POOL = "cdc_background"
-"""The pool of Airflow for applies in the background."""
+"""The Airflow pool for applies in the background."""
 
 _PREFIX = "apply_upserts"
 _LONGEST = 200
@@ -35,22 +35,22 @@ def background_apply_dags(
     refresh: timedelta | str = KEPT_FOR,
     default_args: Mapping[str, Any] | None = None,
 ) -> dict[str, DAG]:
-    """A DAG for each upsert table of ``conn_id``, which applies waiting changes often enough to
-    keep the table's ``max_staleness``. In a DAG file:
+    """Return a DAG for each upsert table of ``conn_id``. It applies waiting changes often enough to
+    meet the table's ``max_staleness``. In a DAG file, write
     ``globals().update(background_apply_dags())``.
 
-    BigQuery: changes are applied in the background at least once per ``max_staleness``. A run
-    begins ``max_staleness`` after the one before, less the 95th percentile of how long recent
-    applies took from the moment they were due. The DAGs follow new and dropped tables, and a
-    changed ``max_staleness``, when their file is parsed again.
+    BigQuery: changes are applied in the background at least once per ``max_staleness``. The time
+    between the begins of two runs is ``max_staleness`` minus the 95th percentile of the durations
+    of recent applies. A duration is measured from the time when an apply was due. When the file is
+    parsed again, its DAGs follow new tables, dropped tables and a changed ``max_staleness``.
 
-    Parsing starts no Spark; it reads the registry of streams, at most once per ``refresh``.
+    The parse does not start Spark. It reads the registry of streams at most once per ``refresh``.
 
-    :param pool: it limits how many applies run at once; make it with ``airflow pools set``. The
-        field ``pool_conf`` of the connection gives its jobs Spark settings of their own
+    :param pool: the pool that limits how many applies run at once; create it with ``airflow pools
+        set``. The field ``pool_conf`` of the connection can give its jobs different Spark settings
     :param default_interval: how often to apply if a table has no ``max_staleness``
-    :param refresh: how long an answer of the registry is used again
-    :param default_args: those of a DAG, for ``on_failure_callback`` and the like
+    :param refresh: how long an answer of the registry is reused
+    :param default_args: the ``default_args`` of each DAG, for example ``on_failure_callback``
     :returns: the DAGs by their ids: ``apply_upserts.<table>``, and for a connection other than
         ``cdc_default`` ``apply_upserts-<conn_id>.<table>``
     :raises AirflowNotFoundException: there is no such connection
@@ -94,7 +94,7 @@ def _dag(
         display_name=display_name,
         default_args=default_args,
     ) as dag:
-        # The next run does what this one could not.
+        # No retries: the next run does the work that this run could not do.
         ApplyUpserts(
             task_id="apply",
             table=schedule.location,
@@ -107,8 +107,8 @@ def _dag(
 
 
 def _display_name(schedule: ApplySchedule, shown: Mapping[str, int], conn_id: str) -> str:
-    """The DAG's name on Airflow's pages: the table without its folder, if no other table has that
-    name.
+    """The name of the DAG on Airflow's pages. It has the table without its folder, if no other
+    table has that name.
     """
     last = _last_part(schedule.table)
     name = last if shown[last] == 1 else schedule.table
@@ -122,7 +122,7 @@ def _last_part(table: str) -> str:
 
 
 def _name_of(schedule: ApplySchedule, taken: Mapping[str, int]) -> str:
-    """The table's name; if it does not identify the table, also a hash of its stream."""
+    """The name of the table, with a hash of its stream if the name does not identify the table."""
     name = readable(schedule.table)
     if name != schedule.table or taken[name] > 1 or len(name) > _LONGEST:
         name = f"{name[:_LONGEST]}.{digest_of(schedule.stream)}"

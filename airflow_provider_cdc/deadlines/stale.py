@@ -21,10 +21,10 @@ class StreamStaleDeadline(BaseDeadlineReference):
     """``stale_after`` of a stream, for a ``DeadlineAlert`` of a DAG that consumes it.
 
     With a negative interval, the alert's callback is called if a run has not ended that long before
-    the stream goes stale. If that moment has passed already, the callback is called at once. The
-    moment is the one that ``CheckStreams`` of the connection saw last before the run was created. A
-    run that was created before any check has no deadline. Without a run no deadline helps: use
-    ``stale_stream_monitor`` for that.
+    the stream goes stale. If that time has already passed, the callback is called at once. The
+    reference uses the ``stale_after`` that ``CheckStreams`` of the connection saw last before the
+    run was created. A run that was created before any check has no deadline. If no run exists, a
+    deadline cannot help: use ``stale_stream_monitor`` for this case.
 
     :param stream: the name of the stream
     :param conn_id: a connection of type ``cdc``
@@ -35,17 +35,17 @@ class StreamStaleDeadline(BaseDeadlineReference):
         self.conn_id = conn_id
 
     def serialize_reference(self) -> dict[str, Any]:
-        """The reference as a serialised DAG holds it."""
+        """Return the reference in the form that a serialised DAG stores."""
         fields = {"stream": self.stream, "conn_id": self.conn_id}
         return {**super().serialize_reference(), **fields}
 
     @classmethod
     def deserialize_reference(cls, reference_data: dict[str, Any]) -> StreamStaleDeadline:
-        """The reference of a serialised DAG."""
+        """Return the reference from the data of a serialised DAG."""
         return cls(reference_data["stream"], reference_data["conn_id"])
 
     def _evaluate_with(self, *, session: Session, **_: Any) -> datetime | None:
-        # An exception here would stop the scheduler; without a moment there is no deadline.
+        # An exception here would stop the scheduler. ``None`` only means that there is no deadline.
         try:
             from airflow.models.variable import Variable  # noqa: PLC0415 - the scheduler's own
             from sqlalchemy import select  # noqa: PLC0415 - a worker needs none

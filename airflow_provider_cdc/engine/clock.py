@@ -1,4 +1,4 @@
-"""The clock of the engine. Tests pass their own."""
+"""The clock of the engine. Tests pass another clock."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from datetime import UTC, datetime
 
 
 def utc_now() -> datetime:
-    """Now, in UTC."""
+    """The current time, in UTC."""
     return datetime.now(tz=UTC)

@@ -1,4 +1,4 @@
-"""Hooks: how a task reaches the stream registry and Spark."""
+"""Hooks: they connect a task to the stream registry and to Spark."""
 
 DEFAULT_CONN_ID = "cdc_default"
-"""The connection of type ``cdc`` if no other is named."""
+"""The default connection of type ``cdc``."""

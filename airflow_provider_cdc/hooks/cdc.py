@@ -1,4 +1,4 @@
-"""The hook of a ``cdc`` connection: submits jobs, opens the stream registry."""
+"""The hook of a ``cdc`` connection: it submits jobs and opens the stream registry."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CdcHook(BaseHook):
 
     @cached_property
     def settings(self) -> CdcConnection:
-        """The parsed connection; its secrets are masked in logs from then on.
+        """The parsed connection. After the first use, its secrets are masked in logs.
 
         :raises InvalidRequest: the connection is incomplete or malformed
         """
@@ -63,7 +63,7 @@ class CdcHook(BaseHook):
         return settings
 
     def get_conn(self) -> StreamCatalog:
-        """The same as :meth:`catalog`."""
+        """Return the same as :meth:`catalog`."""
         return self.catalog()
 
     def catalog(self) -> StreamCatalog:
@@ -72,7 +72,10 @@ class CdcHook(BaseHook):
 
     @classmethod
     async def asettings(cls, conn_id: str) -> CdcConnection:
-        """As :attr:`settings`, for the event loop of a triggerer; raises the same errors."""
+        """Return :attr:`settings` in the event loop of a triggerer.
+
+        :raises InvalidRequest: the connection is incomplete or malformed
+        """
         connection = await cls.aget_connection(conn_id)
         settings = CdcConnection.from_extra(conn_id, await connection.aextra_dejson())
         for secret in settings.secrets:
@@ -85,16 +88,17 @@ class CdcHook(BaseHook):
         return StreamMonitor(settings.state, storage_options=settings.store_options)
 
     def submit(self, task: Task, *, context: Context | None = None) -> Answer:
-        """Run ``task`` on Spark and wait for its answer, which holds no error.
+        """Run ``task`` on Spark, and return its answer, which has no error.
 
-        :param context: the Airflow task's context, for OpenLineage if that is configured
-        :raises AirflowFailException: the job failed, and running it again cannot help
-        :raises CdcJobFailed: the job failed, and running it again is safe and may help
+        :param context: the context of the Airflow task, for its pool and for OpenLineage if that is
+            configured
+        :raises AirflowFailException: the job failed, and a retry cannot help
+        :raises CdcJobFailed: the job failed, and a retry is safe and may help
         """
         with task_errors():
             self._submission = self.submission(request_for(self.settings, task), context)
         if self._was_killed:
-            # The kill came when there was nothing to stop yet.
+            # The kill came before there was a submission to stop.
             self._submission.kill()
         answer = self._submission.run()
         if answer.error:
@@ -103,7 +107,7 @@ class CdcHook(BaseHook):
         return answer
 
     def submission(self, request: Request, context: Context | None = None) -> Submission:
-        """How ``request`` is submitted to Spark, which depends on the type of the Spark connection.
+        """The submission of ``request`` for the type of the Spark connection.
 
         :raises InvalidRequest: the request is too long, or the worker lacks what it needs
         :raises CdcJobFailed: no Spark connection was found
@@ -117,23 +121,24 @@ class CdcHook(BaseHook):
         return submission.SparkSubmission(request, self.settings, spark=spark, conf=properties)
 
     def _pool_conf(self, context: Context | None) -> dict[str, str]:
-        """The Spark settings of the pool that the task takes its slot from."""
+        """The Spark settings of the task's pool."""
         task = None if context is None else context.get("task")
         return {} if task is None else dict(self.settings.pool_conf.get(task.pool, {}))
 
     def kill(self) -> None:
-        """Stop the job that :meth:`submit` waits for, or is about to start."""
+        """Stop the job that :meth:`submit` waits for or is about to start."""
         self._was_killed = True
         if self._submission is not None:
             self._submission.kill()
 
     def on_kill(self) -> None:
-        """The same as :meth:`kill`."""
+        """Do the same as :meth:`kill`."""
         self.kill()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the state folder can be listed and the Spark connection exists, and if not,
-        why.
+        """Check that the state folder can be listed and that the Spark connection exists.
+
+        Returns whether both are true, and a message.
         """
         try:
             self._list_state()
@@ -168,7 +173,7 @@ class CdcHook(BaseHook):
 
 
 def request_for(settings: CdcConnection, task: Task) -> Request:
-    """The request for ``task`` under a new id, as a driver will read it.
+    """The request for ``task`` with a new id, in the form that a driver reads.
 
     :raises InvalidRequest: an argument has the wrong type
     """

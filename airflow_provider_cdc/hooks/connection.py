@@ -20,15 +20,15 @@ DEFAULT_CONF = {**DELTA_CONF, "spark.log.level": "WARN"}
 """Spark settings of every job that is submitted."""
 
 LOCAL_CONF = LOCAL_SETTINGS
-"""Spark settings of jobs that run in one process, where many small tasks cost more than they save.
-A cluster has its own settings.
+"""Spark settings of jobs that run in one process. In one process, many small tasks cost more than
+they save. A cluster has its own settings.
 """
 
-# Fields that spark-submit gets as they are.
+# spark-submit gets these fields unchanged.
 _ARGUMENTS = ("jars", "packages", "archives", "py_files", "driver_python", "entry_point")
 _SECRET = r"secret|password|passphrase|token|(access|account|private|api)[._-]?key|(^|[._])sas[._]"
-# Besides the names that Spark redacts in its own pages, these are the keys of stores and services.
-# A Kubernetes setting only names a secret.
+# The pattern covers the names that Spark redacts in its web pages, and the keys of stores and
+# services. A Kubernetes setting only names a secret.
 _WITH_USER = re.compile(r"://[^/\s,]*@")
 # A container may come before the @ of a store's address, as in abfss://container@account.
 _WITH_PASSWORD = re.compile(r"://[^/\s,@:]*:[^/\s,@]*@")
@@ -36,7 +36,7 @@ _SECRET_SETTING = re.compile(
     rf"^(?!spark[.]kubernetes[.]).*({_SECRET}|[.]credentials?$|headers[.]authorization)",
     re.IGNORECASE,
 )
-# ``key`` is s3fs' name for the id of an access key. A file or a path only names a secret.
+# In s3fs, ``key`` is the id of an access key. The name of a file or a path is not a secret.
 _SECRET_OPTION = re.compile(
     rf"^(?!.*_(file|path)$).*({_SECRET}|^key$|(customer|master)_key|connection_string|(^|_)credential$)",
     re.IGNORECASE,
@@ -45,16 +45,17 @@ _SECRET_OPTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CdcConnection:
-    """The settings of a ``cdc`` connection, all of them fields of its extra.
+    """The settings of a ``cdc`` connection. All of them are fields of its extra.
 
-    ``state`` is the folder of registry, scratch and answers. ``storage_options`` say how to reach
-    its store. ``secret_storage_options`` are those that hold secrets, and override the others.
-    ``secret_conf`` are Spark settings that hold secrets. All three reach the driver through its
-    environment only. ``packages`` and ``jars`` bring Delta (with ``jars`` alone, no package is
-    fetched). ``archives``, ``py_files``, ``driver_python`` and ``entry_point`` give the engine to a
-    driver in cluster mode; in client mode it runs in the environment of the worker. ``principal``
-    is who reads, consumes and owns streams; None: the user of worker and driver. ``pool_conf``
-    holds, by the name of an Airflow pool, Spark settings of the jobs that its tasks submit.
+    ``state`` is the folder of the registry, scratch files and answers. ``storage_options`` are the
+    options to access its store. ``secret_storage_options`` are the options that hold secrets, and
+    override the others. ``secret_conf`` are Spark settings that hold secrets. All three reach the
+    driver only through its environment. ``packages`` and ``jars`` provide Delta. If only ``jars``
+    is set, no package is fetched. ``archives``, ``py_files``, ``driver_python`` and ``entry_point``
+    provide the engine to a driver in cluster mode. In client mode the driver runs in the
+    environment of the worker. ``principal`` is the principal that reads, consumes and owns streams;
+    ``None``: the user of the worker and the driver. ``pool_conf`` maps the name of an Airflow pool
+    to Spark settings of the jobs that its tasks submit.
     """
 
     conn_id: str
@@ -80,10 +81,10 @@ class CdcConnection:
 
     @classmethod
     def from_extra(cls, conn_id: str, extra: Mapping[str, Any]) -> CdcConnection:
-        """Parse the extra of connection ``conn_id``; JSON fields may be objects or strings.
+        """Parse the extra of the connection ``conn_id``. JSON fields may be objects or strings.
 
         :raises InvalidRequest: there is no state folder, a field is malformed, or a secret would
-            show: as a Spark setting on a command line, or as a storage option in Airflow
+            show as a Spark setting on a command line or as a storage option in Airflow
         """
         present = {key: value for key, value in extra.items() if value not in (None, "")}
         if not present.get("state"):
@@ -144,7 +145,7 @@ class CdcConnection:
 
 
 def is_secret(setting: str) -> bool:
-    """Whether a Spark setting holds a secret, by its name."""
+    """Whether the name of a Spark setting shows that it holds a secret."""
     return bool(_SECRET_SETTING.search(setting))
 
 
@@ -201,8 +202,8 @@ def _malformed(conn_id: str, name: str, expected: str) -> InvalidRequest:
 
 
 def _repositories(conn_id: str, present: Mapping[str, Any]) -> str | None:
-    """The repositories for spark-submit. As an argument they show in processes and in the task's
-    log.
+    """The repositories for spark-submit. They are an argument, so they show in the process list and
+    in the log of the task.
     """
     given = _text(present, "repositories")
     if given is not None and _WITH_USER.search(given):

@@ -1,5 +1,6 @@
-"""The log of a task from what spark-submit prints: the driver's records at their levels, without
-output that needs no action.
+"""Write the output of spark-submit to the log of a task.
+
+The driver's records keep their levels. Output that needs no action is logged as DEBUG.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from airflow_provider_cdc.engine.spark import session
 from airflow_provider_cdc.jobs.driver_lines import RECORD
 
 LOG4J_FILE = Path(session.__file__).with_name("log4j2.properties")
-"""The log4j file that limits the log of Spark's JVM to what needs action."""
+"""The log4j file that limits the log of Spark's JVM to messages that need action."""
 
 LOG4J_VARIABLE = "LOG4J_CONFIGURATION_FILE"
 _LOG4J_SETTINGS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 _COMMAND = "Spark-Submit cmd"
 _LEVELS = {"WARN": logging.WARNING, "FATAL": logging.CRITICAL}
-# The lines with which Ivy begins and ends its report on jars.
+# Ivy begins and ends its report on jars with these lines.
 _IVY_BEGINS = re.compile(r":: loading settings|Ivy Default Cache set to|The jars for the packages")
 _IVY_ENDS = re.compile(r"\s*\d+ artifacts? copied")
 _HARMLESS = re.compile(
@@ -39,7 +40,7 @@ _FAILURE = re.compile(
 
 
 class DriverLog:
-    """The logger of Airflow's hook for spark-submit, which logs each line that the hook reads.
+    """The logger of Airflow's hook for spark-submit. It logs each line that the hook reads.
 
     A record keeps its level. Ivy's report and banners are logged as DEBUG.
     """
@@ -51,17 +52,17 @@ class DriverLog:
         self._is_ivys = False
 
     def following(self, lines: Iterator[str]) -> Iterator[str]:
-        """``lines``; each one is remembered while the hook processes it."""
+        """Yield ``lines``, and remember each one while the hook processes it."""
         for self._line in lines:
             yield self._line
         self._line = None
 
     def info(self, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message of the hook. If it is the line of spark-submit that is being processed, log
+        """Log a message of the hook. If it is the line of spark-submit that the hook processes, log
         that line at its own level.
         """
         if args or self._line is None or msg != self._line.strip():
-            # The command holds the whole request.
+            # The command contains the whole request, so it is logged as DEBUG only.
             level = logging.DEBUG if str(msg).startswith(_COMMAND) else logging.INFO
             self._logger.log(level, msg, *args, **kwargs)
             return
@@ -71,7 +72,7 @@ class DriverLog:
             self._logger.log(level, text)
 
     def __getattr__(self, name: str) -> Any:
-        """Every other attribute of a logger."""
+        """Return any other attribute of the logger."""
         return getattr(self._logger, name)
 
     def _read(self, line: str) -> tuple[int, str]:
@@ -93,13 +94,13 @@ class DriverLog:
         if self._is_ivys or _HARMLESS.match(line):
             return logging.DEBUG, line
         if not line[0].isspace():
-            # For example a print of a user's function.
+            # An example is a print of a user's function.
             self._level = logging.INFO
         return self._level, line
 
 
 class LoggedSubmitHook(SparkSubmitHook):
-    """Airflow's hook for spark-submit, which logs as :class:`DriverLog` does."""
+    """Airflow's hook for spark-submit, with a :class:`DriverLog` as its logger."""
 
     @cached_property
     def log(self) -> Any:
@@ -111,11 +112,12 @@ class LoggedSubmitHook(SparkSubmitHook):
 
 
 def log4j_environment(conf: Mapping[str, str], spark_folder: str | None) -> dict[str, str]:
-    """The variable that gives a driver on this machine this package's log4j file; empty if the user
-    has named another one.
+    """The environment variable that names this package's log4j file to a driver on this machine.
+
+    It is empty if the user named another file.
 
     :param conf: the settings of the job
-    :param spark_folder: where Spark is installed
+    :param spark_folder: the folder of the Spark installation
     """
     folder = os.environ.get("SPARK_CONF_DIR") or f"{spark_folder}/conf"
     options = [os.environ.get("SPARK_SUBMIT_OPTS", ""), *map(conf.get, _LOG4J_SETTINGS)]

@@ -1,4 +1,4 @@
-"""How an error of the engine ends a task: at once or with a retry, and without a traceback."""
+"""End a task after an error of the engine: at once or with a retry, and without a traceback."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_provider_cdc.engine.core.errors import CdcError, message_lines
 
-# The methods of a task that Airflow calls in the task's own process.
+# Airflow calls these methods of a task in the process of the task.
 _CALLED = ("execute", "execute_complete")
 _LOGGED = "_is_logged_by_cdc"
 
 
 class CdcJobFailed(AirflowException):
-    """A job failed in a way that running the same task again can fix."""
+    """A job failed, and a retry of the same task can succeed."""
 
 
 @contextmanager
 def task_errors() -> Iterator[None]:
-    """Turn errors of the engine into exceptions that Airflow acts on.
+    """Turn errors of the engine into exceptions that Airflow handles.
 
-    :raises AirflowFailException: for an error that no retry can fix
-    :raises CdcJobFailed: for an error that a retry can fix
+    :raises AirflowFailException: a retry cannot fix the error
+    :raises CdcJobFailed: a retry can fix the error
     """
     try:
         yield
@@ -34,22 +34,25 @@ def task_errors() -> Iterator[None]:
 
 
 def task_failure(message: str, *, retryable: bool) -> AirflowException:
-    """The exception that ends a task with ``message``, with or without its retries."""
+    """The exception that ends a task with ``message``.
+
+    :param retryable: whether Airflow may retry the task
+    """
     return CdcJobFailed(message) if retryable else AirflowFailException(message)
 
 
 def logged(error: AirflowException) -> AirflowException:
-    """Mark ``error`` as one whose lines are in the task's log already; returns it."""
+    """Mark that the lines of ``error`` are already in the task's log, and return ``error``."""
     setattr(error, _LOGGED, True)
     return error
 
 
 class FailsPlainly:
-    """Base of operators and sensors. An error of this package is logged as one line each for what
-    happened, the cause and the fix. It ends the task without the frames of this package.
+    """Base class of operators and sensors that logs errors of this package as plain lines.
 
-    Airflow logs a traceback of every exception that ends a task. Only Airflow's own frames are left
-    in it. An error from elsewhere, such as a notifier, keeps its traceback.
+    It logs one line each for what happened, for the cause and for the fix. Airflow logs a traceback
+    of every exception that ends a task. For an error of this package, the traceback has only the
+    frames of Airflow. Any other error, for example of a notifier, keeps its traceback.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whether a stream may have data for its consumer: the one check of sensor and trigger."""
+"""Check whether a stream may have data for its consumer, for the sensor and the trigger."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProbedStream:
-    """What a check read of a stream: the versions of its source after ``offset_version``
-    (exclusive) up to ``latest_version`` (inclusive).
+    """The range of a stream that a check probed: the versions of its source after
+    ``offset_version`` (exclusive) up to ``latest_version`` (inclusive).
     """
 
     stream_id: str
@@ -23,18 +23,17 @@ class ProbedStream:
 def readiness(
     catalog: StreamCatalog, stream: str, *, empty: ProbedStream | None = None
 ) -> ProbedStream | None:
-    """What ``stream`` has to consume if it may have data, or None if it certainly has none. Reads
-    logs only.
+    """Return the range that ``stream`` may have data in, or ``None`` if it certainly has no data.
 
-    A ``stale_after`` in the past is no error here. It is a prediction, and an error would keep the
-    stream of a quiet source from ever being consumed again.
+    It reads only logs. A ``stale_after`` in the past is not an error here, because it is a
+    prediction. An error would prevent any later consumption of a stream on a quiet source.
 
-    :param empty: a range that is known to hold no change; any other range counts, such as that of
-        the same stream after a rewind, or of another stream with its name
+    :param empty: a range that is known to have no change. Any other range may have data, for
+        example the range of the same stream after a rewind, or of another stream with its name
     :raises StreamNotFound: there is no such stream
     :raises StreamAccessDenied: the principal may not read it
-    :raises StreamUnusable: the stream can no longer give an exact change set, and waiting cannot
-        help; a table or a folder that is out of reach counts as missing
+    :raises StreamUnusable: the stream can no longer return an exact change set, and waiting cannot
+        help; a table or a folder that cannot be reached counts as missing
     """
     known = catalog.describe(stream)
     found = catalog.probe_stream(known)

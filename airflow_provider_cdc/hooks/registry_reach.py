@@ -1,4 +1,4 @@
-"""Checks that a worker still reaches the registry in which a monitor has seen streams."""
+"""Check that a worker still reaches the registry in which a monitor saw streams."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reached_errors(hook: CdcHook) -> Iterator[None]:
-    """As :func:`~..hooks.failures.task_errors`, except that a missing stream can be retried if the
-    worker only does not reach the registry.
+    """Turn errors of the engine into exceptions that Airflow handles.
 
-    :raises AirflowFailException: for an error that no retry can fix
-    :raises CdcJobFailed: for an error that a retry can fix
+    It does the same as :func:`~..hooks.failures.task_errors`, except for a missing stream: if the
+    worker does not reach the registry, the task can be retried.
+
+    :raises AirflowFailException: a retry cannot fix the error
+    :raises CdcJobFailed: a retry can fix the error
     """
     with task_errors():
         try:
@@ -33,10 +35,12 @@ def reached_errors(hook: CdcHook) -> Iterator[None]:
 
 
 def check_reach(hook: CdcHook) -> None:
-    """Refuse a state folder without a registry if it had one before. A folder that is not mounted
-    would get a second registry, whose streams would consume the same changes as those of the first.
+    """Refuse a state folder without a registry if it had one before.
 
-    :raises CdcJobFailed: a monitor has seen streams of this connection, and there is no registry
+    The folder may not be mounted. Then it would get a second registry, and the streams of both
+    registries would consume the same changes.
+
+    :raises CdcJobFailed: a monitor saw streams of this connection, and now there is no registry
     """
     if not hook.catalog().is_begun and knows_streams(hook.conn_id):
         raise _unreached(hook)

@@ -1,7 +1,7 @@
-"""The jars that Spark resolved packages to, so that Ivy is asked once and not for each job.
+"""Keep the jars that Spark resolved for packages, so that Ivy resolves them once and not per job.
 
-A driver that was started with packages writes the jars that it got to a file of the worker. Later
-jobs of the worker name these jars while all of them exist, and then need no network.
+A driver with packages writes the list of its jars to a file on the worker. If all of these jars
+exist, later jobs of the worker name them and need no network.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from urllib.parse import unquote, urlsplit
 
 log = logging.getLogger(__name__)
 
-# A version that may change is resolved each time.
+# A version that may change is resolved for each job.
 _FIXED = re.compile(r"[^:,\s]+:[^:,\s]+:(?!latest\.)[\w.+-]*[\w](?<!-SNAPSHOT)")
 _OF_JARS = "spark.jars"
 
 
 class ResolvedJars:
-    """All jars of jobs with ``packages``, as listed in a file below ``AIRFLOW_HOME``.
+    """The jars of jobs with ``packages``, listed in a file below ``AIRFLOW_HOME``.
 
     :param packages: Maven coordinates, separated by commas
-    :param repositories: where to search for them, besides Maven Central
+    :param repositories: further repositories to search, besides Maven Central
     :param jars: further jars
     :param conf: the settings of the job
     """
@@ -44,8 +44,8 @@ class ResolvedJars:
         self.are_fixed = all(_FIXED.fullmatch(each.strip()) for each in packages.split(","))
 
     def read(self) -> tuple[str, ...]:
-        """The URIs of the jars; empty if they are not known, or one of them is not a file of this
-        machine.
+        """Return the URIs of the jars; empty if they are unknown, or if one of them is not a file
+        on this machine.
         """
         try:
             found = json.loads(self.file.read_text(encoding="utf-8"))
@@ -55,8 +55,8 @@ class ResolvedJars:
         return jars if all(map(_is_there, jars)) else ()
 
     def prepare(self) -> bool:
-        """Create the folder in which a driver writes the file; returns whether it can be
-        written.
+        """Create the folder in which a driver writes the file, and return whether it is
+        writable.
         """
         with suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""``stale_after`` of each stream as the monitor saw it, where Airflow's scheduler can read it.
+"""Keep the ``stale_after`` of each stream in a Variable that Airflow's scheduler can read.
 
 The scheduler must not read a store or a connection while it creates a run. So the monitor writes
 the moments to an Airflow Variable, one for each connection. Only deadlines use these moments.
@@ -17,7 +17,7 @@ from airflow_provider_cdc.engine.core.names import stream_key
 
 
 def variable_key(conn_id: str) -> str:
-    """The Variable that holds the moments of the streams of ``conn_id``."""
+    """The name of the Variable with the moments of the streams of ``conn_id``."""
     return f"cdc_stale_after.{conn_id}"
 
 
@@ -27,11 +27,11 @@ def knows_streams(conn_id: str) -> bool:
 
 
 def write_stale_after(conn_id: str, moments: Mapping[str, datetime], *, is_whole: bool) -> None:
-    """Keep when the streams of ``conn_id`` go stale.
+    """Write the moments at which the streams of ``conn_id`` go stale to the Variable.
 
     :param moments: ``stale_after`` by the name of the stream
-    :param is_whole: whether a stream that is missing from ``moments`` was dropped, and is not only
-        out of reach
+    :param is_whole: whether ``moments`` has all streams. If it has, a missing stream was dropped;
+        otherwise it may only be out of reach
     """
     key = variable_key(conn_id)
     known = _known(key)
@@ -42,8 +42,10 @@ def write_stale_after(conn_id: str, moments: Mapping[str, datetime], *, is_whole
 
 
 def read_stale_after(value: str | None, stream: str) -> datetime | None:
-    """When a stream goes stale, from the text of the Variable. None if no monitor has written it
-    yet, or if it holds something else.
+    """Return when a stream goes stale, from the text of the Variable.
+
+    ``None``: no monitor has written the Variable yet, it does not have the stream, or it holds
+    something else.
     """
     try:
         moment = datetime.fromisoformat(json.loads(value or "{}")[stream_key(stream)])

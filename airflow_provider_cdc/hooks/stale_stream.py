@@ -1,4 +1,4 @@
-"""The staleness of streams, for monitors that must not start a JVM."""
+"""The hook for the staleness of streams, for monitors that must not start a JVM."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class StaleStreamHook(BaseHook):
-    """The status of the streams of a ``cdc`` connection, from the registry and the Delta logs
-    alone.
+    """The status of the streams of a ``cdc`` connection, from only the registry and the Delta
+    logs.
 
     :param conn_id: a connection of type ``cdc``
     """
@@ -35,7 +35,7 @@ class StaleStreamHook(BaseHook):
         return CdcHook(self.conn_id).catalog()
 
     def monitor(self) -> StreamMonitor:
-        """The monitor that reports each change of an objective's status once."""
+        """The monitor, which reports each change of an objective's status once."""
         return CdcHook(self.conn_id).monitor()
 
     def get_statuses(self) -> list[StreamStatus]:

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ARGUMENT_BYTES = 120_000
-# Airflow ends a task five seconds after asking it to stop.
+# Airflow asks a task to stop, and ends it five seconds later.
 _KILL_SECONDS = 3
-# A second attempt would find the work done, and overwrite the answer of the first.
+# A second attempt would find the work done, and would overwrite the answer of the first.
 _YARN_CLUSTER_CONF = {"spark.yarn.maxAppAttempts": "1"}
 _LINEAGE_SECRET = re.compile(r"^spark[.]openlineage[.]transport[.](auth|headers)[.]")
 _SESSION_SETTINGS = ("spark.sql.", "spark.databricks.")
@@ -60,8 +60,9 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class Submission(ABC):
-    """One request to Spark, and its answer. If ``logs_here``, the log of the task has the driver's
-    log.
+    """One request to Spark, and its answer.
+
+    If ``logs_here``, the log of the task contains the driver's log.
     """
 
     logs_here = True
@@ -80,7 +81,7 @@ class Submission(ABC):
         """
 
     def kill(self) -> None:
-        """Stop what :meth:`run` started, wherever it runs, and keep it from starting more."""
+        """Stop everything that :meth:`run` started, and prevent it from starting more."""
         self._was_killed = True
         self._stop()
 
@@ -99,9 +100,11 @@ class SparkSubmission(Submission):
     """A request run by ``spark-submit`` through the Spark provider's hook.
 
     :param spark: the Spark connection
-    :param conf: Spark settings that override those of the connection; those that hold secrets reach
-        the driver like ``secret_conf`` of the connection, and in cluster mode not at all
-    :raises InvalidRequest: the request is too long, or the worker lacks what the master needs
+    :param conf: Spark settings that override those of the connection. Settings that hold secrets
+        reach the driver like ``secret_conf`` of the connection. In cluster mode they do not reach
+        the driver
+    :raises InvalidRequest: the request is too long, or the worker lacks a provider that the master
+        needs
     """
 
     def __init__(
@@ -117,7 +120,7 @@ class SparkSubmission(Submission):
         self.cluster_mode = extra.get("deploy-mode") == "cluster"
         self.logs_here = not self.cluster_mode
         self.is_local = bool(_LOCAL.fullmatch(spark.host or ""))
-        # The Spark provider searches the address of the master in the same way.
+        # The Spark provider finds the kind of the master in the same way.
         master = f"{spark.conn_type}://{spark.host or ''}"
         self.is_yarn = "yarn" in master
         if "k8s" in master:
@@ -135,7 +138,7 @@ class SparkSubmission(Submission):
         self._check_master(spark)
 
     def run(self) -> Answer:
-        """See :meth:`Submission.run`; the application's log goes to the task's log."""
+        """See :meth:`Submission.run`. The log of the application goes to the log of the task."""
         state, options = self.connection.state, self.connection.store_options
         failure: AirflowException | None = None
         self._check_alive()
@@ -161,9 +164,9 @@ class SparkSubmission(Submission):
         return answer
 
     def _stop(self) -> None:
-        """End the application: what the Spark provider knows of it, and all of its processes here.
+        """End the application by the Spark provider, and end all of its processes on this machine.
 
-        In client mode the provider ends only the JVM, and the Python driver would live on.
+        In client mode the provider ends only the JVM, and the Python driver would continue.
         """
         processes = self._processes()
         try:
@@ -181,10 +184,10 @@ class SparkSubmission(Submission):
                 _signal(process, "kill")
 
     def environment(self) -> dict[str, str]:
-        """The environment of spark-submit: the worker's own, and the secrets of the connection.
+        """The environment of spark-submit: that of the worker, with the secrets of the connection.
 
-        In cluster mode the driver runs elsewhere and has to have them in its own environment: the
-        Spark provider would put environment variables on the command line.
+        In cluster mode the driver runs on the cluster, and its environment must already have the
+        secrets. The Spark provider would put environment variables on the command line.
         """
         environment = {**self._spark_home, **os.environ, **self._environment}
         for variable, values in (
@@ -213,7 +216,7 @@ class SparkSubmission(Submission):
 
     @property
     def _spark_home(self) -> dict[str, str]:
-        # Otherwise the script asks the python3 on the PATH for the place of Spark.
+        # Without this variable, the script asks the python3 on the PATH for the folder of Spark.
         home = _package_of_spark() if self._binary else None
         return {} if home is None else {"SPARK_HOME": home}
 
@@ -238,7 +241,7 @@ class SparkSubmission(Submission):
         )
 
     def _jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
-        """The packages that Spark has to resolve, and the jars that need no resolving."""
+        """The packages that Spark must resolve, and the jars that are already known."""
         settings = self.connection
         if settings.packages is None or self.cluster_mode:
             return settings.packages, settings.jars
@@ -265,9 +268,10 @@ class SparkSubmission(Submission):
             process.stdout.close()
 
     def _end(self, failure: AirflowException | None) -> str:
-        """How spark-submit ended, and its last line.
+        """The text that shows how spark-submit ended, with its last line.
 
-        :param failure: the Spark provider's error, with the command and up to 500 lines
+        :param failure: the Spark provider's error, with the command and up to 500 lines; ``None``:
+            it raised no error
         """
         process = self.spark_hook._submit_sp
         if failure is None:
@@ -291,7 +295,7 @@ class SparkSubmission(Submission):
 
 
 class ConnectSubmission(Submission):
-    """A request run in this process on a session over Spark Connect; no JVM is started.
+    """A request run in this process on a session over Spark Connect. No JVM is started.
 
     :param conf: Spark settings that override those of the connection
     """
@@ -308,13 +312,13 @@ class ConnectSubmission(Submission):
         self._session: SparkSession | None = None
 
     def run(self) -> Answer:
-        """See :meth:`Submission.run`. Settings that only a server can have are not set."""
+        """See :meth:`Submission.run`. It does not set the settings that only a server can have."""
         session = self._session = self._new_session()
         try:
             self._check_alive()
             return run(self.request, session, self.connection.store_options)
         finally:
-            # A session that is stopped runs nothing, and cannot be interrupted.
+            # A stopped session runs nothing, and cannot be interrupted.
             self._session = None
             session.stop()
 
@@ -351,10 +355,11 @@ def _package_of_spark() -> str | None:
 def request_argument(request: Request) -> str:
     """The JSON of ``request`` as one argument of spark-submit.
 
-    It is ASCII, because a JVM decodes it by its locale. No two equal braces follow each other,
-    because YARN takes these for a variable. It has no dollar sign, which Kubernetes takes for one.
+    The text is ASCII, because a JVM decodes it by its locale. It does not contain two equal braces
+    in a row, because YARN reads them as a variable. It does not contain a dollar sign, because
+    Kubernetes reads it as a variable.
 
-    :raises InvalidRequest: it is longer than one argument may be
+    :raises InvalidRequest: the text is longer than one argument may be
     """
     text = _STRING.sub(_escaped, to_json(request)).replace("}}", "} }").replace("{{", "{ {")
     if len(text) > _ARGUMENT_BYTES:
@@ -369,7 +374,7 @@ def request_argument(request: Request) -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """A string of JSON, with numeric escapes for characters that a cluster or a locale might
+    """A string of JSON. Numeric escapes replace the characters that a cluster or a locale might
     change.
     """
     text = json.dumps(json.loads(match[0]))
@@ -389,7 +394,7 @@ def lineage_conf(context: Context | None) -> dict[str, str]:
 
 
 def _check_kubernetes(conn_id: str) -> None:
-    # If the Spark provider cannot import this name it leaves it out, but needs it all the same.
+    # The Spark provider needs this name, but does not report that it could not import it.
     if not hasattr(spark_submit, "kube_client"):
         raise InvalidRequest(
             f"Spark connection {conn_id}",
@@ -400,7 +405,7 @@ def _check_kubernetes(conn_id: str) -> None:
 
 
 def _spark_binary(spark_extra: Mapping[str, Any]) -> str | None:
-    # A worker started by its full path does not have its environment's spark-submit on the PATH.
+    # If a worker was started by its full path, its environment's spark-submit is not on the PATH.
     beside_python = Path(sys.executable).parent / "spark-submit"
     wanted = spark_extra.get("spark-binary") or "spark-submit"
     return str(beside_python) if not shutil.which(wanted) and beside_python.exists() else None

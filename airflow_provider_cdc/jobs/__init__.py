@@ -1,1 +1,1 @@
-"""The jobs that Airflow submits to Spark: one dataclass each, one entry point for all."""
+"""The jobs that Airflow submits to Spark: one class for each job, one entry point for all."""

@@ -1,4 +1,4 @@
-"""The log lines about what a job has done. A consumption logs its own lines."""
+"""The log lines that report what a job did. A consumption logs its own lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from .model import (
 
 
 def answer_lines(request: Request, answer: Answer) -> tuple[str, ...]:
-    """The lines about ``answer``, which holds no error; empty if they are logged elsewhere."""
+    """The lines that report ``answer``; empty if they are logged elsewhere.
+
+    :param answer: an answer without an error
+    """
     if answer.stream is not None:
         return (_stream_line(answer.stream),)
     if answer.upsert_table is not None:

@@ -1,6 +1,6 @@
-"""Answers of jobs as files in the state folder, from the driver to the task that submitted it.
+"""The answers of jobs: files in the state folder, from the driver to the task that submitted it.
 
-A job's answer is ``<state>/answers/<request_id>.json``. It is written beside its place and then
+A job's answer is ``<state>/answers/<request_id>.json``. It is written to another file and then
 moved there, so a reader finds a whole answer or no file.
 """
 
@@ -33,7 +33,7 @@ def write_answer(
 def read_answer(
     state: str, request_id: str, storage_options: Mapping[str, Any] | None = None
 ) -> Answer | None:
-    """The answer to ``request_id``, or None if the job has not answered.
+    """Return the answer to ``request_id``, or ``None`` if the job has not answered.
 
     :raises InvalidRequest: ``request_id`` is not the hex form of a UUID
     """
@@ -47,7 +47,7 @@ def read_answer(
 def remove_answer(
     state: str, request_id: str, storage_options: Mapping[str, Any] | None = None
 ) -> None:
-    """Delete the answer to ``request_id`` after it was read; does nothing if there is no answer.
+    """Delete the answer to ``request_id``. If there is no answer, do nothing.
 
     :raises InvalidRequest: ``request_id`` is not the hex form of a UUID
     """

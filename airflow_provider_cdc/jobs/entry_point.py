@@ -1,8 +1,8 @@
 """The one application that spark-submit runs: ``entry_point.py --request '<json>'``.
 
-Its only argument is the JSON of a :class:`~airflow_provider_cdc.jobs.model.Request`. Secrets come
-from the environment, because arguments show in the process list. It exits with 1 after an error,
-which the answer in the state folder describes.
+Its only argument is the JSON of a :class:`~airflow_provider_cdc.jobs.model.Request`. It reads
+secrets from the environment, because arguments show in the process list. If the job fails, it exits
+with 1, and the answer in the state folder describes the error.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SECRET_CONF_VARIABLE = "AIRFLOW_PROVIDER_CDC_SECRET_CONF"
 """Environment variable: Spark settings that must not show in arguments, a JSON object."""
 
 JARS_FILE_VARIABLE = "AIRFLOW_PROVIDER_CDC_JARS_FILE"
-"""Environment variable: the file to which the driver writes the URIs of the jars that Spark got for
-the packages of the submission, a JSON list. In client mode only.
+"""Environment variable, in client mode only: the file to which the driver writes the URIs of the
+jars that Spark resolved for the packages of the submission, as a JSON list.
 """
 
 DELTA_CONF = {
@@ -40,13 +40,14 @@ DELTA_CONF = {
 }
 """The settings that a Spark session needs for Delta."""
 
-# As a script this module is called __main__, whose messages below WARNING are not logged.
+# A script has the module name __main__, and messages of __main__ below WARNING are not logged.
 log = logging.getLogger("airflow_provider_cdc.jobs.entry_point")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the request of the command line; returns the exit code.
+    """Run the request of the command line, and return the exit code.
 
+    :param arguments: the arguments; ``None``: those of the process
     :raises msgspec.ValidationError: the request is malformed
     """
     from airflow_provider_cdc.jobs.run import run  # noqa: PLC0415 - DAG files need no Spark
@@ -72,9 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def json_object(environment: Mapping[str, str], variable: str) -> dict[str, str]:
-    """The JSON object in ``variable``; empty if the variable is not set or empty.
+    """Return the JSON object in ``variable``; empty if the variable is not set or empty.
 
-    :raises ValueError: the variable holds something else; the message does not repeat it
+    :raises ValueError: the variable holds something else; the message does not repeat its value
     """
     try:
         value = json.loads(environment.get(variable) or "{}")
@@ -86,12 +87,12 @@ def json_object(environment: Mapping[str, str], variable: str) -> dict[str, str]
 
 
 def delta_session(secret_conf: Mapping[str, str]) -> SparkSession:
-    """The session that spark-submit prepared; if its settings lack Delta, a new one with Delta."""
-    # Workers import the names above without Spark.
+    """Return the session that spark-submit prepared, or a new one if its settings lack Delta."""
+    # Workers import this module without Spark.
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    # It repeats each exception as JSON, with the JVM's stack.
+    # This logger repeats each exception as JSON, with the stack of the JVM.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     conf: dict[str, bool | float | int | str | None] = dict(secret_conf)
     spark = SparkSession.builder.config(map=conf).getOrCreate()
@@ -124,6 +125,7 @@ def keep_jars(spark: SparkSession, file: str | None) -> None:
 
 
 if __name__ == "__main__":
-    # Spark puts this script's folder first, where model.py and run.py would shadow other modules.
+    # Spark puts this script's folder first on the path. There model.py and run.py would shadow
+    # other modules.
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     sys.exit(main())

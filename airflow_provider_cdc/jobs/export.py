@@ -1,4 +1,4 @@
-"""Writing changes, or the rows of an upsert table, to a table or to files."""
+"""Write changes, or the rows of an upsert table, to a table or to files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.engine.spark.tables.delta_tables import Tables
 
 _VERSION = 1
-# Replace the whole target, and not only the partitions that have new rows.
+# An overwrite replaces the whole target, and not only the partitions that have new rows.
 _WHOLE = {"spark.sql.sources.partitionOverwriteMode": "static"}
 
 
@@ -34,11 +34,12 @@ def export_changes(
 ) -> None:
     """Write the changes that ``task`` names to its target.
 
-    A Delta table is created if it does not exist. Appending twice under one ``export_id`` appends
-    once. With the mode ``error`` the table may exist only if the same ``export_id`` created it.
+    A Delta table is created if it does not exist. A second append with the same ``export_id``
+    writes nothing. With the mode ``error``, the table may exist only if the same ``export_id``
+    created it.
 
     :raises InvalidRequest: the table exists and the mode is ``error``, or its columns do not fit
-    :raises CdcError: what ``Engine.changes`` raises
+    :raises CdcError: the errors of ``Engine.changes``
     """
     changes = engine.changes(
         task.name,
@@ -52,11 +53,13 @@ def export_changes(
 
 
 def export_table(task: ExportTable, engine: Engine, spark: SparkSession, tables: Tables) -> None:
-    """Write the rows of the upsert table that ``task`` names to its target, as a job in the table's
-    history; otherwise as :func:`export_changes`.
+    """Write the rows of the upsert table that ``task`` names to its target.
 
-    :raises InvalidRequest: the target exists and the mode is ``error``
-    :raises CdcError: what ``Engine.query_table`` raises
+    The history of the table records this as a job. Targets and modes work as in
+    :func:`export_changes`.
+
+    :raises InvalidRequest: the target exists and the mode is ``error``, or its columns do not fit
+    :raises CdcError: the errors of ``Engine.query_table``
     """
     engine.query_table(task.table, lambda rows: _write(task, rows, spark, tables))
 
@@ -79,7 +82,7 @@ def _write_table(task: Export, rows: DataFrame, spark: SparkSession, tables: Tab
                 empty.saveAsTable(target.sql)
             else:
                 empty.save(target.path)
-    # An attempt may have been killed after it created the table.
+    # The table may exist because an attempt created it and was then killed.
     if task.mode is ExportMode.ERROR and tables.creation_mark(tables.get(target)) != known_by:
         raise InvalidRequest(
             f"export to {task.target}",

@@ -1,4 +1,4 @@
-"""Functions of the user that consume streams: found by name, run in a transaction."""
+"""Find a user's function by name, and let it consume streams in a transaction."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<function>[^\W\d]\
 
 
 def check_consume(task: Consume) -> None:
-    """Refuse a task that gives two ways to consume, or no way.
+    """Check that a task gives exactly one way to consume.
 
-    :raises InvalidRequest: it has statements and a function, or neither; or the function's name is
-        malformed; or no stream is given for the function
+    :raises InvalidRequest: the task has both statements and a function, or neither; the name of the
+        function is malformed; or the function has no stream
     """
     if bool(task.statements) == (task.apply is not None):
         raise InvalidRequest(
@@ -43,10 +43,10 @@ def check_consume(task: Consume) -> None:
 def consume_by_function(engine: Engine, task: Consume) -> Outcome:
     """Call the function with the change set of each stream, in order, and the transaction.
 
-    If the function raises, nothing is consumed and the exception is raised; see
-    ``Engine.transaction``.
+    If the function raises an exception, nothing is consumed, and the exception reaches the caller;
+    see ``Engine.transaction``.
 
-    :raises InvalidRequest: there is no such function
+    :raises InvalidRequest: the function does not exist, or it consumed no stream
     """
     function = _function(task.apply or "")
     with engine.transaction(

@@ -1,4 +1,4 @@
-"""How long the tasks of a Spark application took, from the JVM that drives it."""
+"""Measure how long the tasks of a Spark application took, in the JVM of its driver."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 
 def slot_meter(spark: SparkSession) -> Callable[[], int] | None:
-    """Returns a function that gives the milliseconds of all tasks of the application so far.
-    ``None`` over Spark Connect: many sessions share the executors, and a task does not show its
-    session.
+    """Return a function that returns the milliseconds of all tasks of the application so far.
+
+    ``None``: the session is over Spark Connect. There many sessions share the executors, and a task
+    does not show its session.
     """
     context: Any = getattr(spark, "_sc", None)
     if context is None:

@@ -1,6 +1,6 @@
-"""What a job is asked to do and what it answers, as frozen classes that are sent as JSON.
+"""The tasks and the answers of jobs, as frozen classes that are sent as JSON.
 
-The operator builds the same dataclass that the driver reads, so there is one list of arguments.
+The operator builds the same class that the driver reads, so there is one list of arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _job_name(class_name: str) -> str:
 
 
 class _Task(msgspec.Struct, frozen=True, tag_field="job", tag=_job_name):
-    """A task of a job. Its JSON holds the name of the job, so it is read as the right class."""
+    """A task of a job. Its JSON holds the name of the job, so a reader finds the right class."""
 
     @property
     def job(self) -> str:
@@ -36,9 +36,9 @@ class _Task(msgspec.Struct, frozen=True, tag_field="job", tag=_job_name):
 class CreateStream(_Task, frozen=True):
     """Create a stream; see ``Engine.create_stream`` for the arguments.
 
-    ``at`` and ``before`` are points as ``as_mapping`` of ``engine.core.arguments.points`` writes
-    them. ``file_options`` are text as ``options_as_text`` of ``engine.core.folders.file_options``
-    writes them.
+    ``at`` and ``before`` are points in the form that ``as_mapping`` of
+    ``engine.core.arguments.points`` returns. ``file_options`` are text in the form that
+    ``options_as_text`` of ``engine.core.folders.file_options`` returns.
     """
 
     name: str
@@ -65,9 +65,11 @@ class CreateStream(_Task, frozen=True):
 
 
 class Consume(_Task, frozen=True):
-    """Consume ``streams`` as ``consumer``, within bounds. Either ``statements`` read them, or
-    ``apply`` names a function as ``package.module:function``. The function gets the change set of
-    each stream and the transaction.
+    """Consume streams as ``consumer``, at most ``max_commits`` and ``max_bytes`` of them.
+
+    Either ``statements`` read the streams, or ``apply`` names a function as
+    ``package.module:function``. The function gets the change set of each of ``streams`` and the
+    transaction.
     """
 
     statements: tuple[str, ...]
@@ -79,13 +81,13 @@ class Consume(_Task, frozen=True):
 
 
 class HasData(_Task, frozen=True):
-    """Check with the engine whether ``stream`` has a change, exactly."""
+    """Check exactly whether ``stream`` has a change."""
 
     stream: str
 
 
 class ExportFormat(StrEnum):
-    """What an export writes: rows of a Delta table, or a folder of files."""
+    """The format of an export: a Delta table, or a folder of files."""
 
     DELTA = "delta"
     PARQUET = "parquet"
@@ -95,7 +97,7 @@ class ExportFormat(StrEnum):
 
 
 class ExportMode(StrEnum):
-    """What happens to rows or files that the target has already."""
+    """How an export treats rows or files that the target already has."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -105,8 +107,8 @@ class ExportMode(StrEnum):
 class ExportChanges(_Task, frozen=True):
     """Write the changes of the table or view ``name`` to ``target``; see ``Engine.changes``.
 
-    ``target`` is a table's name or path, or with a ``format`` of files the URI of a folder. A
-    repeated append is recognised by its ``export_id``.
+    ``target`` is the name or path of a table. With a ``format`` of files, it is the URI of a
+    folder. ``export_id`` identifies a repeated append, which writes nothing.
     """
 
     name: str
@@ -155,7 +157,7 @@ def _check_export(task: Export) -> None:
 
 
 class Maintain(_Task, frozen=True):
-    """Keep the streams of the state folder from going stale; see ``Engine.maintain``."""
+    """Prevent the streams of the state folder from going stale; see ``Engine.maintain``."""
 
     ahead: timedelta
 
@@ -172,7 +174,7 @@ class Recover(_Task, frozen=True):
 
 
 class AbortConsumption(_Task, frozen=True):
-    """End the open consumption of ``stream``, and leave the targets in ``keep`` as they are; see
+    """Abort the open consumption of ``stream``, and leave the targets in ``keep`` unchanged; see
     ``Engine.abort``.
     """
 
@@ -203,9 +205,10 @@ class CreateUpsertTable(_Task, frozen=True):
 
 
 class AlterUpsertTable(_Task, frozen=True):
-    """Change the intervals of the upsert table ``table``; see ``Engine.alter_upsert_table``. With
-    ``keeps_max_staleness`` its ``max_staleness`` stays, and without a ``tombstone_horizon`` that
-    stays.
+    """Change the intervals of the upsert table ``table``; see ``Engine.alter_upsert_table``.
+
+    If ``keeps_max_staleness``, the table keeps its ``max_staleness``. If ``tombstone_horizon`` is
+    ``None``, the table keeps its horizon.
     """
 
     table: str
@@ -229,7 +232,7 @@ class DropUpsertTable(_Task, frozen=True):
 
 
 class WriteChanges(_Task, frozen=True):
-    """Write what ``query`` returns as changes of the upsert table ``table``; see
+    """Write the rows of ``query`` as changes of the upsert table ``table``; see
     ``Engine.write_changes``. A second write with the same ``write_id`` writes nothing.
     """
 
@@ -274,11 +277,11 @@ Task = (
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One submission.
+    """One submission of a task.
 
     The submitter chooses ``request_id``, which names the answer in the state folder. ``principal``
-    is who asks; None: the user of the driver's process. A request must hold no secret, because it
-    shows in the process list.
+    is the principal of the request; ``None``: the user of the driver's process. A request must not
+    hold a secret, because it shows in the process list.
     """
 
     request_id: str
@@ -294,8 +297,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class JobError:
-    """An error of the engine in an answer: its ``kind`` (``CdcError.kind``), its message, and
-    whether running the same task again can help.
+    """An error in an answer: its ``kind`` (``CdcError.kind``) and its message.
+
+    ``retryable``: a second run of the same task can succeed.
     """
 
     kind: str
@@ -305,7 +309,7 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A job's answer: an error, or the result that belongs to its kind."""
+    """The answer of a job: an error, or the result of its kind of task."""
 
     request_id: str
     error: JobError | None = None

@@ -1,6 +1,6 @@
-"""Runs one request on a Spark session: the driver's side of every job.
+"""Run one request on a Spark session: the driver's side of every job.
 
-The spark-submit entry point calls it, and so does a task itself on a session over Spark Connect.
+The entry point of spark-submit calls it. A task calls it on a session over Spark Connect.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 UNEXPECTED = "unexpected"
-"""The kind of an error that the engine did not raise on purpose."""
+"""The kind of an error that is not a :class:`CdcError`."""
 
 _MESSAGE_CHARACTERS = 4_000
 
@@ -52,10 +52,10 @@ _MESSAGE_CHARACTERS = 4_000
 def run(
     request: Request, spark: SparkSession, storage_options: Mapping[str, str] | None = None
 ) -> Answer:
-    """Do what ``request`` asks with the engine on ``spark``; an error becomes part of the answer.
+    """Run ``request`` with the engine on ``spark``. An error becomes part of the answer.
 
-    An error of the engine is logged in lines, an unexpected one with its traceback. Only what ends
-    the process is raised.
+    An error of the engine is logged as lines. An unexpected error is logged with its traceback.
+    Only an exception that ends the process is raised.
     """
     try:
         engine = cdc.Engine(

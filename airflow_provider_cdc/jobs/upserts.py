@@ -1,4 +1,4 @@
-"""Runs the jobs of upsert tables on an engine."""
+"""Run the jobs of upsert tables on an engine."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answer:
-    """Do what ``request`` asks of an upsert table.
+    """Run ``request`` for an upsert table.
 
-    :raises CdcError: what the engine's method raises
+    :raises CdcError: the errors of the engine's method
     """
     match request.task:
         case CreateUpsertTable() as task:

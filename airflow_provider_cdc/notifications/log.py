@@ -17,11 +17,12 @@ MESSAGE = "{{ alert.sentence }}; {{ alert.details }}"
 
 
 class LogNotifier(BaseNotifier):
-    """Writes an alert to the log of the task: as a warning, and a recovery as information. As the
-    callback of a deadline alert (``AsyncCallback``) it writes to the triggerer's log, and needs a
-    message of its own.
+    """Writes an alert to the log of the task: a recovery as INFO, any other alert as WARNING.
 
-    :param message: what to write (templated, see :class:`~..operators.monitor.CheckStreams`)
+    As the callback of a deadline alert (``AsyncCallback``), it writes to the log of the triggerer,
+    and needs an explicit ``message``.
+
+    :param message: the text to write (templated, see :class:`~..operators.monitor.CheckStreams`)
     """
 
     template_fields: Sequence[str] = ("message",)
@@ -31,7 +32,7 @@ class LogNotifier(BaseNotifier):
         self.message = message
 
     def __repr__(self) -> str:
-        """The same in each process, because it distinguishes mapped operators."""
+        """Return the same text in each process, because the text distinguishes mapped operators."""
         return f"LogNotifier(message={self.message!r})"
 
     def notify(self, context: Context) -> None:
@@ -41,5 +42,5 @@ class LogNotifier(BaseNotifier):
         self.log.log(logging.INFO if is_good else logging.WARNING, "%s", self.message)
 
     async def async_notify(self, context: Context) -> None:
-        """Write the message; it waits for nothing."""
+        """Write the message, without waiting."""
         self.notify(context)

@@ -1,1 +1,1 @@
-"""Operators that create, consume, advance and drop streams."""
+"""Operators of streams, changes and upsert tables."""

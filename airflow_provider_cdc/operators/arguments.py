@@ -1,4 +1,4 @@
-"""Arguments of operators, as they are or as the text that a template made of them."""
+"""Parse the arguments of operators, as values or as the text that a template returned."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ _TRUTH: Mapping[str, bool] = {"True": True, "true": True, "False": False, "false
 
 
 def point_json(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | None:
-    """The point that an argument names, in the form of a job's JSON.
+    """The point that an argument names, in the form of a job's JSON. ``None``: no point is given.
 
-    :raises InvalidRequest: it names no point
+    :raises InvalidRequest: the argument does not name a point
     """
     point = point_of(given)
     return None if point is None else as_mapping(point)
 
 
 def parse_int(given: Any) -> Any:
-    """A number, also from digits; ``None`` if a template gave nothing. Any other value is returned
-    as it is, and a later check refuses it.
+    """Return a number, also from text of digits. ``None``: a template returned nothing.
+
+    Any other value is returned unchanged, and a later check refuses it.
     """
     if not isinstance(given, str):
         return given
@@ -45,10 +46,12 @@ def parse_duration(given: timedelta | str | None, name: str) -> timedelta | None
 @overload
 def parse_duration(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None: ...
 def parse_duration(given: timedelta | str | Kept | None, name: str) -> timedelta | Kept | None:
-    """A length of time, from a duration or from text such as ``P14D`` or ``INTERVAL 2 HOUR``.
-    ``None`` if a template gave nothing, ``KEPT`` if the user gave nothing.
+    """Return a duration, also from text such as ``P14D`` or ``INTERVAL 2 HOUR``.
 
-    :raises InvalidRequest: the text is not a length of time
+    ``None``: a template returned nothing. ``KEPT``: the user gave nothing.
+
+    :param name: the name of the argument, for the error
+    :raises InvalidRequest: the text is not a duration
     """
     if isinstance(given, Kept):
         return given
@@ -57,7 +60,8 @@ def parse_duration(given: timedelta | str | Kept | None, name: str) -> timedelta
 
 
 def parse_bool(given: Any) -> Any:
-    """A truth value, also from the text ``True`` or ``False``. Any other value is returned as it
-    is.
+    """Return a boolean, also from the text ``True`` or ``False``.
+
+    Any other value is returned unchanged.
     """
     return _TRUTH.get(given.strip(), given) if isinstance(given, str) else given

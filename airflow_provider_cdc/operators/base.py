@@ -1,4 +1,4 @@
-"""What operators share: a connection, a job that a kill stops, and events of consumptions."""
+"""The base classes of operators: their connection, their job, and events of consumptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StreamOperator(FailsPlainly, BaseOperator):
-    """Base of the operators of streams: they have a connection, and a kill stops their job."""
+    """Base class of the operators of streams. It has a connection, and a kill stops its job."""
 
     ui_color = "#d5ecf2"
 
@@ -29,7 +29,7 @@ class StreamOperator(FailsPlainly, BaseOperator):
 
     @cached_property
     def hook(self) -> CdcHook:
-        """The hook of ``conn_id``, made when the task runs."""
+        """The hook of ``conn_id``, created when the task runs."""
         return CdcHook(self.conn_id)
 
     def on_kill(self) -> None:
@@ -38,11 +38,11 @@ class StreamOperator(FailsPlainly, BaseOperator):
 
 
 class ConsumingOperator(StreamOperator):
-    """Base of the operators that consume: each consumption becomes an asset event.
+    """Base class of the operators that consume. Each consumption becomes asset events.
 
     Each consumed stream has an event, see
-    :func:`~airflow_provider_cdc.assets.stream.consumption_asset`. The events of the task's own
-    ``outlets`` have what was consumed as ``consumed`` in their extra.
+    :func:`~airflow_provider_cdc.assets.stream.consumption_asset`. The events of the user's
+    ``outlets`` list the consumed streams as ``consumed`` in their extra.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -52,7 +52,7 @@ class ConsumingOperator(StreamOperator):
     def announced(
         self, outcome: Outcome | None, context: Context, *, upsert_table: str | None = None
     ) -> dict[str, Any]:
-        """Emit the asset events of an outcome; returns the outcome for XCom.
+        """Emit the asset events of an outcome, and return the outcome for XCom.
 
         :param upsert_table: the upsert table whose changes were consumed
         :raises CdcJobFailed: the job answered without an outcome

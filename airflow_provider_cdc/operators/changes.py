@@ -1,4 +1,4 @@
-"""The operator of CHANGES: it exports what changed between two points, without a stream."""
+"""The operator of CHANGES: it exports the changes between two points, without a stream."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ if TYPE_CHECKING:
 
 
 class ExportChanges(StreamOperator):
-    """Write what changed in a table or a view between two points to a table or to files.
+    """Write the changes of a table or a view between two points to a table or to files.
 
-    Snowflake, CHANGES: no offset advances. A task that runs again writes the same changes once
-    more: it overwrites, or, if it appends to a Delta table, it appends once for each run of its
-    DAG. An interval before the table's first commit is no error: the table had no rows then.
+    Snowflake, CHANGES: no offset advances. A task that runs again writes the same changes again: it
+    overwrites the target. If it appends to a Delta table, it appends once for each run of its DAG.
+    An interval before the table's first commit is not an error: the table had no rows then.
 
     Returns (XCom) ``source``, ``target`` and ``format``.
 
     :param source: name or path of a table, or the name of a view (templated)
     :param target: name or path of a Delta table, which is created if it does not exist; with a
-        format of files the URI of a folder (templated)
+        format of files, the URI of a folder (templated)
     :param at: the point after which the changes begin, exclusive: ``Version(3)``,
-        ``OffsetOf("a_stream")`` or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as
-        ``{"timestamp": "{{ data_interval_start }}"}`` it is templated. A DAG has such intervals
-        with a timetable like ``CronDataIntervalTimetable``, and not with ``@daily``
-    :param before: the point at which they begin, inclusive; version 0 is allowed too
-    :param end: the last point, inclusive; now by default (templated as ``at``)
+        ``OffsetOf("a_stream")`` or ``Timestamp("2026-01-01T00:00:00Z")``; a mapping such as
+        ``{"timestamp": "{{ data_interval_start }}"}`` is templated. A DAG has such intervals with a
+        timetable like ``CronDataIntervalTimetable``, and not with ``@daily``
+    :param before: the point at which the changes begin, inclusive; version 0 is allowed too
+        (templated like ``at``)
+    :param end: the last point, inclusive; by default the present (templated like ``at``)
     :param information: ``default`` or ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)
     :param file_format: ``delta``, ``parquet``, ``csv``, ``json`` or ``orc`` (templated)
-    :param mode: ``overwrite``, ``append`` (Delta tables alone) or ``error`` (templated)
+    :param mode: ``overwrite``, ``append`` (only for Delta tables) or ``error`` (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -117,7 +118,7 @@ class ExportChanges(StreamOperator):
             )
 
     def _check_interval(self) -> None:
-        """Refuse an interval that can hold nothing: an export would empty its target.
+        """Refuse an interval that cannot have a change, because its export would empty the target.
 
         :raises InvalidRequest: it ends before it begins, or begins and ends at the same moment
         """

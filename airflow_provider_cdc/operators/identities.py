@@ -1,4 +1,4 @@
-"""The identities of a task: as a consumer, and for what it does in a run of its DAG."""
+"""The identities of a task: as a consumer, and for work that it does once in a run of its DAG."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def once_for_run(context: Context, *what: object) -> str:
-    """The id under which a task does ``what`` once in a run of its DAG, even if it runs again.
+    """The id of work that a task does once in a run of its DAG, even if the task runs again.
 
-    :param what: arguments of the task, which are checked elsewhere
+    :param what: the arguments that identify the work; they are checked elsewhere
     """
     instance = context["ti"]
     known_by = [instance.dag_id, instance.task_id, instance.map_index, instance.run_id, *what]
@@ -23,12 +23,12 @@ def once_for_run(context: Context, *what: object) -> str:
 
 
 def default_consumer(context: Context) -> str:
-    """The consumer of a task that names none: ``<dag_id>/<task_id>``, and ``/<map_index>`` if the
-    task is mapped. It is the same in a retry and in the next run.
+    """The consumer of a task that does not name one: ``<dag_id>/<task_id>``, and ``/<map_index>``
+    if the task is mapped. It is the same in a retry and in the next run.
 
-    Airflow's ids may have dots, but no slash, so two tasks are never one consumer. Otherwise each
-    would undo what the other has begun. An id that is longer than the name of a consumer may be
-    ends in a digest.
+    Airflow's ids may have dots, but no slash, so two tasks are never one consumer. If they were,
+    each would undo what the other began. If the text is longer than the name of a consumer may be,
+    it ends in a digest.
     """
     instance = context["ti"]
     consumer = f"{instance.dag_id}/{instance.task_id}"

@@ -1,4 +1,4 @@
-"""The operators that keep streams from going stale, and recover the targets of stale streams."""
+"""The operators that prevent streams from going stale, and recover targets of stale streams."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class MaintainStreams(StreamOperator):
-    """Extend the retention of what the streams of a connection have not consumed, and take back
-    extensions that are no longer needed. Snowflake, data retention: a source keeps what its streams
-    have not consumed, up to a limit.
+    """Extend the retention of sources for the streams of a connection, and end extensions that are
+    no longer needed. Snowflake, data retention: a source keeps what its streams have not consumed,
+    up to a limit.
 
-    Run it on a timer, once a day or more often; an additional run does nothing.
+    Run it on a timer, once a day or more often. An additional run does nothing.
 
     Returns (XCom) ``skipped``, and ``sources`` with what was found and done at each table.
 
-    :param ahead: how much later the next run ends at the latest; twice the DAG's interval is good
+    :param ahead: the longest time until the next run ends; twice the DAG's interval is a good value
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -41,10 +41,10 @@ class MaintainStreams(StreamOperator):
         self.ahead = ahead
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Do the maintenance; a retry does what is left.
+        """Do the maintenance. A retry does the rest of the work.
 
         :raises AirflowFailException: the job failed, and a retry cannot help
-        :raises CdcJobFailed: a retry may help, also if a table could not be changed
+        :raises CdcJobFailed: a retry may help; for example, a table could not be changed
         """
         with task_errors():
             ahead = interval_of(self.ahead, "ahead")
@@ -66,14 +66,14 @@ class MaintainStreams(StreamOperator):
 
 
 class RecoverStream(ConsumingOperator):
-    """Make a target equal to the source of a stream that went stale, and let the stream go on from
-    there. Only rows that differ are written, in one consumption.
+    """Make a target equal to the source of a stream that went stale, and let the stream continue
+    from there. It writes only rows that differ, in one consumption.
 
     Returns (XCom) the outcome, as ``ConsumeStream`` does.
 
     :param stream: the name of the stream (templated)
     :param target: name or path of the table to recover (templated)
-    :param key: the column or the columns that identify its rows (templated)
+    :param key: the column or columns that identify the rows of the target (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -88,7 +88,7 @@ class RecoverStream(ConsumingOperator):
         self.key = key
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Recover; a retry finishes what an attempt began.
+        """Recover the target. A retry finishes what an attempt began.
 
         :raises AirflowFailException: an argument is wrong
         :raises CdcJobFailed: a retry may help

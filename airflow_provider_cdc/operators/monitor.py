@@ -29,31 +29,33 @@ if TYPE_CHECKING:
 class CheckStreams(StreamOperator):
     """Check all streams of a connection, and send one alert for each change of status.
 
-    A warning is sent ``margin`` before ``stale_after``, or when the source no longer guarantees to
-    keep what a stream needs. A breach is reported when ``stale_after`` has passed, when the stream
-    cannot be read, or when its oldest change is older than its ``max_lag``. A recovery is sent when
-    that is over. No JVM is started.
+    It sends a warning ``margin`` before ``stale_after``, or when the source no longer guarantees to
+    keep what a stream needs. It sends a breach when ``stale_after`` has passed, when the stream
+    cannot be read, or when its oldest change is older than its ``max_lag``. It sends a recovery
+    when the problem is over. No JVM is started.
 
-    For an upsert table, ``max_lag`` is its ``max_staleness``, or three hours if it has none. A
-    breach is reported when changes are in its quarantine, and a warning if all of them are late.
+    For an upsert table, ``max_lag`` is its ``max_staleness``, or three hours if it has none. If
+    changes are in the table's quarantine, a breach is sent, or a warning if all of them are late.
 
     The templates of a notifier can use ``alert``, with ``kind``, ``objective``, ``stream``,
     ``source``, ``upsert_table`` (or None), ``reason``, ``lag_commits``, ``lag_bytes``,
     ``lag_seconds``, ``stale_after`` and ``last_consumer``, and with the texts ``sentence`` and
-    ``details``. They can also use each of these by its own name. The exception is a name that is a
-    template field of the notifier, such as ``source``: Airflow then gives them that field.
+    ``details``. They can also use each of these directly by its name. The exception is a name
+    that is also a template field of the notifier, such as ``source``: there Airflow provides the
+    field of the notifier.
 
     Each run also sets Airflow's metrics ``cdc.stream.<conn_id>.<stream>.`` with ``lag_seconds``,
-    ``lag_commits``, ``has_data`` (0 or 1) and ``stale_in_seconds`` (negative: it is stale). They go
-    where Airflow's own metrics go (StatsD, OpenTelemetry).
+    ``lag_commits``, ``has_data`` (0 or 1) and ``stale_in_seconds`` (negative: it is stale). They
+    are sent to the same backend as Airflow's metrics (StatsD, OpenTelemetry).
 
-    It also writes ``stale_after`` of every stream to the Variable ``cdc_stale_after.<conn_id>``,
-    which :class:`~airflow_provider_cdc.deadlines.stale.StreamStaleDeadline` reads.
+    Each run also writes ``stale_after`` of every stream to the Variable
+    ``cdc_stale_after.<conn_id>``. The deadline
+    :class:`~airflow_provider_cdc.deadlines.stale.StreamStaleDeadline` reads it.
 
     Returns (XCom) the alerts that were sent.
 
-    :param notifiers: any of Airflow's notifiers; if one fails, the others are called all the same,
-        and a later run calls only that one again
+    :param notifiers: any of Airflow's notifiers. If one fails, the others are still called, and a
+        later run calls only the failed one again
     :param margin: how long before ``stale_after`` a warning is due
     :param conn_id: a connection of type ``cdc`` (templated)
     """
@@ -75,7 +77,7 @@ class CheckStreams(StreamOperator):
         """Send the alerts that are due.
 
         :raises CdcJobFailed: a notifier failed, and a later run sends it the alert; or a stream
-            could not be checked, or the registry is out of reach
+            could not be checked; or the registry cannot be reached
         """
         moments: dict[str, datetime] = {}
 
@@ -101,8 +103,10 @@ class CheckStreams(StreamOperator):
         return [_plain(alert) for alert in sent]
 
     def _receivers(self, context: Context) -> dict[str, Callable[[Alert], None]]:
-        """Each notifier by its class and its number among those of its class. These names stay when
-        its message changes, or when the DAG's file moves.
+        """Each notifier, by its class and its number among the notifiers of that class.
+
+        These names stay the same when the message of a notifier changes, or when the DAG's file
+        moves.
         """
         receivers: dict[str, Callable[[Alert], None]] = {}
         seen: Counter[str] = Counter()
@@ -120,7 +124,7 @@ class CheckStreams(StreamOperator):
             alert.kind.value,
             alert.stream,
         )
-        # Rendering its templates changes the notifier.
+        # Rendering the templates changes a notifier, so only a copy is called.
         copy.copy(notifier)(_context(context, alert))
 
     def _measure(self, status: StreamStatus) -> None:
@@ -145,7 +149,7 @@ def _failure_text(error: Exception) -> str:
 
 
 def _plain(alert: Alert) -> dict[str, Any]:
-    """The alert in the form that XCom keeps."""
+    """The alert in a form that XCom can store."""
     moments = {"stale_after": alert.stale_after.isoformat(), "at": alert.at.isoformat()}
     words = {"kind": alert.kind.value, "objective": alert.objective.value}
     return asdict(alert) | moments | words

@@ -1,4 +1,4 @@
-"""What operators return: the engine's dataclasses as plain JSON, for XCom."""
+"""The results of operators: the engine's dataclasses as plain JSON, for XCom."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def outcome_result(outcome: Outcome | None) -> dict[str, Any]:
     """
     if outcome is None:
         raise CdcJobFailed("consume job: answered without an outcome. Fix: run the task again.")
-    # Through JSON, because XCom would keep a tuple as a class of its own.
+    # The result goes through JSON, because XCom would store a tuple as a separate class.
     result: dict[str, Any] = json.loads(to_json(outcome))
     return result

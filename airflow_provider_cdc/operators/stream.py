@@ -1,4 +1,4 @@
-"""Operators of streams. Each one validates, makes one call and returns a plain dict."""
+"""Operators of streams. Each one checks its arguments, makes one call and returns a plain dict."""
 
 from __future__ import annotations
 
@@ -42,34 +42,36 @@ class CreateStream(StreamOperator):
     Returns (XCom) ``stream``, ``stream_id``, ``source``, ``mode`` and ``offset_version``.
 
     :param stream: the name of the stream (templated)
-    :param on_table: name or path of the source table (templated); or else
-    :param on_view: name of a view that a stream can follow (templated); or else
+    :param on_table: name or path of the source table (templated); alternatively ``on_view`` or
+        ``on_files``
+    :param on_view: name of a view that a stream can follow (templated)
     :param on_files: absolute path or URI of a folder of files (templated)
     :param file_format: ``parquet``, ``csv``, ``json``, ``orc`` or ``avro`` (templated)
     :param file_options: options of Spark's reader, such as ``{"header": True}`` (templated)
     :param file_schema: the columns in DDL (templated); by default inferred from the existing files
-    :param mode: ``standard``, which is the default, or ``append_only``; with ``on_files`` always
+    :param mode: ``standard`` (the default) or ``append_only``; with ``on_files`` it is always
         ``insert_only`` (templated)
     :param append_semantics: ``inserted`` or ``surviving``, for ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)
     :param at: the point after which the stream's changes begin: ``Version(3)``,
-        ``OffsetOf("other")`` or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as
-        ``{"version": "{{ ... }}"}`` (keys ``version``, ``timestamp``, ``offset_of``) it is
-        templated
-    :param before: the same, but the changes of that very version or time are the stream's first
-        ones
+        ``OffsetOf("other")`` or ``Timestamp("2026-01-01T00:00:00Z")``; a mapping such as
+        ``{"version": "{{ ... }}"}`` (keys ``version``, ``timestamp``, ``offset_of``) is templated
+    :param before: like ``at``, but the changes of exactly that version or time are the first
+        changes of the stream (templated)
     :param or_replace: drop a stream of that name in the same step; a retry replaces it again
-    :param if_not_exists: if the stream exists already, return it and start no Spark job; set it for
+    :param if_not_exists: if the stream exists already, return it and start no Spark job. Set it for
         a task with retries, because an attempt may end after it created the stream
-    :param show_initial_rows: the first consumption takes the rows at the offset
+    :param show_initial_rows: whether the first consumption takes the rows at the offset
     :param comment: free text (templated)
-    :param stream_owner: the principal that owns the stream; by default the connection's (templated)
-    :param readers: who may read it besides its owner; by default everybody (templated)
-    :param consumers: who may consume it besides its owner; by default its readers (templated)
-    :param max_data_extension: how long its sources may be made to keep what it has not consumed, a
-        duration or text such as ``P14D`` (templated)
+    :param stream_owner: the principal that owns the stream; by default that of the connection
+        (templated)
+    :param readers: the principals that may read it besides its owner; by default all (templated)
+    :param consumers: the principals that may consume it besides its owner; by default its readers
+        (templated)
+    :param max_data_extension: how long its sources may be extended to keep what it has not
+        consumed, a duration or text such as ``P14D`` (templated)
     :param max_lag: how old a change may get before the monitor of streams sends an alert, in the
-        same forms (templated)
+        same forms; by default any age (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -149,7 +151,7 @@ class CreateStream(StreamOperator):
 
         :raises AirflowFailException: an argument is wrong, the table cannot have a stream, or a
             stream of that name exists
-        :raises CdcJobFailed: a retry may help, for example if the state folder is out of reach
+        :raises CdcJobFailed: a retry may help, for example if the state folder cannot be reached
         """
         task = self._task()
         if self.if_not_exists and (existing := self._existing()):
@@ -198,37 +200,39 @@ class CreateStream(StreamOperator):
 
 
 class ConsumeStream(ConsumingOperator):
-    """Consume streams by DML or a function, exactly once: a retry goes on, or begins again.
+    """Consume streams by DML or a function, exactly once.
 
     All statements see the same changes: those between the streams' offsets and the versions that
-    were pinned when the consumption began. When the last statement is applied, all offsets move
-    there. Readers of several targets may see one statement's effect before another's. The
-    consumptions of one consumer follow each other, so let its runs do so too: set
-    ``max_active_runs=1``, and ``max_active_tis_per_dag=1`` if the DAG may be backfilled, because
-    Airflow counts backfill runs separately.
+    were pinned when the consumption began. After the last statement is applied, all offsets move to
+    these versions. Readers of several targets may see the effect of one statement before that of
+    another. One consumer must not have two consumptions at the same time. So set
+    ``max_active_runs=1``, and also ``max_active_tis_per_dag=1`` if the DAG may be backfilled,
+    because Airflow counts backfill runs separately.
 
-    A retry finishes a consumption by statements. After a function that did not finish, a retry
-    first undoes what the function did, and then calls the function again, because nothing else
-    knows what it had left to do.
+    A retry finishes a consumption by statements. If a function did not finish, a retry first undoes
+    what the function did, and then calls the function again, because only the function knows the
+    rest of its work.
 
     Returns (XCom) ``consumption_id``, ``consumer``, ``streams`` (name, ``after_version`` exclusive,
     ``through_version`` inclusive, ``rows`` by action, ``strategy``), ``statements`` and
     ``seconds``.
 
     :param stream: the stream, or streams, that the statements must read (templated)
-    :param sql: one statement, or several (templated; ``.sql`` files); or else
-    :param apply: ``package.module:function``, a function that the driver can import, for what SQL
-        cannot express (templated). It is called with the change set of each stream, a DataFrame,
-        and the :class:`~airflow_provider_cdc.engine.Transaction`. It writes by the transaction's
-        ``sql`` and ``write``. If it raises, nothing is consumed
-    :param consumer: the identity by which a retry is recognised; by default the DAG's and the
-        task's id, and the map index of a mapped task (templated). If the list that a task is mapped
-        over may change its order, name the consumer by what it consumes: another consumer undoes
-        what this one has begun, and cannot finish it
-    :param max_commits: take at most this many commits of each stream; the rest waits for the next
-        run (templated)
-    :param max_bytes: take only the first commits, at least one, that together added and removed at
-        most this many bytes of files (templated); neither bound cuts initial rows
+    :param sql: one or several statements (templated; ``.sql`` files); alternatively ``apply``
+    :param apply: ``package.module:function``, a function that the driver can import, for work that
+        SQL cannot express (templated). Its arguments are the change set of each stream, as a
+        DataFrame, and the :class:`~airflow_provider_cdc.engine.Transaction`. It writes with the
+        methods ``sql`` and ``write`` of the transaction. If it raises an exception, nothing is
+        consumed
+    :param consumer: the name that identifies a retry; by default the ids of the DAG and the task,
+        and the map index of a mapped task (templated). If the order of the list of a mapped task
+        may change, include the consumed streams in the name: another consumer undoes what this one
+        began, and cannot finish it
+    :param max_commits: the most commits to take of each stream; the rest waits for the next run
+        (templated)
+    :param max_bytes: the most bytes of files that the taken commits of a stream may have added and
+        removed together; the first commit is always taken (templated). Neither limit cuts initial
+        rows
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -264,11 +268,12 @@ class ConsumeStream(ConsumingOperator):
         self.max_bytes = max_bytes
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the statements or the function as one consumption, after a check that needs no JVM.
+        """Check the arguments without a JVM, and run the statements or the function as one
+        consumption.
 
-        :raises AirflowFailException: a stream is missing or unusable, a statement is not one that
-            can consume, no statement reads a stream that ``stream`` names, or not exactly one of
-            ``sql`` and ``apply`` is given
+        :raises AirflowFailException: a stream is missing or unusable, a statement cannot consume,
+            no statement reads a stream that ``stream`` names, or not exactly one of ``sql`` and
+            ``apply`` is given
         :raises CdcJobFailed: a retry may help
         """
         with reached_errors(self.hook):
@@ -308,10 +313,10 @@ class ConsumeStream(ConsumingOperator):
 
 
 class AdvanceStream(StreamOperator):
-    """Move a stream's offset to its source's current version, without any DML. No Spark job is
-    started.
+    """Move the offset of a stream to the current version of its source, without any DML. No Spark
+    job is started.
 
-    Returns (XCom) what :class:`CreateStream` returns.
+    Returns (XCom) the same as :class:`CreateStream`.
 
     :param stream: the name of the stream (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
@@ -334,10 +339,10 @@ class AdvanceStream(StreamOperator):
 
 
 class DropStream(StreamOperator):
-    """Drop a stream; its source and targets stay as they are. No Spark job is started.
+    """Drop a stream. Its source and its targets stay unchanged. No Spark job is started.
 
     :param stream: the name of the stream (templated)
-    :param if_exists: a missing stream is no error
+    :param if_exists: a missing stream is not an error
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 

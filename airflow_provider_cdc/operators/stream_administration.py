@@ -1,5 +1,5 @@
-"""The operators that repair or copy a stream: they end its consumption, move it back, change it,
-bring it back after a drop, or clone it.
+"""The operators that repair or copy a stream: they abort its consumption, rewind it, alter it,
+restore it after a drop, or clone it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 class AbortConsumption(StreamOperator):
-    """End the open consumption of a stream without moving its offset; what was applied is undone.
+    """Abort the open consumption of a stream: undo what was applied, and do not move the offset.
 
-    Use it if a consumer can neither finish nor undo what it has begun, because another process has
-    written to a target since. If no consumption is open, nothing is done and no Spark job is
-    started. So a retry is safe; it ends any consumption that is open by then.
+    Use it if a consumer can neither finish nor undo its consumption, because another process wrote
+    to a target in the meantime. If no consumption is open, it does nothing and starts no Spark job.
+    So a retry is safe. A retry aborts any consumption that is open at that time.
 
     Returns (XCom) ``stream``, ``stream_id``, ``source``, ``mode`` and ``offset_version``.
 
     :param stream: the name of the stream; for a consumption of several streams, one of them
         (templated)
-    :param keep: the target, or the targets, where what was applied stays, by their names in the
-        statements (templated): the next consumption applies the same changes to them again
+    :param keep: the target or targets on which nothing is undone, by their names in the statements
+        (templated). The next consumption applies the same changes to them again
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -48,12 +48,12 @@ class AbortConsumption(StreamOperator):
         self.keep = keep
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """End the consumption.
+        """Abort the consumption.
 
         :raises AirflowFailException: the stream is missing, the principal may not abort it, or
             ``keep`` names a table that is not a target of the consumption
-        :raises CdcJobFailed: a retry may help; or a target that is not in ``keep`` has changed
-            since
+        :raises CdcJobFailed: a retry may help; or a target that is not in ``keep`` changed in the
+            meantime
         """
         with reached_errors(self.hook):
             keep = one_or_several(f"stream {self.stream}", "keep", self.keep)
@@ -66,14 +66,14 @@ class AbortConsumption(StreamOperator):
 
 
 class RewindStream(StreamOperator):
-    """Move a stream back to an earlier point: it returns again what it has returned since.
+    """Move a stream back to an earlier point. It returns the changes after this point again.
 
-    Returns (XCom) what :class:`AbortConsumption` returns.
+    Returns (XCom) the same as :class:`AbortConsumption`.
 
     :param stream: the name of the stream (templated)
-    :param to: the point after which the stream's changes then begin: ``Version(3)``,
-        ``OffsetOf("other")`` or ``Timestamp("2026-01-01T00:00:00Z")``; as a mapping such as
-        ``{"version": "{{ ... }}"}`` it is templated
+    :param to: the point after which the changes of the stream begin: ``Version(3)``,
+        ``OffsetOf("other")`` or ``Timestamp("2026-01-01T00:00:00Z")``; a mapping such as
+        ``{"version": "{{ ... }}"}`` is templated
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -85,7 +85,7 @@ class RewindStream(StreamOperator):
         self.to = to
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Move the stream back; a retry moves it to the same point.
+        """Move the stream back. A retry moves it to the same point.
 
         :raises AirflowFailException: the stream is missing, the principal may not consume it, or it
             cannot be read from that point on
@@ -106,19 +106,21 @@ class RewindStream(StreamOperator):
 
 
 class AlterStream(StreamOperator):
-    """Change the attributes of a stream; those that are not given stay. No Spark job is started.
+    """Change the attributes of a stream. Attributes that are not given stay unchanged. No Spark job
+    is started.
 
-    Returns (XCom) what :class:`AbortConsumption` returns.
+    Returns (XCom) the same as :class:`AbortConsumption`.
 
     :param stream: the name of the stream (templated)
-    :param comment: the new comment, or None (templated)
-    :param stream_owner: the principal that owns it from then on (templated)
-    :param readers: who may read it besides its owner; None: everybody (templated)
-    :param consumers: who may consume it besides its owner; None: its readers (templated)
-    :param max_data_extension: how long its sources may be made to keep what it has not consumed, a
-        duration or text such as ``P14D`` (templated)
+    :param comment: the new comment; ``None``: no comment (templated)
+    :param stream_owner: the principal that becomes the owner (templated)
+    :param readers: the principals that may read it besides its owner; ``None``: all (templated)
+    :param consumers: the principals that may consume it besides its owner; ``None``: its readers
+        (templated)
+    :param max_data_extension: how long its sources may be extended to keep what it has not
+        consumed, a duration or text such as ``P14D`` (templated)
     :param max_lag: how old a change may get before the monitor of streams sends an alert, in the
-        same forms; None: any age (templated)
+        same forms; ``None``: any age (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -155,7 +157,7 @@ class AlterStream(StreamOperator):
         self.max_lag = max_lag
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Alter the stream; a retry does so again.
+        """Alter the stream. A retry alters it in the same way again.
 
         :raises AirflowFailException: the stream is missing, the principal does not own it, or an
             argument is wrong
@@ -176,10 +178,10 @@ class AlterStream(StreamOperator):
 
 
 class UndropStream(StreamOperator):
-    """Bring back the stream that was dropped last under a name, at the offset that it had. No Spark
+    """Restore the stream that was last dropped under a name, at the offset that it had. No Spark
     job is started.
 
-    Returns (XCom) what :class:`AbortConsumption` returns.
+    Returns (XCom) the same as :class:`AbortConsumption`.
 
     :param stream: the name of the stream (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
@@ -192,20 +194,20 @@ class UndropStream(StreamOperator):
         self.stream = stream
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Bring the stream back.
+        """Restore the stream.
 
-        :raises AirflowFailException: no stream was dropped under that name, or there is one of that
-            name, for example because an earlier attempt has brought it back
+        :raises AirflowFailException: no stream was dropped under that name, or a stream of that
+            name exists, for example because an earlier attempt restored it
         """
         with reached_errors(self.hook):
             return stream_result(self.hook.catalog().undrop(self.stream))
 
 
 class CloneStream(StreamOperator):
-    """Create a stream at the same offset as another one; the two then move independently. No Spark
-    job is started.
+    """Create a stream at the same offset as another one. Afterwards the two offsets move
+    independently. No Spark job is started.
 
-    Returns (XCom) what :class:`AbortConsumption` returns, for the new stream.
+    Returns (XCom) the same as :class:`AbortConsumption`, for the new stream.
 
     :param stream: the name of the new stream (templated)
     :param of: the name of the stream to clone (templated)
@@ -224,9 +226,9 @@ class CloneStream(StreamOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Clone the stream.
 
-        :raises AirflowFailException: the stream to clone is missing or the principal may not read
-            it; or there is a stream of the new name, for example because an earlier attempt has
-            made it
+        :raises AirflowFailException: the stream to clone is missing, or the principal may not read
+            it; or a stream of the new name exists, for example because an earlier attempt created
+            it
         """
         with reached_errors(self.hook):
             cloned = self.hook.catalog().clone(self.stream, self.of, comment=self.comment)

@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 class CreateUpsertTable(StreamOperator):
-    """Create a table that changes are upserted into by a primary key. BigQuery, CDC: each change is
-    an UPSERT or a DELETE of one key.
+    """Create a table whose changes are upserted by a primary key. BigQuery, CDC: each change is an
+    UPSERT or a DELETE of one key.
 
     Returns (XCom) ``table``, ``location``, ``stream``, ``primary_key`` and ``max_staleness`` in
     seconds.
 
-    :param table: its name, or a path (templated)
+    :param table: the name of the table, or a path (templated)
     :param schema: the data columns in DDL, such as ``id INT, name STRING`` (templated)
-    :param primary_key: a column, or up to 16 of them (templated)
+    :param primary_key: one column, or up to 16 columns (templated)
     :param max_staleness: how far a read may lag behind what was written, as ``INTERVAL 10 MINUTE``,
-        ``PT10M`` or a ``timedelta``; None: every read is fresh (templated)
+        ``PT10M`` or a ``timedelta``; ``None``: every read is fresh (templated)
     :param tombstone_horizon: how long a delete is remembered for late changes, in the same forms
         (templated)
     :param cluster_by: the columns that the base is clustered by; by default the first 4 columns of
         the key (templated)
-    :param partial_changes: whether a change may leave columns as they are
-    :param if_not_exists: if there is such an upsert table, it stays as it is and is returned; set
-        it for a task with retries, because a retry then finishes what a killed attempt has left
+    :param partial_changes: whether a change may leave columns unchanged
+    :param if_not_exists: if the upsert table exists already, return it unchanged. Set it for a task
+        with retries, because a retry then finishes what a killed attempt began
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -81,7 +81,7 @@ class CreateUpsertTable(StreamOperator):
 
         :raises AirflowFailException: the schema, the key or an interval is invalid, or there is a
             table of that name
-        :raises CdcJobFailed: a retry may help, for example if the state folder is out of reach
+        :raises CdcJobFailed: a retry may help, for example if the state folder cannot be reached
         """
         subject, clustered = f"upsert table {self.table}", self.cluster_by
         with task_errors():
@@ -101,11 +101,13 @@ class CreateUpsertTable(StreamOperator):
 
 
 class AlterUpsertTable(StreamOperator):
-    """Change the intervals of an upsert table; those that are not given stay. Its DAG and its
-    alerts use the new ones.
+    """Change the intervals of an upsert table. An interval that is not given stays unchanged.
+
+    The DAG that applies its changes and its alerts use the new intervals.
 
     :param table: the upsert table (templated)
-    :param max_staleness: as for :class:`CreateUpsertTable`; None: every read is fresh (templated)
+    :param max_staleness: as for :class:`CreateUpsertTable`; ``None``: every read is fresh
+        (templated)
     :param tombstone_horizon: as for :class:`CreateUpsertTable` (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
@@ -126,7 +128,7 @@ class AlterUpsertTable(StreamOperator):
         self.tombstone_horizon = tombstone_horizon
 
     def execute(self, context: Context) -> None:
-        """Alter the table; a retry finishes what an attempt began.
+        """Alter the table. A retry finishes what an attempt began.
 
         :raises AirflowFailException: an interval is invalid, or there is no such upsert table
         :raises CdcJobFailed: a retry may help, for example if changes are being applied
@@ -144,10 +146,10 @@ class AlterUpsertTable(StreamOperator):
 
 
 class AddColumns(StreamOperator):
-    """Add columns to an upsert table; its view shows them too.
+    """Add columns to an upsert table and to its view.
 
-    They are NULL in the existing rows and in the changes that wait. Columns that the table has
-    already stay as they are. Returns (XCom) what :class:`CreateUpsertTable` returns.
+    The new columns are NULL in existing rows and in waiting changes. Existing columns stay
+    unchanged. Returns (XCom) the same as :class:`CreateUpsertTable`.
 
     :param table: the upsert table (templated)
     :param schema: the columns in DDL, such as ``phone STRING, since DATE`` (templated)
@@ -162,10 +164,10 @@ class AddColumns(StreamOperator):
         self.schema = schema
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Add the columns; a retry finishes what an attempt began.
+        """Add the columns. A retry finishes what an attempt began.
 
-        :raises AirflowFailException: the schema is invalid, the table has such a column of another
-            type, or there is no such upsert table
+        :raises AirflowFailException: the schema is invalid, the table has a column of that name
+            with another type, or there is no such upsert table
         :raises CdcJobFailed: a retry may help
         """
         task = jobs.AddColumns(self.table, self.schema)
@@ -176,8 +178,8 @@ class DropUpsertTable(StreamOperator):
     """Drop an upsert table: its view, the stream of its changes, and its rows.
 
     :param table: the upsert table (templated)
-    :param if_exists: a missing table is no error; set it for a task with retries, because an
-        attempt that was killed may have dropped it
+    :param if_exists: a missing table is not an error. Set it for a task with retries, because a
+        killed attempt may have dropped the table
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -189,7 +191,7 @@ class DropUpsertTable(StreamOperator):
         self.if_exists = if_exists
 
     def execute(self, context: Context) -> None:
-        """Drop the table; a retry finishes what an attempt began.
+        """Drop the table. A retry finishes what an attempt began.
 
         :raises AirflowFailException: there is no such upsert table
         :raises CdcJobFailed: a retry may help, for example if changes are being applied

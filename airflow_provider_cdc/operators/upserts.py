@@ -1,4 +1,4 @@
-"""Operators of the changes of upsert tables: write, apply, redrive and export them."""
+"""Operators of upsert tables: they write, redrive and apply changes, and export rows."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class WriteChanges(StreamOperator):
     """Write the rows of a query as changes of an upsert table, once for each run of the DAG.
 
     Each row has the key, ``_CHANGE_TYPE`` (UPSERT or DELETE), the values and, if there is an order,
-    ``_CHANGE_SEQUENCE_NUMBER``. A retry after the write writes nothing. The same task of the same
-    run writes again if its query has changed.
+    ``_CHANGE_SEQUENCE_NUMBER``. A retry after the write writes nothing. If the query of the task
+    changed, the task writes again in the same run.
 
     :param table: the upsert table (templated)
-    :param query: the SELECT of the changes (templated; ``.sql`` files)
+    :param query: the SELECT that returns the changes (templated; ``.sql`` files)
     :param on_bad_rows: ``fail``: a bad row fails the write, and nothing is written; ``quarantine``:
         bad rows go to the quarantine, and the others are written (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
@@ -62,7 +62,7 @@ class WriteChanges(StreamOperator):
         :raises AirflowFailException: a column or a row does not fit; nothing was written
         :raises CdcJobFailed: a retry may help
         """
-        # The id includes the query: a task that is cleared after its query was corrected writes
+        # The id includes the query. So a task that is cleared after its query was corrected writes
         # again.
         write_id = once_for_run(context, self.table, self.query)
         subject = f"changes of {self.table}"
@@ -76,15 +76,15 @@ class ExportTable(StreamOperator):
     """Write the rows of an upsert table to a table or to files, as fresh as its ``max_staleness``
     requires. BigQuery: EXPORT DATA.
 
-    Nothing is applied. This task merges the changes that have to be merged, so it belongs in a pool
-    of its own, such as ``cdc_query``. A task that runs again overwrites, or, if it appends to a
-    Delta table, appends once for each run of its DAG.
+    Nothing is applied. The job of this task merges waiting changes if the read needs them. So use a
+    separate pool, such as ``cdc_query``. A task that runs again overwrites the target. If it
+    appends to a Delta table, it appends once for each run of its DAG.
 
     :param table: the upsert table (templated)
     :param target: name or path of a Delta table, which is created if it does not exist; with a
-        format of files the URI of a folder (templated)
+        format of files, the URI of a folder (templated)
     :param file_format: ``delta``, ``parquet``, ``csv``, ``json`` or ``orc`` (templated)
-    :param mode: ``overwrite``, ``append`` (Delta tables alone) or ``error`` (templated)
+    :param mode: ``overwrite``, ``append`` (only for Delta tables) or ``error`` (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -124,10 +124,11 @@ class ExportTable(StreamOperator):
 
 
 class RedriveChanges(StreamOperator):
-    """Redrive the changes in quarantine of an upsert table that can be applied now: they wait
+    """Redrive the changes in quarantine of an upsert table that can be applied now. They wait
     again.
 
-    Correct bad changes in the quarantine before. Returns (XCom) how many changes were redriven.
+    Before this task, correct bad changes in the quarantine. Returns (XCom) the number of redriven
+    changes.
 
     :param table: the upsert table (templated)
     :param late: whether to redrive late changes too (templated)
@@ -142,7 +143,7 @@ class RedriveChanges(StreamOperator):
         self.late = late
 
     def execute(self, context: Context) -> int:
-        """Redrive the changes; a retry finishes what an attempt began.
+        """Redrive the changes. A retry finishes what an attempt began.
 
         :raises AirflowFailException: there is no such upsert table
         :raises CdcJobFailed: a retry may help
@@ -152,20 +153,19 @@ class RedriveChanges(StreamOperator):
 
 
 class ApplyUpserts(ConsumingOperator):
-    """Apply the changes that wait for an upsert table, exactly once; does nothing if no change
-    waits.
+    """Apply the waiting changes of an upsert table, exactly once. If no change waits, do nothing.
 
     Returns (XCom) the outcome, as ``ConsumeStream`` does, with ``held_changes`` and
-    ``late_changes``, the numbers of changes in quarantine after it; or None if no change waits. The
-    two are also Airflow's metrics ``cdc.stream.<conn_id>.<stream>.held_changes`` and
-    ``.late_changes``.
+    ``late_changes``: the numbers of changes in quarantine afterwards. Returns ``None`` if no change
+    waits. The two numbers are also the Airflow metrics
+    ``cdc.stream.<conn_id>.<stream>.held_changes`` and ``.late_changes``.
 
-    :param table: the upsert table, by its name or the root of its base (templated); by the root, no
-        Spark job is started if nothing waits
-    :param record_duration: whether to note how long it took since its run was due, from which
-        :func:`~airflow_provider_cdc.dag_factories.upserts.background_apply_dags` takes the
-        schedule. A run that began later than the table's ``max_staleness`` after it was due is not
-        noted
+    :param table: the upsert table, by its name or by the root of its base (templated). If it is
+        given by the root and no change waits, no Spark job is started
+    :param record_duration: whether to record how long the apply took from the time when its run was
+        due. :func:`~airflow_provider_cdc.dag_factories.upserts.background_apply_dags` computes the
+        schedule from these durations. If a run began later than ``max_staleness`` after it was due,
+        its duration is not recorded
     :param conn_id: a connection of type ``cdc`` (templated)
     """
 
@@ -177,7 +177,7 @@ class ApplyUpserts(ConsumingOperator):
         self.record_duration = record_duration
 
     def execute(self, context: Context) -> dict[str, Any] | None:
-        """Apply the changes; a retry finishes what an attempt began.
+        """Apply the changes. A retry finishes what an attempt began.
 
         :raises AirflowFailException: there is no such upsert table
         :raises CdcJobFailed: a retry may help; the changes still wait, and the table is unchanged
@@ -206,18 +206,18 @@ class ApplyUpserts(ConsumingOperator):
         return result
 
     def _note(self, stream: Stream, due: datetime, began: datetime) -> None:
-        # An old run that is cleared, or one that waited for a scheduler that was down, does not
-        # show how long applies take. A run whose task waited for a slot does.
+        # If an old run is cleared, or if a run waited for a scheduler that was down, its duration
+        # does not show how long applies take. If its task waited for a slot, its duration does.
         if began - due <= (stream.max_lag or WITHOUT_PROMISE):
             self.hook.settings.apply_times().note(stream.stream_id, utc_now() - due)
 
     def _quarantined(self, outcome: Outcome) -> dict[str, int]:
-        """How many changes are in quarantine; they also become metrics."""
+        """The numbers of changes in quarantine. They are also set as metrics."""
         metrics = outcome.statements[-1].metrics
         named = {HELD: HELD_CHANGES, LATE: LATE_CHANGES}
-        # A count that could not be taken is missing.
+        # The metrics do not have a count that could not be determined.
         found = {name: metrics[key] for name, key in named.items() if key in metrics}
-        # No stream is listed if another driver finished what this one began.
+        # If another driver finished what this one began, the outcome lists no stream.
         for stream in outcome.streams:
             measure(self.conn_id, stream.name, found)
         return found

@@ -35,22 +35,24 @@ _EMPTY = "cdc.empty"
 
 
 class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
-    """Wait until a stream has data. A stream that is missing, or found to be stale, fails at once.
+    """Wait until a stream has data. If the stream is missing or stale, the sensor fails at once.
 
-    A check takes milliseconds and no JVM. It reads commits from the newest one back towards the
-    stream's offset. It says no only if they certainly hold nothing for the stream's mode. A yes
-    does not cover the commits that it did not read: the consumer reads all of them, and refuses
-    those that are not reliable. With ``exact`` the engine on Spark then confirms a yes.
+    A check takes milliseconds and needs no JVM. It reads commits from the newest one back to the
+    stream's offset. It finds no data only if the commits certainly have no change for the stream's
+    mode. If it finds data, it has not checked the commits that it did not read. The consumer reads
+    all of them, and refuses those that are not reliable. With ``exact``, the engine on Spark then
+    confirms that there is data.
 
-    A failure ends the wait as ``soft_fail``, ``silent_fail`` and ``never_fail`` say, deferrable or
-    not. A triggerer that cannot reach a store or the connection checks again in any case.
+    A failure ends the wait as ``soft_fail``, ``silent_fail`` and ``never_fail`` define, also if the
+    sensor is deferrable. A triggerer that cannot reach a store or the connection always checks
+    again.
 
     Returns (XCom) ``stream``, ``offset_version`` (exclusive) and ``latest_version`` (inclusive).
 
     :param stream: the name of the stream (templated)
     :param conn_id: a connection of type ``cdc`` (templated)
-    :param exact: confirm by a Spark job that there is a change
-    :param deferrable: wait in the triggerer instead of in a worker
+    :param exact: whether a Spark job confirms that there is a change
+    :param deferrable: whether to wait in the triggerer instead of in a worker
     """
 
     template_fields: Sequence[str] = ("stream", "conn_id")
@@ -74,7 +76,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
 
     @cached_property
     def hook(self) -> CdcHook:
-        """The hook of ``conn_id``, made when the task runs."""
+        """The hook of ``conn_id``, created when the task runs."""
         return CdcHook(self.conn_id)
 
     def on_kill(self) -> None:
@@ -100,7 +102,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         return PokeReturnValue(is_done=True, xcom_value=self._result(found))
 
     def execute(self, context: Context) -> Any:
-        """Wait in this worker or, if deferrable, in the triggerer after one check here.
+        """Wait in this worker. If deferrable, check once here and then wait in the triggerer.
 
         :raises AirflowSensorTimeout: there was no data for ``timeout`` seconds
         """
@@ -111,9 +113,9 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
         return checked.xcom_value if checked.is_done else self._wait(since)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Take the trigger's event; if an exact check finds nothing, wait again.
+        """Handle the event of the trigger. If an exact check finds no data, wait again.
 
-        :raises AirflowFailException: the stream is missing or stale by now
+        :raises AirflowFailException: the stream is missing or stale
         :raises CdcJobFailed: a retry may help
         """
         checked = self._checked(lambda: self._taken(event, context))
@@ -124,8 +126,8 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
     def resume_execution(
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
     ) -> Any:
-        """Go on after the wait. Airflow's own method would skip a deferrable sensor in cases where
-        it fails another one.
+        """Continue after the wait. In some cases, Airflow's method would skip a deferrable sensor
+        but fail another one.
         """
         try:
             return BaseOperator.resume_execution(self, next_method, next_kwargs, context)
@@ -137,15 +139,15 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
             raise
 
     def _checked(self, check: Callable[[], PokeReturnValue]) -> PokeReturnValue:
-        """What ``check`` returns; an exception ends the wait as in Airflow's own loop."""
+        """Return the result of ``check``. An exception ends the wait as in Airflow's loop."""
         try:
             return check()
         except AirflowSkipException:
             raise
         except (AirflowFailException, AirflowTaskTimeout) as error:
             if isinstance(error, AirflowTaskTimeout):
-                # This exception makes Airflow end the job of a task that fails, but not of one that
-                # is skipped.
+                # After this exception, Airflow ends the job of a task that fails, but not the job
+                # of a task that is skipped.
                 self.on_kill()
             if self.soft_fail or self.never_fail:
                 raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
@@ -161,7 +163,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
     def _taken(self, event: dict[str, Any], context: Context) -> PokeReturnValue:
         if event["status"] == "failed":
             raise task_failure(event["message"], retryable=event["retryable"])
-        # A triggerer of an older version gives no stream id.
+        # The event of a triggerer of an older version has no stream id.
         found = ProbedStream(
             event.get("stream_id", ""), event["offset_version"], event["latest_version"]
         )
@@ -173,15 +175,15 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
             return True
         answer = self.hook.submit(HasData(self.stream), context=context)
         if not answer.has_data:
-            # The log was read before the check, so a later commit has a higher version.
+            # The log was read before the exact check, so a later commit has a higher version.
             self._empty = found
             if self.reschedule:
                 context["task_state_store"].set(_EMPTY, list(astuple(found)))
         return bool(answer.has_data)
 
     def _known(self, context: Context) -> ProbedStream | None:
-        """What an exact check has found empty, in this process or, if it was stored, in an earlier
-        one.
+        """The range that an exact check found empty, in this process or, if it was stored, in an
+        earlier process.
         """
         if self._empty is None and self.exact and self.reschedule:
             match context["task_state_store"].get(_EMPTY):

@@ -1,4 +1,4 @@
-"""The trigger that waits for a stream's data in the triggerer."""
+"""The trigger that waits in the triggerer for data of a stream."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _log = logging.getLogger(__name__)
 
 
 class StreamHasDataTrigger(BaseTrigger):
-    """Fires once: when the stream may have data, or when waiting can no longer help.
+    """Fires once, when the stream may have data or when waiting cannot help.
 
     The event is a dict: ``status`` is ``ready`` (with ``stream_id``, ``offset_version`` and
     ``latest_version``) or ``failed`` (with ``message`` and ``retryable``). It always has ``stream``
-    and ``waiting_since``. Only the connection's id is serialised, never its content.
+    and ``waiting_since``. Only the id of the connection is serialised, never its content.
 
     :param stream: the name of the stream
     :param conn_id: a connection of type ``cdc``
     :param poll_interval: seconds before the first check of the logs, and between two checks
     :param waiting_since: when the wait began, ISO 8601; the event repeats it
     :param after_version: a version of the source (inclusive) up to which there is no data
-    :param offset_version: ... if the stream's offset is still this version
-    :param stream_id: ... and the stream still has this id
+    :param offset_version: ``after_version`` holds only if the stream's offset is this version
+    :param stream_id: ``after_version`` holds only if the stream has this id
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class StreamHasDataTrigger(BaseTrigger):
         self.stream_id = stream_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments, with which another triggerer goes on."""
+        """Return the class path and the arguments, so that another triggerer can continue."""
         return (
             "airflow_provider_cdc.triggers.stream.StreamHasDataTrigger",
             {
@@ -74,12 +74,14 @@ class StreamHasDataTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the logs every ``poll_interval`` seconds, in a thread, until there is news. A store
-        or a connection that cannot be reached is logged; the task's timeout bounds the wait.
+        """Check the logs every ``poll_interval`` seconds, in a thread, until there is an event.
+
+        If a store or a connection cannot be reached, this is logged. The timeout of the task limits
+        the wait.
         """
         catalog = event = None
         while event is None:
-            # The task itself has just checked.
+            # The task checked just before it deferred, so the first step is to wait.
             await asyncio.sleep(self.poll_interval)
             try:
                 catalog = catalog or (await CdcHook.asettings(self.conn_id)).catalog()
@@ -88,7 +90,7 @@ class StreamHasDataTrigger(BaseTrigger):
                 event = {"status": "failed", "message": str(error), "retryable": error.retryable}
             except Exception:
                 _log.warning("could not check stream %s", self.stream, exc_info=True)
-                # The connection itself may have to be corrected, so read it again.
+                # The connection may be wrong and corrected later, so it is read again.
                 catalog = None
         event = {**event, "stream": self.stream, "waiting_since": self.waiting_since}
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # Airflow's own
@@ -97,7 +99,7 @@ class StreamHasDataTrigger(BaseTrigger):
         try:
             found = readiness(catalog, self.stream, empty=self._empty)
         except RegistryNotFound:
-            # The task read the registry, so this process does not reach the state folder now.
+            # The task read the registry, so now this process does not reach the state folder.
             _log.warning("there is no registry where stream %s was found", self.stream)
             return None
         return None if found is None else {"status": "ready", **asdict(found)}

@@ -1,7 +1,7 @@
-"""Work of triggers in threads of their own.
+"""Run work of triggers in separate threads.
 
-asyncio has few threads, and all triggers of a triggerer share them. Reads from a store that does
-not answer would take all of them, and no trigger would check again.
+asyncio has few threads, and all triggers of a triggerer share them. If a store does not answer,
+reads from it would take all of these threads, and no trigger would check again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _places: WeakKeyDictionary[AbstractEventLoop, Semaphore] = WeakKeyDictionary()
 async def in_own_thread(
     work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
 ) -> Result:
-    """What ``work`` returns, from a thread that the process does not wait for when it ends.
+    """Return the result of ``work``, which runs in a daemon thread. The process can end without it.
 
-    A few run at once. One that takes long makes room for others, and goes on.
+    At most 16 threads run at once. After 30 seconds a thread continues, but no longer counts.
 
-    :raises Exception: what ``work`` raised
+    :raises Exception: the exception of ``work``
     """
     loop = asyncio.get_running_loop()
     places = _places.setdefault(loop, Semaphore(_AT_ONCE))
@@ -43,7 +43,7 @@ async def in_own_thread(
 
 def _begun(loop: AbstractEventLoop, work: Callable[[], Result]) -> Future[Result]:
     found: Future[Result] = loop.create_future()
-    # A cancelled caller does not fetch the exception, and asyncio would warn of that.
+    # A cancelled caller does not fetch the exception. Without this call, asyncio would warn.
     found.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     context = copy_context()
 
@@ -53,7 +53,7 @@ def _begun(loop: AbstractEventLoop, work: Callable[[], Result]) -> Future[Result
             settle = partial(found.set_result, context.run(work))
         except Exception as error:
             settle = partial(found.set_exception, error)
-        # The loop may have been closed since.
+        # The loop may have been closed in the meantime.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: None if found.done() else settle())
 

@@ -1,8 +1,8 @@
 """The trigger of a stream's asset: it wakes DAGs when there is new data.
 
 All watchers of one connection share a poll. A fired event is recorded in Airflow's asset state
-store only after it is in Airflow's database. So a restarted triggerer repeats no event that
-arrived, and loses no event that did not.
+store only after it is in Airflow's database. So a restarted triggerer does not repeat an event that
+arrived, and does not lose an event that did not arrive.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ if TYPE_CHECKING:
 
 _KEY = "cdc.fired"
 _PATIENCE_SECONDS = 60
-# The offset of a stream whose record cannot be read.
+# This is the offset of a stream whose record cannot be read.
 _NOWHERE = -1
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Why a DAG is woken: a stream has data after ``offset_version`` (exclusive) up to
-    ``data_version`` (inclusive), or it cannot or may not be read, which ``problem`` explains.
+    """The reason to wake a DAG: a stream has data, or it cannot or may not be read.
+
+    The data is after ``offset_version`` (exclusive) up to ``data_version`` (inclusive). ``problem``
+    explains why the stream cannot or may not be read.
     """
 
     stream: str
     stream_id: str
     offset_version: int
     data_version: int | None
-    # The text may change with every commit, and that is not another reason.
+    # The text may change with every commit. A changed text is not a new reason.
     problem: str | None = field(default=None, compare=False)
 
 
@@ -61,22 +63,23 @@ class Fired:
     at: datetime
 
     def covers(self, wake: Wake, now: datetime, repeat_after: timedelta) -> bool:
-        """Whether ``wake`` is not new, and not yet due to be repeated."""
+        """Whether ``wake`` is the same as before, and is not yet due to be repeated."""
         return self.wake == wake and now - self.at < repeat_after
 
 
 class Memory:
-    """The last wake that a watcher fired, kept in the state store of its asset. If the store fails,
-    the wake is forgotten and fires once more.
+    """The last wake that a watcher fired, kept in the state store of its asset.
 
-    :param store: the store of the asset; without it the wake is forgotten when the triggerer ends
+    If the store fails, the wake is forgotten and fires again.
+
+    :param store: the store of the asset. ``None``: the wake is forgotten when the triggerer ends
     """
 
     def __init__(self, store: AssetStateStoreAccessor | None) -> None:
         self._store = store
 
     async def recall(self) -> Fired | None:
-        """The wake that was kept, if it has the form of this version of the provider."""
+        """Return the kept wake, if it has the form of this version of the provider."""
         if self._store is None:
             return None
         try:
@@ -87,7 +90,7 @@ class Memory:
             return None
 
     async def keep(self, fired: Fired) -> None:
-        """Keep ``fired`` in place of the wake before."""
+        """Keep ``fired`` instead of the previous wake."""
         if self._store is None:
             return
         value: dict[str, Any] = {"wake": asdict(fired.wake), "at": fired.at.isoformat()}
@@ -109,7 +112,7 @@ class ProbeFailed(Exception):
 
 
 class StreamPoll:
-    """One poll of a connection: its streams as they are now, which are checked when a watcher asks.
+    """One poll of a connection: its current streams. A stream is checked when a watcher asks.
 
     :param streams: all streams of ``catalog``
     :param unfinished: checks of earlier polls that have not ended, by the keys of their streams
@@ -128,7 +131,7 @@ class StreamPoll:
         self.fired: list[tuple[Memory, Fired]] = []
 
     async def probe(self, stream: str) -> Wake | None:
-        """The reason to wake the watchers of ``stream``, or None. All of them share one check.
+        """Return the reason to wake the watchers of ``stream``, or ``None``. They share one check.
 
         :raises ProbeFailed: the check failed, or an earlier check has not ended
         """
@@ -141,8 +144,10 @@ class StreamPoll:
         return await asyncio.shield(self._probes[key])
 
     async def settled(self) -> dict[str, asyncio.Task[Wake | None]]:
-        """Wait for the checks of this poll, for a limited time, so that one check does not delay
-        all of them. Returns the checks that have not ended, including those of earlier polls.
+        """Wait for the checks of this poll, and return the checks that have not ended.
+
+        The time to wait is limited, so that one check does not delay all streams. The result
+        includes checks of earlier polls.
         """
         if self._probes:
             _, late = await asyncio.wait(self._probes.values(), timeout=_PATIENCE_SECONDS)
@@ -170,7 +175,7 @@ class StreamPoll:
 
 
 class StreamPolls(SharedStreamProducer):
-    """Polls a connection for all watchers of its streams, without end.
+    """Polls a connection endlessly for all watchers of its streams.
 
     :param conn_id: a connection of type ``cdc``
     :param poll_interval: seconds between two polls
@@ -181,16 +186,17 @@ class StreamPolls(SharedStreamProducer):
         self._poll_interval = poll_interval
 
     async def open_stream(self) -> AsyncIterator[tuple[StreamPoll, StreamPoll]]:
-        """A poll every ``poll_interval`` seconds. A poll that fails is logged and not raised,
-        because that would end every watcher of the connection.
+        """Yield a poll every ``poll_interval`` seconds.
+
+        A failure is logged and not raised, because it would end every watcher of the connection.
         """
         settings = catalog = None
         unfinished: dict[str, asyncio.Task[Wake | None]] = {}
         is_missed = False
         while True:
             try:
-                # The connection may have been edited. An unchanged one keeps its catalog, which
-                # remembers what it read.
+                # The connection may have been edited. If it is unchanged, the catalog is kept,
+                # because it remembers what it read.
                 found = await CdcHook.asettings(self._conn_id)
                 if catalog is None or found != settings:
                     settings, catalog = found, found.catalog()
@@ -210,26 +216,26 @@ class StreamPolls(SharedStreamProducer):
                 continue
             yield poll, poll
             await asyncio.sleep(self._poll_interval)
-            # Polls must not pile up while a watcher's check takes longer than the interval.
+            # If a check takes longer than the interval, polls must not pile up.
             unfinished = await poll.settled()
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Record what was fired in polls whose events are in Airflow's database."""
+        """Record the fired wakes of polls whose events are in Airflow's database."""
         for poll, outcome in batch:
             for memory, fired in poll.fired if outcome.is_clean else ():
                 await memory.keep(fired)
 
 
 class StreamWatcherTrigger(BaseEventTrigger):
-    """Fires for a stream's asset when the stream has new data, and when it cannot or may not be
-    read. It fires again every ``repeat_after`` seconds while that lasts.
+    """Fires for a stream's asset when the stream has new data, or when it cannot or may not be
+    read. While this lasts, it fires again every ``repeat_after`` seconds.
 
     The event is a dict: ``stream``, ``stream_id``, ``offset_version`` (exclusive), ``data_version``
     (inclusive) and ``problem``, each as of the check.
 
-    :param stream: the name of the stream; one that does not exist yet has no data
+    :param stream: the name of the stream; a stream that does not exist yet has no data
     :param conn_id: a connection of type ``cdc``
-    :param asset: the name of the asset, whose state store keeps the last event
+    :param asset: the name of the asset; its state store keeps the last event
     :param poll_interval: seconds between two polls of the connection
     :param repeat_after: seconds after which data that still waits fires again
     """
@@ -245,7 +251,7 @@ class StreamWatcherTrigger(BaseEventTrigger):
         self.repeat_after = repeat_after
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments, with which another triggerer goes on."""
+        """Return the class path and the arguments, so that another triggerer can continue."""
         return (
             "airflow_provider_cdc.triggers.watcher.StreamWatcherTrigger",
             {
@@ -258,18 +264,18 @@ class StreamWatcherTrigger(BaseEventTrigger):
         )
 
     def shared_stream_key(self) -> Hashable:
-        """Watchers of one connection with one interval share a poll."""
+        """Return the key of a poll. Watchers of one connection with one interval share a poll."""
         return ("cdc", self.conn_id, self.poll_interval)
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> StreamPolls:
-        """The poll that the watchers share."""
+        """Return the producer of the polls that the watchers share."""
         return StreamPolls(kwargs["conn_id"], kwargs["poll_interval"])
 
     async def filter_shared_stream(
         self, shared_stream: AsyncIterator[StreamPoll]
     ) -> AsyncIterator[TriggerEvent]:
-        """Fire for what is new in this watcher's own stream."""
+        """Yield an event for each new wake of this watcher's stream."""
         memory = self._memory()
         fired = await memory.recall()
         repeat_after = timedelta(seconds=self.repeat_after)
@@ -279,7 +285,7 @@ class StreamWatcherTrigger(BaseEventTrigger):
             except ProbeFailed:
                 continue
             if wake is None:
-                # Consumed data may come again, because the stream may be rewound.
+                # The same data may come again, because the stream may be rewound.
                 fired = None
                 continue
             if fired and fired.covers(wake, now, repeat_after):
@@ -289,7 +295,7 @@ class StreamWatcherTrigger(BaseEventTrigger):
             poll.fired.append((memory, fired))
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """The same with a poll of its own, if the triggerer shares no poll."""
+        """Yield the same events from a separate poll, if the triggerer does not share polls."""
         polls = StreamPolls(self.conn_id, self.poll_interval).open_stream()
         async for event in self.filter_shared_stream(poll async for poll, _ in polls):
             yield event

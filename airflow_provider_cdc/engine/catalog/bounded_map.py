@@ -1,4 +1,4 @@
-"""Runs the same work for many items at once; an item that hangs blocks no other."""
+"""Runs the same work for many items at once. An item that hangs does not block the others."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def bounded_map(
     """The results of ``work`` for each of ``items``, or the exceptions that it raised.
 
     An item that has not ended ``patience_seconds`` after its begin counts as ``TimeoutError``. Its
-    thread cannot be stopped and runs on; the process does not wait for it.
+    thread cannot be stopped and continues. The process does not wait for it.
 
     :param at_once: how many items are worked on at once
     :param patience_seconds: how long one item may take
-    :param within_seconds: how long all items may take; those that have not ended or not begun by
+    :param within_seconds: how long all items may take; items that have not begun or not ended by
         then count as ``TimeoutError`` too
     """
     return _DaemonPool(work, items, patience_seconds, within_seconds).done(at_once)
@@ -75,12 +75,12 @@ class _DaemonPool(Generic[Item, Result]):
                 outcome = error
             with self._changed:
                 if place in self._found:
-                    # It timed out, and another thread took over.
+                    # The item timed out, and another thread took over.
                     return
                 self._end(place, outcome)
 
     def _give_up(self) -> float:
-        """Time out the items that take too long; returns the seconds until the next timeout."""
+        """Time out the items that take too long. Returns the seconds until the next timeout."""
         now = time.monotonic()
         if now >= self._ends:
             self._end_all()

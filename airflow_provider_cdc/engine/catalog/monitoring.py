@@ -1,4 +1,4 @@
-"""Monitoring streams without Spark: finds the alerts, and sends each of them once."""
+"""Monitors streams without Spark: finds the alerts, and sends each alert once."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from .stream_status import StreamStatus, unreadable_status
 from .upsert_jobs import LONGEST_WITHOUT_MAX_STALENESS, upsert_streams
 
 _AT_ONCE = 16
-# A store that does not answer must not block the alerts of other streams: one stream may take 120
-# seconds, and all together 480, because the monitor's DAG times out after ten minutes.
+# A store that does not answer must not block the alerts of other streams. One stream may take 120
+# seconds, and all streams together 480, because the monitor's DAG times out after ten minutes.
 _PATIENCE_SECONDS = 120.0
 _WITHIN_SECONDS = 480.0
 
@@ -43,8 +43,8 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The status of a stream. For a stream on the changes of an upsert table also the size of its
-    quarantine, or ``None`` if the quarantine cannot be read.
+    """The status of a stream. For a stream on the changes of an upsert table, ``quarantine`` is the
+    size of the table's quarantine. ``None``: the quarantine cannot be read.
     """
 
     status: StreamStatus
@@ -81,12 +81,11 @@ class StreamMonitor:
         margin: timedelta | str,
         see: Callable[[StreamStatus], object] = lambda _: None,
     ) -> list[Alert]:
-        """Check every stream, and call ``receivers`` for each alert that they lack.
+        """Check every stream, and call ``receivers`` for each alert that they have not received.
 
         An alert counts as sent when all of ``receivers`` have returned. If one of them raises, a
-        run ten minutes later or more calls only that one again. Other alerts are sent all the same.
-        If the state folder holds no registry, the call sends nothing and forgets
-        nothing.
+        run at least ten minutes later calls only that one again. Other alerts are still sent. If
+        the state folder holds no registry, the call sends nothing and forgets nothing.
 
         :param receivers: functions that take an alert, by names that are the same in every run
         :param margin: how long before ``stale_after`` a warning is due
@@ -106,7 +105,7 @@ class StreamMonitor:
         known = {stream.stream_id for stream in upsert_streams(readable)}
         with _kept(failures, "streams that no longer exist"):
             self._sent.forget_all_but({stream.stream_id for stream in streams})
-        # In a random order: a stream that this run has no time for is checked by another run.
+        # The order is random, so that another run checks a stream that this run has no time for.
         streams = random.sample(streams, len(streams))
         observations = bounded_map(
             lambda stream: self._observe(stream, known),
@@ -153,7 +152,7 @@ class StreamMonitor:
         receivers: Mapping[str, Callable[[Alert], object]],
         failures: list[Exception],
     ) -> Alert | None:
-        """Send the alert for ``finding`` if it is due; returns it once all of ``receivers`` have
+        """Send the alert for ``finding`` if it is due. Returns it when all of ``receivers`` have
         it.
         """
         claim = self._sent.claim(seen.status.stream_id, finding.objective, finding.status)
@@ -179,7 +178,7 @@ class StreamMonitor:
 
 @contextmanager
 def _kept(failures: list[Exception], what: str) -> Iterator[None]:
-    """Append an exception to ``failures`` with the note ``what``, and go on."""
+    """Append an exception to ``failures`` with the note ``what``, and continue."""
     try:
         yield
     except Exception as error:
@@ -202,7 +201,7 @@ def objective_states(seen: Observation, now: datetime, margin: timedelta) -> lis
 
 
 def lag_of(status: StreamStatus, now: datetime) -> timedelta:
-    """How long the oldest change that is not consumed has waited; zero if no change waits."""
+    """How long the oldest change that is not consumed has waited. Zero: no change waits."""
     return now - (status.behind_since or now)
 
 
@@ -257,8 +256,8 @@ def _apply_lag(table: str, status: StreamStatus, now: datetime) -> ObjectiveStat
 
 
 def _quarantine(table: str, size: QuarantineSize) -> ObjectiveState:
-    """Whether the quarantine holds changes. Late changes block no others, so they cause a warning
-    only.
+    """Whether the quarantine holds changes. Late changes do not block others, so they cause only a
+    warning.
     """
     holds = f"the quarantine of upsert table {table} holds"
     if size.changes == 0:

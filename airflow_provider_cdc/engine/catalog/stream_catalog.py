@@ -60,8 +60,8 @@ class StreamCatalog:
         self._is_for_upserts = False
 
     def for_upserts(self) -> StreamCatalog:
-        """The same streams, for methods of upsert tables: only these may move the streams of such
-        tables.
+        """The same streams, for the methods of upsert tables. Only these methods may move the
+        streams of upsert tables.
         """
         found = copy(self)
         found._is_for_upserts = True
@@ -90,11 +90,11 @@ class StreamCatalog:
             )
 
     def show(self) -> list[Stream]:
-        """All streams that can be read, by name; :meth:`statuses` also has the others."""
+        """All streams that can be read, by name. :meth:`statuses` also returns the others."""
         return self._registry.snapshot().streams()
 
     def show_if_begun(self) -> list[Stream | UnreadableStream] | None:
-        """All streams, first those that can be read. ``None``: there is no registry."""
+        """All streams. Those that can be read come first. ``None``: there is no registry."""
         snapshot = self._registry.snapshot()
         if snapshot.version is None:
             return None
@@ -160,17 +160,17 @@ class StreamCatalog:
         max_data_extension: timedelta | str | Kept = KEPT,
         max_lag: timedelta | str | Kept | None = KEPT,
     ) -> Stream:
-        """Change the attributes of a stream; those that are not given stay.
+        """Change attributes of a stream. Attributes that are not given stay as they are.
 
         To repair a stream whose record cannot be read, give the attributes that cannot be read.
 
         :param comment: the new comment, or ``None``
-        :param owner: the principal that owns it from then on
+        :param owner: the principal that owns it after the call
         :param max_data_extension: how long its sources may be made to keep what it has not consumed
-        :param max_lag: how old a change may get before the monitor sends an alert; ``None``: any
-            age
-        :param readers: who may read it besides its owner; ``None``: everybody
-        :param consumers: who may consume it besides its owner; ``None``: its readers
+        :param max_lag: how old a change may get before the monitor sends an alert; ``None``: no
+            limit
+        :param readers: who may read it in addition to its owner; ``None``: everybody
+        :param consumers: who may consume it in addition to its owner; ``None``: its readers
         :raises StreamNotFound: there is no such stream
         :raises StreamConflict: a consumption of it is open
         :raises StreamAccessDenied: the principal does not own it
@@ -197,7 +197,7 @@ class StreamCatalog:
         return self._moved(snapshot, stream, Transition.ALTERED, **changed)
 
     def rename(self, name: str, to: str) -> Stream:
-        """Give a stream another name; statements find it under that name from then on.
+        """Give a stream another name. After that, statements find it under the new name only.
 
         :raises StreamNotFound: there is no such stream
         :raises StreamExists: another stream has the new name
@@ -210,7 +210,8 @@ class StreamCatalog:
         return self._moved(snapshot, stream, Transition.RENAMED, name=stream_name(to))
 
     def clone(self, name: str, of: str, *, comment: str | None = None) -> Stream:
-        """Create a stream at the same offset as another one; the two then move independently.
+        """Create a stream at the same offset as another one. Then the two streams move
+        independently.
 
         The clone belongs to the principal. Its readers and consumers are those of the original.
 
@@ -262,7 +263,7 @@ class StreamCatalog:
         return self._moved(snapshot, stream, Transition.UNDROPPED)
 
     def advance(self, name: str) -> Stream:
-        """Move a stream's offset to now without any DML; initial rows are skipped too.
+        """Move a stream's offset to now without a DML statement. Initial rows are skipped too.
 
         :raises StreamNotFound: there is no such stream
         :raises StreamConflict: a consumption of it is open
@@ -282,8 +283,8 @@ class StreamCatalog:
         return advanced
 
     def skip_range(self, span: StreamSpan, *, younger: bool = False) -> bool:
-        """Move a stream's offset over a range that holds no change for it, so that the source need
-        not keep these commits; returns whether the offset moved.
+        """Move a stream's offset over a range that holds no change for it, so that the source does
+        not have to keep these commits. Returns whether the offset moved.
 
         Snowflake: checking whether an empty stream has data keeps it from going stale.
 
@@ -296,15 +297,15 @@ class StreamCatalog:
         if not (is_there and is_moving and self._is_skippable(stream, younger=younger)):
             return False
         changes = [Change(stream.with_offsets(*ends), Transition.SKIPPED)]
-        # Optional: another process may move the stream at the same time, or the principal may have
-        # no write access.
+        # This move is optional. Another process may move the stream at the same time, or the
+        # principal may have no write access.
         with suppress(CdcError):
             self._registry.transact(snapshot, changes, actor=self.principal)
             return True
         return False
 
     def _is_skippable(self, stream: Stream, *, younger: bool) -> bool:
-        """Whether its offset may move without a consumption, and is old enough."""
+        """Whether the offset of ``stream`` may move without a consumption, and is old enough."""
         oldest = min(base.offset.timestamp for base in stream.bases)
         return (
             stream.phase is Phase.IDLE
@@ -315,7 +316,7 @@ class StreamCatalog:
 
     def probe(self, name: str) -> StreamProbe:
         """The position of a stream, and whether it may have a change: false only if it certainly
-        has no change. Faster than :meth:`status` if the offset is far back.
+        has no change. The call is faster than :meth:`status` if the offset is far back.
 
         Snowflake, SYSTEM$STREAM_HAS_DATA: it may be true without a change, and is never false with
         one. The call keeps an empty stream from going stale (:meth:`skip_range`).
@@ -327,7 +328,7 @@ class StreamCatalog:
         return self.probe_stream(self.describe(name))
 
     def probe_stream(self, stream: Stream) -> StreamProbe:
-        """As :meth:`probe`, for a stream that was read already; the registry is not read again."""
+        """Like :meth:`probe`, for a stream that was already read, without another registry read."""
         check_access(stream, self.principal, Right.READ)
         found = self._sources.probe(stream)
         is_behind = not found.may_have_data and found.latest_version > found.offset_version
@@ -342,14 +343,16 @@ class StreamCatalog:
         return self.status_of(self.describe(name))
 
     def statuses(self) -> list[StreamStatus]:
-        """The status of every stream, by name; of one that could not be checked, the reason."""
+        """The status of every stream, by name. If a stream could not be checked, its status gives
+        the reason.
+        """
         now, snapshot = self._clock(), self._registry.snapshot()
         found = [status_or_reason(stream, self._sources, now) for stream in snapshot.streams()]
         found += [unreadable_status(stream, now) for stream in snapshot.unreadable()]
         return sorted(found, key=lambda status: stream_key(status.name))
 
     def status_of(self, stream: Stream) -> StreamStatus:
-        """The status of a stream that was read already; the registry is not read again."""
+        """The status of a stream that was read already. It does not read the registry again."""
         return status_of(stream, self._sources, self._clock())
 
     def upsert_tables(self) -> list[UpsertTableSummary]:
@@ -369,7 +372,7 @@ class StreamCatalog:
         return quarantine_of(stream, self._files)
 
     def _has_no_source(self, stream: Stream) -> bool:
-        """Whether the table of ``stream`` is missing; another one may be in its place."""
+        """Whether the table of ``stream`` is missing. Another table may be in its place."""
         try:
             found = self._sources.newest_offset(stream.source.location)
         except NotADeltaTable:

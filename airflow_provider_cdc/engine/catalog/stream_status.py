@@ -32,11 +32,11 @@ _MILLISECOND = timedelta(milliseconds=1)
 class BaseStatus:
     """The status of a stream for one table that it reads.
 
-    ``versions_behind`` counts all commits after the offset. ``commits_behind`` counts those that
-    changed data; for a stream that records inserts alone, those that added files with rows.
-    ``bytes_behind`` is the size of the files in which the ends of the range differ; for an
-    append-only stream, of the files that hold inserted rows. They are ``None`` if the table cannot
-    be read, and ``invalid_reason`` gives the reason.
+    ``versions_behind`` counts all commits after the offset. ``commits_behind`` counts the commits
+    that changed data. For a stream that records only inserts, it counts the commits that added
+    files with rows. ``bytes_behind`` is the size in bytes of the files in which the ends of the
+    range differ. For an append-only stream, it is the size of the files that hold inserted rows.
+    These fields are ``None`` if the table cannot be read, and ``invalid_reason`` gives the reason.
     """
 
     table: str
@@ -66,22 +66,22 @@ class StreamStatus:
     sums over these tables, or ``None`` if one of them cannot be read. ``may_have_data`` is false
     only if there is certainly no change for the stream's mode. ``behind_since`` is the time of the
     first commit with data that is not consumed, if there may be a change. ``stale_after`` is a
-    prediction that counts on extended retentions; ``kept_until`` is what the sources' properties
-    guarantee as they are. ``stale`` means that ``stale_after`` has passed, or that the stream can
-    no longer be read. A source that cannot be reached just now does not make a stream stale.
-    ``file_format`` is set for a stream on files; its commits are the refreshes that found changes
-    in its folder. ``view`` is set for a stream on a view; only an engine with Spark can check
-    whether that view has changed.
+    prediction that assumes extended retentions. ``kept_until`` is what the current properties of
+    the sources guarantee. ``stale`` means that ``stale_after`` has passed, or that the stream can
+    no longer be read. A source that cannot be reached at the moment does not make a stream stale.
+    ``file_format`` is set for a stream on files. The commits of such a stream are the refreshes
+    that found changes in its folder. ``view`` is set for a stream on a view. Only an engine with
+    Spark can check whether that view has changed.
 
-    ``complete_through`` means: the stream has consumed every change up to this moment that its
-    source held when it was read. If changes wait, it is the millisecond before the first of them,
-    by the times of the commits (for files, by the times at which they were written). Otherwise it
-    is the moment at which the check began. For a view it is the earliest of its tables. A commit in
-    progress, a writer with a slow clock, or a file that is moved into a folder may still bring an
-    earlier time, so a later check can return an earlier moment. ``None``: unknown, because the
-    stream cannot be read or its initial rows wait.
+    ``complete_through`` is a moment. The stream has consumed every change up to this moment that
+    its source held when the source was read. If changes wait, it is the millisecond before the
+    first of them, by the times of the commits (for files, by the times at which they were written).
+    Otherwise it is the moment at which the check began. For a view, it is the earliest such moment
+    of its tables. A commit in progress, a writer with a slow clock, or a file that is moved into a
+    folder may still bring an earlier time, so a later check can return an earlier moment. ``None``:
+    unknown, because the stream cannot be read or its initial rows wait.
 
-    If the record of the stream in the registry cannot be read, ``invalid_reason`` gives the reason
+    If the record of the stream in the registry cannot be read, ``invalid_reason`` gives the reason,
     and unknown fields are ``None``. Then ``stale_after`` and ``kept_until`` are the moment of the
     check.
     """
@@ -191,7 +191,7 @@ def status_of(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus
 
 
 def status_or_reason(stream: Stream, sources: SourceLog, now: datetime) -> StreamStatus:
-    """As :func:`status_of`. If a source fails with another error than ``StreamUnusable``,
+    """Like :func:`status_of`. If a source fails with any error except ``StreamUnusable``,
     ``invalid_reason`` gives that error, and the stream does not count as stale.
     """
     try:
@@ -255,7 +255,8 @@ def _status_of_span(
 ) -> BaseStatus:
     """The status of a stream on one table.
 
-    :param span: its range that is not consumed; ``None``: it cannot be read, because of ``reason``
+    :param span: the range that it has not consumed; ``None``: the range cannot be read, because of
+        ``reason``
     """
     end = stream.offset if span is None else span.end
     found = None if span is None else candidates(span)
@@ -284,7 +285,7 @@ def _status_of_span(
 def _complete_through(
     span: SourceRange, behind_since: datetime | None, now: datetime
 ) -> datetime | None:
-    """Up to when the stream has consumed all changes that the table of ``span`` held.
+    """The moment up to which the stream has consumed all changes that the table of ``span`` held.
 
     :param now: a moment before the table was read
     """
@@ -324,7 +325,7 @@ def _kept(
     if span is None:
         since, properties = stream.last_consumed_at or stream.created_at, stream.offset.properties
     else:
-        # If changes wait, the files need not be checked again.
+        # If changes wait, the files do not have to be checked again.
         may_rest = not may_have_data and not stream.shows_initial_rows
         is_quiet = may_rest and StreamSpan(stream, (span,)).holds_nothing
         since, properties = now if is_quiet else span.oldest or now, span.end.properties
@@ -349,12 +350,12 @@ def _total(counts: Iterable[int | None]) -> int | None:
 
 
 def shown(status: StreamStatus) -> dict[str, Any]:
-    """One line of SHOW STREAMS: its columns in order, each a plain value.
+    """One line of SHOW STREAMS: its columns in order, each with a plain value.
 
-    ``catalog`` and ``database`` come from the name of the source as it was given; a path has
-    neither. ``offsets`` are those of the base tables, in order; ``offset`` is set if there is one
-    base table. ``readers`` and ``consumers`` are ``None`` if no list was given, and empty for an
-    empty list.
+    ``catalog`` and ``database`` come from the name of the source as it was given. A path has
+    neither. ``offsets`` are the offsets of the base tables, in order. ``offset`` is set if there is
+    only one base table. ``readers`` and ``consumers`` are ``None`` if no list was given, and empty
+    for an empty list.
     """
     parts = () if status.table_on is None else table_name(status.table_on).parts
     extension = status.max_data_extension

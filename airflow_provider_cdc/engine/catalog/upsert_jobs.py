@@ -1,4 +1,4 @@
-"""The apply jobs of upsert tables: how long they took, and when they are due. No Spark."""
+"""The apply jobs of upsert tables, without Spark: how long they took, and when they are due."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stream_status import StreamStatus
 _MILLISECOND = timedelta(milliseconds=1)
 
 WITHOUT_PROMISE = timedelta(hours=1)
-"""How often changes are applied if every read merges the waiting ones, so that few of them wait."""
+"""How often changes are applied if every read merges the waiting changes, so that only few wait."""
 
 LONGEST_WITHOUT_MAX_STALENESS = 3 * WITHOUT_PROMISE
 """How long a change of such a table may wait before the monitor of streams sends an alert."""
@@ -46,9 +46,9 @@ def apply_schedules(
 
 def apply_watermark(stream: Stream, status: StreamStatus) -> datetime:
     """The apply watermark. Every change that was ingested at or before it is applied or in
-    quarantine, and it never goes back. BigQuery: ``upsert_stream_apply_watermark``.
+    quarantine. The watermark never goes back. BigQuery: ``upsert_stream_apply_watermark``.
 
-    :param stream: on the changes of an upsert table
+    :param stream: a stream on the changes of an upsert table
     :param status: the status of ``stream``
     """
     if status.behind_since is not None:
@@ -65,8 +65,9 @@ def upsert_stream(streams: Iterable[Stream], location: str) -> Stream | None:
 
 
 def upsert_streams(streams: Iterable[Stream]) -> list[Stream]:
-    """The streams on the changes of upsert tables. Of several at one location, the newest: a table
-    that was dropped without the engine and made again leaves its old stream.
+    """The streams on the changes of upsert tables. If there are several at one location, only the
+    newest is returned. A table that was dropped without the engine and created again leaves its old
+    stream.
     """
     newest: dict[str, Stream] = {}
     for stream in streams:
@@ -81,9 +82,10 @@ def upsert_streams(streams: Iterable[Stream]) -> list[Stream]:
 def recent_durations(
     stream_id: str, times: ApplyTimes, history: Callable[[], Iterable[Record]], since: datetime
 ) -> list[timedelta]:
-    """How long recent applies took. If times were noted in the last seven days, these count, from
-    the moment that the apply was due: with the wait for a slot and the start of the driver.
-    Otherwise :func:`apply_durations` gives those that ended after ``since``.
+    """How long recent applies took. If times were noted in the last seven days, these times count.
+    They begin at the moment that the apply was due, so they include the wait for a slot and the
+    start of the driver. Otherwise :func:`apply_durations` gives the times of applies that ended
+    after ``since``.
 
     :param history: gives the history of the stream on the changes, oldest first
     """
@@ -91,10 +93,10 @@ def recent_durations(
 
 
 def apply_durations(history: Iterable[Record], since: datetime) -> list[timedelta]:
-    """How long each apply took that ended after ``since``, from its begin to its commit. An apply
-    that was killed and finished later counts up to its commit.
+    """How long each apply took that ended after ``since``, from its begin to its commit. If an
+    apply was killed and finished later, its time counts up to its commit.
 
-    :param history: of the stream on the changes, oldest first
+    :param history: the history of the stream on the changes, oldest first
     """
     begun: datetime | None = None
     found = []

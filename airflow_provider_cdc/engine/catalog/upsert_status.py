@@ -28,13 +28,14 @@ class UpsertTableStatus:
     """The status of an upsert table.
 
     BigQuery: all changes up to ``upsert_stream_apply_watermark`` are applied. Here that means:
-    every change that was ingested at or before it is applied or in quarantine, and it never goes
-    back. ``max_staleness`` and ``tombstone_horizon`` are in BigQuery's format of intervals and in
-    words: ``0-0 0 0:10:0 (10 minutes)``. ``pending_since`` is when the oldest change that waits was
-    ingested. ``held_changes`` are in quarantine because they are bad or follow a bad change of
-    their key. ``late_changes`` are in quarantine because they are older than a delete whose
-    tombstone has ended. ``held_since`` is when the write of the oldest change in quarantine that is
-    not late began; it also counts redriven changes that are not applied yet. ``None``: there is no
+    every change that was ingested at or before it is applied or in quarantine, and the watermark
+    never goes back. ``max_staleness`` and ``tombstone_horizon`` are in BigQuery's format of
+    intervals and in words: ``0-0 0 0:10:0 (10 minutes)``. ``pending_since`` is the time at which
+    the oldest waiting change was ingested. ``held_changes`` counts the changes that are in
+    quarantine because they are bad or follow a bad change of their key. ``late_changes`` counts the
+    changes that are in quarantine because they are older than a delete whose tombstone has ended.
+    ``held_since`` is the time at which the write of the oldest change in quarantine that is not
+    late began. It also considers redriven changes that are not applied yet. ``None``: there is no
     such change, and all changes up to the watermark are applied, except late ones. During an apply
     that takes redriven changes, ``held_since`` may already leave them out.
     """
@@ -62,9 +63,9 @@ class UpsertTableStatus:
 class UpsertTableSummary:
     """What the logs show of an upsert table, by the name that it was created with. The fields are
     those of :class:`UpsertTableStatus`. ``quarantined_changes`` counts all changes in quarantine:
-    held, late, or redriven and not applied yet. ``None``: its log does not show it. The counts of
-    what waits are ``None`` if they can no longer be determined, and ``invalid_reason`` gives the
-    reason.
+    held, late, or redriven and not applied yet. ``None``: the log of the quarantine does not show
+    it. The counts of waiting changes are ``None`` if they can no longer be determined, and
+    ``invalid_reason`` gives the reason.
     """
 
     name: str
@@ -83,7 +84,7 @@ class UpsertTableSummary:
 
 
 def _summary_text(status: UpsertTableStatus | UpsertTableSummary, held: int | None) -> str:
-    """Up to when a table is applied, what waits, and how many changes are in quarantine."""
+    """The apply watermark of a table, what waits, and how many changes are in quarantine."""
     applied = moment_text(status.upsert_stream_apply_watermark)
     commits, size = status.pending_commits, status.pending_bytes
     waits = (
@@ -100,7 +101,7 @@ def _summary_text(status: UpsertTableStatus | UpsertTableSummary, held: int | No
 def summary_of(stream: Stream, status: StreamStatus, files: Files) -> UpsertTableSummary:
     """What the logs show of an upsert table.
 
-    :param stream: on its changes
+    :param stream: the stream on its changes
     :param status: the status of ``stream``
     """
     quarantine = quarantine_of(stream, files)

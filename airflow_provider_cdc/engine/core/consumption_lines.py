@@ -16,12 +16,12 @@ _OF_MERGE = {
     "updated": "numTargetRowsUpdated",
     "deleted": "numTargetRowsDeleted",
 }
-# An UPDATE and a DELETE may count the rows that they copied as output, too.
+# An UPDATE and a DELETE may also count the rows that they copied as output rows.
 _OF_OTHERS = {"updated": "numUpdatedRows", "deleted": "numDeletedRows", "inserted": "numOutputRows"}
 
 
 def reading_lines(stream: Stream, taken: StreamRange, plans: Sequence[ReadPlan]) -> tuple[str, ...]:
-    """What a consumption reads of ``stream`` and how, in one line for each of its tables.
+    """What a consumption reads of ``stream``, and how: one line for each of its tables.
 
     :param taken: the range of each table, in the order of ``plans``
     """
@@ -40,7 +40,7 @@ def changes_line(stream: Stream, rows: Mapping[str, int], seconds: float) -> str
 def statement_line(
     consumption: Consumption, planned: PlannedStatement, found: StatementOutcome, seconds: float
 ) -> str:
-    """What a statement did to its target, how many seconds it took, and the share that is done."""
+    """What a statement did to its target, in how many seconds, and the share of statements done."""
     line = f"statement {consumption.ordinal_of(planned)} on {found.target}:"
     if found.result is StatementResult.ALREADY_APPLIED:
         line += f" an earlier attempt applied it, version {found.target_version}"
@@ -53,7 +53,7 @@ def statement_line(
 
 
 def closing_line(outcome: Outcome) -> str:
-    """What was consumed, by how many statements, and how long that took."""
+    """What a consumption consumed, by how many statements, and how long it took."""
     by = f"by {counted(len(outcome.statements), 'statement')} in {outcome.seconds:.1f} s"
     if not outcome.streams:
         return f"{outcome.consumer}: another attempt applied everything, {by}"
@@ -72,7 +72,7 @@ def metrics_text(metrics: Mapping[str, int]) -> str:
 
 
 def versions_text(after_version: int, through_version: int) -> str:
-    """The versions of a range, as people count them.
+    """The versions of a range as text, such as ``versions 5 to 7``.
 
     :param after_version: exclusive
     :param through_version: inclusive

@@ -1,4 +1,4 @@
-"""The errors of the engine: one root, grouped by what the caller does about them.
+"""The errors of the engine: they have one root, and are grouped by what the caller can do.
 
 Every message reads ``<subject>: <problem>. Cause: <cause>. Fix: <fix>.``. An error is raised before
 anything is written, unless its class states otherwise.
@@ -21,7 +21,7 @@ _LINES = re.compile(r" (?=(?:Cause|Fix): )")
 
 
 def ended_by_hand(*keep: str) -> str:
-    """How an operator of Airflow, or a call, ends an open consumption.
+    """How an Airflow operator or a call ends an open consumption.
 
     :param keep: the targets that keep what was applied
     """
@@ -35,8 +35,8 @@ class CdcError(Exception):
 
     :param subject: the stream, table or statement that the error is about
     :param problem: what happened
-    :param cause: what was expected and what was found. A whole message of this package is reduced
-        to its problem and its cause, so that each message has one cause and one fix.
+    :param cause: what was expected and what was found. If it is a whole message of this package,
+        the error leaves out its labels and its fix. So each message has one cause and one fix.
     :param fix: what to do next
     """
 
@@ -56,7 +56,7 @@ class CdcError(Exception):
         super().__init__(" ".join(parts))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle all fields. By default, an exception is rebuilt from its message alone."""
+        """Pickle all fields. By default, Python rebuilds an exception from its message only."""
         return _remade, (type(self), self.subject, self.problem, self.cause, self.fix)
 
 
@@ -87,8 +87,9 @@ class InvalidStatement(InvalidRequest):
 
 
 class UnsupportedView(InvalidRequest):
-    """A view whose query a stream cannot follow: the query does more than project, filter, join and
-    UNION ALL, or it is not certain what it does.
+    """A view whose query a stream cannot follow.
+
+    The query does more than project, filter, join and UNION ALL, or it is not certain what it does.
     """
 
     kind = "unsupported_view"
@@ -107,7 +108,7 @@ class TableNotFound(InvalidRequest):
 
 
 class TableExists(InvalidRequest):
-    """Something exists already where a table should be created."""
+    """Something already exists at the name or path of a new table."""
 
     kind = "table_exists"
 
@@ -125,13 +126,14 @@ class StreamNotFound(InvalidRequest):
 
 
 class RegistryNotFound(StreamNotFound):
-    """The stream is not found because there is no registry. For instance, the state folder is not
-    mounted.
+    """The stream is not found because there is no registry.
+
+    For example, the state folder is not mounted.
     """
 
 
 class StreamExists(InvalidRequest):
-    """A stream of that name exists already."""
+    """A stream of that name already exists."""
 
     kind = "stream_exists"
 
@@ -173,7 +175,7 @@ class ChangeTrackingDisabled(StreamUnusable):
 class FilesChanged(StreamUnusable):
     """A file was overwritten or removed between the listing and the end of reading it.
 
-    The next consumption lists the folder again, and takes the file as a new one.
+    The next consumption lists the folder again, and reads the file as a new file.
     """
 
     kind = "files_changed"
@@ -181,10 +183,10 @@ class FilesChanged(StreamUnusable):
 
 
 class FileUnreadable(StreamUnusable):
-    """A file of a folder is broken, or is not what its stream reads. Nothing of it was consumed.
+    """A file of a folder is broken, or is not what its stream reads. None of its rows are consumed.
 
     The stream continues when the file is corrected, removed or hidden by its name. A writer may do
-    that at any time, and a store may have failed only for a moment. So a retry may help.
+    that at any time. A store may also have failed only for a moment. So a retry may help.
     """
 
     kind = "file_unreadable"
@@ -202,7 +204,7 @@ class StreamConflict(CdcError):
 
 
 class StreamMoved(StreamConflict):
-    """A stream or a target moved after a statement was made from it. Nothing was begun."""
+    """A stream or a target moved after a statement was made from it. No consumption was begun."""
 
 
 class StatementFailed(CdcError):
@@ -216,10 +218,10 @@ class StatementFailed(CdcError):
 
 
 class ConsumptionOpen(CdcError):
-    """A consumption is partly applied and cannot be undone, because a target has moved on.
+    """A consumption is partly applied and cannot be undone, because a target has changed since.
 
-    It stays open. Its own consumer may retry to finish it, or ``AbortConsumption`` or
-    ``engine.abort`` ends it.
+    It stays open. Its consumer may retry to finish it. ``AbortConsumption`` and ``engine.abort``
+    end it.
     """
 
     kind = "consumption_open"
@@ -240,8 +242,9 @@ def message_lines(message: str) -> tuple[str, ...]:
 
 
 def _printable(text: str) -> str:
-    """``text`` with escapes for what UTF-8 cannot encode, because it goes into logs and
-    databases.
+    """``text`` with escapes for what UTF-8 cannot encode.
+
+    The text goes into logs and databases.
     """
     return text.encode(errors="backslashreplace").decode()
 

@@ -1,4 +1,4 @@
-"""Sizes, lengths of time and counts of rows as people read them."""
+"""Sizes, lengths of time and counts of rows, as text for people."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ ROW_KINDS = ("inserted", "updated", "deleted")
 
 
 def extent_text(size_bytes: int, file_count: int) -> str:
-    """A size and the files that it is in: ``3.2 MB in 12 files``."""
+    """A size and the number of its files: ``3.2 MB in 12 files``."""
     return f"{decimal(size_bytes)} in {counted(file_count, 'file')}"
 
 
 def length_text(length: timedelta) -> str:
-    """A length of time in words, to the second where it has one: ``1 hour 10 minutes``."""
+    """A length of time in words: ``1 hour 10 minutes``.
+
+    The text leaves out fractions of a second if the length is at least one second.
+    """
     if length < timedelta(seconds=1):
         return f"{length.total_seconds():g} seconds"
     return pendulum.duration(days=length.days, seconds=length.seconds).in_words("en")
 
 
 def rows_text(rows: Mapping[str, int]) -> str:
-    """Counts of rows by what happened to them: ``12 rows inserted, 3 updated``. Zeros
-    are left out.
+    """Counts of rows by what happened to them: ``12 rows inserted, 3 updated``.
+
+    The text leaves out counts of zero.
     """
     found = [(rows[kind], kind) for kind in ROW_KINDS if rows.get(kind)]
     if not found:

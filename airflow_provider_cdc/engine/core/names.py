@@ -1,6 +1,6 @@
-"""The names that a user gives to streams, consumers and tables, checked where they come in.
+"""The names that a user gives to streams, consumers and tables, checked when they come in.
 
-A name is quoted wherever it enters SQL, never pasted.
+The engine quotes every name that it puts into SQL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PART = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)*)`|(?P<plain>[^.`]*))\s*")
 
 
 def quote(identifier: str) -> str:
-    """``identifier`` between backticks, its own backticks doubled."""
+    """``identifier`` between backticks, with the backticks inside it doubled."""
     return "`" + identifier.replace("`", "``") + "`"
 
 
@@ -36,8 +36,8 @@ def spark_literal(text: str) -> str:
 def text_value(text: str) -> str:
     """``text`` as an expression of Spark SQL that has the same value in every session.
 
-    Sessions differ in how they read a backslash, which a quote needs, and in whether ``${name}`` is
-    replaced by a setting's value.
+    Sessions differ in how they read a backslash, which a quote needs. They also differ in whether
+    they replace ``${name}`` by the value of a setting.
     """
     if any(sign in text for sign in "'\\$"):
         return f"CAST(X'{text.encode().hex()}' AS STRING)"
@@ -48,8 +48,8 @@ def stream_name(text: object) -> str:
     """``text`` as the name of a stream: one identifier of at most 255 characters.
 
     An identifier consists of Unicode letters, digits and underscores, and does not start with a
-    digit. The definition is the Unicode standard's, so marks inside words of any script count as
-    letters.
+    digit. This is the definition of the Unicode standard, so marks inside words of any script count
+    as letters.
 
     :raises InvalidName: ``text`` is not such a name
     """
@@ -65,17 +65,17 @@ def stream_name(text: object) -> str:
 
 
 def name_key(name: str) -> str:
-    """The form that two spellings of one name share in Spark and Delta: the name of a column, a
-    table, a view, a function or an option.
+    """The form that all spellings of one name share in Spark and Delta.
 
-    Both compare names in lower case (Java's ``toLowerCase(Locale.ROOT)``). So ``maß`` and ``MAß``
-    are one name, ``maß`` and ``mass`` are two, and so are ``İ`` and ``i``.
+    It applies to names of columns, tables, views, functions and options. Spark and Delta compare
+    names in lower case (Java's ``toLowerCase(Locale.ROOT)``). So ``maß`` and ``MAß`` are one name.
+    ``maß`` and ``mass`` are two names, and ``İ`` and ``i`` are two names.
     """
     return name.lower()
 
 
 def loose_key(name: str) -> str:
-    """The form that two names share if Spark takes them for one name in some places.
+    """The form that two names share if Spark treats them as one name in some places.
 
     :func:`name_key` distinguishes such names. The places are fields of a struct, the columns that
     an UPDATE or a MERGE sets, and common table expressions. There Spark compares character by
@@ -86,8 +86,9 @@ def loose_key(name: str) -> str:
 
 
 def first_alike(names: Iterable[str]) -> tuple[str, str] | None:
-    """The first two of ``names`` that Spark takes for one in some places. ``None``: there is no
-    such pair.
+    """The first two of ``names`` that Spark treats as one name in some places.
+
+    ``None``: there is no such pair.
     """
     found: dict[str, str] = {}
     for name in names:
@@ -98,7 +99,7 @@ def first_alike(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def stream_key(name: str) -> str:
-    """The form that two spellings of one stream name share: that of any name in Spark SQL."""
+    """The form that all spellings of one stream name share, as for any name in Spark SQL."""
     return name_key(name)
 
 
@@ -151,8 +152,8 @@ def table_name(text: object) -> TableName:
 
     ``text`` is an absolute path (``/data/t``, ``s3://bucket/t``, ``file:/data/t``), the same path
     as ``delta.`/data/t```, or a catalog name of 1 to 3 parts with dots between them. A part may be
-    in backticks. An unquoted part may hold anything but dots and backticks. A relative path is not
-    a path.
+    in backticks. An unquoted part may hold anything except dots and backticks. A relative path does
+    not count as a path.
 
     :raises InvalidName: ``text`` is not one of these
     """
@@ -192,7 +193,7 @@ def _path_name(path: str) -> TableName:
 def split_name(text: str) -> tuple[str, ...]:
     """The parts of a name with dots between them, without their backticks.
 
-    :raises InvalidName: ``text`` is not written like that
+    :raises InvalidName: ``text`` does not have this form
     """
     parts = []
     position = 0

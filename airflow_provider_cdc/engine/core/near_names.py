@@ -1,4 +1,4 @@
-"""Which stream a user may have meant by a name that no stream has."""
+"""Suggests the stream that a user may have meant, if no stream has the given name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEAR = 3
 
 
 def near_names(name: str, names: Iterable[str]) -> list[str]:
-    """The names that may be meant by ``name`` if it is misspelled, the nearest first."""
+    """The names that the user may have meant if ``name`` is misspelled, the nearest first."""
     by_key = {stream_key(each): each for each in names}
     return [by_key[key] for key in get_close_matches(stream_key(name), by_key, n=_NEAR)]
 
@@ -47,7 +47,7 @@ def stream_meant(tables: Iterable[str], names: Collection[str]) -> str | None:
 def advice_on_tables(tables: Iterable[str], names: Collection[str]) -> str:
     """What to do if statements read no stream.
 
-    :param tables: what they read, by the last part of each name
+    :param tables: the tables that they read, by the last part of each name
     :param names: the streams that exist
     """
     if meant := stream_meant(tables, names):

@@ -8,8 +8,9 @@ from enum import StrEnum
 
 
 class ProtocolPoint(StrEnum):
-    """The points at which a driver can be. If the driver crashes at one, nothing is lost or applied
-    twice.
+    """The points at which a driver can be.
+
+    If the driver crashes at one of them, nothing is lost and nothing is applied twice.
     """
 
     BEFORE_BEGIN = "before_begin"
@@ -28,9 +29,9 @@ class ProtocolPoint(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step of a consumption: the point that was reached, by its consumption and statement.
+    """One step of a consumption: the point that it reached, with its consumer and statement.
 
-    ``statement_index`` counts from 0. The text counts from 1.
+    ``statement_index`` counts from 0. The text of a step counts statements from 1.
     """
 
     point: ProtocolPoint

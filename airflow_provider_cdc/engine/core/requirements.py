@@ -26,9 +26,9 @@ LOCAL_SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.files.openCostInBytes": "65536",
 }
-"""Settings of a session in one process, where many small tasks cost more than they save."""
+"""Settings of a session in one process. Many small tasks cost more than they save there."""
 
-# The values of the setting while it is not set.
+# The values that the setting has if it is not set.
 _NO_CATALOG = ("", "builtin")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 

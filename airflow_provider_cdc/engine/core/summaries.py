@@ -1,4 +1,4 @@
-"""Parts of the line that a notebook shows for a value of the engine. Its attributes hold more."""
+"""Parts of the line that a notebook shows for a value. The value's attributes hold more."""
 
 from __future__ import annotations
 

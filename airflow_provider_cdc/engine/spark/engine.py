@@ -84,11 +84,10 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     :param storage_options: how this process reaches the store, by the option names of delta-rs
     :param on_progress: is called at each step of a consumption
     :param clock: returns the time, in UTC
-    :param strategy: read net differences by ``file_difference`` or by ``change_files`` where
-        possible; by default in the way that reads the fewest bytes, including the cost of opening
-        files
-    :param principal: the one that reads, consumes and owns streams; by default the user of this
-        process
+    :param strategy: read net differences by ``file_difference`` or by ``change_files`` if possible;
+        by default in the way that reads the fewest bytes, including the cost of opening files
+    :param principal: the user or process that reads, consumes and owns streams; by default the user
+        of this process
     :param slot_meter: returns the milliseconds that the tasks of the session's application have
         taken so far, for the history of jobs:
         ``airflow_provider_cdc.jobs.metering.slot_meter(spark)``
@@ -233,14 +232,14 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     ) -> Stream:
         """Create a stream at its source's newest version, or at an earlier point.
 
-        The first stream on a table switches row tracking on. If the creation fails, row tracking is
-        set back to what it was. Snowflake: a stream starts at the table's current version and holds
-        no data. With Time Travel it starts at an earlier point, and change tracking must be on from
-        that point on.
+        The first stream on a table switches row tracking on. If the creation fails, the engine sets
+        row tracking back to what it was. Snowflake: a stream starts at the table's current version
+        and holds no data. With Time Travel it starts at an earlier point, and change tracking must
+        be on from that point on.
 
-        A stream on files returns the rows of the files that came later and still exist, including
-        files in folders below. An overwritten file is a new file. Each version of a folder is a
-        refresh that found a difference. Version 0 is the empty folder.
+        A stream on files returns the rows of the files that were added later and still exist,
+        including files in subfolders. An overwritten file is a new file. Each version of a folder
+        is a refresh that found a difference. Version 0 is the empty folder.
 
         Give one of ``on_table``, ``on_view`` and ``on_files``.
 
@@ -251,29 +250,28 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :param on_files: the absolute path or URI of a folder
         :param file_format: ``parquet``, ``csv``, ``json``, ``orc`` or, with Spark's package,
             ``avro``
-        :param file_options: options of Spark's reader; ``pathGlobFilter`` selects the file names
-            that count
+        :param file_options: options of Spark's reader; ``pathGlobFilter`` selects the files by name
         :param file_schema: the columns in DDL, including those of ``key=value`` folders; by default
-            inferred from the existing files. The columns do not change later
+            Spark infers them from the existing files. The columns do not change later
         :param mode: ``standard``, the default, or ``append_only``; for a stream on files always
             ``insert_only``
         :param append_semantics: what an append-only stream returns, ``inserted`` or ``surviving``
         :param column_style: ``snowflake`` (METADATA$ACTION, ...) or ``databend`` (change$action)
         :param at: the stream returns changes after this point, ``Version(3)``,
             ``OffsetOf("other_stream")`` or ``Timestamp("2026-01-01T00:00:00Z")``; changes of
-            exactly that version or time are left out
+            exactly that version or time are excluded
         :param before: the same, but changes of exactly that version or time are included
         :param or_replace: drop a stream of that name in the same step
         :param if_not_exists: leave a stream of that name as it is, and return it
         :param show_initial_rows: the first consumption takes the rows at the offset, each as an
-            insert; later changes come after it
+            insert; the next consumption takes the later changes
         :param owner: the principal that owns it; by default the one that creates it
         :param readers: the principals that may read it besides its owner; by default everybody
         :param consumers: the principals that may consume it besides its owner; by default its
             readers
-        :param max_data_extension: how long at most :meth:`maintain` makes its sources keep what it
-            has not consumed, as ``INTERVAL 14 DAY``, ``P14D`` or a ``timedelta``; zero: only as
-            long as the sources keep it by themselves
+        :param max_data_extension: the longest time for which :meth:`maintain` makes its sources
+            keep what it has not consumed, as ``INTERVAL 14 DAY``, ``P14D`` or a ``timedelta``;
+            zero: only as long as the sources keep it by themselves
         :param max_lag: how old a change may get before the monitor sends an alert, in the same form
         :raises InvalidName: the name is not valid
         :raises InvalidRequest: the arguments contradict each other, or Spark cannot read the files
@@ -317,17 +315,18 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     def recover(
         self, name: str, target: str, key: str | Collection[str], *, consumer: str
     ) -> Outcome:
-        """Make a target equal to the source of a stream that went stale, and move the stream to the
-        source's newest version, in one consumption.
+        """Make a target equal to the source of a stale stream, and move the stream to the source's
+        newest version, in one consumption.
 
-        Rows are compared by ``key``, in all columns of the target, in the form in which these store
-        them (Delta's store assignment, independent of the session's settings). Only rows that
-        differ are written. The target of an append-only stream only gets the rows that it lacks.
+        The engine compares rows by ``key``, in all columns of the target. It compares values in the
+        form in which these columns store them (Delta's store assignment, independent of the
+        session's settings). It writes only rows that differ. The target of an append-only stream
+        gets only the rows that it lacks.
 
         The stream may be stale because commits or files are missing, or because its source was
-        recreated at the same location. The source is searched only there. If the table is at
-        another location now, create its stream again (``or_replace``). If the driver crashes, the
-        same call finishes the consumption.
+        recreated at the same location. The engine searches the source only there. If the table is
+        at another location now, create its stream again (``or_replace``). If the driver crashes,
+        the same call finishes the consumption.
 
         :param target: the name or path of a Delta table; the source must have all its columns, and
             all the fields in them
@@ -341,12 +340,12 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises ChangeTrackingDisabled: row tracking of the source is off now
         :raises StatementFailed: a value does not fit its column, or the target could not be
             changed; nothing of the consumption remains
-        :raises StreamConflict: another consumer was first
+        :raises StreamConflict: another consumer moved the stream first
         """
         return Recovery(self._parts, self._tables, consumer).recover(name, target, key)
 
     def rewind(self, name: str, *, to: Point) -> Stream:
-        """Move a stream back to an earlier point: it returns the changes after that point again.
+        """Move a stream back to an earlier point. It then returns the changes after it again.
 
         The registry records the actor and the time (:meth:`history`). A target of a MERGE by a key
         does not change if it gets the same changes again.
@@ -372,7 +371,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     ) -> Outcome:
         """Apply DML that reads streams and move these streams, exactly once.
 
-        Every statement sees the same records: from each stream's offset to the moment when the
+        Every statement sees the same records: from each stream's offset to the moment at which the
         consumption began. Either all streams move, or no stream moves. If the driver crashes, the
         next call of the same consumer finishes the consumption. A call of another consumer first
         commits or undoes it. Readers of several targets may see one changed before the other.
@@ -384,10 +383,10 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             the next consumption
         :param max_bytes: take only the first commits that together added and removed at most this
             many bytes of files, but at least one commit
-        :raises InvalidStatement: a statement cannot take part; nothing was written
+        :raises InvalidStatement: a statement cannot take part in a consumption; nothing was written
         :raises InvalidRequest: a stream is the stream of an upsert table
         :raises StatementFailed: a statement failed; nothing of the consumption remains
-        :raises StreamConflict: another consumer was first
+        :raises StreamConflict: another consumer moved a stream first
         :raises StreamAccessDenied: the principal may not consume a stream that is read
         :raises ConsumptionOpen: a failed consumption could not be undone
         """
@@ -400,16 +399,17 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     ) -> AbstractContextManager[Transaction]:
         """A block whose statements see the same records and consume them together, exactly once.
 
-        ``with engine.transaction(consumer="c") as tx:`` begins the transaction. The records of all
-        streams that are used later end at this moment. The end of the block commits it. An
-        exception inside consumes nothing and undoes what was done. If the driver crashes, the next
-        transaction of the same consumer, or the next consumer of one of its streams, undoes what
-        is left.
+        ``with engine.transaction(consumer="c") as tx:`` begins the transaction. Each stream returns
+        its records up to this moment, even if the block uses the stream later. The end of the block
+        commits the transaction. If the block raises an exception, the transaction consumes nothing
+        and undoes what was done. If the driver crashes, the next transaction of the same consumer,
+        or the next consumer of one of its streams, undoes what is left.
 
         :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
         :param max_commits: as for :meth:`consume`
         :param max_bytes: as for :meth:`consume`
-        :raises StreamConflict: another consumer was first; nothing of the transaction remains
+        :raises StreamConflict: another consumer moved a stream first; nothing of the transaction
+            remains
         :raises ConsumptionOpen: a failed transaction, or what an earlier attempt left, could not be
             undone
         """
@@ -423,25 +423,25 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         max_commits: int | None = None,
         max_bytes: int | None = None,
     ) -> DataFrame:
-        """Return the rows of a query, and move the streams that it reads.
+        """Return the rows of a query, and move the streams that the query reads.
 
         Databend: a query WITH CONSUME consumes the streams that it reads.
 
-        The rows are written to a table below the state folder and consumed as by :meth:`consume`.
-        Then the table is marked, and its rows are returned. Exactly once: of all calls of one
-        consumer with one query, one gets each row. If a driver crashes before the mark, the next
-        call gets its rows. If it crashes after the mark and before it used the rows, no call gets
-        them again. The table stays until one day after the mark.
+        The call writes the rows to a result table below the state folder, and consumes them as
+        :meth:`consume` does. Then it marks the table and returns its rows. Exactly once: of all
+        calls of one consumer with one query, exactly one call gets each row. If a driver crashes
+        before the mark, the next call gets its rows. If it crashes after the mark and before it
+        used the rows, no call gets them again. The table stays until one day after the mark.
 
         :param query: SELECT; it reads streams by name
         :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
         :param max_commits: as for :meth:`consume`
         :param max_bytes: as for :meth:`consume`
-        :returns: the query's columns, its rows in no order
+        :returns: the rows of the query, in no order, with the query's columns
         :raises InvalidStatement: it is not a query, reads no stream, or Spark refuses it
         :raises InvalidRequest: a stream is the stream of an upsert table
         :raises StatementFailed: the query failed; nothing was consumed
-        :raises StreamConflict: another consumer was first
+        :raises StreamConflict: another consumer moved a stream first
         :raises StreamAccessDenied: the principal may not consume a stream that is read
         """
         found = ConsumingQuery(self._parts, self._results, consumer, query)
@@ -450,8 +450,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
     def abort(self, name: str, *, keep: str | Collection[str] = ()) -> Stream:
         """End the open consumption of a stream without moving its offset.
 
-        What was applied is undone, except in the targets in ``keep``. These stay as they are, and
-        the next consumption gives them the same changes again.
+        The engine undoes what was applied, except in the targets in ``keep``. These targets stay as
+        they are, and the next consumption applies the same changes to them again.
 
         :param keep: the target, or the targets, as the statements name them
         :raises StreamConflict: no consumption is open

@@ -1,4 +1,4 @@
-"""Arguments of public methods: checked, parsed and refused before anything happens.
+"""Arguments of public methods: they are checked and parsed before anything else happens.
 
 Imports errors, names and texts of the core.
 """

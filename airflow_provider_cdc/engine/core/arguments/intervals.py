@@ -24,9 +24,9 @@ _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_8
 
 
 def interval_of(given: object, name: str) -> timedelta:
-    """The length that ``given`` names: ``INTERVAL 10 MINUTE``, ISO 8601 as in ``PT10M``, or a
-    duration.
+    """The length of time that ``given`` names.
 
+    :param given: ``INTERVAL 10 MINUTE``, ISO 8601 as in ``PT10M``, or a duration
     :param name: the name of the argument, for messages
     :raises InvalidRequest: ``given`` is not one of these, is negative, is longer than
         :data:`LONGEST`, or counts in months or years
@@ -45,7 +45,7 @@ def interval_of(given: object, name: str) -> timedelta:
 
 
 def period_of(given: object, name: str) -> timedelta:
-    """Like :func:`interval_of`, for something that is repeated.
+    """Like :func:`interval_of`, for the period of something that is repeated.
 
     :raises InvalidRequest: ``given`` is not a length of time, or is zero
     """
@@ -113,5 +113,5 @@ def _plain(given: object) -> timedelta | None:
         return None if given.months or given.years else given.as_timedelta()
     if not isinstance(given, timedelta):
         return None
-    # A plain timedelta, because JSON does not know its subclasses.
+    # The result is a plain timedelta, because JSON does not know the subclasses of timedelta.
     return timedelta(days=given.days, seconds=given.seconds, microseconds=given.microseconds)

@@ -41,7 +41,7 @@ class Version:
 class Timestamp:
     """A moment, as an ISO 8601 text or a ``datetime``, with its offset from UTC.
 
-    Without an offset, the moment of 9 o'clock depends on the reader.
+    Without an offset, each reader can understand 9 o'clock as another moment.
 
     :raises InvalidRange: ``text`` is not a moment, or has no offset
     """
@@ -110,8 +110,8 @@ _KINDS: Mapping[str, type[Point]] = {
 class Bound:
     """A point as a bound.
 
-    ``is_inclusive``: what happened exactly then comes before the bound (``AT``), else after it
-    (``BEFORE``).
+    If ``is_inclusive``, what happened exactly at the point is before the bound (``AT``). Otherwise
+    it is after the bound (``BEFORE``).
     """
 
     point: Point
@@ -124,7 +124,7 @@ class Bound:
 
 
 def bound_of(subject: str, at: Point | None, before: Point | None) -> Bound | None:
-    """The bound that a caller gave as ``at`` or as ``before``. ``None``: neither.
+    """The bound that a caller gave as ``at`` or as ``before``. ``None``: the caller gave neither.
 
     :param subject: what is bounded, for the message
     :raises InvalidRequest: both are given, or one is not a point
@@ -183,8 +183,9 @@ def as_mapping(point: Point) -> dict[str, int | str]:
 
 
 def point_of(given: Any) -> Point | None:
-    """The point that ``given`` is, or names as :func:`as_mapping` does. Numbers may be text.
+    """The point that ``given`` is or describes.
 
+    :param given: a point, or a mapping as :func:`as_mapping` returns it; its numbers may be text
     :raises InvalidRequest: ``given`` names no point, or more than one
     """
     if given is None or isinstance(given, Point):
@@ -204,8 +205,9 @@ def point_of(given: Any) -> Point | None:
 
 
 def _fix(kind: str, given: object, otherwise: str) -> str:
-    """What to do about a value that is not such a point. ``otherwise`` if the value is not a
-    template.
+    """What to do about a value that is not such a point.
+
+    It is ``otherwise`` if the value is not a template.
     """
     if isinstance(given, int | datetime) or (isinstance(given, str) and "{{" not in given):
         return otherwise

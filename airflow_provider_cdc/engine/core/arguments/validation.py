@@ -23,16 +23,14 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Kept(Enum):
-    """The value that leaves something as it is, in calls where ``None`` has a meaning
-    of its own.
-    """
+    """The value that leaves something as it is, in calls in which ``None`` has another meaning."""
 
     KEPT = "kept"
 
 
 KEPT = Kept.KEPT
 
-# Not checked here: the code that takes a point reports what is wrong and how to write one.
+# They are not checked here. The code that takes a point reports what is wrong and how to write it.
 _POINTS = (Version, Timestamp, OffsetOf)
 _LISTS = (Collection, Sequence)
 _WORDS: Mapping[Any, str] = {

@@ -18,8 +18,8 @@ class CommitChanges:
     """The files that record the changes of one commit.
 
     ``change_files`` hold rows with their kind of change. ``inserted`` are data files whose own rows
-    were inserted: change files do not hold the row ids of inserted rows. ``data_files`` is the file
-    difference of a commit without change files.
+    were inserted, because change files do not hold the row ids of inserted rows. ``data_files`` is
+    the file difference of a commit without change files.
     """
 
     version: int
@@ -45,7 +45,7 @@ class CommitChanges:
 
 
 def commit_changes(commits: Iterable[Commit]) -> list[CommitChanges]:
-    """What each of ``commits`` that changed data recorded, oldest first."""
+    """The recorded changes of each of ``commits`` that changed data, oldest first."""
     nothing = NetFiles((), (), (), False)
     found = []
     for commit in commits:

@@ -1,9 +1,9 @@
-"""A Delta log of our own that lists exactly the files and rows that a change set has to read.
+"""Crafts a Delta log that lists exactly the files and rows that a change set has to read.
 
 Spark reads it like any table, so Delta itself handles deletion vectors, column mapping, partition
 values and widened types. The log adds partition columns that the source does not have: the side of
 the range that a file belongs to, the commit whose change it records, and the first row id and the
-commit version of its own rows. Change files bring one more column of their own.
+commit version of its own rows. Change files add one more column.
 
 Data files keep the row ids and commit versions of carried rows in two columns, which are read as
 ordinary columns. If a query asks Delta for both, Delta builds a struct of all its file metadata for
@@ -107,6 +107,7 @@ def crafted_log(
 
 def own_columns(layout: Layout) -> tuple[str, str] | None:
     """The columns of data files that keep the row ids and the commit versions of carried rows.
+
     ``None`` if only Delta can find them.
     """
     row_id = layout.configuration.get(ROW_ID_SETTING)
@@ -151,8 +152,8 @@ def _protocol(
 ) -> dict[str, Any]:
     features = set(source.get("readerFeatures") or ()) - _NOT_FOR_READING - {"deletionVectors"}
     if any(listed.has_vector for listed in files):
-        # Set only if needed: for each query Delta lists all files of a table that may have deletion
-        # vectors.
+        # It is set only if needed, because for each query Delta lists all files of a table that may
+        # have deletion vectors.
         features.add("deletionVectors")
     if layout.is_mapped:
         features.add("columnMapping")

@@ -1,7 +1,7 @@
 """Finds out from the newest commits of a range that it holds data.
 
-A check of a long range need not read all of it: one commit with a change that no later commit
-touched is enough for a yes. Unclear cases need a read of the whole range.
+A check of a long range does not have to read all of it. One commit with a change that no later
+commit touched is enough for a yes. Unclear cases need a read of the whole range.
 """
 
 from __future__ import annotations

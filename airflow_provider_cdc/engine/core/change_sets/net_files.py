@@ -19,7 +19,7 @@ _MERGE = "MERGE"
 
 @dataclass(frozen=True, slots=True)
 class ChangedVector:
-    """A file that is there at both ends, with different deletion vectors."""
+    """A file that exists at both ends, with different deletion vectors."""
 
     old: DataFile
     new: DataFile
@@ -29,10 +29,10 @@ class ChangedVector:
 class NetFiles:
     """The files that differ between the two ends of a range.
 
-    ``removed`` files were there only at the start, ``added`` files only at the end.
-    ``changes_data`` is false if no commit of the range is marked as a data change, as after a range
-    of OPTIMIZE alone. Then both ends hold the same rows. ``restores_files`` is true if rows may
-    have returned to an older state, with their row ids and row commit versions (RESTORE).
+    ``removed`` files exist only at the start, ``added`` files only at the end. ``changes_data`` is
+    false if no commit of the range is marked as a data change, for example if all are OPTIMIZE.
+    Then both ends hold the same rows. ``restores_files`` is true if rows may have returned to an
+    older state, with their row ids and row commit versions (RESTORE).
     """
 
     removed: tuple[DataFile, ...]
@@ -60,8 +60,10 @@ class NetFiles:
 
     @property
     def rewritten_rows(self) -> int:
-        """How many rows were carried over or changed at most: the rows of the larger side, if files
-        were both removed and added. A file without a row count counts as zero rows.
+        """The most rows that may have been carried over or changed.
+
+        These are the rows of the larger side, if files were both removed and added. A file without
+        a row count counts as zero rows.
         """
         sides = (self.removed, self.added)
         rows = (sum(file.record_count or 0 for file in side) for side in sides)
@@ -93,7 +95,7 @@ def fold(commits: Iterable[Commit]) -> NetFiles:
 
 
 def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
-    """The files that the commits wrote with rows of their own, each with its commit's version.
+    """The files that the commits wrote with new rows, each with the version of its commit.
 
     Snowflake: an append-only stream returns inserted rows only. Only these files can hold inserted
     rows. Files are left out if a RESTORE brought them back, if they only got a deletion vector, or
@@ -111,8 +113,8 @@ def inserted_files(commits: Iterable[Commit]) -> list[tuple[int, DataFile]]:
 def inserts_rows(commit: Commit) -> bool:
     """Whether ``commit`` may have written rows that were not there before.
 
-    UPDATE and DELETE only carry rows over. So does a MERGE whose commit records an empty list of
-    clauses for rows that match no row.
+    UPDATE and DELETE only carry rows over. A MERGE also only carries rows over if its commit
+    records an empty list of clauses for source rows that match no row.
     """
     if commit.operation == _MERGE:
         clauses = commit.operation_parameters.get("notMatchedPredicates")
@@ -135,19 +137,20 @@ def newborn_files(commits: Iterable[Commit]) -> set[str]:
 
 
 def existed_before(file: DataFile, version: int) -> bool:
-    """Whether an added ``file`` was there already. COMPUTE STATISTICS adds files again without
-    removing them.
+    """Whether an added ``file`` was already in the table.
+
+    COMPUTE STATISTICS adds files again without removing them.
     """
     first_version = file.default_row_commit_version
     return not file.data_change and first_version is not None and first_version < version
 
 
 def _holds_vectors(file: DataFile) -> bool:
-    """Whether a removed ``file`` holds deletion vectors and no rows (protocol, "Deletion Vector
-    Descriptor Schema", on their names).
+    """Whether a removed ``file`` holds deletion vectors and no rows.
 
-    Dropping the feature lists these files like data files. So a writer that does not know deletion
-    vectors keeps them as long as the files that they belong to.
+    Section "Deletion Vector Descriptor Schema" of the protocol defines the names of such files. A
+    commit that drops the feature lists them like data files. So a writer that does not know
+    deletion vectors keeps them as long as the files that they belong to.
     """
     is_untracked = file.base_row_id is None and file.deletion_vector is None
     return not file.data_change and is_untracked and is_vector_file(file.path.rsplit("/", 1)[-1])

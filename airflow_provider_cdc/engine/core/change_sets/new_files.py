@@ -1,4 +1,4 @@
-"""What an insert-only stream reads: the files that were added since its offset and are still there.
+"""What an insert-only stream reads: the files that were added since its offset and still exist.
 
 Snowflake: if file 1 is removed and file 2 is added between two offsets, the stream returns only the
 rows of file 2. Overwritten or removed content can no longer be read. So only the newest version of

@@ -1,8 +1,8 @@
 """Which files Spark can read as plain Parquet, without a Delta log.
 
-Opening a crafted log costs Delta about five small Spark jobs, however few files it lists. The files
-of a simple table need no Delta to be read correctly. The rows to read are given by their positions,
-and what the log records of each file is found by its number in a list.
+Opening a crafted log costs Delta about five small Spark jobs, even if it lists few files. Spark
+reads the files of a simple table correctly without Delta. Positions identify the rows to read. The
+number of a file in a list identifies what the log records of the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .crafted_log import ListedFile, bytes_of, own_columns
 
 # The plan carries what the log records of each file.
 MOST_FILES = 10_000
-# With more files, a filter may leave many out. A filter needs what a Delta log records of each.
+# If there are more files, a filter may leave out many. It needs what a Delta log records of each.
 MOST_PRUNED_FILES = 128
 # Above this size, the lookup in the log's records for each row costs more than a crafted log.
 MOST_BYTES = 1 << 30
@@ -78,8 +78,9 @@ def reads_as_plain(
 
 
 def bitmap_words(positions: BitMap64) -> list[int]:
-    """``positions`` as the set bits of signed words, no more of them than the last
-    position needs.
+    """``positions`` as the set bits of signed words.
+
+    There are only as many words as the last position needs.
     """
     if not positions:
         return []

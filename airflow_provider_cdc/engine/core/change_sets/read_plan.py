@@ -1,4 +1,4 @@
-"""How to read a change set, decided from the log alone."""
+"""Decides from the log only how to read a change set."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ class ReadPlan:
 
     @property
     def cost_bytes(self) -> int:
-        """The cost by which plans are compared: the bytes to read, plus a number of bytes for the
-        opening of each file.
+        """The cost by which plans are compared.
+
+        It is the bytes to read, plus :data:`OPENING_BYTES` for each file.
         """
         return self.size_bytes + self.file_count * OPENING_BYTES
 
@@ -83,8 +84,9 @@ class TablePlan:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """A plan with the files that it reads: ``net`` by file difference, ``by_commit`` by change
-    files.
+    """A plan with the files that it reads.
+
+    It reads ``net`` by file difference, and ``by_commit`` by change files.
     """
 
     plan: ReadPlan
@@ -110,7 +112,7 @@ def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
 def inserted_row_count(commits: Sequence[Commit]) -> int | None:
     """How many rows ``commits`` inserted.
 
-    ``None`` if statistics do not show it, or a commit carried rows over into files of its own.
+    ``None`` if statistics do not show it, or if a commit carried rows over into the files it wrote.
     """
     live = without_undone(commits)
     if any(commit.adds and commit.removes and inserts_rows(commit) for commit in live):
@@ -125,7 +127,7 @@ def plan_survivors(commits: Sequence[Commit], layout: Layout | None = None) -> P
     """How to read the rows that were inserted since the offset and still exist.
 
     Their row ids are above the high-water mark of the offset, and they are in files that were added
-    since. So neither removed files nor files that were already there have to be read.
+    since. So neither removed files nor files that already existed have to be read.
 
     :param layout: as for :func:`net_difference`
     """
@@ -149,10 +151,10 @@ def plan_difference(
 ) -> PlannedRead:
     """The way that reads the fewest bytes to get the net difference that ``commits`` made.
 
-    Each file counts as its bytes and those of its opening.
+    Each file counts as its bytes and :data:`OPENING_BYTES`.
 
     :param history: the layouts that were in force one after the other, the one at the offset first
-    :param forced: use this strategy wherever it is possible
+    :param forced: use this strategy if it is possible
     :param has_change_files: the change files that the commits name still exist
     """
     net = net_difference(commits, history[0])
@@ -199,8 +201,9 @@ def plan_view(tables: Sequence[TablePlan]) -> ReadPlan:
 
 
 def plan_initial_rows() -> ReadPlan:
-    """How to read the rows at the offset. Delta finds the files that hold them, and they are not
-    counted.
+    """How to read the rows at the offset.
+
+    Delta finds the files that hold them. The plan does not count these files.
     """
     return ReadPlan(Strategy.INITIAL_ROWS, 0, 0, 0, "the initial rows were not consumed yet")
 

@@ -1,10 +1,10 @@
-"""Leaves out files that only OPTIMIZE made of other files: both hold the same rows.
+"""Leaves out files that only OPTIMIZE made of other files, because both hold the same rows.
 
 A commit that is marked as no data change writes the rows of the files that it removes into the
 files that it adds, partition by partition. If the removed files are still as they were at the
 offset, the range is read as if the rewrite ran before the offset. Then the originals are not read,
 and the added files are read only if a later commit touches them. If that is not possible, both are
-left out as long as no later commit touches the added files.
+left out if no later commit touches the added files.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def as_if_rewritten_before(
 
     The rows, their row ids and their commit versions are those of the originals. This does not
     apply after a change of the table's protocol or ``layout``, because rows of the offset are read
-    by what was in force there. Nor does it apply if a RESTORE, or a commit like it, may bring the
-    originals back.
+    by what was in force there. It also does not apply if a RESTORE, or a commit like it, may bring
+    the originals back.
     """
     if any(map(restores_files, commits)) or not any(map(_rewrites_alone, commits)):
         return commits
@@ -76,18 +76,14 @@ def _rewrites_alone(commit: Commit) -> bool:
 
 
 def _keeps(commit: Commit, layout: Layout | None) -> bool:
-    """Whether files that are read by ``layout`` before ``commit`` are read by it after ``commit``
-    too.
-    """
+    """Whether ``layout`` reads files in the same way before and after ``commit``."""
     if commit.metadata is None:
         return True
     return layout is not None and Layout.of(commit.metadata).reads_as(layout)
 
 
 def _done_before(commit: Commit, touched: set[str]) -> set[str]:
-    """The removed and the added files of a rewrite, in partitions where all of them are
-    untouched.
-    """
+    """The removed and the added files of a rewrite, in partitions in which no file is touched."""
     found: set[str] = set()
     for removes, adds in _pairs(commit) or ():
         removed, made = {file.path for file in removes}, {file.path for file in adds}
@@ -97,8 +93,9 @@ def _done_before(commit: Commit, touched: set[str]) -> set[str]:
 
 
 def without_rewrites(net: NetFiles, commits: Iterable[Commit]) -> NetFiles:
-    """``net``, the difference that ``commits`` made, without files that only hold rows which were
-    in other files at the offset.
+    """``net``, the difference that ``commits`` made, without files that only hold moved rows.
+
+    The rows of the files that are left out were in other files at the offset.
     """
     rewrites = _Rewrites()
     for commit in commits:
@@ -168,8 +165,9 @@ def _made(commit: Commit) -> list[DataFile]:
 
 
 def _pairs(commit: Commit) -> list[tuple[list[DataFile], list[DataFile]]] | None:
-    """What a rewrite removed and what it made of that, partition by partition. ``None`` if that is
-    not known: one value of a partition may be spelt in two ways.
+    """What a rewrite removed and what it made of that, partition by partition.
+
+    ``None`` if that is not known, because one value of a partition may be spelt in two ways.
     """
     removes, adds = _by_partition(commit.removes), _by_partition(_made(commit))
     if removes.keys() != adds.keys():

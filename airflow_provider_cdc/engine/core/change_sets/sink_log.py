@@ -1,7 +1,7 @@
 """File lists in the format of Spark's own file sinks.
 
-Spark reads a folder with such a list without listing anything. The list names the files, wherever
-they are, with their sizes and times. Spark needs no job and no request for each file.
+Spark reads a folder with such a list without listing anything. The list names files in any place,
+with their sizes and times. Spark needs no job and no request for each file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _BLOCK_BYTES = 128 << 20
 def sink_log(files: Iterable[tuple[str, int]]) -> bytes:
     """The content of a file list.
 
-    The list holds the number of each file, from 0, as the milliseconds of its time. So
-    ``_metadata.file_modification_time`` shows which file a row is from.
+    The list numbers the files from 0, and gives each number as the milliseconds of the file's time.
+    So ``_metadata.file_modification_time`` shows which file a row is from.
 
     :param files: the percent-encoded URI of each file, and its bytes
     """

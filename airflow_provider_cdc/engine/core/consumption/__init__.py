@@ -1,4 +1,4 @@
-"""Which statements of a consumption a target already holds, and how much one takes.
+"""The statements of a consumption that a target already holds, and how much a consumption takes.
 
 Imports delta and the model of the core.
 """

@@ -1,4 +1,4 @@
-"""How much of a stream one consumption takes at most."""
+"""The most that one consumption takes of a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class BatchLimit:
     """Bounds of one consumption, for each stream that it takes. ``None``: no bound.
 
     Databend, MAX_BATCH_SIZE: a batch ends between two commits and never inside one. So it is the
-    same however often it is read. The first commit is taken even if it is larger than the bound.
+    same each time it is read. The first commit is taken even if it is larger than the bound.
 
     :param max_commits: the most commits of the source, including those without data
     :param max_bytes: the most bytes of files that these commits added and removed
@@ -36,7 +36,7 @@ class BatchLimit:
                 )
 
     def taken(self, commits: Iterable[Commit]) -> Iterator[Commit]:
-        """The first of ``commits`` that fit. No commit after the last one is asked for."""
+        """The first of ``commits`` that fit. At most one commit after the last one is read."""
         size_bytes = 0
         for count, commit in enumerate(commits, 1):
             size_bytes += _size_bytes(commit)

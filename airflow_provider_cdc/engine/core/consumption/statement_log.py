@@ -2,8 +2,8 @@
 
 Each statement writes under its own application id with :data:`APPLY_VERSION`. A fence writes an
 empty commit under the same id with the higher :data:`FENCE_VERSION`. Delta accepts at most one
-commit of an id and version, and skips a lower version silently. So the log alone shows the outcome
-of a statement.
+commit of an id and version, and skips a lower version silently. So the log is enough to show the
+outcome of a statement.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class StatementState:
     """The outcome of one statement.
 
     ``applied_version`` is the target's version that holds it (``None``: not applied, or undone
-    since). ``fenced``: it can no longer be applied under the current epoch. ``taken_at`` is the
-    version by which another writer wrote first to a target that the statement replaces only while
-    it is empty.
+    since). ``fenced``: it can no longer be applied under the current epoch. ``taken_at`` is for a
+    statement that replaces its target only while the target is empty: the version that another
+    writer wrote to the target first.
     """
 
     index: int
@@ -43,21 +43,20 @@ class StatementState:
 
 
 def application_id(consumption: Consumption, index: int) -> str:
-    """The id that statement ``index`` writes under."""
+    """The application id under which statement ``index`` writes."""
     return f"{_prefix(consumption, index)}{consumption.epoch}"
 
 
 def undo_mark(consumption: Consumption) -> str:
-    """The user metadata of the RESTORE commits that undo a consumption, or that take back such an
-    undo because it met a foreign commit.
+    """The user metadata of the RESTORE commits that undo a consumption, or that take back an undo.
+
+    An undo is taken back if it also removed a foreign commit.
     """
     return f"{_UNDO}{consumption.consumption_id}"
 
 
 def is_own_restore(consumption: Consumption, commit: Commit) -> bool:
-    """Whether ``commit`` is a RESTORE that undoes ``consumption``, or that takes such
-    an undo back.
-    """
+    """Whether ``commit`` is a RESTORE that undoes ``consumption``, or takes back such an undo."""
     return commit.user_metadata == undo_mark(consumption)
 
 
@@ -65,9 +64,9 @@ def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
     """Consecutive ``commits`` without the files of those that a consumption wrote and then undid.
 
     Snowflake: a stream returns what committed transactions changed. What was undone before it was
-    read was never committed, although each statement is a commit of the table. An undo that met a
-    foreign commit is taken back, and so undoes nothing. The foreign commit counts even before the
-    undo is taken back.
+    read counts as never committed, although each statement is a commit of the table. An undo that
+    also removed a foreign commit is taken back, so it undoes nothing. The foreign commit counts
+    even before the undo is taken back.
     """
     undone = _undone(commits)
     return tuple(
@@ -76,11 +75,10 @@ def without_undone(commits: Sequence[Commit]) -> tuple[Commit, ...]:
 
 
 def settled_batch(taken: Sequence[Commit], rest: Iterable[Commit]) -> tuple[Commit, ...]:
-    """A batch of :func:`settled` commits: ``taken``, and as many of the ``rest`` as the batch
-    needs.
+    """A batch of :func:`settled` commits: ``taken``, and as many of the ``rest`` as it needs.
 
-    The batch ends where no later commit undoes one of its commits, or takes one of its undos back.
-    A batch that ended between a statement and its undo would return what was never committed.
+    No commit after the batch undoes one of its commits, or takes back one of its undos. A batch
+    that ended between a statement and its undo would return what was never committed.
 
     :param rest: the commits that follow; they are read only if a consumption wrote into ``taken``
     """
@@ -99,11 +97,11 @@ def settled_batch(taken: Sequence[Commit], rest: Iterable[Commit]) -> tuple[Comm
 
 
 def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
-    """The first of consecutive ``commits``, up to those that an unfinished undo took away.
+    """The first of consecutive ``commits``, up to those that an unfinished undo removed.
 
-    An undo is unfinished if it met a foreign commit and has yet to be taken back. Then the commits
-    that it took away count again, and the consumption may be finished. A reader that went past the
-    undo would never return their inserts.
+    An undo is unfinished if it also removed a foreign commit and is not taken back yet. When it is
+    taken back, the commits that it removed count again, and the consumption may be finished. A
+    reader that went past the undo would never return the inserts of these commits.
     """
     live, undos = _replayed(commits, _is_undo)
     by_version = {commit.version: commit for commit in commits}
@@ -129,8 +127,8 @@ def settled(commits: Sequence[Commit]) -> tuple[Commit, ...]:
 def _undone(commits: Sequence[Commit]) -> set[int]:
     """The versions that a consumption wrote and then undid, as far as ``commits`` show.
 
-    A version is not undone if a user restored it since. Nor is it undone if a user's RESTORE took
-    it away.
+    A version is not undone if a user restored it since. It is also not undone if a user's RESTORE
+    removed it.
     """
     found: set[int] = set()
     by_undos, by_all = _LiveVersions(), _LiveVersions()
@@ -139,8 +137,7 @@ def _undone(commits: Sequence[Commit]) -> set[int]:
     for commit in commits:
         restored = _restored_version(commit)
         if restored is None and commit.operation == "RESTORE":
-            # A RESTORE to a timestamp. Only Delta can map a timestamp to a version, by its own
-            # rules.
+            # This is a RESTORE to a timestamp. Only Delta's rules map a timestamp to a version.
             restored = _newest_in(commit, (by_version[version] for version in found))
         if restored is not None and _is_undo(commit):
             own = writer_of[commit.version]
@@ -158,17 +155,16 @@ def _undone(commits: Sequence[Commit]) -> set[int]:
 
 
 def creation_mark(consumer: str) -> str:
-    """The user metadata of the commit by which ``consumer`` creates a target of its own."""
+    """The user metadata of the commit by which ``consumer`` creates a target."""
     return f"{_CREATION}{consumer}"
 
 
 def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
-    """Whether a consumption created a table, and ``consumer`` may take it for its own CREATE TABLE
-    AS.
+    """Whether a consumption created a table that ``consumer`` may use for its CREATE TABLE AS.
 
-    The table is empty, because nothing was applied to it or all of that was undone. A table that
-    another consumer created can be taken only if the log shows that another process ended its
-    consumption. Otherwise that consumer may be about to begin.
+    The table is empty, because nothing was applied to it or all of that was undone. ``consumer``
+    can use a table of another consumer only if the log shows that another process ended that
+    consumer's consumption. Otherwise that consumer may be about to begin.
 
     :param commits: all commits that the table ever had
     """
@@ -192,8 +188,10 @@ def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
 
 
 def filled_by(commits: Iterable[Commit]) -> str | None:
-    """The id of the consumption that filled a table which only consumptions write to, one after the
-    other. ``None`` if it is empty, because nothing was applied to it or all of that was undone.
+    """The id of the consumption that filled a table.
+
+    Only consumptions write to the table, one after the other. ``None`` if the table is empty,
+    because nothing was applied to it or all of that was undone.
 
     :param commits: all commits that the table ever had
     """
@@ -219,7 +217,8 @@ def _filler(commits: Sequence[Commit]) -> Commit | None:
 
 def _own_versions(commit: Commit) -> list[int]:
     """The version of each application id in ``commit`` that belongs to a consumption of any stream.
-    Empty if no consumption wrote it.
+
+    Empty if no consumption wrote ``commit``.
     """
     return [version for app_id, version in commit.transactions.items() if app_id.startswith(_OWN)]
 
@@ -257,7 +256,7 @@ def foreign_commit(
 ) -> Commit | None:
     """The first commit from ``first_version`` on that is neither this consumption's nor neutral.
 
-    Neutral commits change no data and no metadata of any kind, such as OPTIMIZE.
+    A neutral commit, such as OPTIMIZE, changes no data and no metadata of any kind.
     """
     later = (commit for commit in commits if commit.version >= first_version)
     return next((commit for commit in later if _is_foreign(consumption, commit)), None)
@@ -267,8 +266,8 @@ def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int,
     """The version of an undo of ``consumption``, and a foreign commit that it removed for good.
 
     RESTORE does not see a commit that is written just before it. ``None``: no foreign commit is
-    lost, because no undo met one, or each that did was taken back. If there are several such undos,
-    it is the first.
+    lost, because no undo removed one, or each undo that did was taken back. If there are several
+    such undos, the result is about the first.
     """
     live, undos = _replayed(commits, partial(is_own_restore, consumption))
     wiped_at = {version: undo for undo, versions in undos for version in versions}
@@ -283,8 +282,9 @@ def wiped_out(consumption: Consumption, commits: Sequence[Commit]) -> tuple[int,
 def _replayed(
     commits: Sequence[Commit], is_undo: Callable[[Commit], bool]
 ) -> tuple[frozenset[int], list[tuple[int, frozenset[int]]]]:
-    """The versions of ``commits`` that still count after the last of them, and each undo in order:
-    its version and the versions that it took away.
+    """The versions of ``commits`` that still count after the last of them, and each undo in order.
+
+    Of an undo, the result has its version and the versions that it removed.
     """
     live = _LiveVersions()
     undos = []
@@ -298,9 +298,9 @@ def _replayed(
 
 
 class _LiveVersions:
-    """Which commits still count after each of those that were followed.
+    """The commits that still count after each commit that it followed.
 
-    It keeps links, because sets of commits would grow with the square of the commits.
+    It keeps links. Sets of commits would grow with the square of the number of commits.
     """
 
     def __init__(self) -> None:
@@ -313,9 +313,7 @@ class _LiveVersions:
         self.newest = commit.version
 
     def up_to(self, version: int | None) -> frozenset[int]:
-        """``version`` and all versions before it that still count there, as far as they
-        are known.
-        """
+        """``version`` and all known versions before it that still count there."""
         found = set()
         while version is not None and version in self._below:
             found.add(version)
@@ -332,16 +330,17 @@ def _consumption_id(commit: Commit) -> str | None:
 
 
 def _restored_version(commit: Commit) -> int | None:
-    """The version of the table that a RESTORE brought back. ``None`` if ``commit`` is not a
-    RESTORE, or does not record the version.
+    """The version of the table that a RESTORE brought back.
+
+    ``None`` if ``commit`` is not a RESTORE, or does not record the version.
     """
     version = str(commit.operation_parameters.get("version"))
     return int(version) if commit.operation == "RESTORE" and version.isdecimal() else None
 
 
 def _newest_in(restore: Commit, undone: Iterable[Commit]) -> int | None:
-    """The newest version of ``undone`` commits with a file that ``restore`` brought back in the
-    state that they left it in.
+    """The newest version of the ``undone`` commits that left a file in the state in which
+    ``restore`` brought it back.
     """
     back = _states(restore)
     versions = (commit.version for commit in undone if not back.isdisjoint(_states(commit)))
@@ -362,7 +361,7 @@ def _is_foreign(consumption: Consumption, commit: Commit) -> bool:
 
 def _changes_something(commit: Commit) -> bool:
     sets = commit.metadata or commit.protocol or commit.sets_domains
-    # An append, or an overwrite by no rows, can be marked as no data change.
+    # An append, or an overwrite with no rows, can be marked as no data change.
     hides_rows = commit.operation in _WRITES and bool(commit.adds) != bool(commit.removes)
     return bool(commit.changes_data or sets or hides_rows)
 
@@ -371,7 +370,7 @@ def _is_own(consumption: Consumption, commit: Commit) -> bool:
     if commit.user_metadata in (undo_mark(consumption), creation_mark(consumption.consumer)):
         return True
     own = f"{_OWN}{consumption.consumption_id}/"
-    # A driver with an earlier epoch was superseded: it may not undo what came under a later epoch.
+    # A driver with an earlier epoch is superseded. It may not undo what came under a later epoch.
     return any(
         app_id.startswith(own) and int(app_id.rpartition("/")[2]) <= consumption.epoch
         for app_id in commit.transactions

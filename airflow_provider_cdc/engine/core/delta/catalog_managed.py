@@ -25,7 +25,7 @@ def check_not_catalog_managed(subject: str, problem: str, protocol: Mapping[str,
 
 
 def check_features(subject: str, problem: str, features: Iterable[str]) -> None:
-    """Refuse a table with such ``features``, like :func:`check_not_catalog_managed`."""
+    """Refuse a table by its ``features``, like :func:`check_not_catalog_managed`."""
     cause = _managed(features)
     if cause:
         raise InvalidRequest(
@@ -37,7 +37,7 @@ def check_features(subject: str, problem: str, features: Iterable[str]) -> None:
 
 
 def check_log_is_whole(stream: Stream, end: Offset) -> None:
-    """Refuse a range whose source has become such a table since the stream was created.
+    """Refuse a range if a catalog has come to manage the source since the stream was created.
 
     :raises StreamUnusable: the source is managed by a catalog; the message names the feature
     """

@@ -30,8 +30,9 @@ def plain_action(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stats_text(columns: Mapping[str, Any]) -> str:
-    """The statistics as text, without bounds that have no exact text. Bounds only save reading
-    files.
+    """The statistics as text, without bounds that have no exact text.
+
+    Bounds only make it possible to skip files.
     """
     return json.dumps(_exact(columns), separators=(",", ":"))
 

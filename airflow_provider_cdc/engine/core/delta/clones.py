@@ -1,14 +1,14 @@
 """Clones of tables that keep the ids of their rows.
 
-A clone has a log of its own over the files of its source. Delta's SHALLOW CLONE assigns new row
-ids. Here each file keeps its base row id, and the clone keeps the column in which carried rows
-store their ids.
+A clone has a separate log over the files of its source. Delta's SHALLOW CLONE assigns new row ids.
+Here each file keeps its base row id, and the clone keeps the column in which carried rows store
+their ids.
 
 Row commit versions are versions of one log, and the clone's log begins at version 0. Versions of
 the source would be read as versions of the clone. Then a row that the clone updates can look like a
 row that was only carried over. So all rows of a clone count as written by its version 0. Each file
-records that, and the column in which carried rows store their versions gets a new name, which no
-file of the source has.
+records that. The column in which carried rows store their versions gets a new name, so that no file
+of the source has it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def check_apart(subject: str, source: str, target: str) -> None:
     VACUUM of the outer table would delete files of the other.
 
     :param source: the root of the source, a percent-encoded URI
-    :param target: the root of the clone, likewise
+    :param target: the root of the clone, a percent-encoded URI
     :raises InvalidRequest: one is inside the other
     """
     roots = f"{source.rstrip('/')}/", f"{target.rstrip('/')}/"

@@ -27,7 +27,7 @@ _VECTOR_FILE = re.compile(r"deletion_vector_[0-9a-fA-F-]+\.bin")
 # small: each task carries the deletion vectors of its files.
 MOST_INLINE_CHARACTERS = 32_767
 _FILE_VERSION = b"\1"
-# An offset is a signed integer of 32 bits. A file far below that is quick to write and to read.
+# An offset is a signed integer of 32 bits. A file far below that size is quick to write and read.
 _MOST_FILE_BYTES = 64 << 20
 
 # Z85 and Python's base 85 differ only in the alphabet.
@@ -49,8 +49,9 @@ def positions(content: bytes) -> BitMap64:
 
 
 def framed(content: bytes, offset: int) -> bytes:
-    """The serialised bitmap at ``offset`` of a deletion-vector file. Its length comes before it, as
-    a big-endian integer.
+    """The serialised bitmap at ``offset`` of a deletion-vector file.
+
+    Its length comes before it, as a big-endian integer.
     """
     (length,) = struct.unpack_from(">i", content, offset)
     start = offset + 4
@@ -64,8 +65,9 @@ def inline_bytes(vector: DeletionVector) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Bitmap:
-    """The rows that a deletion vector deletes, serialised. The place of the vector is not yet
-    chosen.
+    """The rows that a deletion vector deletes, serialised.
+
+    The place of the vector is not chosen yet.
     """
 
     content: bytes
@@ -91,8 +93,8 @@ class Bitmap:
 class VectorFiles:
     """Gives each deletion vector of a new log its place: inline, or in a file in the table's root.
 
-    :param root: the percent-encoded URI of the table's root, by which vectors then name their
-        files; by default they name files relative to the table
+    :param root: the percent-encoded URI of the table's root; vectors then name their files by this
+        URI, and by default relative to the table
     """
 
     def __init__(self, root: str | None = None) -> None:
@@ -109,10 +111,9 @@ class VectorFiles:
         return bitmap.inline() if bitmap.is_inline else self._in_file(bitmap)
 
     def readable(self, vector: DeletionVector) -> DeletionVector:
-        """``vector``, or one in a file with the same rows if ``vector`` is too long for Delta to
-        read.
+        """``vector``, or one in a file with the same rows if ``vector`` is too long for Delta.
 
-        Not every writer keeps its inline deletion vectors small.
+        Some writers do not keep their inline deletion vectors small, and Delta cannot read them.
         """
         is_inline = vector.storage_type == "i"
         if not is_inline or len(vector.path_or_inline) <= MOST_INLINE_CHARACTERS:

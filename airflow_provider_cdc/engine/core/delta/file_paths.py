@@ -16,8 +16,8 @@ _BEING_COPIED = "._COPYING_"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _LOCAL = re.compile(r"/(?!/)|file:")
 _ROOT = re.compile(r"/+")
-# The characters that java.net.URI does not encode: these of ASCII, and all others except these
-# categories.
+# The characters that java.net.URI does not encode: these of ASCII, and all others except those of
+# these categories.
 _PLAIN = re.compile(r"[A-Za-z0-9_\-!.~'()*,;:$&+=@/]*")
 _NEVER_PLAIN = ("Cc", "Zs", "Zl", "Zp")
 _GLOB_TOKEN = re.compile(r"\\(?P<literal>.)|\[(?P<not>[!^]?)(?P<range>\]?[^]]*)\]|.", re.DOTALL)
@@ -26,7 +26,7 @@ _GLOB_TOKEN = re.compile(r"\\(?P<literal>.)|\[(?P<not>[!^]?)(?P<range>\]?[^]]*)\
 def is_hidden(name: str) -> bool:
     """Whether a file or folder of that name does not count, by Spark's rules.
 
-    Writers use such names for what is not finished.
+    Writers use such names for files that are not finished.
     """
     if name.startswith("_") and "=" not in name:
         return True
@@ -34,8 +34,9 @@ def is_hidden(name: str) -> bool:
 
 
 def partition_values(path: str) -> dict[str, str | None]:
-    """The values in the ``key=value`` folders of a relative ``path``, by the ``name_key`` of each
-    key.
+    """The values in the ``key=value`` folders of a relative ``path``.
+
+    They are by the ``name_key`` of each key.
     """
     values: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
@@ -110,7 +111,8 @@ def uri_as_spark_shows(path: str) -> str:
 def location_key(uri: str, aliases: Mapping[str, str]) -> str:
     """One key for all spellings of a location.
 
-    Spellings differ in path or URI, in the name of the store's scheme, and in a slash at the end.
+    Spellings may differ in three ways: a path or a URI, the name of the store's scheme, and a slash
+    at the end.
 
     :param aliases: the schemes that are other names of one store
     """

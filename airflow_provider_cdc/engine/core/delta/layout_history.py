@@ -63,8 +63,9 @@ def layout_history(start: Offset, commits: Sequence[Commit]) -> LayoutHistory:
 
 
 def keeps_fields(start: Offset, commits: Sequence[Commit]) -> bool:
-    """Whether the fields after each of ``commits`` are those of ``start``. Other parts
-    may change.
+    """Whether the fields after each of ``commits`` are those of ``start``.
+
+    Other parts may change.
     """
     metadata = [commit.metadata for commit in commits if commit.metadata is not None]
     if not metadata:
@@ -76,15 +77,16 @@ def keeps_fields(start: Offset, commits: Sequence[Commit]) -> bool:
 def _restored(
     commit: Commit, layout: Layout, layouts: Sequence[Layout], since: Sequence[int]
 ) -> int:
-    """The index of the layout that a RESTORE brought back. If it went back to before the range,
-    that is the first layout.
+    """The index of the layout that a RESTORE brought back.
+
+    If the RESTORE went back to a version before the range, that is the first layout.
 
     :param since: the version from which on each of ``layouts`` was in force
     """
     version = commit.operation_parameters.get("version")
     if version is not None:
         return max(bisect_right(since, int(version)) - 1, 0)
-    # A RESTORE to a timestamp. Only Delta's own rules for clocks map a timestamp to a version.
+    # This is a RESTORE to a timestamp. Only Delta's rules for clocks map a timestamp to a version.
     alike = (
         place
         for place, known in enumerate(layouts)

@@ -150,7 +150,7 @@ class TableState:
 
 
 class _Line(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A line of a commit. The decoder skips fields that are not named here, which is cheapest."""
+    """A line of a commit. The decoder skips all other fields, because that is cheapest."""
 
     add: DataFile | None = None
     remove: DataFile | None = None
@@ -259,8 +259,8 @@ def parse_commit(version: int, content: bytes) -> Commit:
 def high_water_mark_of(action: Mapping[str, Any], otherwise: int | None) -> int | None:
     """The row-id high-water mark that a ``domainMetadata`` action sets.
 
-    ``otherwise`` if the action is about another domain. -1 if the action removes the domain, as
-    dropping the feature does: later rows are numbered from 0.
+    The result is ``otherwise`` if the action is about another domain. It is -1 if the action
+    removes the domain. Dropping the feature removes it, and later rows are numbered from 0.
     """
     if action["domain"] != ROW_TRACKING_DOMAIN:
         return otherwise

@@ -15,7 +15,7 @@ FIELD_ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 MAPPING_MODE = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
-# The type of CHAR and VARCHAR columns, which are strings otherwise.
+# The metadata that holds the type of CHAR and VARCHAR columns. They are strings otherwise.
 LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 _COLLATIONS = "__COLLATIONS"
 
@@ -72,8 +72,9 @@ class Layout:
         return tuple(field["name"] for field in self.fields)
 
     def reads_as(self, other: Layout) -> bool:
-        """Whether files of either layout are read in the same way under both. Other parts may
-        differ.
+        """Whether files of either layout are read in the same way under both.
+
+        Other parts may differ.
         """
         return (self.fields, self.partition_columns, self.mapping_mode) == (
             other.fields,
@@ -82,7 +83,7 @@ class Layout:
         )
 
     def reads_files_of(self, older: Layout) -> bool:
-        """Whether this layout gives right values of a file that was written under ``older``.
+        """Whether this layout reads correct values from a file that was written under ``older``.
 
         True if columns were only added, renamed or dropped. Then their physical names and their
         types are the same. The two layouts must be neighbours on a :func:`matching_path`.
@@ -93,8 +94,8 @@ class Layout:
         ):
             return False
         types = {physical_name(field): field["type"] for field in older.fields}
-        # Parquet would match a column to one whose name differs only in case, even if the types
-        # differ.
+        # Parquet would match a column to another one whose name differs only in case, even if the
+        # types differ.
         names = set(map(name_key, types))
         today = {physical_name(field): field["type"] for field in self.fields}
         return all(
@@ -133,8 +134,9 @@ def gives_ids_anew(before: Layout, after: Layout) -> bool:
 
 
 def _switch(before: Layout, after: Layout) -> tuple[Layout, ...]:
-    """The layouts to pass between ``before`` and ``after`` to match their columns. Empty if not
-    needed.
+    """The layouts to pass between ``before`` and ``after`` to match their columns.
+
+    Empty if none are needed.
     """
     if before.is_mapped != after.is_mapped:
         return before, after
@@ -150,8 +152,9 @@ def _switch(before: Layout, after: Layout) -> tuple[Layout, ...]:
 
 
 def _ids(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> dict[str, tuple[int, str]]:
-    """The ids of ``fields`` and of all fields in them, each with its physical name, by their paths
-    of names.
+    """The ids of ``fields`` and of all fields in them, by their paths of names.
+
+    Each id comes with its physical name.
     """
     found: dict[str, tuple[int, str]] = {}
     for field in fields:
@@ -193,10 +196,9 @@ def _only_ids_in(kind: Any, kept: Collection[int]) -> Any:
 
 
 def other_columns(steps: Sequence[Layout]) -> frozenset[str]:
-    """The names, without case, of columns on both ends of ``steps`` that are other columns at the
-    end, or have another type there.
+    """The names, without case, at both ends of ``steps`` whose column or type differs at the end.
 
-    A value that is computed from them may differ even if no row does.
+    A value that is computed from these columns may differ even if no row differs.
 
     :param steps: layouts; of two neighbours, one was made from the other
     """
@@ -262,8 +264,10 @@ def matching_field(
 
 
 def _first_name(field: Mapping[str, Any], path: Iterable[OlderFields]) -> str | None:
-    """The name that ``field`` had in the last schema of ``path``, which leads back from its own
-    schema. ``None`` if it was not there, or its values had another type.
+    """The name that ``field`` had in the last schema of ``path``.
+
+    ``path`` leads back from the schema of ``field``. ``None`` if the field was not there, or its
+    values had another type.
     """
     for fields in path:
         older = fields.match(field)
@@ -274,8 +278,9 @@ def _first_name(field: Mapping[str, Any], path: Iterable[OlderFields]) -> str | 
 
 
 def _reads_alike(today: Mapping[str, Any], then: Mapping[str, Any]) -> bool:
-    """Whether two fields hold the same values and compare them in the same way. Names
-    may differ.
+    """Whether two fields hold the same values and compare them in the same way.
+
+    Names may differ.
     """
     metadata, older = today["metadata"], then["metadata"]
     return (

@@ -15,8 +15,8 @@ Action = Mapping[str, Any]
 class TableSnapshot:
     """A whole table at ``version``.
 
-    All fields hold actions as the log has them: ``domains`` the domain metadata, ``files`` the
-    ``add`` of each file in the table, in no order.
+    The fields hold actions as the log has them. ``domains`` holds the domain metadata. ``files``
+    holds the ``add`` of each file in the table, in no order.
     """
 
     version: int

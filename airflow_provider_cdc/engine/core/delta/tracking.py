@@ -1,4 +1,4 @@
-"""When the row ids of a source can be relied on: change tracking, and the source's identity."""
+"""When the row ids of a source are reliable: change tracking, and the identity of the source."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MATERIALIZED_COLUMNS = (
     ROW_VERSION_SETTING,
 )
 _REASSIGNING_OPERATIONS = frozenset({"ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"})
-# Operations that carry rows into other files. Commits that change no data do so too. All rows that
-# other operations write are new, even if they replace rows.
+# Operations that carry rows into other files. Commits that change no data also carry rows. All rows
+# that other operations write are new, even if they replace rows.
 _CARRYING_OPERATIONS = frozenset(
     {"UPDATE", "DELETE", "MERGE", "OPTIMIZE", "REORG", "REMOVE COLUMN MAPPING"}
 )
 _WRITE, _CLONE = "WRITE", "CLONE"
-# The parameters that show an overwrite of part of a table. It carries over the other rows of its
-# files.
+# The parameters that show an overwrite of part of a table. Such an overwrite carries over the other
+# rows of its files.
 _REPLACED = ("predicate", "replaceOnCond", "replaceUsingCols")
 
 
@@ -52,7 +52,7 @@ def offset_before(first: TableState) -> Offset:
 
 
 def precedes_all(offset: Offset) -> bool:
-    """Whether ``offset`` is before version 0, where the table had no rows."""
+    """Whether ``offset`` is before version 0, when the table had no rows."""
     return offset.version < 0
 
 
@@ -82,7 +82,7 @@ def offset_after(offset: Offset, commits: Sequence[Commit]) -> Offset:
 
 
 def check_source(stream: Stream, through: Offset) -> None:
-    """Refuse a range whose end is another table than the one the stream was created on.
+    """Refuse a range whose end is not the table on which the stream was created.
 
     Snowflake: recreating a table makes its streams stale, and a new table under the old name is not
     linked to them.
@@ -100,8 +100,9 @@ def check_source(stream: Stream, through: Offset) -> None:
 
 
 def keeps_tracking(stream: Stream, metadata: Mapping[str, Any]) -> bool:
-    """Whether ``metadata`` is of the table that the source was at the offset of ``stream``, and
-    keeps its row ids as it did there.
+    """Whether ``metadata`` is of the source of ``stream``, and keeps its row ids as at the offset.
+
+    Row tracking must be on, and the columns that keep row ids must be those at the offset.
     """
     at_offset = stream.offset.metadata
     return (
@@ -114,14 +115,15 @@ def keeps_tracking(stream: Stream, metadata: Mapping[str, Any]) -> bool:
 def loses_row_ids(commit: Commit) -> bool:
     """Whether rows that ``commit`` carried into other files may have got new row ids there.
 
-    Examples are an UPDATE, or an overwrite by a condition, that was planned before row tracking was
-    switched on and committed after it, and an overwrite with the option ``dataChange`` false. A
-    writer that kept the ids records that (protocol, "Writer Requirements for Row Tracking").
+    One example is an UPDATE, or an overwrite by a condition, that was planned before row tracking
+    was switched on and committed after that. Another example is an overwrite with the option
+    ``dataChange`` false. A writer that kept the ids records that (protocol, "Writer Requirements
+    for Row Tracking").
     """
     carries_rows = (
         commit.operation in _CARRYING_OPERATIONS
         or not commit.changes_data
-        # For an overwrite Delta records that it did not keep row ids, or nothing.
+        # For an overwrite, Delta records that it did not keep row ids, or records nothing.
         or (commit.preserves_row_ids is False and _replaces_a_part(commit))
     )
     if not carries_rows or commit.preserves_row_ids:
@@ -137,9 +139,9 @@ def _replaces_a_part(commit: Commit) -> bool:
 
 
 def hides_rows(commit: Commit) -> bool:
-    """Whether ``commit`` added rows of its own, or removed some, and is marked as no data change.
+    """Whether ``commit`` added new rows, or removed rows, and is marked as no data change.
 
-    An append, or an overwrite by no rows, does so with the option ``dataChange`` false.
+    An append, or an overwrite with no rows, does so with the option ``dataChange`` false.
     """
     if commit.changes_data:
         return False
@@ -154,7 +156,7 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     """Refuse a range in which row ids were not kept, or were assigned again.
 
     :raises ChangeTrackingDisabled: row tracking is off at the end of the range
-    :raises StreamStale: it was off in between, or its ids were assigned again
+    :raises StreamStale: row tracking was off in between, or row ids were assigned again
     """
     wanted = _materialized(stream.offset.metadata)
     gap: str | None = None

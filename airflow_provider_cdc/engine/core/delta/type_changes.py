@@ -38,8 +38,9 @@ class TypeChange:
 def lossy_change(
     newer: Sequence[Mapping[str, Any]], older: Sequence[Mapping[str, Any]]
 ) -> TypeChange | None:
-    """The first column of ``newer`` whose type may lose or refuse values that it held under
-    ``older``. ``None``: there is no such column.
+    """The first column of ``newer`` whose type may lose or refuse values that it held in ``older``.
+
+    ``None``: there is no such column.
 
     :param newer: the fields of a schema, in their JSON form
     :param older: the fields of an older schema
@@ -97,8 +98,9 @@ def _is_plain(kind: str) -> bool:
 
 
 def _decimal(kind: str) -> tuple[int | None, int]:
-    """How many digits values of ``kind`` may have before and after the point. ``None`` for the
-    first number if ``kind`` is not an exact number.
+    """How many digits values of ``kind`` may have before and after the point.
+
+    The first number is ``None`` if ``kind`` is not an exact number.
     """
     found = _DECIMAL.fullmatch(kind)
     if found is None:

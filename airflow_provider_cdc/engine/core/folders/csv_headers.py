@@ -2,8 +2,8 @@
 
 Spark takes the columns of a file by position and ignores the names in its header. A later file may
 have them in another order. So a stream takes them by name, as in Parquet and JSON files: an extra
-column is not read, and a missing column is NULL. If names are both missing and extra, the line is
-not a header, or is misspelt, and the file is refused.
+column is not read, and a missing column is NULL. If some names are missing and others are extra,
+the line is not a header, or is misspelt. Then the stream refuses the file.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def column_names(found: Sequence[str | None]) -> tuple[str, ...]:
 
 
 def header_fault(header: Sequence[str], columns: Collection[str], besides: Collection[str]) -> str:
-    """What is wrong with a ``header``. Empty if it shows which column is which.
+    """What is wrong with a ``header``. Empty if the header identifies the columns.
 
     :param columns: the names of the columns that are read from files
-    :param besides: other names that it may have
+    :param besides: the other names that the header may have
     """
     there = {name_key(name) for name in header}
     known = {name_key(name) for name in (*columns, *besides)}
@@ -109,8 +109,9 @@ def header_fault(header: Sequence[str], columns: Collection[str], besides: Colle
 
 
 def _line(text: str, style: HeaderStyle) -> tuple[str, str]:
-    """The first line of ``text``, and its line ending. The ending is empty if the line
-    may go on.
+    """The first line of ``text``, and its line ending.
+
+    The ending is empty if the line may continue.
     """
     ends = [(place, end) for end in style.line_separators if (place := text.find(end)) >= 0]
     if not ends:

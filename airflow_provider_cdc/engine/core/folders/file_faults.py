@@ -1,4 +1,4 @@
-"""What is wrong with a file of a folder, and how its stream can go on."""
+"""What is wrong with a file of a folder, and how its stream can continue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unreadable(stream: Stream, path: str, cause: str, *, also: str = "") -> File
     :param path: the path, below the stream's folder, of a file, or of a folder that gives values to
         its files
     :param cause: what was expected and what was found
-    :param also: what helps besides
+    :param also: what else helps
     """
     return FileUnreadable(
         f"stream {stream.name}",
@@ -37,7 +37,7 @@ def unreadable(stream: Stream, path: str, cause: str, *, also: str = "") -> File
 def unreadable_file(stream: Stream, messages: str) -> FileUnreadable | None:
     """The error for the ``messages`` of a failed read. ``None`` if they name no file of the folder.
 
-    :param messages: the message of Spark and those of its causes, each in lines of its own
+    :param messages: the message of Spark and those of its causes, each on separate lines
     """
     lines = messages.splitlines()
     places = [place for place, line in enumerate(lines) if _READING.search(line)]
@@ -47,8 +47,8 @@ def unreadable_file(stream: Stream, messages: str) -> FileUnreadable | None:
     folder, path = f"{path_key(stream.source.name)}/", path_key(unquote(uri))
     if not path.startswith(folder):
         return None
-    # The file was listed just now. If Spark reports it as missing, Spark may have no right to open
-    # it. So that detail is left out.
+    # The file was listed just now. If Spark reports it as missing, Spark may not have the right to
+    # open it. So that detail is left out.
     causes = ["" if _MISSING in messages else detail, *lines[places[-1] + 1 :]]
     parts = [_STATE.sub("", line).strip(" .") for line in causes]
     cause = "; ".join(filter(None, parts))[:_LONGEST_CAUSE] or "Spark says no more of it"

@@ -160,8 +160,9 @@ def is_multi_line(options: Mapping[str, str]) -> bool:
 
 
 def whole_rows(file_format: FileFormat) -> Mapping[str, str]:
-    """The options that make a reader of ``file_format`` return every row that it can read, in any
-    session and for any query on the rows.
+    """The options that make a reader of ``file_format`` return every row that it can read.
+
+    They do so in any session and for any query on the rows.
     """
     return _WHOLE_ROWS.get(file_format, {})
 

@@ -1,8 +1,8 @@
 """The log of a folder of files: the files that each refresh of the log found in it.
 
-A folder has no history of its own, so each refresh records what it finds as a commit of a Delta
-log. Versions, offsets, ranges, bounds and points in time then work for folders as they do for
-tables. Version 0 is the empty folder.
+A folder has no history, so each refresh records what it finds as a commit of a Delta log. Versions,
+offsets, ranges, bounds and points in time then work for folders as they do for tables. Version 0 is
+the empty folder.
 
 Snowflake, insert-only streams: a removed file records nothing. An overwritten file, or a file with
 appended data, is a new file.
@@ -24,14 +24,14 @@ ROW_IDS_PER_FILE = 1 << 32
 write row ids below 2**60, so a folder can have 2**28 files in its life.
 """
 
-# Every so many commits, one repeats the metadata of the table, so that a reader finds it in few
-# commits.
+# One commit in this many repeats the metadata of the table, so that a reader finds the metadata in
+# few commits.
 _METADATA_EVERY = 10
 _FEATURES = ["domainMetadata", "inCommitTimestamp", "rowTracking"]
 _PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}
 _MODIFIED, _ETAG = "modified_ns", "etag"
 _FIELDS = {_MODIFIED: "long", _ETAG: "string"}
-# Nothing is ever cleaned up: unread files stay listed, however long a stream waits.
+# Nothing is ever cleaned up: unread files stay listed, even if a stream waits for a long time.
 _KEPT = "interval 36500 days"
 _CONFIGURATION = {
     "delta.enableRowTracking": "true",
@@ -55,7 +55,8 @@ class FolderFile:
 
     ``path`` is relative to the folder. ``modified_ns`` counts nanoseconds from 1970 on, as exactly
     as the store reports them. ``etag`` is the store's tag of the content, if it has one. If an
-    older version of this package took both from elsewhere, ``former`` holds what it would record.
+    older version of this package took both values from another place, ``former`` holds what it
+    would record.
     """
 
     path: str

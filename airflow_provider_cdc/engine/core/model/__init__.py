@@ -1,4 +1,4 @@
-"""The nouns of the engine: stream, offset, consumption, outcome, alert; and their text form.
+"""The objects of the engine: stream, offset, consumption, outcome and alert, and their text form.
 
 Imports arguments and retention of the core.
 """

@@ -31,10 +31,10 @@ def principals(names: Collection[str] | None) -> tuple[str, ...] | None: ...
 @overload
 def principals(names: Collection[str] | Kept | None) -> tuple[str, ...] | Kept | None: ...
 def principals(names: object) -> tuple[str, ...] | Kept | None:
-    """``names`` as a stream keeps them: each once, in order. ``None`` and KEPT stay.
+    """``names`` as a stream keeps them: each once, sorted. ``None`` and KEPT stay as they are.
 
     :raises InvalidName: one of them cannot be a principal
-    :raises InvalidRequest: a text is given where several names are expected
+    :raises InvalidRequest: a text, or another single value, is given instead of several names
     """
     if names is None or isinstance(names, Kept):
         return names
@@ -57,17 +57,18 @@ def check_access(
     The owner may do everything. Readers may read the stream. Consumers may read it and move its
     offset. If no readers are named, every principal is a reader. If no consumers are named, the
     readers are the consumers. Principals other than the owner may change or drop the stream only if
-    neither are named. Snowflake: a role needs a privilege on the stream itself, and on what it
-    reads. Here the store and the catalog control the latter.
+    neither readers nor consumers are named. Snowflake: a role needs a privilege on the stream
+    itself, and on what the stream reads. Here the store and the catalog control access to what the
+    stream reads.
 
     Only methods of upsert tables move or change the streams of upsert tables. Otherwise waiting
     changes would be lost, or applied twice. Every principal with the right may abort an open
-    consumption: that moves no offset, and can unblock the table.
+    consumption. An abort moves no offset, and can unblock the table.
 
     If the record of the stream cannot be read, its owner, readers and consumers apply as far as
     they can be read.
 
-    :param for_upserts: a method of upsert tables asks
+    :param for_upserts: a method of upsert tables makes the check
     :raises StreamAccessDenied: the principal does not have the right; the message names both
     :raises InvalidRequest: the stream is that of an upsert table
     """
@@ -89,8 +90,9 @@ def check_access(
 
 
 def _asked(stream: Stream | UnreadableStream, principal: str, right: Right) -> str:
-    """What to ask the owner of ``stream`` for. A stream has no list of principals who may change
-    it.
+    """What to ask the owner of ``stream`` for.
+
+    A stream has no list of principals who may change it.
     """
     by = "with AlterStream or engine.alter_stream"
     if right is Right.OWN:

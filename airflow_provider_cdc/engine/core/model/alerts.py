@@ -1,6 +1,6 @@
 """The alerts about streams that lag or go stale, and about upsert tables whose quarantine fills.
 
-An alert is sent when a state changes, and only then.
+An alert is sent only when the status of an objective changes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ..figures import counted, length_text
 
 
 class Objective(StrEnum):
-    """What a stream has to meet: it does not go stale, and does not lag beyond its ``max_lag``.
+    """What a stream has to meet: it does not go stale, and its lag does not exceed ``max_lag``.
 
-    The stream of an upsert table has one objective more: its quarantine is empty.
+    The stream of an upsert table has one more objective: the quarantine of the table is empty.
     """
 
     STALENESS = "staleness"
@@ -54,9 +54,9 @@ class ObjectiveState:
 class Alert:
     """One notification.
 
-    ``upsert_table`` is the table whose changes the stream is on, if there is one. ``lag_seconds``
-    is the age of the oldest change that is not consumed (0: no such change). The counts are
-    ``None`` if the stream cannot be read.
+    ``upsert_table`` is the upsert table whose changes wait in the stream, if there is one.
+    ``lag_seconds`` is the age of the oldest change that is not consumed (0: no such change). The
+    counts are ``None`` if the stream cannot be read.
     """
 
     kind: AlertKind
@@ -100,9 +100,8 @@ class Alert:
 
 def alert_kind(before: ObjectiveStatus, now: ObjectiveStatus) -> AlertKind | None:
     """The alert about an objective whose status was ``before`` at the last alert and is ``now``.
-    ``None``: no alert.
 
-    An objective that was breached and is at risk now gives a warning.
+    ``None``: no alert. If an objective was breached and is at risk now, the alert is a warning.
     """
     if before is now:
         return None

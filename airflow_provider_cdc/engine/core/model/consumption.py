@@ -31,9 +31,9 @@ class PlannedStatement:
     ``fingerprint`` is the SHA-256 of the statement's text. ``target`` is the target as the
     statement names it, and ``location`` is the root of its Delta table. ``before_version`` is the
     target's latest version when the consumption began. ``created``: the consumption itself created
-    the target, empty, just before. ``replaces_leftover``: an earlier consumption created the
-    target, and this one replaces it while it is empty. ``rewritten_as`` is the MERGE that runs
-    instead of a statement that Delta refuses.
+    the empty target just before. ``replaces_leftover``: an earlier consumption created the target,
+    and this one replaces it while it is empty. ``rewritten_as`` is the MERGE that runs instead of a
+    statement that Delta refuses.
     """
 
     index: int
@@ -78,7 +78,7 @@ class Consumption:
 
     ``attempts`` counts the drivers that worked on it. ``epoch`` counts how often it was reopened
     after a fence, and is part of the application ids of its statements. A consumption that
-    ``is_open_ended`` grows while its transaction runs. Only its own driver knows whether it is
+    ``is_open_ended`` grows while its transaction runs. Only its driver knows whether it is
     complete, so it is never resumed and never rolled forward.
     """
 

@@ -1,4 +1,4 @@
-"""The JSON text of the classes of the model, which are all frozen."""
+"""The JSON text of the classes of the model. All of them are frozen."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _building = Lock()
 def _decoder(kind: type[Value]) -> msgspec.json.Decoder[Value]:
     """The decoder of ``kind``, made once.
 
-    One thread makes it and the others wait. msgspec shows other threads what it knows about a class
-    before that is complete, and a thread that decodes with a part of it crashes the interpreter.
+    One thread makes it and the others wait. msgspec shares what it knows about a class with other
+    threads before that is complete. A thread that decodes with incomplete knowledge crashes the
+    interpreter.
     """
     found = _decoders.get(kind)
     if found is None:

@@ -1,4 +1,4 @@
-"""The life of a stream as a table: which transition leads from which phase to which.
+"""The life of a stream as a table: the phases that each transition leads from and to.
 
 The registry refuses a transition that is not in the table, so a late process cannot move a stream
 backwards. Snowflake: an offset moves only with a transaction. Databend: the first transaction to
@@ -49,7 +49,7 @@ TRANSITIONS = MappingProxyType(
         (Phase.RESOLVING, Transition.REOPENED): Phase.APPLYING,
         (Phase.RESOLVING, Transition.COMMITTED): Phase.IDLE,
         (Phase.RESOLVING, Transition.ABORTED): Phase.IDLE,
-        # What an operator aborts may be applied everywhere. From here on no process commits it.
+        # Each target may hold what an operator aborts. From here on no process commits it.
         (Phase.APPLYING, Transition.ABORTING): Phase.ABORTING,
         (Phase.RESOLVING, Transition.ABORTING): Phase.ABORTING,
         (Phase.ABORTING, Transition.ABORTING): Phase.ABORTING,
@@ -68,7 +68,7 @@ TRANSITIONS = MappingProxyType(
 
 
 def next_phase(stream: Stream, transition: Transition) -> Phase:
-    """The phase that ``transition`` leads ``stream`` to.
+    """The phase to which ``transition`` leads ``stream``.
 
     :raises StreamConflict: the stream's phase does not allow it, because another process moved it
     """

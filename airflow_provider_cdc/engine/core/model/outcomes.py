@@ -20,9 +20,9 @@ class StatementResult(StrEnum):
 class StatementOutcome:
     """The outcome of one statement.
 
-    ``target_version`` is the version of the target that holds it. ``metrics`` are Delta's own
-    operation metrics of that commit, empty if Delta wrote none. ``rewritten_as`` is the MERGE that
-    ran instead of a DELETE or an UPDATE that Delta refuses.
+    ``target_version`` is the version of the target that holds it. ``metrics`` are Delta's operation
+    metrics of that commit, empty if Delta wrote none. ``rewritten_as`` is the MERGE that ran
+    instead of a DELETE or an UPDATE that Delta refuses.
     """
 
     index: int
@@ -41,7 +41,7 @@ class StatementOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TableOutcome:
-    """What a consumption took of one table, and the strategy by which it was read.
+    """What a consumption took of one table, and the strategy by which it read the table.
 
     ``through_timestamp`` is the commit time of ``through_version``.
     """

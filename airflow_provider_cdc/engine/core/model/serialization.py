@@ -1,8 +1,8 @@
 """The text of a stream's state in the registry, and what is known of one that cannot be read.
 
-A text is written only if it is read back equal first. What another program, a damaged file or a
-newer version of this package wrote is read as an :class:`UnreadableStream`. Only that stream is
-unusable, until it is dropped, replaced or repaired.
+A text is written only after a check that it reads back equal. A text from another program, from a
+newer version of this package or from a damaged file is read as an :class:`UnreadableStream`. Only
+that stream is unusable, until it is dropped, replaced or repaired.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def stream_text(stream: Stream | UnreadableStream) -> str:
 
 
 def readable_json(subject: str, value: object) -> str:
-    """The JSON of a frozen dataclass that is proved to be read back equal.
+    """The JSON of a frozen dataclass, after a check that it reads back equal.
 
     :param subject: what is stored, for the message
     :raises InvalidRequest: ``value`` holds something of a wrong type
@@ -171,7 +171,7 @@ def read_stream(
 
 
 def unusable(stream: Stream, reason: str) -> UnreadableStream:
-    """What is known of a ``stream`` whose record can be read but makes no sense, for ``reason``."""
+    """What is known of a ``stream`` whose record can be read but is wrong, for ``reason``."""
     parts = {each.name: getattr(stream, each.name) for each in fields(Stream)}
     return UnreadableStream(stream.stream_id, stream.name, stream.sequence, reason, parts)
 

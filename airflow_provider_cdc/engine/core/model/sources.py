@@ -35,13 +35,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """A position in a source's log, with what a read of the old side needs.
+    """A position in a source's log, and what a read of the old side needs.
 
     ``version`` is the last consumed version: changes after it are new. ``fingerprint`` is a hash of
     that version's commit file. It shows whether the log was replaced. ``metadata`` and ``protocol``
     are the Delta actions in force at ``version``. ``row_id_high_water_mark`` is the highest row id
     assigned up to ``version`` (-1: none). ``timestamp`` is the commit's own time. Version -1 is
-    before version 0: no rows yet.
+    before version 0: the table has no rows yet.
     """
 
     version: int

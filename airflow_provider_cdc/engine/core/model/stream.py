@@ -103,11 +103,11 @@ class Stream:
     ``consumers`` are the principals who may read and consume it besides its owner (``None``: see
     ``access.py``). ``max_data_extension`` is how long its sources may be made to keep what it has
     not consumed. ``max_lag`` is how old a change may become before an alert is sent.
-    ``upsert_table`` names the upsert table whose changes wait in the stream (``None``: it is any
-    other stream). ``sequence`` numbers the transitions of the stream from 1.
+    ``upsert_table`` names the upsert table whose changes wait in the stream (``None``: the stream
+    is not one of an upsert table). ``sequence`` numbers the transitions of the stream from 1.
 
     ``last_consumption_id``, ``last_consumer``, ``last_consumed_at`` and ``last_outcome`` describe
-    the last committed consumption. The outcome is missing if another process than its driver
+    the last committed consumption. The outcome is missing if a process other than its driver
     committed it.
     """
 
@@ -146,17 +146,17 @@ class Stream:
 
     @property
     def source(self) -> Source:
-        """The table that it reads. For a view: the first table."""
+        """The table that it reads. For a view: the first table of the view."""
         return self.bases[0].source
 
     @property
     def offset(self) -> Offset:
-        """The offset in that table."""
+        """The offset in ``source``."""
         return self.bases[0].offset
 
     @property
     def table_on(self) -> str:
-        """What the stream is on, by the user's name."""
+        """The user's name of the table, view or folder that the stream is on."""
         return self.source.name if self.view is None else self.view.name
 
     def with_offsets(self, *offsets: Offset) -> Stream:
@@ -165,7 +165,7 @@ class Stream:
         return replace(self, bases=tuple(Base(base.source, offset) for base, offset in moved))
 
     def by_base(self) -> tuple[Stream, ...]:
-        """The same stream once for each of its base tables, each with that table alone."""
+        """The same stream once for each of its base tables, each with only that table."""
         return tuple(replace(self, bases=(base,)) for base in self.bases)
 
 
@@ -188,7 +188,7 @@ def new_stream(
     max_lag: timedelta | None = None,
     upsert_table: str | None = None,
 ) -> Stream:
-    """A stream with a new id, which is in no registry yet."""
+    """A stream with a new id. It is not in a registry yet."""
     return Stream(
         stream_id=uuid.uuid4().hex,
         name=name,

@@ -17,10 +17,12 @@ def stale_after(
     """When a stream is predicted to go stale.
 
     Snowflake: a stream has the longer of the source's retention and its own extension. The time
-    counts from the oldest commit that the stream has not consumed. A stream needs the commits after
-    its offset, each kept for a time after it was made, and the files that these commits removed,
-    kept for a time after their removal. Files at the offset that were not removed are kept anyway,
-    and the offset itself holds what is needed of its own commit.
+    counts from the oldest commit that the stream has not consumed.
+
+    A stream needs the commits after its offset. Delta keeps each of them for a time after it was
+    made. A stream also needs the files that these commits removed. Delta keeps each of them for a
+    time after its removal. Files at the offset that were not removed are kept anyway. The offset
+    itself holds what is needed of its commit.
 
     :param since: the time of that commit, or now if all is consumed
     :param properties: the table properties of the source
@@ -31,10 +33,10 @@ def stale_after(
 def rows_missing_after(
     committed_at: datetime, properties: Mapping[str, str], max_data_extension: timedelta
 ) -> datetime:
-    """When all rows of an older version are predicted to be out of reach.
+    """When an older version is predicted to be no longer readable with all its rows.
 
-    Delta finds them through the log up to that version. The commit of the version is kept for a
-    time after it was made.
+    Delta finds these rows through the log up to that version. It keeps the commit of the version
+    for a time after it was made.
 
     :param committed_at: when the version was committed
     :param properties: the table properties of the source

@@ -1,10 +1,12 @@
 """How long a table keeps what its streams need, and the table properties that extend it.
 
 Snowflake: while a stream is not consumed, the retention of its source is extended to the offset, up
-to a limit. It goes back when the stream is consumed. Delta keeps removed files and commits for
-periods of their own, each a table property. The shorter one counts. What the owner of the table had
-set is kept in properties beside them, and so is each extension. So one commit changes all of them
-together, and any number of state folders can extend one table.
+to a limit. It goes back when the stream is consumed.
+
+Delta keeps removed files for one period and commits for another. Each period is a table property,
+and the shorter one counts. Other properties of the table hold what its owner had set, and each
+extension. So one commit changes all of them together, and any number of state folders can extend
+one table.
 """
 
 from __future__ import annotations
@@ -37,10 +39,10 @@ Properties = Mapping[str, str]
 class SourceRetention:
     """What maintenance found and did at one table that streams read.
 
-    ``streams`` are those that need ``extension``; ``None``: the table keeps enough by itself.
+    ``streams`` are those that need ``extension`` (``None``: the table keeps enough without one).
     ``own`` is the retention without the extension. ``bytes_kept`` are the bytes of the removed
-    files that these streams can still read only because of it. ``has_changed``: properties of the
-    table were changed. ``problem`` is why they could not be changed or read.
+    files that these streams can still read only because of the extension. ``has_changed``:
+    properties of the table were changed. ``problem`` is why they could not be changed or read.
     """
 
     location: str
@@ -90,8 +92,9 @@ def retention(properties: Properties) -> timedelta:
 
 
 def own_retention(properties: Properties) -> timedelta:
-    """How long it would keep them without any extension: what its owner has set, or Delta's
-    defaults.
+    """How long the table would keep both files and commits without any extension.
+
+    That is what its owner has set, or Delta's defaults.
     """
     return min(_length(name, text) for name, text in _own_settings(properties).items())
 
@@ -102,7 +105,7 @@ def log_retention(properties: Properties) -> timedelta:
 
 
 def own_log_retention(properties: Properties) -> timedelta:
-    """How long it would keep commits without any extension."""
+    """How long the table would keep commits without any extension."""
     return _length(LOG, _own_settings(properties)[LOG])
 
 
@@ -114,14 +117,15 @@ def extension_of(properties: Properties, holder: str) -> timedelta | None:
 def extended(
     properties: Properties, holder: str, length: timedelta | None
 ) -> dict[str, str | None]:
-    """The changes of a table's properties by which ``holder`` extends its retention to ``length``,
-    or no longer extends it. ``None`` means to unset the property.
+    """The changes of a table's properties that make or end the extension of ``holder``.
 
-    Idempotent: nothing changes if the properties are right already. Owners can still set Delta's
-    two properties as they like. A value that is not the engine's is the owner's, and comes into
-    force when no extension is longer.
+    A value of ``None`` means to unset the property. The function is idempotent: nothing changes if
+    the properties are already right. Owners can still set Delta's two properties as they like. A
+    value that the engine did not set is the owner's. It comes into force when no extension is
+    longer.
 
     :param holder: who extends, a word of letters and digits
+    :param length: the new extension; ``None``: ``holder`` no longer extends the retention
     """
     own = _own_settings(properties)
     held = {name: each for name, each in _extensions(properties).items() if name != holder}
@@ -135,8 +139,8 @@ def extended(
         wanted[_own_name(name)] = (text or _UNSET) if held else None
     changes = {name: text for name, text in wanted.items() if properties.get(name) != text}
     if any(changes.get(name) is not None for name in own):
-        # Delta checks the two properties against each other within one statement, and takes a
-        # missing one as its default.
+        # Delta checks the two properties against each other within one statement, and uses the
+        # default for a missing one.
         changes |= {name: wanted[name] for name in own if wanted[name] is not None}
     return changes
 
@@ -165,7 +169,7 @@ def needed_extension(
 
     It is extended to ``limit`` in one step, because each step is a commit that makes concurrent
     writers of the table fail and begin again. If the source's own retention does not last until the
-    next check, the source stays extended, even if the stream has consumed all: the next change may
+    next check, the source stays extended, even if the stream has consumed all. The next change may
     come at once.
 
     :param oldest: the time of the oldest commit that the stream has not consumed; ``None``: it has
@@ -180,8 +184,9 @@ def needed_extension(
 
 
 def _own_settings(properties: Properties) -> dict[str, str | None]:
-    """The value that the owner of the table has set for each of Delta's properties; ``None``: no
-    value.
+    """The value that the owner of the table has set for each of Delta's properties.
+
+    ``None``: the owner has set no value.
     """
     held = _extensions(properties).values()
     ours = {_text(length) for length in held}

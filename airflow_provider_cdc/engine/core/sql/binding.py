@@ -10,9 +10,7 @@ from .stream_references import StreamReference
 
 
 class StreamText(Protocol):
-    """A SQL ``text``, with the places where it names streams and where metadata columns have no
-    backticks.
-    """
+    """A SQL ``text``, with its references to streams and its metadata columns without backticks."""
 
     @property
     def text(self) -> str:

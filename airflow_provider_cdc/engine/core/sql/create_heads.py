@@ -25,8 +25,9 @@ class CreateHead:
 
 
 def create_head(tokens: Sequence[Token]) -> CreateHead | None:
-    """The head of a CREATE TABLE that begins with ``tokens``. ``None`` if they are
-    something else.
+    """The head of a CREATE TABLE that begins with ``tokens``.
+
+    ``None`` if they are something else.
     """
     words = [word(token) for token in tokens]
     position = 1

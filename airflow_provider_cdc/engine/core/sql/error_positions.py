@@ -1,6 +1,6 @@
-"""The place in the user's own text of an error that Spark found in another text.
+"""The place in the user's text of an error that Spark found in another text.
 
-The text that Spark reads has the names of views in place of streams, and words of the engine's own.
+The text that Spark reads has the names of views in place of streams, and words from the engine.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ _WORD = re.compile(r"\w+|\S")
 
 
 def in_own_text(message: str, read: str, written: str) -> str:
-    """``message`` with the line and the position that it names in ``read`` as they are in
-    ``written``.
+    """``message`` with the place that it names in ``read`` replaced by the place in ``written``.
 
     Lines count from 1 and positions from 0, as in Spark. If the word at that place is not the
     user's, the position is that of the word before it.
+
+    :param read: the text that Spark read
+    :param written: the text that the user wrote
     """
     match = _POSITION.search(message)
     if match is None:

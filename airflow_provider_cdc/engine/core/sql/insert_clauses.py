@@ -12,7 +12,7 @@ from .stream_references import top_level, word
 def insert_clauses(tokens: Sequence[Token], verb: str) -> list[int]:
     """The indices of the tokens at which INSERT clauses begin after a FROM. Empty for a query.
 
-    Spark runs each clause as a write of its own, so only a statement with one clause is one write.
+    Spark runs each clause as a separate write, so only a statement with one clause is one write.
 
     :param verb: the word that names what the statement does
     """

@@ -1,8 +1,8 @@
 """The SQL statements of one consumption: what each does, what it writes and which streams it reads.
 
-SQL is parsed only to understand it. Spark runs the user's own text, in which only the names of
-streams and unquoted metadata columns are replaced. If Delta refuses a DELETE or an UPDATE, a MERGE
-made of its parts runs instead.
+SQL is parsed only to understand it. Spark runs the user's text, in which only the names of streams
+and unquoted metadata columns are replaced. If Delta refuses a DELETE or an UPDATE, a MERGE made of
+its parts runs instead.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Statement:
 def analyse(sql: str, stream_names: Collection[str]) -> Statement:
     """The statement ``sql``, analysed.
 
-    Accepted are INSERT, also after its FROM, MERGE, UPDATE, DELETE and CREATE [OR REPLACE] TABLE
-    ... AS (Snowflake: DML and CTAS move an offset, a query alone does not).
+    The engine accepts INSERT, also after its FROM, MERGE, UPDATE, DELETE and CREATE [OR REPLACE]
+    TABLE ... AS (Snowflake: DML and CTAS move an offset, a query does not).
 
     :param stream_names: the registered streams
     :raises InvalidStatement: ``sql`` is another statement, holds several or none, cannot be parsed,
@@ -119,10 +119,10 @@ def bind(statement: Statement, views: Mapping[str, str]) -> str:
 
 
 def creation_text(statement: Statement, views: Mapping[str, str]) -> str:
-    """The SQL text that creates the table of a CREATE TABLE ... AS without rows, if it does not
-    exist.
+    """The SQL text that creates the table of a CREATE TABLE ... AS without rows.
 
-    It never replaces an existing table, even if the statement does.
+    It creates the table only if it does not exist. It never replaces an existing table, even if the
+    statement does.
 
     :param views: the name of a temporary view for each of ``statement.streams``
     :raises InvalidStatement: ``statement`` is not a CREATE TABLE ... AS
@@ -156,7 +156,7 @@ def text_to_run(statement: Statement, views: Mapping[str, str], *, created: bool
     """The SQL text that applies ``statement``.
 
     :param views: the name of a temporary view for each of ``statement.streams``
-    :param created: its target was created for it, empty, just before
+    :param created: its target was just created for it, and is empty
     """
     if statement.create is None:
         return bind(statement, views)

@@ -25,8 +25,9 @@ from .stream_references import (
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query. ``streams`` are the streams that it reads. Its fields mean what those of a
-    ``Statement`` mean.
+    """A query. ``streams`` are the streams that it reads.
+
+    Its fields have the same meaning as those of a ``Statement``.
     """
 
     text: str
@@ -39,7 +40,7 @@ class Query:
 def analyse_query(sql: str, stream_names: Collection[str]) -> Query | None:
     """What the query ``sql`` reads. ``None`` if it is not a query.
 
-    Snowflake: a query alone moves no offset, not even in a transaction.
+    Snowflake: a query does not move an offset, not even in a transaction.
 
     :param stream_names: the registered streams
     :raises InvalidStatement: ``sql`` holds several statements or none, or cannot be parsed

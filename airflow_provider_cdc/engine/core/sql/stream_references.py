@@ -1,7 +1,7 @@
 """Where the text of a SQL statement reads streams, by character positions in that text.
 
-The text is split into tokens once. Where the parser disagrees with Spark's grammar, the tokens are
-corrected. So every position found later is a position in the user's own text.
+The text is split into tokens once. If the parser disagrees with Spark's grammar, the tokens are
+corrected. So every position found later is a position in the user's text.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class StreamReference:
     """One place where a statement reads ``stream`` (its registered name).
 
     The name is in the text from ``start`` up to, not including, ``end``. ``alias`` has to be
-    inserted at ``alias_at``, so that qualified columns keep working. ``None``: the table has an
-    alias already, or cannot have one.
+    inserted at ``alias_at``, so that qualified columns keep working. It is ``None`` if the table
+    already has an alias, or cannot have one.
     """
 
     stream: str
@@ -80,7 +80,7 @@ def word(token: Token) -> str:
 
 
 def top_level(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
-    """The tokens outside of any bracket, and the outermost brackets, each with its index."""
+    """The tokens outside any brackets, and the outermost brackets, each with its index."""
     depth = 0
     for index, token in enumerate(tokens):
         if token.token_type in _CLOSING:
@@ -94,8 +94,8 @@ def top_level(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 def tokenise(text: str) -> list[Token]:
     """The tokens of ``text`` without comments.
 
-    :raises InvalidStatement: a quote or a comment is not closed, or Spark would end a comment
-        elsewhere
+    :raises InvalidStatement: a quote or a comment is not closed, or Spark would end a comment at
+        another place
     """
     try:
         tokens: list[Token] = _DIALECT.tokenize(text)
@@ -119,8 +119,9 @@ def tokenise(text: str) -> list[Token]:
 
 
 def unquoted_metadata_columns(tokens: Sequence[Token]) -> list[tuple[int, int]]:
-    """The metadata columns of change sets that lack the backticks which Spark requires: their
-    starts and ends (exclusive) in the text.
+    """The metadata columns of change sets that lack the backticks which Spark requires.
+
+    The result has their starts and ends (exclusive) in the text.
     """
     return [
         (column[0].start, column[-1].end + 1)
@@ -199,7 +200,7 @@ def stream_references(
 def other_tables(
     tree: exp.Expr, target: exp.Expr | None, streams: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """What ``tree`` reads besides streams: the last part of each name, once.
+    """The tables that ``tree`` reads besides streams: the last part of each name, once.
 
     The arguments are those of :func:`stream_references`.
     """
@@ -270,8 +271,9 @@ def _replacement(token: Token, kind: TokenType, text: str, end: int | None = Non
 
 
 def _metadata_column(tokens: Sequence[Token], index: int) -> Sequence[Token]:
-    """The tokens from ``index`` on that form ``name$column`` without spaces. Empty if they are
-    something else.
+    """The tokens from ``index`` on that form ``name$column`` without spaces.
+
+    Empty if they form something else.
     """
     column = tokens[index : index + 3]
     if name_key("".join(map(word, column))) not in _METADATA_COLUMNS:

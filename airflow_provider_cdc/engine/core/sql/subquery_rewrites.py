@@ -1,11 +1,11 @@
 """A DELETE or UPDATE with a sub-query in its condition, as a MERGE that does the same.
 
 Delta refuses a sub-query in the condition of a DELETE or an UPDATE, although users of other systems
-write it. The rewrite is possible if the condition is ``x IN (SELECT ...)``, alone or joined by AND
-with conditions that have no sub-query. Then a MERGE with the distinct rows of the sub-query changes
-the same rows: in both, NULL equals nothing, and no row of the target matches two of these rows. (If
-the types differ, two keys can become equal to one value. Delta then refuses the UPDATE, and nothing
-is changed.)
+write it. The rewrite is possible if the condition is ``x IN (SELECT ...)``. AND may join it with
+conditions that have no sub-query. Then a MERGE with the distinct rows of the sub-query changes the
+same rows: in both, NULL equals nothing, and no row of the target matches two of these rows. (If the
+types differ, two keys can become equal to one value. Delta then refuses the UPDATE, and nothing is
+changed.)
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class _Membership:
 
 
 def as_merge(text: str, tokens: Sequence[Token], tree: exp.Expr) -> str | None:
-    """The MERGE that does what ``text`` does. ``None`` if it is not a DELETE or UPDATE with such a
-    condition.
+    """The MERGE that does what ``text`` does.
+
+    ``None`` if ``text`` is not a DELETE or UPDATE with such a condition.
 
     :param tokens: the tokens of ``text``
     :param tree: the syntax tree of ``text``
@@ -103,8 +104,9 @@ def _split(tokens: Sequence[Token], places: Sequence[int]) -> list[list[Token]]:
 
 
 def _membership(text: str, tokens: Sequence[Token], tree: exp.Expr) -> _Membership | None:
-    """The values and the sub-query of ``tokens``. ``None`` if ``tree`` is not an IN that can be
-    rewritten.
+    """The values and the sub-query of ``tokens``.
+
+    ``None`` if ``tree`` is not an IN that can be rewritten.
     """
     if not isinstance(tree, exp.In) or tree.args.get("query") is None:
         return None
@@ -129,7 +131,7 @@ def _membership(text: str, tokens: Sequence[Token], tree: exp.Expr) -> _Membersh
 
 
 def _place(tokens: Sequence[Token], wanted: str) -> int | None:
-    """The index of the first word ``wanted`` outside of any bracket."""
+    """The index of the first word ``wanted`` outside any brackets."""
     return next((index for index, token in top_level(tokens) if word(token) == wanted), None)
 
 

@@ -29,13 +29,13 @@ class ApplySchedule:
 
 
 def percentile_95(durations: Sequence[timedelta]) -> timedelta:
-    """The shortest of ``durations`` that 95 % do not exceed. There is at least one."""
+    """The shortest of ``durations`` that 95 % of them do not exceed. There must be at least one."""
     ordered = sorted(durations)
     return ordered[math.ceil(len(ordered) * 0.95) - 1]
 
 
 def recommended_max_staleness(durations: Sequence[timedelta]) -> timedelta | None:
-    """The least ``max_staleness`` that applies can be expected to keep. ``None``: not known.
+    """The least ``max_staleness`` that applies can be expected to meet. ``None``: unknown.
 
     BigQuery CDC: twice the 95th percentile of the duration of an apply, in whole minutes, plus
     seven minutes.
@@ -51,16 +51,16 @@ def recommended_max_staleness(durations: Sequence[timedelta]) -> timedelta | Non
 def apply_interval(max_staleness: timedelta, durations: Sequence[timedelta]) -> timedelta:
     """The time from the start of one apply to the start of the next.
 
-    A change that comes right after the start of an apply waits for the next apply, and for its end.
-    Both together must not take longer than ``max_staleness``. If an apply alone takes longer, the
-    promise is not kept. Without measured durations, an apply is expected to take half of
-    ``max_staleness``.
+    A change that comes right after the start of an apply waits for the start of the next apply, and
+    for its end. Both waits together must not take longer than ``max_staleness``. If one apply takes
+    longer by itself, ``max_staleness`` cannot be met. Without measured durations, an apply is
+    expected to take half of ``max_staleness``.
 
     The interval is a whole number of twelfths of ``max_staleness``, and at least one twelfth. So a
     schedule stays the same when an apply takes a little longer than last time, and runs that wait
     for each other do not cause more runs.
 
-    :param durations: how long recent applies took, each with the start of its driver
+    :param durations: how long recent applies took, including the start of each driver
     """
     longest = percentile_95(durations) if durations else max_staleness / 2
     step = max_staleness / _STEPS

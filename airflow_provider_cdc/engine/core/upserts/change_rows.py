@@ -1,7 +1,7 @@
 """The waiting changes of an upsert table: their columns, their order, and what makes one bad.
 
 The change with the greater sequence number wins. Among equal numbers, the change that was ingested
-later wins. Numbers compare section by section. If they are padded, they compare as text
+later wins. Numbers compare section by section. Padded numbers compare as text
 (:func:`padded_sequence`).
 """
 
@@ -21,11 +21,11 @@ BATCH = "_cdc_batch"
 ORDER = "_cdc_order"
 INGESTED_AT = "_cdc_ingested_at"
 SINCE = "_cdc_since"
-"""The place of the write of a change among all writes. A change keeps it when it goes through
-quarantine.
+"""The place of a change's write among all writes. A change that goes through quarantine keeps its
+place.
 """
 REASON = "_cdc_reason"
-"""What is wrong with a change. NULL: nothing."""
+"""What is wrong with a change. NULL: nothing is wrong."""
 IS_REDRIVEN = "_cdc_is_redriven"
 
 MOST_WRITES = 32
@@ -35,7 +35,7 @@ _BYTES_OF_A_VALUE = 8
 _ROW_ID = "`METADATA$ROW_ID`"
 # The least row id. If Spark compared them as text, it would sort all rows.
 _BEGIN = f"lower(hex(min(CAST(conv({_ROW_ID}, 16, 10) AS BIGINT))))"
-# No backslash, which sessions read in two ways.
+# The pattern has no backslash, because sessions read a backslash in two ways.
 _SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}"
 
 
@@ -51,7 +51,8 @@ class Reason(StrEnum):
 
 
 def padded_sequence() -> str:
-    """The sequence number as text that sorts as the numbers do. Empty if there is no number.
+    """The sequence number as text that sorts like the numbers. The text is empty if there is no
+    number.
 
     BigQuery CDC: sections are unsigned hexadecimal numbers, and the first section that differs
     decides. A missing section sorts before any other.
@@ -62,7 +63,7 @@ def padded_sequence() -> str:
 
 
 def reason(table: UpsertTable) -> str:
-    """What is wrong with a change by itself, as SQL. NULL if it may be applied."""
+    """What is wrong with a change by itself, as SQL. NULL: it may be applied."""
     no_key = " OR ".join(f"{quote(name)} IS NULL" for name in table.primary_key)
     number = f"regexp_extract({CHANGE_SEQUENCE_NUMBER}, {spark_literal(_SEQUENCE_PATTERN)}, 0)"
     # The pattern returns an empty text if the given text is not a number. The given text may be
@@ -85,8 +86,8 @@ def reason(table: UpsertTable) -> str:
 def write_begins(commits: Iterable[Commit]) -> tuple[str, ...] | None:
     """The least row id of each write among the ``commits`` of changes, in their order.
 
-    The ids have the form that the stream on the changes shows. ``None`` if the log does not show
-    them, or there are many writes.
+    The ids have the form that the stream on the changes shows. ``None``: the log does not show
+    them, or there are more than :data:`MOST_WRITES` writes.
     """
     begins: dict[int, int] = {}
     for version, file in inserted_files(commits):
@@ -109,7 +110,7 @@ def in_order(
     Delta's row ids grow from commit to commit, so the least row id of a write identifies the write.
 
     :param stream: the stream on the changes, or a relation in its place, as SQL
-    :param rows: the wanted rows of it, as a relation; by default all
+    :param rows: the wanted rows of ``stream``, as a relation; by default all
     :param begins: the result of :func:`write_begins` for all waiting changes; by default the query
         finds it in the changes
     """
@@ -138,7 +139,7 @@ def newest_in_order(table: UpsertTable, stream: str) -> str:
     """Like :func:`in_order`, but a change that waits twice at its place appears once, as its newest
     copy.
 
-    Such a change was redriven, and then the consumption was undone that had put it into quarantine.
+    Such a change was redriven, and then the consumption that had put it into quarantine was undone.
     """
     newest = (
         f"(SELECT first.* FROM {stream} AS first LEFT ANTI JOIN ({redriven(stream)}) AS copy"
@@ -159,7 +160,7 @@ def position(prefix: str = "") -> str:
 
 
 def same_key(table: UpsertTable, left: str, right: str) -> str:
-    """The condition that rows of two relations have the same key. NULL is not a key."""
+    """The condition that rows of two relations have the same key. A NULL does not equal any key."""
     pairs = (f"{left}.{name} = {right}.{name}" for name in map(quote, table.primary_key))
     return " AND ".join(pairs)
 

@@ -19,7 +19,7 @@ from ..summaries import names_text, place_text
 CHANGE_TYPE = "_CHANGE_TYPE"
 CHANGE_SEQUENCE_NUMBER = "_CHANGE_SEQUENCE_NUMBER"
 CHANGE_UNCHANGED = "_CHANGE_UNCHANGED"
-"""The column of a change that names the columns which an UPSERT leaves as they are."""
+"""The column of a change that names the columns that an UPSERT leaves unchanged."""
 STATE = "_cdc"
 """The column of a base table that holds, for each key, the sequence number of the last change, the
 time of its deletion and the sequence numbers of older columns. All names that begin with it are
@@ -27,7 +27,9 @@ reserved.
 """
 
 TOMBSTONE_HORIZON = timedelta(days=2)
-"""How long a delete is remembered for changes that come late (BigQuery CDC: two days)."""
+"""How long a base keeps the tombstone of a delete, for changes that come late (BigQuery CDC: two
+days).
+"""
 
 MAX_KEY_COLUMNS = 16
 MAX_COLUMNS = 2_000
@@ -52,8 +54,8 @@ _WITH_STATISTICS = (
 )
 # Neither MERGE nor the run-time merge can compare such values.
 _INCOMPARABLE = re.compile(r"\b(map|variant|collate)\b", re.IGNORECASE)
-# Spark pads such a value only when it reads a table. Delta checks its length only when it is
-# applied, after its writer has finished.
+# Spark pads such a value only when it reads a table. Delta checks the length of a change's value
+# only when the change is applied, after its writer has finished.
 _WITH_LENGTH = re.compile(r"\b(?:var)?char\s*\(", re.IGNORECASE)
 _QUOTED = re.compile(r"`(?:[^`]|``)*`")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
@@ -63,8 +65,8 @@ _NO_KEY_TYPES = ("array", "map", "struct", "variant", "float", "double")
 
 
 class OnBadRows(StrEnum):
-    """What happens to a row that cannot be a change: the whole write fails, or the row alone goes
-    to quarantine.
+    """What happens to a row that cannot be a change: the whole write fails, or only the row goes to
+    quarantine.
     """
 
     FAIL = "fail"
@@ -85,8 +87,8 @@ class UpsertTable:
 
     ``base`` is the Delta table that changes are applied to. ``changes`` is the folder of the Delta
     table in which they wait, and ``stream`` is the stream on that table. ``max_staleness`` is how
-    far a read may be behind what was written; ``None``: not at all. With ``has_partial_changes`` a
-    change may leave columns as they are.
+    far a read may be behind what was written. ``None``: a read sees all that was written. If
+    ``has_partial_changes``, a change may leave columns unchanged.
     """
 
     name: str
@@ -111,7 +113,7 @@ class UpsertTable:
 
     @property
     def sql(self) -> str:
-        """The base as SQL, by its location and not by the name that the user gave."""
+        """The base as SQL, identified by its location and not by the name that the user gave."""
         return f"delta.{quote(self.location)}"
 
     @property
@@ -160,7 +162,7 @@ def quarantine_location(changes: str) -> str:
 
 
 def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> UpsertTable:
-    """``table`` as the properties of its base define it.
+    """Return ``table`` as the properties of its base define it.
 
     :raises InvalidRequest: they are not the properties of an upsert table
     """
@@ -295,8 +297,8 @@ def clustered_by(
 ) -> tuple[str, ...]:
     """The columns that the base is clustered by.
 
-    These are the ``wanted`` columns, or else the first four key columns that Delta keeps statistics
-    of.
+    These are the ``wanted`` columns. If ``wanted`` is ``None``, they are the first four key columns
+    that Delta keeps statistics of.
 
     :raises InvalidRequest: a wanted column does not exist
     """
@@ -325,7 +327,7 @@ def is_wide(columns: Iterable[Column]) -> bool:
 
 
 def is_reserved(column: str) -> bool:
-    """Whether a name is reserved, so that no column of the data may have it."""
+    """Whether a name is reserved. A column of the data may not have a reserved name."""
     folded = name_key(column)
     return folded.startswith((STATE, "metadata$")) or folded in (
         name_key(CHANGE_TYPE),
@@ -335,7 +337,8 @@ def is_reserved(column: str) -> bool:
 
 
 def _leaves(column: Column) -> int:
-    # Each field of a struct counts. Counting the structs too is on the safe side.
+    # Each field of a struct counts. The structs are counted too, so the result may be too high but
+    # not too low.
     return 1 + column.type.count(":")
 
 

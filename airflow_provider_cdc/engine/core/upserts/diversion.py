@@ -2,7 +2,8 @@
 
 A bad change goes there with its reason. A change whose key has an earlier change in quarantine
 waits there too. A change that is older than a delete whose tombstone has ended is late. One
-statement moves all of them. The next statement applies the changes that are not in quarantine then.
+statement moves all of them. The next statement applies the changes that are still not in
+quarantine.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, U
 
 QUARANTINED_AT = "_cdc_quarantined_at"
 REDRIVE = "_cdc_redrive"
-"""The call that released a row of the quarantine. NULL: no call did."""
+"""The call that released a row of the quarantine. NULL: no call has released it."""
 KEY_HASH = "_cdc_key_hash"
 NEEDED = "cdc-diversion-needed"
-"""The text of the error by which :func:`applicable_changes` refuses to leave changes out."""
+"""The text of the error that :func:`applicable_changes` raises instead of leaving changes out."""
 
 _VERDICT = "_cdc_verdict"
 _RELEASED = "_cdc_released"
@@ -44,8 +45,8 @@ _RELEASED = "_cdc_released"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is needed to judge changes, as relations in SQL: the ``quarantine``, and the ``deletes``
-    whose tombstones have ended. ``None``: no row of the relation can matter.
+    """The relations that decide whether a change may be applied, as SQL: the ``quarantine``, and
+    the ``deletes`` whose tombstones have ended. ``None``: no row of the relation can matter.
     """
 
     quarantine: str | None = None
@@ -65,7 +66,8 @@ def key_hash(table: UpsertTable, prefix: str = "") -> str:
 def applicable_changes(
     table: UpsertTable, stream: str, memory: Memory, begins: Sequence[str] | None = None
 ) -> str:
-    """The query of waiting changes if none is bad or redriven (see :func:`may_divert`).
+    """The query of the waiting changes, for the case that none is bad or redriven (see
+    :func:`may_divert`).
 
     It leaves no change out: if one is late, it fails with :data:`NEEDED`.
 
@@ -132,7 +134,7 @@ def remaining(table: UpsertTable, quarantine: str) -> str:
 def releasable(table: UpsertTable, quarantine: str, reason: str, *, late: bool) -> str:
     """The query of the changes in quarantine that can be applied now.
 
-    Nothing is wrong with such a change, nor with an earlier change of its key.
+    Nothing is wrong with such a change, and nothing is wrong with any earlier change of its key.
 
     :param reason: what is wrong with a row by itself, as SQL
     :param late: return late changes too

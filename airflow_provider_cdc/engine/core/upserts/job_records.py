@@ -11,8 +11,8 @@ from enum import StrEnum
 HELD_CHANGES = "heldChanges"
 LATE_CHANGES = "lateChanges"
 """The metrics that an apply adds to those of its MERGE: the number of changes in quarantine after
-it. ``HELD_CHANGES`` counts those that are bad or wait for a bad one, ``LATE_CHANGES`` the late
-ones.
+the apply. ``HELD_CHANGES`` counts the changes that are bad or wait for a bad one. ``LATE_CHANGES``
+counts the late changes.
 """
 
 
@@ -32,9 +32,9 @@ class JobClass(StrEnum):
 class Job:
     """One job.
 
-    ``rows`` counts the changes that it applied or merged. ``read_bytes`` are the bytes of the files
-    of the base and of changes that it had to read at most. ``slot_ms`` is the time that all its
-    tasks took together, in milliseconds (``None``: not measured).
+    ``rows`` counts the changes that it applied or merged. ``read_bytes`` is an upper limit of what
+    it had to read: the bytes of the files of the base and of changes. ``slot_ms`` is the time that
+    all its tasks took together, in milliseconds (``None``: not measured).
     """
 
     job_id: str
@@ -52,8 +52,8 @@ class Job:
 class Usage:
     """What the jobs of one class used in one period.
 
-    Each job counts by the share of its time in the period. ``jobs`` is how many jobs ran in it.
-    ``slots`` is how many slots were busy on average over the period.
+    Each job counts by the share of its time that is in the period. ``jobs`` is how many jobs ran in
+    it. ``slots`` is how many slots were busy on average over the period.
     """
 
     period_start: datetime
@@ -74,7 +74,7 @@ class _Share:
 
 
 def usage(jobs: Iterable[Job], period: timedelta, since: datetime) -> list[Usage]:
-    """What jobs used, by period and class, the newest period first.
+    """Return what jobs used, by period and class, with the newest period first.
 
     Periods that ended before ``since`` are left out. BigQuery CDC: the slots of a period are its
     slot time divided by its length.

@@ -1,4 +1,4 @@
-"""Which parts of a base no change can touch, by the statistics of its files.
+"""Finds the parts of a base that no change can touch, from the statistics of its files.
 
 Files that are clustered by a key column hold intervals of its values. If no change has a key in an
 interval, the MERGE leaves the interval out, and Delta skips its files.
@@ -29,8 +29,8 @@ _TYPES = (*_WHOLE_NUMBERS, "date", "string")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values of a column from ``low`` to ``high``, both inclusive. ``size`` is the bytes of the
-    files that hold them.
+    """The values of a column from ``low`` to ``high``, both inclusive. ``size`` is the size in
+    bytes of the files that hold them.
     """
 
     low: Any
@@ -93,11 +93,11 @@ class Intervals:
 
 
 def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Intervals | None:
-    """The intervals of the first key column in a base, by the statistics of its ``files``.
+    """The intervals of the first key column in a base, from the statistics of its ``files``.
 
-    ``None`` if they would not help.
+    ``None``: they would not help.
 
-    :param files: ``add`` actions as the log of the base has them
+    :param files: the ``add`` actions of the log of the base
     """
     name = table.primary_key[0]
     kind = _type_of(table, name)
@@ -115,7 +115,7 @@ def intervals_of(table: UpsertTable, files: Sequence[Mapping[str, Any]]) -> Inte
 
 def key_ranges(table: UpsertTable, files: Iterable[DataFile]) -> list[tuple[Any, Any]] | None:
     """The least and the greatest value of the first key column in each of the ``files`` of changes.
-    ``None`` if the statistics do not show them.
+    ``None``: the statistics do not show them.
     """
     name = table.primary_key[0]
     kind = _type_of(table, name)
@@ -143,8 +143,8 @@ def _bounds(name: str, kind: str, stats: str | None) -> tuple[Any, Any] | None:
 
 
 def is_untouched(intervals: Intervals) -> str:
-    """The condition by which a MERGE leaves out the rows ``t`` of the intervals. There is at least
-    one interval.
+    """The condition by which a MERGE leaves out the rows ``t`` of the intervals. ``intervals`` has
+    at least one interval.
     """
     return f"NOT {intervals.contains(f't.{quote(intervals.column)}')}"
 
@@ -152,8 +152,9 @@ def is_untouched(intervals: Intervals) -> str:
 def _apart(files: Sequence[Interval]) -> list[Interval]:
     """The intervals of ``files``, in order and without overlap, and not too many.
 
-    A file that spans intervals of many times its bytes is left out: it is read in any case. A
-    change in two distant places makes such a file, and it must not join all intervals into one.
+    A file is left out if it spans intervals that are many times its size. The MERGE reads such a
+    file in any case. A change in two distant places makes such a file, and it must not join all
+    intervals into one.
     """
     apart: list[Interval] = []
     for file in sorted(files, key=lambda file: -file.size):
@@ -170,7 +171,8 @@ def _apart(files: Sequence[Interval]) -> list[Interval]:
 def _met(apart: Sequence[Interval], low: Any, high: Any) -> range:
     """The indices of the ordered intervals that hold a value from ``low`` to ``high``.
 
-    If no interval does, it is the empty range at the index where such an interval belongs.
+    If no interval does, the result is the empty range at the index at which such an interval
+    belongs.
     """
     first = bisect_left(apart, low, key=lambda interval: interval.high)
     return range(first, bisect_right(apart, high, key=lambda interval: interval.low))

@@ -37,10 +37,11 @@ def apply_text(
     """The MERGE that applies ``changes``, a query. It rewrites no row that stays the same.
 
     BigQuery CDC, deletes out of order: a delete with a sequence number leaves a tombstone, so that
-    an older change which comes later loses. Without sequence numbers no change can be late.
+    an older change that comes later loses. Without sequence numbers no change can be late.
 
-    :param untouched: intervals of keys without a change; files with only such keys are not read
-    :param are_few: the changes can be sent to each task that reads the base
+    :param untouched: intervals of keys without a change; the MERGE does not read files that have
+        only such keys
+    :param are_few: whether the changes can be sent to each task that reads the base
     """
     state = f"t.{quote(STATE)}"
     wins = f"c.{SEQUENCE} >= coalesce({state}.sequence, '')"
@@ -73,7 +74,8 @@ def apply_text(
 def merge_head(
     table: UpsertTable, source: str, untouched: Intervals | None, *, are_few: bool
 ) -> str:
-    """The start of a MERGE of changes ``c``, the query ``source``, into rows ``t`` of the base.
+    """The start of a MERGE of changes ``c``, which the query ``source`` returns, into rows ``t`` of
+    the base.
 
     The other arguments are as for :func:`apply_text`.
     """
@@ -101,7 +103,7 @@ def fresh_rows(
 ) -> str:
     """The query of what readers would see if ``changes``, a query, were applied.
 
-    :param version: a version of the base that has all changes which are not pending, and no change
+    :param version: a version of the base that has all changes that are not pending, and no change
         that was applied after the query was made
     :param are_few: as for :func:`apply_text`
     :param newer: a relation with the keys of the changes, if each change is newer than every row of
@@ -131,12 +133,12 @@ def fresh_rows(
 
 def new_state(*, is_deleted: bool) -> str:
     """The state that the base remembers of an applied change ``c``: its sequence number, and for a
-    delete the time when it came.
+    delete the time at which it was ingested.
     """
     deleted_at = f"c.{INGESTED_AT}" if is_deleted else "CAST(NULL AS TIMESTAMP_LTZ)"
     return f"named_struct('sequence', c.{SEQUENCE}, 'deleted_at', {deleted_at})"
 
 
 def assigned(pairs: Sequence[tuple[str, str]]) -> str:
-    """Columns with the values that they are set to, as SQL."""
+    """The assignments of an UPDATE SET: columns with the values that they are set to, as SQL."""
     return ", ".join(f"{quote(name)} = {value}" for name, value in pairs)

@@ -1,4 +1,4 @@
-"""Changes that are all newer than the base: they win without a comparison with its rows.
+"""Applies changes that are all newer than the base, without comparing them with its rows.
 
 Conditions on rows of the target make MERGE read all its columns, and read them twice. If sequence
 numbers only grow, like positions in a log, no such condition is needed.
@@ -19,12 +19,12 @@ from .merge_sql import IS_DELETE, assigned, merge_head, new_state, winners
 
 
 def are_newer(changes: Iterable[DataFile], base: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether each change has a greater sequence number than every row of a base, by statistics.
+    """Whether each change has a greater sequence number than every row of a base.
 
-    False if the statistics do not show it.
+    The answer comes from statistics. It is false if the statistics do not show it.
 
     :param changes: the files of the waiting changes
-    :param base: the files of the base, ``add`` actions as its log has them
+    :param base: the files of the base, as the ``add`` actions of its log
     """
     newest = [_bound(file.get("stats"), "maxValues", STATE, "sequence") for file in base]
     oldest = [_bound(file.stats, "minValues", SEQUENCE) for file in changes]
@@ -42,7 +42,7 @@ def newer_text(
     *,
     are_few: bool = False,
 ) -> str:
-    """Like :func:`apply_text`, if each change is newer than every row of the base."""
+    """Like :func:`apply_text`, for changes that are all newer than every row of the base."""
     columns = [*table.values, STATE]
     values = [
         *(f"if({IS_DELETE}, NULL, c.{name}) AS {name}" for name in map(quote, table.values)),

@@ -1,9 +1,9 @@
-"""The SQL of tables whose changes may leave columns as they are.
+"""The SQL of tables whose changes may leave columns unchanged.
 
-Each column has a sequence number of its own, and holds what the newest change wrote that did not
-leave the column as it is. A delete writes NULL to all columns. A late change takes its place among
-the applied changes, column by column. The base remembers the sequence number of each column that is
-older than its row.
+Each column has its own sequence number. A column holds the value of the newest change that wrote to
+it. A delete writes NULL to all columns. A change that comes late takes its place among the applied
+changes, column by column. The base remembers the sequence number of each column that is older than
+its row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def partial_apply_text(
     *,
     are_few: bool = False,
 ) -> str:
-    """Like :func:`apply_text`, for changes that may leave columns as they are."""
+    """Like :func:`apply_text`, for changes that may leave columns unchanged."""
     columns = [_Column(number, name) for number, name in enumerate(table.values)]
     changed = " OR ".join(
         (
@@ -60,7 +60,7 @@ def partial_apply_text(
 def partial_fresh_rows(
     table: UpsertTable, changes: str, version: int, *, are_few: bool = False
 ) -> str:
-    """Like :func:`fresh_rows`, for changes that may leave columns as they are."""
+    """Like :func:`fresh_rows`, for changes that may leave columns unchanged."""
     names, same = [column.name for column in table.columns], same_key(table, "t", "c")
     merged = {name: f"c.{quote(name)}" for name in table.primary_key}
     for number, name in enumerate(table.values):
@@ -79,7 +79,7 @@ def partial_fresh_rows(
 
 
 class _Column:
-    """A column of values in the MERGE of winning changes ``c`` into rows ``t``, as SQL."""
+    """The SQL of a column outside the key, in the MERGE of winning changes ``c`` into ``t``."""
 
     def __init__(self, number: int, name: str) -> None:
         self.name = name
@@ -94,24 +94,24 @@ class _Column:
 
     @property
     def differs(self) -> str:
-        """Whether that write makes a difference."""
+        """Whether that write changes the value or its sequence number."""
         return f"({self.won}.sequence > {self._number} OR NOT ({self.won}.value <=> {self._row}))"
 
     @property
     def merged(self) -> str:
-        """The value of the column afterwards."""
+        """The value of the column after the MERGE."""
         return f"if({self.takes}, {self.won}.value, {self._row})"
 
     @property
     def merged_number(self) -> tuple[str, str]:
-        """The name of the column, and its sequence number afterwards."""
+        """The name of the column, and its sequence number after the MERGE."""
         return self.name, f"if({self.takes}, {self.won}.sequence, {self._number})"
 
     @property
     def written_number(self) -> tuple[str, str]:
         """The name of the column, and its sequence number in a new row.
 
-        The number is empty, which is the least, if no change wrote to the column.
+        If no change wrote to the column, the number is empty, which is the least number.
         """
         return self.name, f"coalesce({self.won}.sequence, '')"
 
@@ -142,7 +142,7 @@ def _deleted_at() -> str:
 
 def _state(number: str, deleted_at: str, columns: Sequence[tuple[str, str]]) -> str:
     """The state that the base remembers of a row: its sequence number, the time of its deletion,
-    and the numbers of the columns that are older.
+    and the sequence numbers of the columns that are older.
     """
     pairs = ", ".join(f"struct({text_value(name)} AS name, {own} AS own)" for name, own in columns)
     older = f"map_from_entries(filter(array({pairs}), pair -> pair.own <> {number}))"

@@ -1,4 +1,4 @@
-"""The SQL that removes old tombstones, which leave a hash, and old changes."""
+"""The SQL that removes old changes, and old tombstones of which a hash remains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _STATE = quote(STATE)
 
 
 def remember_text(table: UpsertTable, deletes: str, before: datetime) -> str:
-    """The MERGE that remembers the deletes from before ``before`` by a hash of their keys.
+    """The MERGE that remembers the deletes that were made before ``before`` by a hash of their
+    keys.
 
     :param deletes: the table that remembers them, as SQL
     """

@@ -1,4 +1,4 @@
-"""The size of a quarantine by its log, without reading the changes in it."""
+"""The size of a quarantine, from its log, without reading the changes in it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class QuarantineSize:
     """How many ``changes`` a quarantine holds.
 
     It counts bad changes, changes that wait for them, late changes, and released changes that are
-    not applied yet. ``None``: the log does not show it. ``are_late``: all of them are certainly
-    late, and block no other change.
+    not applied yet. ``None``: the log does not show it. ``are_late`` is true if all of them are
+    certainly late, so that they block no other change.
     """
 
     changes: int | None
@@ -28,10 +28,10 @@ class QuarantineSize:
 
 
 def quarantine_size(files: Iterable[DataFile]) -> QuarantineSize:
-    """The size of a quarantine by the statistics of its files.
+    """The size of a quarantine, from the statistics of its files.
 
-    The bounds of a file stay the same when a row of it is deleted. So late changes that were
-    written together with others may not be recognised as late.
+    The bounds of a file stay the same when a row of it is deleted. So this function may not
+    recognise late changes that were written together with others.
     """
     changes = 0
     are_late = True

@@ -1,4 +1,4 @@
-"""The query of a view as relations over tables alone, with the queries of the views in it."""
+"""The query of a view as relations over tables only: nested views are replaced by their queries."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MAX_NESTED_VIEWS = 100
 def expand(
     view: ViewDefinition, resolve: Callable[[tuple[str, ...]], ViewDefinition | None]
 ) -> Renamed:
-    """The query of ``view`` over tables alone. Nested views are replaced by their queries.
+    """The query of ``view`` over tables only. Nested views are replaced by their queries.
 
-    A name of fewer parts than catalog, schema and table is completed from the namespace of the view
-    that contains it. The root of the result is ``view`` itself.
+    A name without a catalog or a schema is completed from the namespace of the view that contains
+    it. The root of the result is ``view`` itself.
 
-    :param resolve: returns the view that a qualified name means; ``None``: it is a table, or
-        nothing. It is not called for names of CTEs or for paths.
+    :param resolve: returns the view that a qualified name means; ``None``: it is a table, or does
+        not exist. It is not called for names of CTEs or for paths.
     :raises UnsupportedView: a query holds something that a stream cannot follow or that is not
         understood, a view is nested in itself or too deeply, or there are more than
         :data:`MAX_LEAVES` table references or more than :data:`MAX_VARIANTS` variants
@@ -37,7 +37,7 @@ def expand(
 
 
 class _Expansion:
-    """Numbers the leaves and replaces the names of nested views by their queries."""
+    """Numbers the leaves, and replaces the names of nested views with their queries."""
 
     def __init__(self, resolve: Callable[[tuple[str, ...]], ViewDefinition | None]) -> None:
         self._resolve = resolve

@@ -1,7 +1,7 @@
 """Reads the query of one view, token by token, as relations over the names in it.
 
-The reader follows Spark's grammar for the allowed clauses alone, so it knows the place of
-everything. The parser then reads the text by itself, and both must agree.
+The reader follows Spark's grammar for the allowed clauses only, so it knows the place of
+everything. Then the parser reads the text independently, and both readings must agree.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _COLUMN_NAMES = ("column names after an alias", None, "", "name the columns in t
 
 
 def read_view(view: ViewDefinition, read_by: ViewDefinition | None) -> Relation:
-    """The query of ``view`` as it is written. Its leaves may be views, and all have the number 0.
+    """The query of ``view`` as it is written. Its leaves may be views, and all leaves have the
+    number 0.
 
     :param read_by: the view that reads it, for messages; ``None``: it is not nested
     :raises UnsupportedView: the query holds something that a stream cannot follow, or that is not
@@ -63,7 +64,7 @@ class _Scope:
 
 
 class _Reader(TokenReader):
-    """Reads the one query of a text from front to back. Leaves have no number yet."""
+    """Reads the only query of a text from front to back. It does not number the leaves yet."""
 
     def __init__(self, source: ViewText) -> None:
         super().__init__(source)
@@ -168,7 +169,7 @@ class _Reader(TokenReader):
         )
 
     def _expression(self, scope: _Scope, *, stars: bool = False, one: bool = False) -> None:
-        """Read over an expression, or over several with commas between them unless ``one``."""
+        """Skip expressions with commas between them, or only one expression if ``one`` is true."""
         first = self._at
         depth = 0
         while self._at < len(self._source.tokens):
@@ -221,8 +222,8 @@ class _Reader(TokenReader):
                 raise self._refusal("an alias of a join", alias, fix="give each table its own")
 
     def _table(self) -> tuple[Relation, str, tuple[str, ...]]:
-        """Read the name of a table: the relation that it names, its last part, and its qualified
-        name, which is empty for a CTE.
+        """Read the name of a table. Returns the relation that it names, its last part, and its
+        qualified name, which is empty for a CTE.
         """
         first = self._at
         found = self._word()
@@ -286,7 +287,7 @@ class _Reader(TokenReader):
         return alias
 
     def _columns(self) -> None:
-        """Read over the columns of a USING."""
+        """Skip the columns of a USING."""
         if not self._take("("):
             raise self._unexpected()
         self._name()

@@ -1,6 +1,6 @@
 """The query of a view as a tree of relations, and the text of each SELECT over replaced tables.
 
-Nothing here reads SQL: :func:`~.expansion.expand` makes the trees.
+This module does not read SQL: :func:`~.expansion.expand` makes the trees.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class ViewDefinition:
 
     ``parts`` is its qualified name, and ``text`` its query. ``namespace`` is the catalog and the
     schema that shorter names in ``text`` are relative to, such as ``("spark_catalog", "default")``.
-    ``columns`` are the names of its output columns. They are empty if they are always those of the
-    query. ``settings`` are the session settings that Spark reads ``text`` under, by name.
-    ``collation`` is the collation of texts in it.
+    ``columns`` are the names of its output columns. They are empty if the view always has the
+    columns of its query. ``settings`` are the session settings that Spark reads ``text`` under, by
+    name. ``collation`` is the collation of texts in it.
     """
 
     parts: tuple[str, ...]
@@ -58,9 +58,10 @@ class FromItem:
     """One relation in the FROM of a SELECT.
 
     The SELECT's text from ``start`` up to, not including, ``end`` is the table's name or a
-    sub-query with its parentheses. The name of a relation replaces it. ``alias`` is inserted after
-    it; ``None``: the text has an alias. ``label`` qualifies the columns of the item within the
-    SELECT. ``in_star``: a star of the select list returns all columns of the item.
+    sub-query with its parentheses. In the text to run, the name of a relation replaces it, and
+    ``alias`` is inserted after it. ``None``: the text already has an alias. ``label`` qualifies the
+    columns of the item within the SELECT. ``in_star``: a star of the select list returns all
+    columns of the item.
     """
 
     start: int
@@ -77,9 +78,10 @@ class Select:
 
     All positions are in ``text``. ``items`` are in the order of the text. The select list ends at
     ``hidden_at``. ``dropped`` are the starts and ends of qualifiers such as the ``s.`` of
-    ``s.orders.id``. They do not work for a relation that replaces ``s.orders``. ``functions`` are
-    the names, in lower case, of the functions that the SELECT itself calls. ``aliases`` are the
-    names, without case, that its select list gives and uses. ``is_natural``: it has a NATURAL JOIN.
+    ``s.orders.id``. Such a qualifier does not work for a relation that replaces ``s.orders``.
+    ``functions`` are the names, in lower case, of the functions that the SELECT itself calls.
+    ``aliases`` are the names, without case, that its select list gives and uses. ``is_natural``: it
+    has a NATURAL JOIN.
     """
 
     text: str
@@ -107,7 +109,7 @@ class Branch:
     """The chosen branch ``index`` of the union ``of``. ``relation`` is that branch without unions.
 
     Its columns are renamed, by position, to those of ``of.branches[0]`` and cast to the types of
-    the union's.
+    the union's columns.
     """
 
     relation: Relation
@@ -156,12 +158,12 @@ def changed_meaning(
     *,
     numbers: Collection[int] = (),
 ) -> str | None:
-    """What in ``relation`` may mean something else after a table that it reads got other columns.
-    ``None``: it means the same, or Spark itself refuses it.
+    """What in ``relation`` may have another meaning, because a table that it reads has other
+    columns now. ``None``: it has the same meaning, or Spark itself refuses it.
 
-    :param before: the names of the table's columns as they were, in order
-    :param now: the names of the columns as they are
-    :param others: the names, without case, of columns that exist as before but are other columns
+    :param before: the names of the table's columns before the change, in order
+    :param now: the names of the columns after the change, in order
+    :param others: the names, without case, that exist before and after but mean another column now
     :param numbers: the references to the table; a name after one of them and a dot may be a column
     """
     then, today = ([name_key(name) for name in names] for names in (before, now))
@@ -212,8 +214,8 @@ def _qualifies(text: str, label: str, column: str) -> bool:
 def _may_read(select: Select, column: str) -> bool:
     """Whether a SELECT may read a ``column`` of that name, without case, of any table.
 
-    False only if its text has neither the name, as a word, nor anything that returns all columns of
-    a table.
+    False only if its text does not have the name as a word, and has nothing that returns all
+    columns of a table.
     """
     has_all = any(item.in_star and isinstance(item.relation, Leaf) for item in select.items)
     name = re.escape(column.replace("`", "``"))
@@ -262,9 +264,9 @@ def select_text(
     """The text of ``select`` to run, over relations that replace its items.
 
     :param names: for each item, the one-part name of the relation that has its columns
-    :param hidden: for each item, the names of its hidden columns, which no other column has. They
-        come through a star if there is one. Otherwise they are added to the select list. ``None``:
-        no item has hidden columns, and the select list is the user's.
+    :param hidden: for each item, the names of its hidden columns, which no other column has. A star
+        of the item returns them too. Without a star they are added to the select list. ``None``: no
+        item has hidden columns, and the select list stays as the user wrote it.
     """
     added = "".join(
         f", {quote(item.label)}.{quote(column)}"
@@ -286,7 +288,7 @@ def select_text(
 
 
 def union_text(names: Sequence[str]) -> str:
-    """The text of a union of relations, by which Spark finds the names and types of its columns.
+    """The text of a union of relations. Spark derives the names and types of the columns from it.
 
     :param names: for each branch of the :class:`UnionAll`, the one-part name of the relation that
         has its columns

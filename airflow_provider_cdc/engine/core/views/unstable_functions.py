@@ -1,6 +1,6 @@
 """The functions of Spark 4.2 that the query of a view may not call.
 
-These are all that are not plain functions of one row's values.
+These are all functions that are not plain functions of the values of one row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What the query of a view may not hold: clauses, functions, sub-queries, by name and position."""
+"""Refuses the clauses, functions and sub-queries that the query of a view may not hold.
+
+The errors give their names and positions.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ _MOMENT = re.compile(
     r"\s*(now|today|tomorrow|yesterday)\s*(z|[a-z]{3}|(utc|gmt|ut)?[+-]\S+|\w+/\S+)?\s*",
     re.IGNORECASE,
 )
-# As a timestamp, such a text is on the day of the query.
+# As a timestamp, such a text means a time on the day of the query.
 _TIME_OF_DAY = re.compile(
     r"\s*(T\d{1,2}(:\d{1,2}.*)?|\d{1,2}:\d{1,2}(:\d{1,2}(\.\d*)?\s*\S*)?)\s*", re.IGNORECASE
 )
@@ -115,13 +118,13 @@ class ViewText:
     def word(self, index: int) -> str:
         """The keyword, unquoted identifier or punctuation at ``index``, in capitals.
 
-        Empty for anything else and outside of the text. ``GROUP BY`` is one token, and the result
-        is its first word.
+        The result is empty for any other token and outside of the text. ``GROUP BY`` is one token,
+        and the result is its first word.
         """
         return next(iter(word(self.tokens[index]).split()), "") if self._has(index) else ""
 
     def kind(self, index: int) -> TokenType | None:
-        """The type of the token at ``index``; None outside of the text."""
+        """The type of the token at ``index``. ``None``: the index is outside of the text."""
         return self.tokens[index].token_type if self._has(index) else None
 
     def is_name(self, index: int) -> bool:
@@ -137,8 +140,8 @@ class ViewText:
         )
 
     def expects_operand(self, index: int) -> bool:
-        """Whether an expression goes on or starts at ``index``, so that no clause can
-        begin there.
+        """Whether an expression continues or starts at ``index``, so that no clause can begin
+        there.
         """
         before = self.word(index - 1)
         if self.kind(index - 1) in (None, TokenType.HINT) or before in _BEFORE_OPERANDS:
@@ -165,7 +168,7 @@ class ViewText:
         return found
 
     def refusal(self, index: int, what: str, why: str = "", fix: str = "") -> UnsupportedView:
-        """The error that names ``what`` and its place: the token ``index``."""
+        """The error that names ``what`` and the place of the token ``index``."""
         text = self.view.text
         start = self.tokens[index].start if self._has(index) else len(text)
         line = text.count("\n", 0, start) + 1
@@ -207,11 +210,12 @@ def view_text(view: ViewDefinition, read_by: ViewDefinition | None) -> ViewText:
 def check_expressions(source: ViewText, first: int, last: int, *, stars: bool) -> frozenset[str]:
     """The names, in lower case, of the functions that a select list or a condition calls.
 
-    It consists of the tokens from ``first`` up to, not including, ``last``.
+    The select list or condition consists of the tokens from ``first`` up to, not including,
+    ``last``.
 
-    :param stars: it is a select list, in which stars are allowed
-    :raises UnsupportedView: it has a sub-query, or something else than deterministic functions of
-        the values of one row
+    :param stars: whether it is a select list, in which stars are allowed
+    :raises UnsupportedView: it has a sub-query, or anything except deterministic functions of the
+        values of one row
     """
     called = set()
     depth = 0
@@ -243,12 +247,12 @@ def refusal_of_call(
 
 
 def check_second_reading(source: ViewText, tables: Iterable[Sequence[str]], selects: int) -> None:
-    """Have the parser read the view too, and refuse the view if the two readings differ.
+    """Read the view with the parser too, and refuse the view if the two readings differ.
 
     :param tables: the parts of each table reference that was found, including those of CTEs
     :param selects: how many SELECTs were found; ``TABLE name`` counts as one
     :raises UnsupportedView: the view cannot be parsed, holds a node that is not known to be
-        allowed, or has other tables or more SELECTs
+        allowed, or has other tables or another number of SELECTs
     """
     try:
         tree = parse(source.view.text, source.tokens)
@@ -338,7 +342,7 @@ def _check_star(source: ViewText, index: int, first: int, *, allowed: bool) -> N
 
 
 def _function(source: ViewText, index: int) -> str:
-    """The function that is called at ``index``. Empty if there is no call."""
+    """The function that is called at ``index``. The result is empty if there is no call."""
     name = source.tokens[index].text.lower()
     before, after = source.word(index - 1), source.word(index + 1)
     if after != "(":

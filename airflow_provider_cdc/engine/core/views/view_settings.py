@@ -1,7 +1,8 @@
 """The session settings that decide the meaning of a view's text.
 
-Spark stores with a view the settings that it was made under, and reads its text under these in
-every session. A setting that is not stored has its default, even if the session sets it.
+Spark stores with each view the settings under which it was created. Every session reads the text of
+the view under these settings. A setting that is not stored has its default value, even if the
+session sets it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FAMILIES = ("spark.sql.ansi.", "spark.sql.function.", "spark.sql.legacy.", "spa
 def view_settings(kept: Mapping[str, str]) -> dict[str, str]:
     """The settings under which the text of a view is read.
 
-    :param kept: the settings that Spark keeps with the view
+    :param kept: the settings that Spark stores with the view
     """
     decisive = {
         name: value

@@ -27,7 +27,7 @@ from .columns import holds_variants
 from .netting import NEW, OLD, changes_of, same_values
 from .row_columns import ROW, ROW_ID, ROW_VERSION, in_one, to_group
 
-# Far below any position in a file. A row of a change file without a row id gets a negative one.
+# The base row id of change files. It is so low that a row without a row id gets a negative one.
 _NO_ROW_IDS = -(1 << 62)
 CHANGE_FILE_COLUMNS = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, CHANGE_TYPE_COLUMN)
 
@@ -81,8 +81,8 @@ def netted_changes(
     row_version = "CAST(NULL AS BIGINT)"
     if holds_variants(kind):
         # Change files hold rows that their commit wrote. Not every writer keeps a row's earlier
-        # commit version there. If it does not, the row has the version of that commit too, and
-        # its earlier version is unknown.
+        # commit version there. If a writer does not, the row has the version of that commit too,
+        # and its earlier version is unknown.
         row_version = (
             f"CASE WHEN {SIDE_COLUMN} = '{Side.CHANGES.value}' AND (is_after OR {ROW_VERSION} ="
             f" {VERSION_COLUMN}) THEN NULL ELSE {ROW_VERSION} END"

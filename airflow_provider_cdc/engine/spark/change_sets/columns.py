@@ -68,7 +68,7 @@ def _sorted_entries(value: Column, kind: MapType, end: str) -> Column:
 
 
 def holds_variants(kind: DataType) -> bool:
-    """Whether values of ``kind`` contain variants: equal variants may compare as different."""
+    """Whether values of ``kind`` contain variants. Equal variants may compare as different."""
     return any(isinstance(part, VariantType) for part in parts_of(kind))
 
 
@@ -120,7 +120,7 @@ def _newer_field(
     value = F.lit(None)
     if older is not None:
         value = _newer_type(read(older["name"]), field["type"], older["type"])
-    # By its length Spark recognizes a CHAR, and pads what it compares with such a column.
+    # Spark recognizes a CHAR by its length, and pads what it compares with such a column.
     kept = {LENGTH: field["metadata"][LENGTH]} if LENGTH in field["metadata"] else {}
     return value.cast(kind).alias(field["name"], metadata=kept)
 

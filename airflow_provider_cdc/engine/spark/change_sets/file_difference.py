@@ -24,9 +24,9 @@ _BIT = f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))"
 def without_carried_over(sides: Sides, offset_version: int) -> Sides:
     """``sides`` without most rows that were only carried into another file.
 
-    The row ids alone decide which rows to read: rows of one side only, and rows that a commit after
-    the offset wrote. Sixty-four neighbouring ids share one number, so that almost nothing is
-    shuffled. The columns are read only for the rows that are left.
+    Only the row ids and commit versions decide which rows to read: rows of one side only, and rows
+    that a commit after the offset wrote. One number covers 64 neighbouring ids, so Spark shuffles
+    almost nothing. Spark reads the columns only for the rows that are left.
 
     :param sides: both sides, without rows that came back with an old commit version
     """

@@ -1,4 +1,4 @@
-"""Reading exactly the files of a list, in any folders."""
+"""Reads exactly the files of a list, in any folders."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class FileLists:
         return rows
 
     def _reads_lists(self) -> bool:
-        # Only Spark's first interface to files reports the position of a row.
+        # Only Spark's older interface to files (V1) reports the position of a row.
         old = str(self._spark.conf.get(_OLD_SOURCES, _FORMAT)).lower().split(",")
         return _FORMAT in map(str.strip, old) and not is_on(self._spark, _IGNORES_LISTS)
 
     def _opened(self, root: str, count: int, schema: StructType) -> DataFrame | None:
-        # No column comes from the name of a folder.
+        # Spark takes no column from the name of a folder.
         reader = self._spark.read.options(recursiveFileLookup="true", **WHOLE_FILES)
         rows = reader.schema(schema.toNullable()).parquet(root)
         # This is checked once for each session: it takes longer than the rest, and a session

@@ -66,7 +66,7 @@ class FileRows:
         return unread_files(span.commits).plan
 
     def read(self, span: SourceRange) -> FileChanges:
-        """The rows of all files that came in ``span`` and still exist, each as an INSERT.
+        """The rows of all files that were added in ``span`` and still exist, each as an INSERT.
 
         Snowflake: an insert-only stream returns nothing for a removed file. An overwritten file is
         a new file.
@@ -114,7 +114,7 @@ class FileRows:
         scan = (
             self._spark.read.format(folder.file_format.value)
             .options(**folder.options)
-            # No path is a pattern, and no column comes from the name of a folder.
+            # Spark reads no path as a pattern, and takes no column from the name of a folder.
             .options(recursiveFileLookup="true", __globPaths__="false")
             .options(**WHOLE_FILES, **whole_rows(folder.file_format))
             .schema(group.schema)
@@ -170,8 +170,9 @@ def _as_unusable(span: SourceRange, error: Exception) -> StreamUnusable | None:
 def _numbered(rows: DataFrame, file_format: FileFormat, size_bytes: int) -> DataFrame:
     """``rows`` with the position of each in its file, from 0 on.
 
-    Parquet stores the position. In other formats rows are counted, block by block, and in a block
-    in their order. Every read gives the same positions, however Spark splits the files.
+    For Parquet, Spark reports the position. In other formats this function counts the rows, block
+    by block, and in their order in a block. Every read gives the same positions, even if Spark
+    splits the files differently.
     """
     if file_format is FileFormat.PARQUET:
         return rows.withColumn(_NUMBER, F.expr(f"{_PLACE}.row_index"))

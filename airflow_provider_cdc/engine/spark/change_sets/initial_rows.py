@@ -27,7 +27,7 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
     :raises StreamUnusable: the session would leave out the rows of missing files
     """
     for option in WHOLE_FILES:
-        # Delta has no read option for it, and a crafted log of a whole table may be long.
+        # Delta has no read option for this, and a crafted log of a whole table may be long.
         if is_on(spark, setting := f"spark.sql.files.{option}"):
             raise StreamUnusable(
                 f"stream {span.stream.name}",

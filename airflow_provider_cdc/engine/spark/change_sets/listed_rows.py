@@ -41,7 +41,8 @@ class ListedRows:
         """The rows of the ``listed`` files: the columns of ``layout``, the ``extra`` columns of the
         crafted log, row id and row commit version.
 
-        :param can_be_pruned: whether a filter on the rows may reach the files, as nothing is netted
+        :param can_be_pruned: whether a filter on the rows may reach the files, because no row is
+            netted
         """
         rows = self._plain.open(layout, protocol, listed, extra, can_be_pruned=can_be_pruned)
         return self._tables.open(layout, protocol, listed, extra) if rows is None else rows

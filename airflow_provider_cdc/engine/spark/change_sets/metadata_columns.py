@@ -44,8 +44,8 @@ def with_metadata_columns(
 def each_named(
     rows: DataFrame, action: str, style: ColumnStyle, row_id: str = NUMBER_AS_TEXT
 ) -> DataFrame:
-    """Each of ``rows`` as one change that is not an update, named as :func:`with_metadata_columns`
-    names them.
+    """Each of ``rows`` as one change that is not an update, with the column names that
+    :func:`with_metadata_columns` gives.
 
     :param rows: the columns of a table, with their row id, and their row commit version if they
         have it
@@ -67,7 +67,7 @@ def number_of(names: MetadataColumns) -> str:
 
 def check_names(stream: Stream, columns: Sequence[str], also: Sequence[str] = ()) -> None:
     """Refuse a source with a column whose name a change set needs, or with two columns that Spark
-    treats as one among the fields of a struct.
+    treats as one when they are fields of a struct.
 
     :param columns: the names of the source's columns
     :param also: further names that it must not have

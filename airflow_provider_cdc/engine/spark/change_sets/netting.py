@@ -24,7 +24,7 @@ def changes_of(pairs: DataFrame, was: str, is_now: str, unchanged: Column) -> Da
     :param pairs: one row for each row id, with the structs ``old`` and ``new``
     :param was: the condition that a row existed at the offset
     :param is_now: the condition that a row exists at the end
-    :param unchanged: whether the pair certainly differs in nothing
+    :param unchanged: whether both structs of the pair are certainly equal
     """
     is_change, is_both = F.expr(f"({was}) OR ({is_now})"), F.expr(f"({was}) AND ({is_now})")
     inserted, deleted = _record(INSERT, False, NEW), _record(DELETE, False, OLD)

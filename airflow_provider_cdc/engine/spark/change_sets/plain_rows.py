@@ -1,4 +1,4 @@
-"""Reading files as plain Parquet, with what the log records of each file, found by its number."""
+"""Reads files as plain Parquet, with what the log records of each file, found by its number."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .row_columns import NO_ROW_ID, PLACE, ROW_ID, ROW_VERSION, union
 # What the log records of a file, and its type in SQL.
 _FileValue = tuple[Callable[[ListedFile], Any], str]
 _AT = f"{PLACE}.row_index"
-# In the list, the time of a file is its number.
+# The list stores the number of a file as the file's modification time.
 _NUMBER = f"CAST(unix_millis({PLACE}.file_modification_time) AS INT)"
 _WORD_SHIFT = BITS_IN_A_WORD.bit_length() - 1
 _BASE_ROW_ID: _FileValue = (lambda item: item.file.base_row_id, "BIGINT")
@@ -67,7 +67,7 @@ class PlainFiles:
         can_be_pruned: bool = False,
     ) -> DataFrame | None:
         """The rows of the ``listed`` files as :meth:`CraftedTables.open` returns them; ``None`` if
-        Spark alone would not read them correctly, or if it would not pay.
+        Spark without Delta would not read them correctly, or would cost more.
 
         :param can_be_pruned: whether a filter on the rows may reach the files
         """
@@ -122,7 +122,7 @@ def _with_extras(
         index = f"CAST(shiftright({_AT}, {_WORD_SHIFT}) AS INT)"
         word = f"get(get({_array(marked, 'ARRAY<BIGINT>')}, {_NUMBER}), {index})"
         bit = f"getbit({word}, CAST({_AT} & {BITS_IN_A_WORD - 1} AS INT))"
-        # A file that has no word has no bit set.
+        # If a position has no word, its bit is not set.
         scan = scan.where(f"(coalesce({bit}, 0) = 1) = {of_file(*_IS_PICKED)}")
 
     def column(field: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""The rows of data files, in the form in which all readers pass them on.
+"""The rows of data files, in the form in which all readers return them.
 
-The columns of a table come first, in their order, each by itself. If Spark put them all into a
-struct and took it apart again, the cost would grow with the square of their number. The engine's
-own columns follow.
+The columns of a table come first, in their order, each as a separate column. If Spark put them all
+into a struct and took them out again, the cost would grow with the square of their number. The
+engine's own columns follow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .columns import in_newer_schema
 # One task reads this much, or opens this many files, faster than a shuffle runs.
 LITTLE_BYTES = 4 << 20
 _FEW_FILES = 100
-# Where rows are netted: the columns of a row in one struct.
+# When rows are netted, this struct holds the columns of a row.
 ROW = "row"
 # The engine's own columns beside the columns of a table.
 ROW_ID = "_cdc_row_id"
@@ -32,7 +32,7 @@ ROW_VERSION = "_cdc_row_version"
 PLACE = "_cdc_place"
 BUCKET, CANDIDATES = "_cdc_bucket", "_cdc_candidates"
 OWN_COLUMNS = (ROW_ID, ROW_VERSION, PLACE, BUCKET, CANDIDATES)
-# No row has this id. It shows Spark that there is no NULL; else Spark would filter NULLs first.
+# No row has this id. It shows Spark that no id is NULL; else Spark would first filter NULLs.
 NO_ROW_ID = -1
 
 
@@ -40,8 +40,9 @@ NO_ROW_ID = -1
 class Sides:
     """The rows in which the two ends of a range may differ, with row id and row commit version.
 
-    An end without such rows is ``None``. If ``is_remade``, the columns of an end were remade: their
-    types may differ from those of the other end in the metadata of their fields.
+    An end without such rows is ``None``. If ``is_remade`` is true, the columns of an end were made
+    from an older schema: their types may differ from those of the other end in the metadata of
+    their fields.
     """
 
     old: DataFrame | None
@@ -60,9 +61,10 @@ def in_one(columns: Sequence[str]) -> str:
 
 
 def to_group(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
-    """``rows`` of the ``listed`` files in as many tasks as pay; one task needs no shuffle.
+    """``rows`` of the ``listed`` files, in only as many tasks as their bytes and number need.
 
-    Spark counts 4 MiB for opening a file, and would make one task for some thirty small files.
+    One task needs no shuffle. Spark counts 4 MiB for opening a file, and would make one task for
+    about thirty small files.
     """
     tasks = max(ceil(bytes_of(listed) / LITTLE_BYTES), ceil(len(listed) / _FEW_FILES))
     return rows.coalesce(tasks)

@@ -26,8 +26,8 @@ from .row_columns import OWN_COLUMNS
 
 
 def check_session(stream: Stream, spark: SparkSession) -> None:
-    """Refuse a session in which quoted names of columns are patterns: they would match other
-    columns, or no column.
+    """Refuse a session in which quoted names of columns are patterns, because these would match
+    other columns, or no column.
 
     :raises StreamUnusable: names the setting
     """

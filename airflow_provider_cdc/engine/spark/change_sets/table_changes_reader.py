@@ -1,4 +1,4 @@
-"""Reading the change set of a range."""
+"""Reads the change set of a range."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from .schema_checks import check_columns, check_files, check_row_ids, check_sess
 
 # With fewer rows, reading the row ids first costs more than it saves.
 MANY_REWRITTEN_ROWS = 500_000
-# Each mask takes some 24 bytes in the memory of every executor, and more in the driver's.
+# Each mask takes about 24 bytes in the memory of every executor, and more in the driver's.
 MOST_MASKS = 50_000_000
 
 
@@ -55,8 +55,8 @@ class ChangeSet:
     ``rows`` holds the source's columns as they are at the end of the range, then action
     (``INSERT``, ``DELETE``), is-update and row id. An insert or a delete is one row, an update is
     two. ``scratch`` names the folders that must stay while ``rows`` is in use. ``row_count`` is the
-    number of rows if the log shows it. Then files store the rows as they are read, and each is an
-    insert.
+    number of rows if the log shows it. Then files store the rows in the form in which they are
+    read, and each row is an insert.
     """
 
     rows: DataFrame
@@ -69,8 +69,8 @@ class ChangeSetReader:
     """Reads the change sets of ranges of sources.
 
     :param scratch: where crafted tables and file lists are written; Spark must be able to read it
-    :param strategy: read net differences in this way where possible; by default in the way that
-        reads the fewest bytes, including the cost of opening files
+    :param strategy: read net differences in this way if possible; by default in the way that reads
+        the fewest bytes, including the cost of opening files
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class ChangeSetReader:
         return ListedRows(self._spark, self._scratch, source)
 
     def _sides(self, span: SourceRange, listed: Sequence[ListedFile], tables: ListedRows) -> Sides:
-        """Both sides of the range, each opened by itself. If one table held both, with a filter to
+        """Both sides of the range, each opened separately. If one table held both, with a filter to
         separate them, Delta would list its files again for every stage of a query.
         """
         path = matching_path(layout_history(span.start, span.commits).steps())
@@ -230,7 +230,7 @@ class ChangeSetReader:
         if len(path) == 2 and end_layout.reads_files_of(start_layout):  # noqa: PLR2004 - the two ends
             path, start_protocol = (end_layout,), span.end.protocol
 
-        # Rows of one side alone are not netted.
+        # If there are rows of only one side, they are not netted.
         can_be_pruned = len({file.side for file in listed}) == 1
 
         def opened(
@@ -249,7 +249,7 @@ class ChangeSetReader:
 
 
 def _reads_ids_first(net: NetFiles, end: Offset) -> bool:
-    """Whether reading the row ids of rewritten files before their columns is correct and pays."""
+    """Whether reading the row ids of rewritten files before the columns is correct and cheaper."""
     masks = min(net.rewritten_rows, end.row_id_high_water_mark // IDS_IN_A_MASK)
     is_large = net.rewritten_rows > MANY_REWRITTEN_ROWS and masks <= MOST_MASKS
     return is_large and not net.restores_files
@@ -263,8 +263,9 @@ def _row_type(layout: Layout) -> StructType:
 class _WrittenFiles:
     """Files with inserted rows that were written under one layout.
 
-    ``position`` is the place of the layout in the history. If ``is_first``, the files are in
-    version 0, which carries no row over. In a clone they keep the row ids of the clone's source.
+    ``position`` is the place of the layout in the history. If ``is_first`` is true, the files are
+    in version 0, which carries no row over. In a clone, these files keep the row ids of the clone's
+    source.
     """
 
     position: int

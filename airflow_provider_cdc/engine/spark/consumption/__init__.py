@@ -1,4 +1,4 @@
-"""Consumes streams exactly once: plans, applies, commits, and ends what a driver left open.
+"""Consumes streams exactly once: plans, applies, commits, and ends consumptions left open.
 
 Imports reading, tables and storage.
 """

@@ -98,8 +98,8 @@ class Attempt:
         )
 
     def counted(self, consumption: Consumption, views: StreamViews) -> tuple[StreamOutcome, ...]:
-        """What each stream gives. Computes the change sets and keeps them, except those whose rows
-        the log counts.
+        """The counted changes of each stream. This call computes and keeps the change sets, except
+        those whose number of rows the log shows.
 
         :raises StreamStale: files that must be read are missing
         :raises FilesChanged: files of a folder were overwritten or removed during the read
@@ -130,7 +130,8 @@ class Attempt:
         statement: Statement,
         views: Mapping[str, str],
     ) -> StatementOutcome:
-        """Apply one statement unless its target already holds it; raises as ``Targets.apply``.
+        """Apply one statement unless its target already holds it; raises what ``Targets.apply``
+        raises.
 
         :raises TargetTaken: somebody else wrote to an empty table that the statement replaces
         """
@@ -198,7 +199,7 @@ class Attempt:
         self.parts.listener(Progress(point, self.consumer, identity, statement_index))
 
     def could_not_begin(self) -> StreamConflict:
-        """The error if other consumers were first at every try."""
+        """The error if other consumers took a stream first at every try."""
         return StreamConflict(
             f"consumer {self.consumer}",
             "could not begin",

@@ -1,4 +1,4 @@
-"""Consuming streams exactly once: begin, apply, commit."""
+"""Consumes streams exactly once: begins, applies and commits a consumption."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Consumer:
     def consume(self, texts: Sequence[str], *, basis: ReadBasis | None = None) -> Outcome:
         """Apply the statements and move the offsets; see ``Engine.consume``.
 
-        :param basis: what the only statement was made from, with the views of :meth:`opened`. These
-            rows are consumed, and nothing that came later
+        :param basis: what the only statement was made from, with the views of :meth:`opened`. Only
+            the rows of these views are consumed, and no later ones
         :raises StreamMoved: the stream changed or the target was written since ``basis``; nothing
             was begun
         """
@@ -160,7 +160,7 @@ class Consumer:
     def _own_consumption(
         self, streams: Sequence[Stream], statements: Sequence[Statement]
     ) -> Consumption | None:
-        """The open consumption that this attempt may finish; any other one is ended first."""
+        """The open consumption that this attempt may finish; this call ends any other one."""
         ids = {stream.stream_id for stream in streams}
         for stream in streams:
             found = stream.consumption
@@ -174,7 +174,7 @@ class Consumer:
 
 
 def _check_unmoved(stream: Stream, earlier: Stream) -> None:
-    # Comparing the offsets is not enough: others have seen what was begun and undone since.
+    # Equal offsets are not enough: others may have seen a consumption that was begun and undone.
     if (stream.stream_id, stream.sequence) != (earlier.stream_id, earlier.sequence):
         state = f"state {earlier.sequence}"
         raise _moved(f"stream {stream.name}", state, "consumed or changed by somebody else")
@@ -236,8 +236,8 @@ def resume_consumption(
         try:
             opened = stack.enter_context(views(consumption))
         except Exception:
-            # What the earlier attempt read is lost: keep the consumption if all of it was applied,
-            # else undo it.
+            # What the earlier attempt read can no longer be read: commit the consumption if all of
+            # it was applied, else undo it.
             if not parts.resolution.fail(consumption, attempt.consumer, has_ended=True):
                 raise
             return attempt.rolled_forward(consumption)

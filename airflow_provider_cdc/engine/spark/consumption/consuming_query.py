@@ -1,4 +1,4 @@
-"""Consuming by a query: its rows are kept in a table before they are returned."""
+"""Consumes by a query: keeps the rows in a result table before it returns them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...storage.state.query_results import Results
 from .attempts import ConsumptionServices
 from .consumer import Consumer
 
-# With it, any name that a query gives a column can be kept.
+# With this mode, a table can have any column name that a query uses.
 _PROPERTIES = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
 
 
@@ -45,7 +45,7 @@ class ConsumingQuery:
         self._text = query.text
 
     def rows(self, limit: BatchLimit) -> DataFrame:
-        """The consumed rows that no call has returned yet, else the rows that are consumed now."""
+        """The consumed rows that no call has returned yet. If all were returned, consume now."""
         query, names = self._query()
         while True:
             root = self._finished() or self._consumed(query, names, limit)
@@ -53,7 +53,7 @@ class ConsumingQuery:
                 return self._parts.spark.read.format("delta").load(root)
 
     def _query(self) -> tuple[Query, list[str]]:
-        """The query, whose streams the principal may consume, and the names of all streams."""
+        """The query and the names of all streams. The principal may consume the query's streams."""
         snapshot = self._parts.registry.snapshot()
         names = snapshot.names
         query = analyse_query(self._text, names)
@@ -76,7 +76,7 @@ class ConsumingQuery:
                 fix=advice_on_tables(query.other_tables, names),
             )
         waiting, open_ones = self._waiting(), self._open_ones()
-        # A begun table is finished. An empty one that an earlier call left is used.
+        # Finish a table that an earlier call began, else use an empty one that it left.
         begun = [
             root
             for root in waiting
@@ -99,13 +99,13 @@ class ConsumingQuery:
         return [root for root in found if self._parts.targets.log.newest_version(root) >= 0]
 
     def _is_finished(self, root: str) -> bool:
-        """Whether the table holds rows and the offsets have moved past them."""
+        """Whether the table holds rows, and the offsets have moved past these rows."""
         log = self._parts.targets.log
         found = log.filled_by(root)
         if found is None or found in {each.consumption_id for each in self._open_ones()}:
             return False
         self._check_known(found)
-        # The consumption has ended. If it was undone, the table shows that by now.
+        # The consumption has ended. If it was undone, the table shows that now.
         return log.filled_by(root) == found
 
     def _check_known(self, consumption_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Planning the statements of a consumption against their targets, before anything is written."""
+"""Plans the statements of a consumption against their targets, before anything is written."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Planner:
         """The plan of all ``statements``. Only a CREATE TABLE AS writes here, after every statement
         was checked: it creates its empty target if that does not exist.
 
-        A table that an earlier consumption created and left empty is not touched: another driver
-        may be about to fill it. The statement itself replaces it, once it can be fenced off.
+        This call does not touch a table that an earlier consumption created and left empty: another
+        driver may be about to fill it. The statement itself replaces that table later, when the
+        statement can be fenced off.
 
         :raises InvalidStatement: a target cannot take part
         :raises TableNotFound: a target does not exist
@@ -71,7 +72,7 @@ class Planner:
         return self._tables.get(statement.target)
 
     def check_in_place(self, statement: Statement, planned: PlannedStatement) -> None:
-        """Refuse to write to another table than the one whose log records the statement.
+        """Refuse to write to a table other than the one whose log records the statement.
 
         :raises ConsumptionOpen: the target's name means another table now
         """

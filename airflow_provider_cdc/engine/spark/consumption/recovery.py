@@ -1,11 +1,11 @@
-"""Bringing a target back after its stream went stale: only rows that differ are written.
+"""Recovers a target after its stream went stale: writes only the rows that differ.
 
-The newest rows of the source are compared with the rows of the target by a key. The difference is a
-change set like any other. A consumption merges it into the target and ends at the source's newest
-version. The protocol is the same as for other consumptions: if the driver crashes, the consumption
-is finished or undone, and nothing is applied twice. Source rows are compared in the form in which
-the target would store them, independent of the session's settings. Fields are matched by name, and
-a value that does not fit is an error.
+The engine compares the newest rows of the source with the rows of the target by a key. The
+difference is a change set like any other. A consumption merges it into the target and ends at the
+source's newest version. The protocol is the same as for other consumptions: if the driver crashes,
+the consumption is finished or undone, and nothing is applied twice. The engine compares source rows
+in the form in which the target would store them, independent of the session's settings. It matches
+fields by name, and a value that does not fit is an error.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LOAD_ANEW = "load the target anew by the statements that fill it"
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The table to bring back, its columns, and the columns that identify a row."""
+    """The table to recover, its columns, and the columns that identify a row."""
 
     table: Table
     schema: StructType
@@ -77,7 +77,7 @@ class _Target:
 
 
 class Recovery:
-    """One attempt of one consumer to bring a target back."""
+    """One attempt of one consumer to recover a target."""
 
     def __init__(self, parts: ConsumptionServices, tables: Tables, consumer: str) -> None:
         self._parts = parts
@@ -121,7 +121,9 @@ class Recovery:
             return run_consumption(self._parts, self._attempt, consumption, [statement], views)
 
     def _taken(self, stream: Stream) -> TableRange:
-        """All of a base table, up to its newest version, even if it is another table now."""
+        """The whole range of a base table, up to its newest version. The table at its location may
+        be another one now.
+        """
         end = self._parts.sources.newest_offset(stream.source.location)
         if not is_tracked(end.metadata):
             raise ChangeTrackingDisabled(

@@ -1,4 +1,4 @@
-"""Ending a consumption that its own driver did not end: roll forward, fence, undo, abort."""
+"""Ends a consumption that its own driver did not end: rolls forward, fences, undoes, aborts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Resolution:
         Its own driver calls this. Returns whether it was rolled forward instead, because another
         driver of the same consumption applied the rest.
 
-        :param has_ended: the failed statement certainly no longer runs; then a fence is needed only
+        :param has_ended: the failed statement certainly runs no longer; then a fence is needed only
             if another driver has worked on the consumption
         """
         return self._end(consumption, actor, keep=(), fence=not has_ended)
@@ -193,7 +193,7 @@ def _all_applied(states: Sequence[StatementState]) -> bool:
 def _by_location(
     consumption: Consumption, states: Sequence[StatementState], keep: Collection[str]
 ) -> list[list[tuple[PlannedStatement, StatementState]]]:
-    """The applied statements, those of one target together, without the targets to keep.
+    """The applied statements in groups by target, without those of the targets to keep.
 
     The last applied group comes first. If statements use several names for one table, the table has
     several groups. The undo of a group brings the table back to the version before its first

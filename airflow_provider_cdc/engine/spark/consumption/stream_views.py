@@ -37,8 +37,8 @@ class StreamViews:
     change_sets: Sequence[StreamChanges]
 
     def outcomes(self) -> tuple[StreamOutcome, ...]:
-        """What each stream gives, counted. Computes the change sets and keeps them, except those
-        whose rows the log counts.
+        """The counted changes of each stream. This call computes and keeps the change sets, except
+        those whose number of rows the log shows.
 
         :raises FilesChanged: a file was overwritten or removed during the read
         :raises FileUnreadable: a file cannot be read
@@ -66,7 +66,7 @@ class StreamViews:
         action, is_update = quote(names.action), quote(names.is_update)
         # Read by name: over Spark Connect the frame itself would be analysed again.
         rows = self.spark.table(self.names[span.stream.name])
-        # One row for everything: grouping would shuffle even what a single task computes.
+        # Count in one row: grouping would shuffle even what a single task computes.
         counts = rows.selectExpr(
             f"count_if({action} = 'INSERT' AND NOT {is_update}) AS inserted",
             f"count_if({action} = 'INSERT' AND {is_update}) AS updated",
@@ -87,11 +87,11 @@ def stream_views(
 ) -> Iterator[StreamViews]:
     """Temporary views over the change sets of ``spans``, removed afterwards with their folders.
 
-    Snowflake, repeatable read: every statement sees the same records. A change set is computed once
-    however many statements read it.
+    Snowflake, repeatable read: every statement sees the same records. A change set is computed
+    once, even if several statements read it.
 
-    :param are_read_once: only one statement reads them; rows that files store as they are read are
-        then not kept
+    :param are_read_once: only one statement reads them; then the rows of a change set with
+        ``as_they_lie`` are not kept
     """
     made: list[str] = []
     kept: list[DataFrame] = []
@@ -106,7 +106,7 @@ def stream_views(
             kept.extend(frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in change_set.reused)
             rows = change_set.rows
             view = f"cdc_{uuid.uuid4().hex}"
-            # Over Spark Connect the versions are looked up here.
+            # Over Spark Connect, Spark looks up the versions here.
             with any_version(spark):
                 if not (change_set.as_they_lie and are_read_once):
                     rows = _kept(change_set)
@@ -126,7 +126,7 @@ def stream_views(
 
 def _kept(change_set: StreamChanges) -> DataFrame:
     """The rows, computed once. If an executor is lost with its share of them, Spark reads that
-    share again. For rows that are not repeatable it must fail instead.
+    share again. For rows that are not repeatable, the read must fail instead.
     """
     if change_set.is_repeatable:
         return change_set.rows.persist(StorageLevel.MEMORY_AND_DISK)

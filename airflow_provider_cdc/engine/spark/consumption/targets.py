@@ -1,4 +1,4 @@
-"""Writing to targets: applying a statement, fencing it off, undoing what was applied."""
+"""Writes to targets: applies a statement, fences it off, undoes what was applied."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _WRITTEN_BY_DELTA = ("delta.generationExpression", "delta.identity.start")
 
 
 class UndoneTooMuch(ConsumptionOpen):
-    """An undo also removed the commit of somebody else. Only an operator can bring it back, so
-    nothing continues before that.
+    """An undo also removed the commit of somebody else. Only an operator can bring it back, so each
+    attempt raises this error until somebody ends the consumption by hand.
     """
 
 
 class Targets:
-    """The targets of consumptions. The target's log shows the outcome of a statement; what the
-    statement itself returns is not trusted.
+    """The targets of consumptions. The target's log shows the outcome of a statement. The engine
+    does not trust what the statement itself returns.
     """
 
     def __init__(self, spark: SparkSession, files: Files) -> None:
@@ -147,8 +147,8 @@ class Targets:
     ) -> None:
         """Undo what the ``applied`` statements did to the one target that they share.
 
-        A target that the consumption created stays, empty. Another driver may have found it and
-        written to it since, and removing the table would remove these rows.
+        A target that the consumption created stays as an empty table. Another driver may have found
+        it and written to it since, and removing the table would remove these rows.
 
         :param check_ending: raises if the consumption must no longer be undone
         :raises ConsumptionOpen: somebody else has written to the target; it still holds the
@@ -196,8 +196,8 @@ class Targets:
     def _leavings(self, root: str) -> str:
         """The folder that a refused creation of a table at ``root`` leaves without a file in it.
 
-        The leftovers of an earlier creation, perhaps a killed one, are removed: Spark takes a log
-        without a commit for a table. Nobody can have found a table there.
+        This call removes what an earlier creation left, for example one that was killed, because
+        Spark treats a log without a commit as a table. Nobody can have found a table there.
         """
         log = join(root, "_delta_log")
         if not self._files.exists(root):
@@ -245,7 +245,7 @@ class Targets:
         self, consumption: Consumption, planned: PlannedStatement, version: int
     ) -> None:
         """Refuse to bring back a file, or its deletion vector, that VACUUM has removed. RESTORE
-        checks only files. If the session ignores missing files, it checks nothing.
+        itself checks only files, and it checks nothing if the session ignores missing files.
 
         :raises ConsumptionOpen: one is missing; the target still holds the statements' work
         """

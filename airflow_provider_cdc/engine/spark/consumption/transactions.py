@@ -39,14 +39,14 @@ class Transaction:
     were used move together when the block ends.
 
     Snowflake: in a transaction a stream returns the records from its offset to the start of the
-    transaction. So the transaction's own writes to a source are seen by the next transaction. The
-    offset moves to the start of the transaction when it commits and a DML statement has used the
-    stream. A query alone moves nothing. The engine cannot see how the rows of :meth:`stream` are
-    used, so a call of it counts as a use.
+    transaction. So the next transaction sees the writes of this transaction to a source. The offset
+    moves to the start of the transaction when it commits and a DML statement has used the stream. A
+    query by itself moves nothing. The engine cannot see how the rows of :meth:`stream` are used, so
+    a call of it counts as a use.
 
     Each statement is applied when it is called, and readers of its target see it from then on
-    (Delta has no commit over several tables). A failure undoes all of them. A transaction must not
-    be used by several threads at once.
+    (Delta has no commit over several tables). A failure undoes all of them. Only one thread at a
+    time may use a transaction.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ class Transaction:
 
         :param text: one statement; it reads streams by name
         :returns: the rows of a query; the outcome of any other statement
-        :raises InvalidStatement: it cannot take part; nothing of it was done, and the block may go
-            on
+        :raises InvalidStatement: it cannot take part; nothing of it was done, and the block may
+            continue
         :raises StreamAccessDenied: the principal may not read, or may not consume, a stream
         :raises InvalidRequest: it would consume the stream of an upsert table
         :raises StatementFailed: it failed, and the whole transaction was undone
-        :raises StreamConflict: another consumer was first
+        :raises StreamConflict: another consumer moved a stream first
         :raises ConsumptionOpen: it failed, and what was done before could not be undone
         :raises FilesChanged: a file of a folder was overwritten or removed during the read
         :raises FileUnreadable: a file of a folder cannot be read
@@ -143,8 +143,8 @@ class Transaction:
         """Write a DataFrame of this session to a Delta table. Columns and the fields in them are
         matched by name, as in Delta's store assignment, independent of the session's settings.
 
-        It is a statement like those of :meth:`sql`: applied at once, exactly once, and undone with
-        the transaction. The streams that the rows are made of are used.
+        The write is a statement like those of :meth:`sql`: it is applied at once, exactly once, and
+        undone with the transaction. It counts as a use of the streams that the rows are made of.
 
         :param rows: such as rows made of what :meth:`stream` returns
         :param target: a catalog name or the path of an existing Delta table
@@ -221,8 +221,8 @@ class Transaction:
             raise statement_failed(consumption, planned, error) from error
 
     def _freed(self, names: Sequence[str]) -> RegistrySnapshot:
-        """The registry when nobody else consumes the streams that join. A consumption of another
-        consumer is ended first.
+        """The registry without open consumptions of other consumers on the streams that join the
+        transaction. This call ends such consumptions.
 
         :raises StreamAccessDenied: the principal may not consume one of them
         :raises StreamConflict: somebody else ended the transaction itself
@@ -250,7 +250,7 @@ class Transaction:
                 span = self._pins.span(self._now(snapshot, name), self._limit)
                 opened = self._open_views.enter_context(self._attempt.views([span]))
                 self._views[name] = opened
-                # It may have been renamed since.
+                # The stream may have been renamed since.
                 self._names[name] = opened.names[span.stream.name]
 
     def _take(
@@ -318,7 +318,7 @@ class Transaction:
 
     @contextmanager
     def _at_stake(self) -> Iterator[None]:
-        """A block whose failure ends the transaction at once, even if the user's block goes on."""
+        """A block whose failure ends the transaction at once, even if the user's code continues."""
         try:
             yield
         except Exception as error:
@@ -331,9 +331,9 @@ class Transaction:
             raise
 
     def _undo(self, *, has_ended: bool) -> None:
-        """Undo all of the transaction; tried once.
+        """Undo all of the transaction; only the first call tries it.
 
-        :param has_ended: no statement of it runs any more
+        :param has_ended: none of its statements still runs
         :raises ConsumptionOpen: somebody else has written to a target
         """
         if self._consumption is None or self._is_undone:

@@ -1,4 +1,4 @@
-"""Folders of files as sources of streams: checking what is asked for, and finding the columns."""
+"""Folders of files as sources of streams: checks the request, and finds the columns."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FileSources:
     ) -> FoundSource:
         """List the folder ``path`` and find its columns.
 
-        :param schema: the columns in DDL; ``None``: inferred by Spark from the newest files
+        :param schema: the columns in DDL; ``None``: Spark infers them from the newest files
         :raises InvalidRequest: Spark cannot read these files in this way, or there are no files to
             infer the columns from
         :raises StreamUnusable: there is no such folder
@@ -79,7 +79,7 @@ class FileSources:
         return FoundSource((Base(source, offset),), (), None, folder)
 
     def _check_place(self, subject: str, uri: str) -> None:
-        """Refuse a Delta table, and a folder with the state folder inside: a stream would return
+        """Refuse a Delta table, and a folder that contains the state folder: a stream would return
         the wrong files.
         """
         cause = None
@@ -115,7 +115,7 @@ class FileSources:
             else:
                 reader = self._reader(folder).options(recursiveFileLookup="true")
                 found = reader.schema(schema).load(paths[:1] or [folder.uri]).schema
-            # Spark checks the options only when it opens the files. The filter lets it open none.
+            # Spark checks the options only when it reads. The filter keeps it from opening a file.
             reader = self._reader(folder).options(**whole_rows(folder.file_format))
             reader = reader.options(recursiveFileLookup="true", pathGlobFilter=uuid.uuid4().hex)
             reader.schema(found).load(paths[:1] or [folder.uri]).collect()
@@ -134,8 +134,10 @@ class FileSources:
         return reader.options(__globPaths__="false")
 
     def _inferred(self, folder: Folder, paths: Sequence[str]) -> StructType:
-        """The columns of files, newest first. Only files with the header of the newest file count,
-        because Spark matches the columns of all files by position.
+        """The columns of files. The ``paths`` start with the newest file.
+
+        Files with another header than the newest file are left out, because Spark matches the
+        columns of all files by position.
         """
         if has_headers(folder.file_format, folder.options):
             found = headers(self.spark, self.files, folder, paths)
@@ -144,8 +146,8 @@ class FileSources:
         return self._reader(folder).options(basePath=folder.uri).load(list(paths)).schema
 
     def _options(self, folder: Folder, columns: StructType) -> Mapping[str, str]:
-        """The folder's options. If the stream has this session's column of malformed rows, they
-        include its name, because other sessions may use another name.
+        """The folder's options. If the stream has the column that gets malformed rows in this
+        session, the options include its name, because other sessions may use another name.
         """
         name = str(self.spark.conf.get(_CORRUPT_RECORD_OF_THE_SESSION))
         is_read = any(column.name.lower() == name.lower() for column in columns)

@@ -1,4 +1,4 @@
-"""What a stream can be on: a table, a view with its tables, or a folder of files."""
+"""The possible sources of a stream: a table, a view with its tables, or a folder of files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from ..views.view_definitions import ViewDefinitions
 
 @dataclass(frozen=True, slots=True)
 class FoundSource:
-    """A table or a view: ``bases`` are its tables, in the order of ``tables``, at their newest
-    versions. Or a ``folder``: its listing is the only base, and it has no table.
+    """A table, a view or a folder that was found.
+
+    For a table or a view, ``bases`` are its tables at their newest versions, in the order of
+    ``tables``. For a ``folder``, the listing is the only base, and ``tables`` is empty.
     """
 
     bases: tuple[Base, ...]
@@ -92,7 +94,7 @@ class Sources:
 
         :param subject: the subject of messages
         :param principal: the principal that asks
-        :param may_precede_all: the offset may be before version 0, where a table has no rows
+        :param may_precede_all: the offset may be before version 0; there a table has no rows
         :raises InvalidRequest: ``bound`` is a version, and the source is a view
         :raises StreamAccessDenied: the principal may not read the stream that ``bound`` names
         :raises InvalidRange: the history of a table does not hold the point

@@ -1,4 +1,4 @@
-"""Reading the change set of a stream on any kind of source."""
+"""Reads the change set of a stream on any kind of source."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class StreamChanges:
     than once. ``scratch`` names the folders that must stay while ``rows`` is in use.
 
     ``rows`` must be read within :meth:`reading`. ``check`` raises if the rows that were read may be
-    wrong, and ``fault`` explains a failure. If not ``is_repeatable``, a second read may return
-    other rows, and each read needs all columns. If ``as_they_lie``, files store the rows as they
-    are read, and a second read costs no more than keeping them. ``row_count`` is the number of rows
-    if the log shows it; then each is an insert.
+    wrong, and ``fault`` explains a failure. If ``is_repeatable`` is false, a second read may return
+    other rows, and each read needs all columns. If ``as_they_lie`` is true, files store the rows in
+    the form in which they are read, and a second read costs no more than keeping them.
+    ``row_count`` is the number of rows if the log shows it; then each row is an insert.
     """
 
     rows: DataFrame
@@ -51,7 +51,7 @@ class StreamChanges:
     def reading(self) -> Iterator[None]:
         """A block in which ``rows`` are read.
 
-        :raises FilesChanged: a file was overwritten or removed meanwhile
+        :raises FilesChanged: a file was overwritten or removed during the read
         :raises FileUnreadable: a file cannot be read
         """
         try:
@@ -67,10 +67,10 @@ class StreamChanges:
         self.check()
 
     def settled(self) -> DataFrame:
-        """The rows in a form that the caller may keep. Rows of files, which others may overwrite,
-        are read now, and the executors keep them.
+        """The rows in a form that the caller may keep. Others may overwrite files, so this call
+        reads the rows of files now, and the executors keep them.
 
-        :raises FilesChanged: a file was overwritten or removed meanwhile
+        :raises FilesChanged: a file was overwritten or removed during the read
         :raises FileUnreadable: a file cannot be read
         """
         if self.is_repeatable:
@@ -79,7 +79,7 @@ class StreamChanges:
             return self.rows.localCheckpoint(eager=True)
 
     def is_empty(self) -> bool:
-        """Whether there are no rows; raises as :meth:`settled`."""
+        """Whether there are no rows; raises what :meth:`settled` raises."""
         with self.reading():
             if self.is_repeatable:
                 return self.rows.isEmpty()
@@ -141,7 +141,7 @@ class StreamReader:
         """The rows of the stream's table or view at the end of ``span``: the row id as users see
         it, and the columns in one struct.
 
-        :raises StreamStale: its view is another one now, or cannot be read
+        :raises StreamStale: its view is a different one now, or cannot be read
         """
         if span.stream.view is not None:
             return self._views.rows_at_offset(span).rows.select(ROW_ID, ROW)

@@ -40,8 +40,8 @@ class StreamReading:
     def has_data(self, name: str, *, exact: bool = True) -> bool:
         """Whether a stream has a change that is not consumed.
 
-        :param exact: read the change set if the log alone does not show the answer; otherwise the
-            answer may be true without a change, but is never false with one
+        :param exact: read the change set if the log does not show the answer. If ``exact`` is
+            false, the answer may be true without a change, but it is never false with a change
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
@@ -65,14 +65,14 @@ class StreamReading:
         return not is_empty
 
     def read_stream(self, name: str) -> DataFrame:
-        """The change set of a stream from its offset to now; never consumes.
+        """The change set of a stream from its offset to now; the call consumes nothing.
 
         The rows have the source's columns as they are now, then action, is-update and row id. An
         insert or a delete is one row, an update is two. The rows have no order. Snowflake: a query
-        alone moves no offset.
+        by itself moves no offset.
 
         For a stream on files, this call reads the files. Spark's executors keep the rows as long as
-        the frame exists, so a file that is overwritten later changes nothing.
+        the frame exists, so the rows stay the same if a file is overwritten later.
 
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal may not read it
@@ -97,7 +97,7 @@ class StreamReading:
         The rows are those of a stream. Snowflake, CHANGES: a read-only query that needs no stream
         and moves no stream. Delta change data feed: the changes may begin with version 0. Before
         version 0 a table has no rows, so each row at the end is an INSERT. Then the log must be
-        complete from there on, and row tracking on.
+        complete and row tracking must be on, both from version 0 on.
 
         Give one of ``at`` and ``before``.
 

@@ -23,7 +23,7 @@ from .stream_reader import StreamReader
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """Reads changes without a stream; it writes nothing and advances nothing."""
+    """Reads changes without a stream; it writes nothing and moves no stream."""
 
     registry: Registry
     sources: Sources

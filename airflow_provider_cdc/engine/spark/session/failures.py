@@ -6,7 +6,7 @@ import re
 
 from pyspark.errors import AnalysisException, PySparkException
 
-# pyspark raises this for JVM exceptions that have no class of their own in pyspark.
+# pyspark raises this for JVM exceptions that have no class in pyspark.
 _JVM_EXCEPTION = "Py4JJavaError"
 # Conditions of the connection. They do not show whether the server still runs the statement: it may
 # be another server, or one that has dropped the answer.
@@ -18,9 +18,9 @@ _OF_THE_CONNECTION = (
 )
 _STACK = re.compile(r"\s+at \S|\s*\.\.\. \d+ (more|common frames)")
 _CALL = re.compile(r"An error occurred while calling \S+\.$")
-# Separates the message of an analysis, with its position, from the plan as far as it was resolved.
+# This text separates the message of an analysis, with its position, from the partly resolved plan.
 _PLAN = ";\n"
-# Comes before the text that Spark could not parse.
+# This line comes before the text that Spark could not parse.
 _STATEMENT = re.compile(r"^== SQL ==$", re.MULTILINE)
 _CLASS = re.compile(r"^(?:: |Caused by: )?(?:[\w$]+\.)+[\w$]+: ")
 
@@ -29,8 +29,8 @@ def has_ended(error: Exception) -> bool:
     """Whether ``error`` shows that Spark itself ended the statement.
 
     Spark's own errors have a condition, and JVM exceptions come back as the statement's answer. A
-    lost connection is neither: the statement may go on and commit later. So may a statement whose
-    answer was lost, or that was asked to stop.
+    lost connection is neither: the statement may continue and commit later. The same is true of a
+    statement whose answer was lost, or that was asked to stop.
     """
     if isinstance(error, PySparkException):
         condition = error.getCondition()
@@ -39,8 +39,8 @@ def has_ended(error: Exception) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """The messages of ``error`` and of its causes. The JVM's stack, Spark's plan and the executed
-    statement are left out; that statement is not the user's own text.
+    """The messages of ``error`` and of its causes, without the JVM's stack, Spark's plan and the
+    executed statement. The executed statement is not the user's own text.
     """
     return message(str(error), has_plan=isinstance(error, AnalysisException))
 

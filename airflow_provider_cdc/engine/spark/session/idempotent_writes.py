@@ -34,7 +34,8 @@ def marked_commit(spark: SparkSession, mark: str) -> Iterator[None]:
 
 
 def plain_write(spark: SparkSession) -> AbstractContextManager[None]:
-    """Write without an id of another thread, and without an id that was left in the session: under
-    it Delta would skip the write. An id that the writer itself sets still counts.
+    """Write without an id of another thread, and without an id that was left in the session,
+    because Delta would skip a write under such an id. An id that the writer itself sets still
+    counts.
     """
     return settings(spark, _UNDER_NO_ID)

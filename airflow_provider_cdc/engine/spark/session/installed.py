@@ -1,4 +1,4 @@
-"""Which releases of Spark, Delta and Java are installed here."""
+"""Finds and checks the releases of Spark, Delta and Java that are installed here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _JAVA_SECONDS = 60
 def spark_version() -> str | None:
     """The release of PySpark that this process imports; ``None``: there is no PySpark.
 
-    A Spark distribution on the Python path is not an installed package, so the module is asked.
+    A Spark distribution on the Python path is not an installed package, so the module itself
+    reports its release.
     """
     try:
         import pyspark  # noqa: PLC0415 - it may be missing

@@ -15,7 +15,7 @@ from .installed import check_java
 
 _PACKAGES, _JARS, _IVY = "spark.jars.packages", "spark.jars", "spark.jars.ivy"
 _LOOPBACK = "127.0.0.1"
-# The logger above those of all modules.
+# The parent of the loggers of all modules.
 _LOGGER = __name__.partition(".")[0]
 # The folder where Spark's Ivy keeps fetched jars, and the jars that Delta needs.
 _IVY_FOLDER = "~/.ivy2.5.2"
@@ -24,9 +24,9 @@ _DELTA_JARS = (
     "io.delta_delta-storage-{version}.jar",
 )
 _VARIABLES = {
-    # Else Spark looks up its address, and warns if that is loopback.
+    # Without this, Spark looks up its address, and warns if that is loopback.
     "SPARK_LOCAL_IP": _LOOPBACK,
-    # Else Spark reports which configuration it takes.
+    # Without this, Spark reports which configuration it takes.
     "LOG4J_CONFIGURATION_FILE": str(Path(__file__).with_name("log4j2.properties")),
 }
 _QUIET = {
@@ -41,15 +41,15 @@ _QUIET = {
 def local_session(
     app_name: str = "cdc", *, master: str = "local[*]", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A Spark session in this process, with Delta: few partitions, as small tables need them, no
-    web page, no open port except on loopback, and only errors in Spark's log.
+    """A Spark session in this process, with Delta and with few partitions, as small tables need.
 
+    The session has no web page, no open port except on loopback, and only errors in Spark's log.
     With Spark's own settings a statement on a small table takes tens of seconds. If this process
-    already has a session, that one is returned, with those of the settings that a running session
-    accepts. The first call fetches Delta's jars from a Maven repository, once for a user.
+    already has a session, the call returns that session, with those of the settings that a running
+    session accepts. The first call fetches Delta's jars from a Maven repository, once for each
+    user.
 
-    What consumptions log is shown on standard error, unless this process has set up Python's
-    ``logging`` before.
+    Consumptions log to standard error, unless this process has already set up Python's ``logging``.
 
     :param app_name: the name of the application
     :param master: ``local[4]`` for four tasks at once; by default one task for each processor
@@ -96,8 +96,9 @@ def _environment() -> Iterator[None]:
 
 
 def _delta(ivy: str) -> dict[str, str]:
-    """The setting by which the session gets Delta: its jars, if Spark has fetched them before,
-    which saves seconds and pages of Ivy's report; else its Maven coordinates.
+    """The setting by which the session gets Delta. If Spark has fetched Delta's jars before, it
+    names these jars, which saves seconds and pages of Ivy's report. Otherwise it names Delta's
+    Maven coordinates.
     """
     _, line, version = DELTA_PACKAGE.replace("delta-spark_", "").split(":")
     folder = Path(ivy).expanduser() / "jars"

@@ -1,4 +1,4 @@
-"""Whether the engine can work with a session."""
+"""Checks whether the engine can work with a session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from ...core.errors import UnsupportedEnvironment
 from ...core.requirements import DELTA_PACKAGE, DELTA_SETTINGS, SPARK, check_settings, check_version
 
-# A statement of Delta's own, on a table that does not exist.
+# A statement that only Delta knows, on a table that does not exist.
 _PROBE = "DESCRIBE DETAIL delta.`/airflow_provider_cdc/no/table`"
 _UNKNOWN_STATEMENT = "PARSE_SYNTAX_ERROR"
 _NOT_LOADED = "DATA_SOURCE_NOT_FOUND"
@@ -34,7 +34,7 @@ def check_session(spark: SparkSession) -> None:
     try:
         spark.sql(_PROBE).collect()
     except PySparkException as error:
-        # Any other error is Delta's own: there is no such table.
+        # Any other error comes from Delta: there is no such table.
         if (error.getCondition() or "").startswith((_UNKNOWN_STATEMENT, _NOT_LOADED)):
             raise UnsupportedEnvironment(
                 "Spark session",

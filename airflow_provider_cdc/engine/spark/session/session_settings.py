@@ -80,7 +80,8 @@ def any_version(spark: SparkSession) -> Iterator[None]:
     Delta refuses versions that are older than ``delta.deletedFileRetentionDuration``, although all
     their files may exist. If a file is missing, reading and RESTORE fail anyway.
 
-    Here no thread waits for another, nor for one that writes: all need the same setting.
+    No thread waits here for another thread, not even for one that writes, because all of them need
+    the same setting.
     """
     with _locks_guard:
         user = _users.setdefault(spark, _Users())

@@ -59,7 +59,7 @@ class StreamAdministration:
     def show_streams(self) -> list[StreamStatus]:
         """The status of every stream, by name. For a stream on a view, the view is looked up too.
 
-        A state folder without a registry has no streams; then a warning goes to the log.
+        A state folder without a registry has no streams; then the engine logs a warning.
         """
         statuses = self._streams.statuses()
         if not statuses:
@@ -119,10 +119,10 @@ class StreamAdministration:
         when the table was cloned. Rows that are inserted later into either table may have equal
         ids too.
 
-        The clone is shallow: it shares the files of ``source``, and writes the files of its own
-        changes into its own folder. So VACUUM of the source can remove files that the clone still
-        needs. VACUUM of the clone removes no file of the source. The clone is created completely
-        or not at all.
+        The clone is shallow: it shares the files of ``source``, and writes the files of its changes
+        into its own folder. So VACUUM of the source can remove files that the clone still needs.
+        VACUUM of the clone removes no file of the source. The clone is created completely or not at
+        all.
 
         :param source: a catalog name or the path of a Delta table with row tracking
         :param target: the path of the clone, or its name in the catalog
@@ -176,7 +176,8 @@ class StreamAdministration:
         :param readers: the principals that may read it besides its owner; ``None``: everybody
         :param consumers: the principals that may consume it besides its owner; ``None``: its
             readers
-        :param max_data_extension: how long its sources may be made to keep what it has not consumed
+        :param max_data_extension: the longest time for which :meth:`maintain` makes its sources
+            keep what it has not consumed
         :param max_lag: how old a change may get before the monitor sends an alert; ``None``: any
             age
         :raises StreamNotFound: there is no such stream
@@ -222,8 +223,8 @@ class StreamAdministration:
         return self._streams.clone(name, of, comment=comment)
 
     def _warn_of_no_registry(self) -> None:
-        """Warn if the state folder has no registry. The warning comes at each call. It goes to the
-        log, like all messages of the engine, and so to the log of an Airflow task too.
+        """Warn if the state folder has no registry. Each call logs the warning, so it is also in
+        the log of an Airflow task, like all messages of the engine.
         """
         try:
             self._streams.check_begun()
@@ -231,7 +232,7 @@ class StreamAdministration:
             log.warning("%s", error)
 
     def _with_view(self, status: StreamStatus) -> StreamStatus:
-        """``status``, stale if the view of the stream has changed: only Spark knows views."""
+        """``status``, stale if the view of the stream has changed. Only Spark knows views."""
         if status.view is None or status.invalid_reason is not None:
             return status
         locations = [base.location for base in status.base_tables]

@@ -1,4 +1,4 @@
-"""Creating streams: the offset of a new stream, and the conditions for it."""
+"""Creates streams: finds the offset of a new stream, and checks the conditions for it."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Creation:
         try:
             if not is_tracked(draft.offset.metadata):
                 self.tables.set_properties(table.sql, {ENABLED: "true"})
-                # If that failed, another stream's creation may have been first.
+                # If that call fails, another creation may have switched it on. Then it stays on.
                 switched_on = True
             offset = self.tables.newest_offset(table)
             if not is_tracked(offset.metadata):
@@ -193,7 +193,7 @@ class Creation:
         identity, snapshot = before.table_id, self.registry.snapshot()
         tables = [stream.bases for stream in snapshot.streams()]
         unread = [stream.bases for stream in snapshot.unreadable()]
-        # A stream whose tables cannot be read from its record may need it.
+        # A stream whose tables cannot be read from its record may need change tracking.
         if None in unread or any(
             base.source.table_id == identity for bases in (*tables, *unread) for base in bases or ()
         ):
@@ -203,7 +203,7 @@ class Creation:
     def _replaced(
         self, existing: Stream | UnreadableStream | None, wanted: NewStream
     ) -> list[Change]:
-        """The changes that drop the stream which already has the name."""
+        """The changes that drop the stream that already has the name."""
         if existing is None:
             return []
         if isinstance(existing, UnreadableStream):

@@ -1,4 +1,4 @@
-"""Keeping streams from going stale: extending the retention of what they read, and taking it back.
+"""Keeps streams from going stale: extends the retention of what they read, and ends extensions.
 
 Snowflake: the retention of a source is extended to the offset of a stream that is not consumed, and
 goes back to what it was when the stream is consumed.
@@ -45,7 +45,7 @@ class _Need:
 @dataclass
 class _Source:
     """A table as maintenance finds it: one spelling of its location, the spellings that are
-    ``noted`` as extended, what streams need of it, and why one of them could not be checked.
+    ``noted`` as extended, what streams need of it, and why one of the streams could not be checked.
     """
 
     location: str
@@ -77,9 +77,9 @@ class Maintainer:
         self._clock = clock
 
     def run(self, ahead: timedelta) -> Maintenance:
-        """Move empty streams on, extend what is needed, and take back what is not.
+        """Move the offsets of empty streams, make the extensions that are needed, end the others.
 
-        A table that cannot be checked or changed does not stop the work on the others.
+        A table that cannot be checked or changed does not stop the work on the other tables.
 
         :param ahead: the longest time until the next run
         """
@@ -107,7 +107,7 @@ class Maintainer:
 
     def _probe(self, stream: Stream, sources: Mapping[str, _Source], ahead: timedelta) -> bool:
         """Note what ``stream`` needs of its tables, also while its initial rows wait, or why this
-        is unknown. Returns whether its offset moved on.
+        is unknown. Returns whether its offset moved.
         """
         tables = []
         for each in stream.by_base():
@@ -172,7 +172,7 @@ class Maintainer:
             if found is None and source.noted:
                 self._strike_off(source, holder)
         except (NotADeltaTable, TableNotFound):
-            # Without a table nothing is kept. If it comes back, a later run ends its extension.
+            # A missing table keeps nothing. If it comes back, a later run ends its extension.
             return SourceRetention(
                 location, None, None, streams, 0, has_changed=False, problem=source.problem
             )
@@ -197,8 +197,8 @@ class Maintainer:
         )
 
     def _wanted(self, source: _Source, held: timedelta | None) -> timedelta | None:
-        """How far the table is extended. If a stream of it could not be checked, the extension does
-        not get shorter.
+        """The extension that the table gets. If one of its streams could not be checked, the
+        extension does not get shorter.
         """
         lengths = [need.length for need in source.needs]
         if source.problem is not None and held is not None:

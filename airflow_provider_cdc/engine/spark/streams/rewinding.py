@@ -1,4 +1,4 @@
-"""Moving a stream back to an earlier point, so that it returns the same changes again."""
+"""Moves a stream back to an earlier point, so that it returns the same changes again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta tables by name or path: found, cloned, and assigned as Delta assigns.
+"""Finds and clones Delta tables, and stores values in them as Delta's store assignment does.
 
 Imports the session.
 """

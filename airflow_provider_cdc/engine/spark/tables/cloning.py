@@ -1,4 +1,4 @@
-"""Cloning tables: the place of a clone, and the conditions for it."""
+"""Clones tables: finds the location of a clone, and checks the conditions for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG = "_delta_log"
 
 @dataclass(frozen=True, slots=True)
 class Cloning:
-    """Clones tables, with the ids of their rows."""
+    """Clones tables. A clone keeps the row ids of its source."""
 
     spark: SparkSession
     tables: Tables
@@ -41,8 +41,8 @@ class Cloning:
         self._check_free(wanted, root)
         snapshot = self._snapshot(table)
         check_clonable(f"table {table.name}", snapshot)
-        # Deletion vectors go into the clone's own folder, where its VACUUM finds them. The scratch
-        # folder is swept.
+        # The clone's folder holds its deletion vectors, so that its VACUUM finds them. The engine
+        # removes old files from the scratch folder.
         vectors = VectorFiles()
         log = cloned_log(snapshot, table.name, new_table_id(), self.clock(), vectors)
         written = self._write(root, vectors)

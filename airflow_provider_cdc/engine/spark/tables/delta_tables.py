@@ -1,4 +1,4 @@
-"""Finding the Delta table of a name or a path."""
+"""Finds the Delta table of a name or a path."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class Tables:
         return table
 
     def check_free(self, name: str) -> None:
-        """Refuse a stream's name that a table or a view of the session's schema has: statements
-        could mean either.
+        """Refuse the name of a stream if a table or a view of the session's schema has it: a
+        statement could mean either.
 
         :raises InvalidName: it is not a valid name of a stream, or is taken
         """
@@ -101,7 +101,7 @@ class Tables:
             )
 
     def set_properties(self, table: str, properties: Mapping[str, str | None]) -> None:
-        """Set table properties of the engine's own choosing, and unset those that are ``None``.
+        """Set table properties that the engine chooses, and unset those that are ``None``.
 
         :param table: its name as SQL
         """

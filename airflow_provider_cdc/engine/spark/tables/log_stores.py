@@ -1,4 +1,4 @@
-"""Whether the store of a table's log lets one driver overwrite the commit of another."""
+"""Checks whether the store of a table's log lets one driver overwrite the commit of another."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def warn_of_one_driver(spark: SparkSession, location: str) -> None:
     separates only the drivers of one JVM. Delta does so on S3 unless another store is configured.
     Whether that other store separates drivers is up to the user.
 
-    Fences and application ids need each version of a log to be written once. Otherwise a driver
-    that was given up and still runs can overwrite the commit of the next one.
+    Fences and application ids work only if each version of a log is written once. Otherwise a
+    driver that was given up but still runs can overwrite the commit of the next driver.
     """
     scheme = location.partition(":")[0]
     if scheme not in _OF_ONE_DRIVER or scheme in _warned:

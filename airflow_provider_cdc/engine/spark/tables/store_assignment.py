@@ -1,8 +1,8 @@
-"""Storing the values of a source in the columns of a target, as Delta stores assigned values.
+"""Stores the values of a source in the columns of a target, as Delta stores assigned values.
 
 The rules are those of Delta's store assignment, independent of the session's settings. Fields are
-matched by their names at any depth. A type is stored in another one if Spark's ANSI policy stores
-it. A value that does not fit ends the job.
+matched by name at any depth. A type can be stored as another type if Spark's ANSI policy allows it.
+A value that does not fit ends the job.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class StoreAssignment:
         return F.coalesce(value.try_cast(wanted), _stop(value, wanted, path))
 
     def _check_types(self, given: DataType, wanted: DataType, path: str) -> None:
-        """Refuse what Spark's ANSI policy does not store; Spark itself decides, without rows."""
+        """Refuse what Spark's ANSI policy does not store. Spark decides, on an empty frame."""
         pair = given.simpleString(), wanted.simpleString()
         if pair in self._known:
             return
@@ -205,7 +205,7 @@ def _stop(value: Column, wanted: DataType, path: str) -> Column:
     """NULL for NULL; any other value ends the job with an error that names the column."""
     kind = wanted.simpleString()
     shown = F.substring(value.cast("string"), 1, _MOST_SHOWN_CHARACTERS)
-    # Sessions read an SQL literal in two ways, and a name may hold any character.
+    # Sessions differ in how they read an SQL literal, and a name may contain any character.
     message = F.concat(
         F.lit(f"column {path}: expected a value of {kind}, found <"), shown, F.lit(">")
     )

@@ -1,4 +1,4 @@
-"""Finding out, before changes are applied, which files of the base they cannot touch."""
+"""Find the files of a base that changes cannot touch, before the changes are applied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ...core.upserts.key_pruning import Intervals, intervals_of, key_ranges
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 
-# For a smaller base, or if more than this share is read anyway, pruning costs more than it saves.
+# Pruning costs more than it saves if the base is smaller than this, or if a greater share of it
+# must be read anyway.
 WORTH_BYTES = 64 * 2**20
 _WORTH_SHARE = 0.75
 
@@ -24,7 +25,8 @@ _WORTH_SHARE = 0.75
 @dataclass(frozen=True, slots=True)
 class BaseShare:
     """How much of a base at ``version`` an apply must read: ``read_bytes`` of ``total_bytes``.
-    ``files`` are the add actions of the base. No change is in the intervals ``untouched``.
+
+    ``files`` are the add actions of the base. No change has a key in the intervals ``untouched``.
     """
 
     version: int
@@ -35,7 +37,7 @@ class BaseShare:
 
 
 class Pruning:
-    """Finds the part of a base that changes cannot touch, by statistics and the changes' keys."""
+    """Finds the part of a base that changes cannot touch, from statistics and the changes' keys."""
 
     def __init__(self, spark: SparkSession, files: Files) -> None:
         self._spark = spark

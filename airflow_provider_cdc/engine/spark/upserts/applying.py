@@ -1,4 +1,4 @@
-"""Applying the waiting changes of an upsert table: the statements, and the files they touch."""
+"""Apply the waiting changes of an upsert table: the statements, and the files they touch."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from .upsert_tables import UpsertTables
 
 BASE_BYTES = "baseBytes"
 BASE_BYTES_READ = "baseBytesRead"
-"""What an apply adds to the metrics of its MERGE: the bytes of the base, and how many of them it
-read at most.
+"""The metrics that an apply adds to those of its MERGE: the bytes of the base, and the most bytes
+of the base that it may have read.
 """
 
 
 class Applying:
-    """Applies changes by one MERGE into the base, and by another one into the quarantine if some
-    must go there.
+    """Applies changes by one MERGE into the base. If some changes must go into quarantine, another
+    MERGE moves them there.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Applying:
         self._pruning = pruning
 
     def apply(self, table: UpsertTable, stream: Stream) -> Outcome:
-        """Apply what waits in ``stream``, or finish what a killed call began.
+        """Apply the changes that wait in ``stream``, or finish what a killed call began.
 
         :raises StatementFailed: a MERGE failed; nothing was applied
         :raises StreamConflict: the table was altered after it was looked up; nothing was applied
@@ -70,19 +70,19 @@ class Applying:
         holds = memory.quarantine is not None and self._quarantine.holds(memory.quarantine)
         span = self._parts.sources.span(stream)
         begun = stream.consumption
-        # Two statements finish what two statements began, even if the quarantine has changed since.
+        # If two statements began the work, two finish it, even if the quarantine changed since.
         is_divided = begun is not None and len(begun.statements) > 1
         if begun is not None and is_divided and self._was_corrected(begun):
-            # Which changes the second one applies depends on the quarantine as the first left it.
-            with suppress(StreamConflict):  # Another applier has ended it.
+            # The changes that the second one applies depend on the quarantine after the first one.
+            with suppress(StreamConflict):  # Another applier already ended it.
                 keep = [begun.statements[0].target]
                 self._parts.resolution.abort(begun, begun.consumer, keep)
         if not is_divided and not holds and not may_divert(span.tables[0].added_files):
             found = self._at_once(table, span, memory)
             if found is not None:
                 return found
-        # Neither text depends on what waits now, or on what is in these tables now. So the same
-        # texts finish a killed call.
+        # Neither text depends on the changes that wait now, or on the rows of these tables now. So
+        # the same texts finish a killed call.
         quarantine, deletes = f"delta.{quote(table.quarantine)}", f"delta.{quote(table.deletes)}"
         divert = divert_text(table, quarantine, Memory(quarantine, deletes))
         whole = self._pruning.whole(table)
@@ -90,8 +90,9 @@ class Applying:
         return self._measured(table, self._consumer(table).consume([divert, rest]), whole)
 
     def _at_once(self, table: UpsertTable, span: StreamSpan, memory: Memory) -> Outcome | None:
-        """Apply ``span`` by one statement, if none of its changes must go to quarantine. ``None``:
-        some must go there, or somebody else was first.
+        """Apply ``span`` by one statement, if none of its changes must go into quarantine.
+
+        ``None``: some must go there, or another applier was first.
         """
         consumer, (waiting,) = self._consumer(table), span.tables
         files, begins = waiting.added_files, write_begins(waiting.commits)
@@ -105,7 +106,7 @@ class Applying:
             try:
                 outcome = consumer.consume([merge], basis=ReadBasis(views, share.version))
             except StreamMoved:
-                # A change that was applied since may be newer, or may block others.
+                # A change that was applied in the meantime may be newer, or may block others.
                 return None
             except StatementFailed as error:
                 if NEEDED not in str(error):
@@ -114,11 +115,11 @@ class Applying:
         return self._measured(table, outcome, share)
 
     def _measured(self, table: UpsertTable, outcome: Outcome, share: BaseShare) -> Outcome:
-        """The outcome. The metrics of its last statement get the share of the base that was read,
-        and what is in quarantine now.
+        """The outcome, with more metrics of its last statement: the share of the base that was
+        read, and the numbers of changes in quarantine now.
         """
         found = {BASE_BYTES: share.total_bytes, BASE_BYTES_READ: share.read_bytes}
-        # At this point everything is applied and committed.
+        # Everything is applied and committed now, so a failure here is only logged.
         with log_failures(f"counting what is in quarantine of {table.name}", logging.WARNING):
             quarantined = self._quarantine.counted(table)
             found |= {HELD_CHANGES: quarantined.held, LATE_CHANGES: quarantined.late}
@@ -127,8 +128,8 @@ class Applying:
         return replace(outcome, statements=(*others, measured))
 
     def _was_corrected(self, begun: Consumption) -> bool:
-        """Whether somebody changed the quarantine after the first statement of ``begun``, and
-        before all of it was applied.
+        """Whether the quarantine was changed after the first statement of ``begun``, and before all
+        its statements were applied.
         """
         log, first = self._parts.targets.log, begun.statements[0]
         applied = log.state(begun, first).applied_version
@@ -142,11 +143,11 @@ class Applying:
             self._parts,
             f"apply.{table.stream}",
             BatchLimit(),
-            # A change may have a value in a column that the statements do not know.
+            # A change may have a value in a column that the statements do not contain.
             confirm=lambda: self._tables.confirm(table),
         )
 
 
 def _comparing(table: UpsertTable) -> Callable[..., str]:
-    """The function that writes the MERGE that compares changes with the rows of ``table``."""
+    """The function that builds the MERGE that compares changes with the rows of ``table``."""
     return partial_apply_text if table.has_partial_changes else apply_text

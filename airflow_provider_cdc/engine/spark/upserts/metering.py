@@ -1,4 +1,4 @@
-"""Recording the jobs of upsert tables: when they ran, how much they did, and their task time."""
+"""Record the jobs of upsert tables: when they ran, how much they did, and their task time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...storage.state.job_history import JobHistory
 
 @dataclass
 class Figures:
-    """What is measured of a job while it runs; see :class:`Job`."""
+    """The figures of a job that are measured while it runs; see :class:`Job`."""
 
     rows: int = 0
     read_bytes: int = 0

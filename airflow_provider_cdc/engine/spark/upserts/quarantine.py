@@ -25,9 +25,11 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """How many changes of an upsert table are in quarantine: ``late`` came too late, ``held`` are
-    bad or wait for a bad one. Redriven changes are not counted. ``held_since`` is when the write of
-    the oldest change that is not late began. It includes redriven changes until they are applied.
+    """How many changes of an upsert table are in quarantine. Redriven changes are not counted.
+
+    ``late`` changes came too late. ``held`` changes are bad, or wait for a bad one. ``held_since``
+    is the time when the write of the oldest change that is not late began. It includes redriven
+    changes until they are applied.
     """
 
     held: int = 0
@@ -45,7 +47,7 @@ class Quarantine:
     def memory(self, table: UpsertTable, *, pinned: bool = False) -> Memory:
         """The relations that decide which changes of ``table`` go to quarantine.
 
-        :param pinned: name their versions of now, so that a later read finds the same rows
+        :param pinned: name their current versions, so that a later read finds the same rows
         """
         return Memory(
             self._relation(table.quarantine, pinned=pinned),
@@ -53,7 +55,7 @@ class Quarantine:
         )
 
     def holds(self, relation: str) -> bool:
-        """Whether a change in quarantine blocks others; late changes do not.
+        """Whether a change in quarantine blocks others. Late changes do not block others.
 
         :param relation: the quarantine, as :meth:`memory` names it
         """
@@ -90,10 +92,12 @@ class Quarantine:
             )
 
     def release(self, table: UpsertTable) -> int:
-        """Let the marked changes wait with the others again, once for each mark. Returns their
-        number. A change leaves the quarantine when it is applied.
+        """Let the marked changes wait with the others again, and return their number.
 
-        :param table: looked up after the marking: the changes may have values in all its columns
+        Each mark is released once. A change leaves the quarantine when it is applied.
+
+        :param table: the table as looked up after :meth:`mark`, because the changes may have values
+            in all its columns
         """
         relation = self._relation(table.quarantine, pinned=False)
         if relation is None:

@@ -1,4 +1,4 @@
-"""Reading an upsert table: as it was applied last, or with the waiting changes merged into it."""
+"""Read an upsert table as of the last apply, or merge the waiting changes into the result."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ _ROWS = "\0rows\0"
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """Rows, the class of the job that reads them, and the commits of waiting changes that are
-    merged into them. ``table`` is the name at creation. ``base`` is the snapshot of the base, if
-    it was read.
+    """The rows of a read, and the class of the job that reads them.
+
+    ``table`` is the name that the table had at creation. ``merged`` are the commits of the waiting
+    changes that the read merges into the rows. ``base`` is the snapshot of the base, if the read
+    needed it.
     """
 
     table: str
@@ -65,9 +67,9 @@ class Reads:
         :param stream: on its changes, read before this call
         :param status: the status of ``stream``, read after ``stream``
         """
-        # The order of these reads matters. A change that is applied in between is in the base, or
-        # is merged, or both, with the same result. A change that is written later is in neither. A
-        # change that leaves the quarantine in between is among the waiting changes.
+        # The order of these reads matters. A change that is applied between them is in the base, is
+        # merged, or both: the result is the same. A change that is written later is in neither. A
+        # change that leaves the quarantine between them is among the waiting changes.
         named = stream.upsert_table or table.name
         if self._is_fresh_enough(table, status):
             return TableRead(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
@@ -94,13 +96,13 @@ class Reads:
             return True
         longest = table.max_staleness
         age = self._clock() - status.behind_since
-        # A time in the future comes from a clock that is ahead: the age of the change is unknown.
+        # If the time is in the future, a clock was ahead, and the age of the change is unknown.
         return longest is not None and timedelta(0) <= age <= longest
 
 
 def _query_over(spark: SparkSession, text: str, rows: DataFrame) -> DataFrame:
     """The result of the query ``text``, in which ``_ROWS`` is the relation ``rows``."""
-    # A name in braces is a DataFrame; all other braces must be doubled.
+    # Spark reads a name in braces as a DataFrame. All other braces must be doubled.
     escaped = text.replace("{", "{{").replace("}", "}}")
     with any_version(spark):
         return spark.sql(escaped.replace(_ROWS, "{rows}"), rows=rows)

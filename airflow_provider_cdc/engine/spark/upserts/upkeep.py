@@ -1,4 +1,4 @@
-"""Removing what an upsert table no longer needs: old tombstones, and changes applied long ago."""
+"""Remove what an upsert table no longer needs: old tombstones, and changes applied long ago."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..session.idempotent_writes import plain_write
 log = logging.getLogger(__name__)
 
 CHANGES_KEPT_FOR = timedelta(days=7)
-"""How long changes stay after they were ingested. Then Delta keeps their files as long again."""
+"""How long changes stay after they were ingested. Delta then keeps their files equally long."""
 
 _PER_HORIZON = 8
 _LONGEST = timedelta(days=1)
 
 
 class Upkeep:
-    """The upkeep of upsert tables. A caller that has applied changes runs it when it is due."""
+    """The upkeep of upsert tables. A caller that applied changes runs it when it is due."""
 
     def __init__(self, spark: SparkSession, files: Files, clock: Callable[[], datetime]) -> None:
         self._spark = spark
@@ -32,20 +32,22 @@ class Upkeep:
         self._clock = clock
 
     def run_when_due(self, table: UpsertTable) -> None:
-        """End tombstones and remove old changes, if that was not done lately. A failure is logged,
-        and the work is done later.
+        """End tombstones and remove old changes, unless this was done recently.
 
-        A tombstone older than the table's horizon is remembered first. The next upkeep ends it. So
-        a concurrent apply finds it in one of the two places.
+        A failure is logged, and a later call does the work.
 
-        The stream on the changes returns what was inserted, even if it was removed since, until
-        VACUUM removes its file. VACUUM waits as long as streams need files.
+        An upkeep first records a hash of each tombstone that is older than the table's horizon in
+        the table of deletes. The next upkeep ends the tombstone. So a concurrent apply finds the
+        delete in one of the two places.
+
+        The stream on the changes returns an inserted change even after it was removed, until VACUUM
+        removes its file. VACUUM waits as long as streams need files.
         """
         try:
             if self._is_due(table):
                 self._run(table)
         except Exception as error:
-            # Most likely somebody else is changing the table.
+            # The most likely cause is a concurrent change of the table.
             log.warning("The upkeep of %s was put off: %s", table.name, error)
 
     def _run(self, table: UpsertTable) -> None:
@@ -65,13 +67,14 @@ class Upkeep:
         try:
             last = datetime.fromisoformat(self._files.read(_mark(table)).decode())
         except FileNotFoundError:
-            # The table is new, or was dropped. If it was dropped, another one may be created there.
+            # The table is new or was dropped. After a drop, another one may be created there.
             if self._files.exists(f"{table.location}/_delta_log"):
                 self._note(table, self._clock())
             return False
-        # Old changes are removed in time even if deletes are remembered for years.
+        # An upkeep is due at least daily. So old changes are removed on time even if deletes are
+        # remembered for years.
         every = min(table.tombstone_horizon / _PER_HORIZON, _LONGEST)
-        # A mark in the future was written by a clock that was ahead.
+        # If the mark is in the future, its writer's clock was ahead.
         return not timedelta(0) <= self._clock() - last < every
 
     def _note(self, table: UpsertTable, moment: datetime) -> None:
@@ -79,5 +82,5 @@ class Upkeep:
 
 
 def _mark(table: UpsertTable) -> str:
-    """The file that records when the upkeep was done last."""
+    """The file that records when the upkeep last ran."""
     return f"{table.location}/_cdc/upkeep"

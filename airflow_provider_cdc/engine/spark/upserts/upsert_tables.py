@@ -1,4 +1,4 @@
-"""Creating upsert tables, and finding them by their names."""
+"""Create, find, alter and drop upsert tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from ..session.session_settings import escaped_literals
 from ..tables.delta_tables import Table, Tables, table_properties
 from .upsert_types import sql_type
 
-# The file below a base that marks it as being dropped.
+# This file below a base marks a drop that is not finished.
 _DROPPING = "_cdc/dropping"
 # The other entries of the engine below ``_cdc``.
 _OWN = frozenset({"changes", "quarantine", "deletes", "upkeep"})
@@ -55,7 +55,7 @@ _OWN = frozenset({"changes", "quarantine", "deletes", "upkeep"})
 _VIEW_OF = "airflow_provider_cdc.upsert.view_of"
 _STATE_FIELDS = "sequence: STRING, deleted_at: TIMESTAMP_LTZ"
 _PARTIAL_FIELDS = f"{_STATE_FIELDS}, older: MAP<STRING, STRING>"
-# These come before the data columns, so that Delta keeps statistics of them.
+# These columns come before the data columns, so that Delta keeps statistics of them.
 _PLACE_COLUMNS = (
     f"{CHANGE_TYPE} STRING",
     f"{CHANGE_SEQUENCE_NUMBER} STRING",
@@ -71,10 +71,10 @@ _QUARANTINE_COLUMNS = (*_PLACE_COLUMNS, f"{QUARANTINED_AT} TIMESTAMP_LTZ", f"{RE
 _DELETE_COLUMNS = (f"{KEY_HASH} BIGINT NOT NULL", f"{SEQUENCE} STRING NOT NULL")
 # Without deletion vectors a MERGE rewrites every file in which it finds a key.
 _BASE_PROPERTIES = {"delta.enableDeletionVectors": "true"}
-# The change data feed has a column with the name of CHANGE_TYPE in another case.
+# The change data feed has a column with the same name as CHANGE_TYPE, except for the case.
 _WITHOUT_FEED = {"delta.enableChangeDataFeed": "false"}
 _QUARANTINE_PROPERTIES = _BASE_PROPERTIES | _WITHOUT_FEED
-# In-commit timestamps record when a change was ingested, in an order that no clock can reverse.
+# In-commit timestamps show when a change was ingested. A wrong clock cannot reverse their order.
 _CHANGE_PROPERTIES = _WITHOUT_FEED | {
     "delta.enableRowTracking": "true",
     "delta.enableInCommitTimestamps": "true",
@@ -98,7 +98,7 @@ class UpsertTables:
         self._tables = tables
         self._files = files
         self._create_changes_stream = create_changes_stream
-        # By the id of a base: the columns for which its parts were found to agree.
+        # The key is the id of a base. The columns are those for which its parts agreed.
         self._checked: dict[str, tuple[Column, ...]] = {}
 
     def create(
@@ -161,9 +161,9 @@ class UpsertTables:
         return found
 
     def whole(self, name: str) -> UpsertTable:
-        """As :meth:`get`, without a check of the columns of its parts."""
+        """Like :meth:`get`, but without the check of the columns of its parts."""
         found = self._find(name)
-        # Otherwise a write would create a wrong table there.
+        # If the table of changes is missing, a write would create a wrong table there.
         if not self._files.exists(f"{found.changes}/_delta_log"):
             raise InvalidRequest(
                 f"upsert table {name}",
@@ -177,8 +177,8 @@ class UpsertTables:
         """Add columns to an upsert table, in each of its parts that lacks them."""
         table, wanted = self.whole(name), self._columns_of(name, schema)
         parts = {
-            # The base comes last. Until then no change has a value in the new columns. Afterwards
-            # no change is read without them.
+            # The base comes last. Before it is altered, no change has a value in the new columns.
+            # After it is altered, every read of changes includes the new columns.
             place: {name_key(column.name): column for column in _data_columns(self._state(place))}
             for place in (table.quarantine, table.changes, table.location)
         }
@@ -208,7 +208,7 @@ class UpsertTables:
         try:
             self._spark.sql(f"ALTER TABLE delta.{quote(place)} {change}")
         except AnalysisException as error:
-            # If the columns are wrong, Spark refuses the first part, and no part is altered.
+            # If the columns are wrong, Spark already refuses the first part. No part is altered.
             raise InvalidRequest(
                 f"upsert table {name}",
                 "cannot be given these columns",
@@ -217,9 +217,9 @@ class UpsertTables:
             ) from None
 
     def confirm(self, table: UpsertTable) -> None:
-        """Check that ``table`` has the columns that it had when it was looked up.
+        """Check that ``table`` still has the columns that it had when it was looked up.
 
-        :raises StreamConflict: it has others
+        :raises StreamConflict: it has other columns
         """
         found = _data_columns(self._state(table.location))
         if found != table.columns:
@@ -232,7 +232,7 @@ class UpsertTables:
             )
 
     def drop(self, table: UpsertTable) -> None:
-        """Drop the view and the base of ``table``; at a path, its files."""
+        """Drop the view and the base of ``table``. If the table is at a path, remove its files."""
         if table.base.is_path:
             self._files.write(f"{table.location}/{_DROPPING}", b"")
             self._files.remove_log(table.location)
@@ -242,8 +242,8 @@ class UpsertTables:
         self._spark.sql(f"DROP TABLE IF EXISTS {table.base.sql}")
 
     def is_half_dropped(self, name: str) -> bool:
-        """Whether a path holds only the leftovers of a killed :meth:`drop`, and of others that
-        worked on the table at the same time.
+        """Whether a path holds only the leftovers of a killed :meth:`drop`, and of other work that
+        was done on the table at the same time.
         """
         path = base_name(name).path
         if path is None or not self._files.exists(f"{path}/_cdc"):
@@ -254,18 +254,18 @@ class UpsertTables:
             return False
         if self._files.exists(f"{path}/{_DROPPING}"):
             return True
-        # The engine must not remove another folder of that name, nor what is beside it.
+        # The engine must not remove another folder of that name, or anything next to it.
         is_alone = {*self._files.names(path)} <= {"_cdc", "_delta_log"}
         return is_alone and {*self._files.names(f"{path}/_cdc")} <= _OWN
 
     def remove_rest(self, name: str) -> None:
-        """Remove what is left at a path."""
+        """Remove the leftovers of a drop at a path."""
         path = base_name(name).path
         if path is not None:
             self._remove_rest(path)
 
     def _remove_rest(self, path: str) -> None:
-        """Remove everything at ``path``, and last the mark that it is being dropped."""
+        """Remove everything at ``path``. The mark of the drop is removed last."""
         own, _, mark = _DROPPING.partition("/")
         self._files.remove_all_but(path, own)
         self._files.remove_all_but(f"{path}/{own}", mark)
@@ -283,7 +283,7 @@ class UpsertTables:
         return self._described(name, base, table)
 
     def _missing(self, name: str, base: TableName) -> CdcError:
-        """The error if there is no ``base`` of a table ``name``."""
+        """The error to raise if the ``base`` of the table ``name`` does not exist."""
         named = table_name(name)
         if named.path is not None:
             return TableNotFound(
@@ -312,7 +312,7 @@ class UpsertTables:
         )
 
     def _is_view_of(self, named: TableName, base: TableName) -> bool:
-        """Whether ``named`` is the view of an upsert table with that ``base``."""
+        """Whether ``named`` is the view of the upsert table with that ``base``."""
         found = self._spark.sql(f"SHOW TBLPROPERTIES {named.sql}").collect()
         return (_VIEW_OF, base.sql) in [tuple(row) for row in found]
 
@@ -321,6 +321,8 @@ class UpsertTables:
     ) -> None:
         """Change how stale a table may be, and how long it remembers deletes.
 
+        :param longest: the new ``max_staleness``; ``None``: every read is fresh
+        :param horizon: the new ``tombstone_horizon``
         :raises InvalidRequest: the new values would be read back differently
         """
         altered, changed = table, []
@@ -360,7 +362,7 @@ class UpsertTables:
     def _create_base(self, table: UpsertTable, clustered: Sequence[str]) -> None:
         fields = _PARTIAL_FIELDS if table.has_partial_changes else _STATE_FIELDS
         state = [f"{quote(STATE)} STRUCT<{fields}>"]
-        # The state column is placed where Delta keeps statistics: they show whether changes are
+        # The state column is at a place where Delta keeps statistics. They show whether changes are
         # newer than all rows.
         is_first, data = is_wide(table.columns), _definitions(table.columns)
         columns = [*state, *data] if is_first else [*data, *state]
@@ -372,12 +374,12 @@ class UpsertTables:
             )
 
     def _complete(self, table: UpsertTable) -> None:
-        """Create the parts of a table besides its base that do not exist yet."""
+        """Create the parts of a table, except its base, that do not exist yet."""
         data = _definitions(table.columns)
         for location, columns, properties in (
             (table.quarantine, [*_QUARANTINE_COLUMNS, *data], _QUARANTINE_PROPERTIES),
             (table.deletes, _DELETE_COLUMNS, _BASE_PROPERTIES),
-            # Last: a table that has changes is complete.
+            # The table of changes is created last. If it exists, the upsert table is complete.
             (table.changes, [*_CHANGE_COLUMNS, *data], _CHANGE_PROPERTIES),
         ):
             self._spark.sql(
@@ -388,7 +390,10 @@ class UpsertTables:
         self._show(table)
 
     def _show(self, table: UpsertTable) -> None:
-        """Create the view of a table that has a name, or give it the columns of the table."""
+        """Create or update the view of a table, so that it has the columns of the table.
+
+        A table at a path has no view.
+        """
         named = table_name(table.name)
         if not named.is_path and not self._is_shown(table):
             with escaped_literals(self._spark):
@@ -398,8 +403,9 @@ class UpsertTables:
                 )
 
     def _is_shown(self, table: UpsertTable) -> bool:
-        """Whether the view shows the columns of the table. A leftover view of a table that was
-        dropped without the engine may show others.
+        """Whether the view shows the columns of the table.
+
+        If a table was dropped without the engine, its view is left and may show other columns.
         """
         try:
             shown = self._spark.table(table_name(table.name).sql).columns
@@ -447,8 +453,10 @@ class UpsertTables:
 
 
 def base_name(name: str) -> TableName:
-    """The table that holds the rows of the upsert table ``name``. The name itself belongs to a
-    view without the engine's own column. At a path there is no view.
+    """The table that holds the rows of the upsert table ``name``.
+
+    The name itself belongs to a view that does not show the engine's column. A table at a path has
+    no view.
 
     :raises InvalidName: ``name`` is not the name of a table
     """
@@ -463,7 +471,7 @@ def _columns(schema: StructType) -> tuple[Column, ...]:
 
 
 def _data_columns(state: TableState) -> tuple[Column, ...]:
-    """The columns that are not the engine's own."""
+    """The columns that the engine does not reserve."""
     schema = StructType.fromJson(json.loads(state.metadata["schemaString"]))
     fields = [field for field in schema.fields if not is_reserved(field.name)]
     return _columns(StructType(fields))
@@ -481,7 +489,7 @@ def _refused_by_spark(table: UpsertTable) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # the JVM's own errors have no class in pyspark
+    except Exception as error:  # pyspark has no classes for errors of the JVM
         if not has_ended(error):
             raise
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Types as SQL, with the names of fields quoted."""
+"""Spark types as SQL, with quoted names of fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...core.names import quote
 
 
 def sql_type(kind: DataType) -> str:
-    """The SQL of a type, the same for equal types."""
+    """The SQL of a type. Equal types have the same SQL."""
     if isinstance(kind, StructType):
         fields = (f"{quote(field.name)}:{sql_type(field.dataType)}" for field in kind.fields)
         return f"struct<{','.join(fields)}>"

@@ -1,4 +1,4 @@
-"""The part of the engine for upsert tables: changes are written, applied, and read as applied."""
+"""The part of the engine for upsert tables: it writes, applies and reads changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 @validated
 class Upserting:
-    """Tables whose changes are written first and applied later, if needed when they are read."""
+    """Tables whose changes are written first, and are applied later or merged into a read."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class Upserting:
         partial_changes: bool = False,
         if_not_exists: bool = False,
     ) -> UpsertTable:
-        """Create a table that changes are upserted into by a primary key (BigQuery CDC).
+        """Create a table whose changes are upserted by a primary key (BigQuery CDC).
 
         The Delta table ``<name>__base`` holds the rows, and its properties record the arguments.
         ``name`` is a view of it that shows the data columns of the rows that were not deleted. If
         ``name`` is a path, the base is at that path, and :meth:`read_table` reads it. To finish a
-        call that was killed, call it again with ``if_not_exists``.
+        call that was killed, call this method again with ``if_not_exists``.
 
-        :param schema: the data columns, as DDL or a ``StructType``; at most 2,000
+        :param schema: the data columns, as DDL or a ``StructType``; at most 2,000 columns
         :param primary_key: 1 to 16 columns; the writer of changes must ensure that they identify a
             row
         :param max_staleness: how far a read may be behind what was written, as
@@ -91,11 +91,12 @@ class Upserting:
         :param tombstone_horizon: how long a delete is remembered for changes that come late
         :param cluster_by: the columns that the base is clustered by; by default the first 4 columns
             of the key
-        :param partial_changes: whether a change may leave columns as they are
+        :param partial_changes: whether a change may leave columns unchanged
             (:meth:`write_changes`). The base then keeps a sequence number for each column that is
             older than its row, and changes are compared column by column
+        :param if_not_exists: an existing table is not an error; it keeps its definition
         :raises InvalidRequest: the schema, the key or an interval is not valid
-        :raises TableExists: there is such a table
+        :raises TableExists: the table exists, and ``if_not_exists`` is false
         """
         return self._upsert_tables.create(
             name,
@@ -115,14 +116,15 @@ class Upserting:
         max_staleness: timedelta | str | Kept | None = KEPT,
         tombstone_horizon: timedelta | str | Kept = KEPT,
     ) -> None:
-        """Change what is promised of an upsert table; what is not given stays.
+        """Change the intervals of an upsert table. An interval that is not given stays unchanged.
 
         The monitor of streams sends an alert when a change has waited longer than
         ``max_staleness``.
 
-        :param max_staleness: how stale its reads may be; ``None``: not at all
-        :param tombstone_horizon: how long a delete is remembered; a delete that was forgotten under
-            a shorter horizon does not come back
+        :param max_staleness: how far a read may be behind what was written; ``None``: every read is
+            fresh
+        :param tombstone_horizon: how long a delete is remembered. A longer horizon does not restore
+            a delete that was forgotten under a shorter one
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is not an upsert table, or an interval is not valid
         :raises StreamConflict: changes are being applied; nothing was changed
@@ -134,24 +136,23 @@ class Upserting:
         self._upsert_tables.alter(table, longest, horizon)
 
     def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
-        """Add columns to an upsert table; its view shows them too.
+        """Add columns to an upsert table and to its view.
 
-        They are NULL in existing rows and in waiting changes. Existing columns stay as they are, so
-        the next call finishes a call that was killed. A concurrent write may fail, as with any
-        Delta table that is altered.
+        The new columns are NULL in existing rows and in waiting changes. Existing columns stay
+        unchanged, so the next call finishes a call that was killed. A concurrent write may fail, as
+        with any Delta table that is altered.
 
         :param schema: the columns, as DDL or a ``StructType``
         :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is not an upsert table, it has such a column of another type, or
-            the schema breaks a rule of :meth:`create_upsert_table`; nothing was altered
+        :raises InvalidRequest: it is not an upsert table, it has a column of that name with another
+            type, or the schema breaks a rule of :meth:`create_upsert_table`; nothing was altered
         """
         return self._upsert_tables.add_columns(name, schema)
 
     def drop_upsert_table(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop an upsert table with its view, its stream and its files. The files of an external
-        base stay.
+        """Drop an upsert table with its view, its stream and its files.
 
-        The next call finishes a call that was killed.
+        The files of an external base stay. The next call finishes a call that was killed.
 
         :param if_exists: a missing table is not an error
         :raises TableNotFound: there is no such table
@@ -168,7 +169,7 @@ class Upserting:
                 return
             raise
         with suppress(StreamNotFound):
-            # A copied table names the stream of its original, which stays.
+            # A copied table names the stream of its original. That stream must stay.
             if _is_on(self._catalog.describe(table.stream), table):
                 self._catalog.drop(table.stream)
         self._upsert_tables.drop(table)
@@ -178,7 +179,7 @@ class Upserting:
 
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is not an upsert table
-        :raises StreamStale: it is no longer known which changes wait
+        :raises StreamStale: the waiting changes can no longer be determined
         """
         table = self._upsert_tables.get(name)
         stream = self._stream(table)
@@ -208,23 +209,24 @@ class Upserting:
         write_id: str | None = None,
         on_bad_rows: OnBadRows | str = OnBadRows.FAIL,
     ) -> None:
-        """Write changes of an upsert table, which wait until they are applied (BigQuery CDC).
+        """Write changes of an upsert table. They wait until they are applied (BigQuery CDC).
 
         Each row has the columns of the primary key, ``_CHANGE_TYPE`` (UPSERT or DELETE) and, for an
-        UPSERT, all values: a column that is not given is NULL. ``_CHANGE_SEQUENCE_NUMBER`` is 1 to
+        UPSERT, all values. A column that is not given is NULL. ``_CHANGE_SEQUENCE_NUMBER`` is 1 to
         4 sections of 1 to 16 hexadecimal digits, such as ``FFF/B``. Of two changes of one key, the
         greater number wins. If the numbers are equal, or both are missing, the change that was
         ingested later wins. A change without a number loses to a change with a number.
 
         In a table with ``partial_changes`` an UPSERT may name columns in the array
         ``_CHANGE_UNCHANGED``. These columns keep their values, and values given for them are
-        ignored. The order in which such changes come makes no difference either.
+        ignored. The order in which such changes come does not change the result.
 
         :param write_id: the id of the write; a second write with the same id writes nothing
-        :param on_bad_rows: what happens to a row that has another type, no key, a malformed number
-            or a wrong name of a column. ``fail``: nothing is written. ``quarantine``: the other
-            rows are written, and the bad row goes to the table's quarantine, where later changes of
-            its key wait too (:meth:`redrive`)
+        :param on_bad_rows: what happens to a bad row: its type is not UPSERT or DELETE, it has no
+            key, its sequence number is malformed, or ``_CHANGE_UNCHANGED`` has a wrong name of a
+            column. ``fail``: nothing is written. ``quarantine``: the other rows are written, and
+            the bad row goes to the table's quarantine. Later changes of its key wait there too
+            (:meth:`redrive`)
         :raises InvalidRequest: it is not an upsert table, or a column or a row does not fit;
             nothing was written
         :raises TableNotFound: there is no such table
@@ -240,11 +242,13 @@ class Upserting:
         self, name: str, *, query: str, on_bad_rows: OnBadRows | str = OnBadRows.FAIL
     ) -> Callable[[DataFrame, int], None]:
         """Return the function that a Structured Streaming ``foreachBatch`` calls to write changes.
-        A batch that comes again writes nothing.
+
+        A batch that is repeated writes nothing.
 
         :param query: a name that the query keeps as long as its checkpoint. No other query that
-            ever wrote to the table may have it. With a new checkpoint batches begin at 0 again, and
-            a batch is left out if one with its number was written under the name
+            ever wrote to the table may have this name. With a new checkpoint, the numbers of
+            batches begin at 0 again, and a batch is left out if one with its number was written
+            under the same name
         :param on_bad_rows: as for :meth:`write_changes`
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is not an upsert table
@@ -254,14 +258,16 @@ class Upserting:
         return change_sink(lambda: self._writable(name), query, quarantines=quarantines)
 
     def redrive(self, name: str, *, late: bool = False) -> int:
-        """Let the changes in quarantine that can be applied now wait with the others again, at
-        their former places. Returns their number. The next :meth:`apply_upserts` applies them.
+        """Release the changes in quarantine that can be applied now, and return their number.
 
-        First correct or remove a bad change in the table ``<base>/_cdc/quarantine``. A change that
-        follows a change that is still bad stays.
+        They wait with the other changes again, at their former places. The next
+        :meth:`apply_upserts` applies them.
 
-        :param late: release late changes too: those older than a delete that is no longer
-            remembered
+        Before the call, correct or remove a bad change in the table ``<base>/_cdc/quarantine``. A
+        change that follows a change of its key that is still bad stays in quarantine.
+
+        :param late: release late changes too: those that are older than a delete whose tombstone
+            has ended
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is not an upsert table
         """
@@ -269,14 +275,15 @@ class Upserting:
         return self._quarantine.release(self._writable(name))
 
     def apply_upserts(self, name: str) -> Outcome | None:
-        """Apply the waiting changes in one MERGE, exactly once; ``None``: no change waits.
+        """Apply the waiting changes in one MERGE, exactly once. ``None``: no change waits.
 
         Only rows that change are rewritten. In a base of 64 MiB or more, files that hold no key of
-        a change are not read, if the key begins with a whole number, a date or text, and if that
-        pays. The metrics ``baseBytes`` and ``baseBytesRead`` show what share was read. The next
-        call, by any caller, finishes a call that was killed. If changes must go into quarantine, a
-        second MERGE moves them there in the same consumption. From time to time, tombstones older
-        than ``tombstone_horizon`` are ended, and changes older than seven days are removed.
+        a change are not read, if the key begins with a whole number, a date or text, and if this
+        saves at least a quarter of the base's bytes. The metrics ``baseBytes`` and
+        ``baseBytesRead`` show what share was read. The next call, by any caller, finishes a call
+        that was killed. If changes must go into quarantine, a second MERGE moves them there in the
+        same consumption. Some calls also end the tombstones that are older than
+        ``tombstone_horizon``, and remove the changes that are older than seven days.
 
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is not an upsert table
@@ -298,23 +305,24 @@ class Upserting:
     def read_table(self, name: str) -> DataFrame:
         """The rows of an upsert table, as fresh as its ``max_staleness`` asks (BigQuery CDC).
 
-        If the oldest waiting change is younger, these are the rows as they were applied last.
-        Otherwise, and without ``max_staleness``, the read merges the waiting changes: the result is
-        the same as after an apply, and nothing is written.
+        If the oldest waiting change is not older than ``max_staleness``, these are the rows as of
+        the last apply. Otherwise, and without ``max_staleness``, the read merges the waiting
+        changes: the result is the same as after an apply, and nothing is written.
 
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is not an upsert table
-        :raises StreamStale: it is no longer known which changes wait
+        :raises StreamStale: the waiting changes can no longer be determined
         """
         return self._read(self._upsert_tables.get(name)).rows
 
     def query_table(self, name: str, work: Callable[[DataFrame], Result]) -> Result:
-        """The result of ``work`` on the rows of :meth:`read_table`, as a job in the history: a
-        query of the applied rows, or a run-time merge (BigQuery CDC).
+        """Return the result of ``work`` on the rows of :meth:`read_table`, and record the job.
+
+        The class of the job is a query of the applied rows, or a run-time merge (BigQuery CDC).
 
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is not an upsert table
-        :raises StreamStale: it is no longer known which changes wait
+        :raises StreamStale: the waiting changes can no longer be determined
         """
         table = self._upsert_tables.get(name)
         found = self._read(table)
@@ -329,7 +337,7 @@ class Upserting:
     def upsert_usage(
         self, *, since: timedelta | str = _WEEK, period: timedelta | str = timedelta(hours=1)
     ) -> list[Usage]:
-        """What the jobs of upsert tables used, by period and class, newest first (BigQuery CDC).
+        """The usage of the jobs of upsert tables, by period and class, newest first (BigQuery CDC).
 
         The Delta table ``upsert_jobs`` of the state folder holds the jobs themselves.
 
@@ -341,14 +349,14 @@ class Upserting:
         return usage(jobs, period_of(period, "period"), begin)
 
     def recommended_max_staleness(self, name: str) -> timedelta | None:
-        """The least ``max_staleness`` that applying can be expected to keep (BigQuery CDC).
+        """The least ``max_staleness`` that applies can be expected to meet (BigQuery CDC).
 
         It is twice the 95th percentile of the apply times of the last seven days, plus seven
         minutes. ``None``: nothing was applied in these days.
 
-        An apply in the background takes from the time when it was due to its end. If no such apply
-        was recorded in these days, the time from the begin of each consumption to its commit is
-        used.
+        The apply time of an apply in the background is the time from when it was due to its end. If
+        no such apply was recorded in these days, the apply time is the time from the begin of each
+        consumption to its commit.
 
         :raises TableNotFound: there is no such table
         :raises InvalidRequest: it is not an upsert table
@@ -364,9 +372,9 @@ class Upserting:
         return recommended_max_staleness(durations)
 
     def _writable(self, name: str) -> UpsertTable:
-        """The upsert table of that name, if its changes are the ones that are applied to it."""
+        """The upsert table of that name, after a check that its stream is on its changes."""
         table = self._upsert_tables.get(name)
-        # Writing needs no registry.
+        # A write needs no stream in the registry.
         with suppress(StreamNotFound):
             self._stream(table)
         return table

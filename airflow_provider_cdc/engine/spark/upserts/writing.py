@@ -1,4 +1,4 @@
-"""Writing changes: one pass checks and writes the rows. If a row is refused, it writes nothing."""
+"""Write changes: one pass checks and writes the rows. If it refuses a row, it writes nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def write_changes(
 
     :param transaction: the id of a writer and a number that grows; a second write with the same
         pair writes nothing
-    :param quarantines: bad rows are written with what is wrong with them
+    :param quarantines: write bad rows too, each with its reason; otherwise a bad row makes the
+        write fail
+    :raises InvalidRequest: a column does not fit the table, or a row is bad and ``quarantines`` is
+        false; nothing was written
     """
     judged = _judged(table, _shaped(table, rows), stops=not quarantines).select(
         "*",
@@ -60,9 +63,11 @@ def write_changes(
 
 
 def write_again(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
-    """Append rows that come back from quarantine, at their former places; once for each
-    ``redrive``.
+    """Append rows that come back from quarantine, at their former places.
 
+    A second call with the same ``redrive`` writes nothing.
+
+    :param redrive: the id of the mark of these rows
     :raises InvalidRequest: one of them is bad; nothing was written
     """
     names = [quote(column.name) for column in table.columns]
@@ -74,10 +79,13 @@ def write_again(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
 def change_sink(
     table: Callable[[], UpsertTable], query: str, *, quarantines: bool = False
 ) -> Callable[[DataFrame, int], None]:
-    """Return what ``foreachBatch`` of a streaming query calls; a repeated batch writes nothing.
+    """Return the function that ``foreachBatch`` of a streaming query calls.
 
-    :param table: looks up the table, which may be another one when a later batch comes
+    A batch that is repeated writes nothing.
+
+    :param table: looks up the table for each batch; a later batch may find another table
     :param query: distinguishes the query from others that write to the same table
+    :param quarantines: as for :func:`write_changes`
     """
 
     def write(rows: DataFrame, batch_id: int) -> None:
@@ -97,7 +105,7 @@ def _append(table: UpsertTable, rows: DataFrame, transaction: tuple[str, int] | 
         with plain_write(rows.sparkSession):
             writer.save(table.changes)
     except Exception as error:
-        # Classic Spark and Spark Connect raise different classes for a job that fails.
+        # Classic Spark and Spark Connect raise errors of different classes when a job fails.
         found = _FOUND.search(str(error))
         if found is None:
             raise
@@ -126,12 +134,11 @@ def _pseudo(given: Mapping[str, str], name: str) -> Column:
 
 
 def _judged(table: UpsertTable, rows: DataFrame, *, stops: bool) -> DataFrame:
-    """The rows, each with its sequence number in the form that is compared, and with what is wrong
-    with it.
+    """The rows, each with its padded sequence number and the reason why it is bad.
 
     :param stops: a bad row ends the job that writes it
     """
-    # Names of columns ignore case.
+    # Spark compares the names of columns without case.
     unchanged = F.transform(CHANGE_UNCHANGED, F.lower)
     judged = rows.withColumn(REASON, F.expr(reason(table))).withColumn(CHANGE_UNCHANGED, unchanged)
     is_good = F.col(REASON).isNull()
@@ -149,7 +156,7 @@ def _stop(table: UpsertTable) -> Column:
         named.append(CHANGE_UNCHANGED)
     row = F.to_json(F.struct(*map(quote, named)), {"ignoreNullFields": "false"})
     found = F.concat(F.lit(f"{_MARK}<"), REASON, F.lit("|"), row, F.lit(f">{_MARK}"))
-    # The cast gives this branch, which returns nothing, the type of the other branch.
+    # This branch returns nothing. The cast gives it the type of the other branch.
     return F.raise_error(found).cast("string")
 
 
@@ -181,7 +188,7 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
     pseudo_types = {CHANGE_SEQUENCE_NUMBER: "string", CHANGE_UNCHANGED: "array<string>"}
     for name, wanted in (expected | pseudo_types).items():
         found = types.get(name_key(name))
-        # The type of an array without elements.
+        # This is the type of an array without elements.
         is_empty = found == "array<void>" and wanted.startswith("array<")
         if found is not None and not is_empty and not _fits(found, wanted):
             raise _unfit(table, f"hold {name} as {found}", f"expected {wanted}")
@@ -203,7 +210,7 @@ _WIDER = {
 
 
 def _fits(given: str, expected: str) -> bool:
-    """Whether every value of one type is also a value of the other, unchanged."""
+    """Whether each value of the type ``given`` is also a value of ``expected``, unchanged."""
     return given in (expected, "void") or expected in _WIDER.get(given, ())
 
 

@@ -120,7 +120,7 @@ class Evaluation:
 
         The hidden columns of all tables that it reads are passed through; no two may share a name.
 
-        :raises InvalidRange: these tables lack columns that a view needs
+        :raises InvalidRange: the tables lack columns that a view needs
         """
         match relation:
             case Leaf(number=number):
@@ -155,8 +155,8 @@ class Evaluation:
     def _under(self, view: tuple[str, ...]) -> AbstractContextManager[None]:
         """Run under the settings under which Spark reads a view's text, not under the session's.
 
-        :raises InvalidRequest: the session is remote and has other settings: it reads a text only
-            when rows are asked for
+        :raises InvalidRequest: the session is remote and has other settings: such a session reads a
+            text only when rows are requested
         """
         different = {
             name: value
@@ -192,7 +192,7 @@ class Evaluation:
 
 
 def _renamed(name: str, found: StructField, wanted: StructField) -> Column | str:
-    """The column ``name`` as ``wanted``, as text if that is enough."""
+    """The column ``name`` as ``wanted``, as an SQL text if that is enough."""
     if found.dataType == wanted.dataType and not wanted.metadata:
         return f"{name} AS {quote(wanted.name)}"
     # The metadata holds the length of a CHAR(n): Spark pads what it compares with such a column.

@@ -4,10 +4,11 @@ The rows of each table reference come in two parts. The ``still`` rows are the s
 the range. The ``moved`` rows come as they were (tag -1) and as they are (tag 1). A view row exists
 at an end if it joins rows of that end only. It can have changed only if one of these rows moved.
 
-So for each reference in turn, its moved rows are joined with the still rows of the references
-before it and with all rows of the references after it. Every changed combination comes up once, and
-no combination of still rows does. If rows of several references moved, each end is joined by
-itself: a condition that fails for rows of different ends must not be evaluated for them.
+The reader takes one reference after another. It joins the moved rows of the reference with the
+still rows of the references before it and with all rows of the references after it. So every
+changed combination appears once, and a combination of only still rows never appears. If rows of
+several references moved, the reader joins each end separately, because a condition that fails for
+rows of different ends must not be evaluated for them.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class ViewReader:
         An append-only stream joins the inserted rows with each other and with all rows at the
         offset.
 
-        :raises StreamStale: the view or one of its tables is another one now
+        :raises StreamStale: the view or one of its tables is a different one now
         """
         query, schema = self._query(span.stream)
         _check_meaning(query, span)
@@ -159,7 +160,7 @@ class ViewReader:
         return Evaluation(
             self._spark,
             {number: plain[base] for number, base in enumerate(query.leaves)},
-            # Cached, as each term needs the columns of each nested view.
+            # Cached, because each term needs the columns of each nested view.
             cache(lambda parts: self._spark.table(".".join(map(quote, parts))).schema),
             query.outputs,
             query.settings,
@@ -171,8 +172,8 @@ class ViewReader:
 
 
 def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
-    """Refuse a range in which other columns of a table changed the meaning of the view. Then its
-    rows can differ although no row of a table differs.
+    """Refuse a range in which a change of a table's columns changed the meaning of the view. Then
+    its rows can differ although no row of a table differs.
 
     :raises StreamStale: names what has another meaning
     """
@@ -309,8 +310,8 @@ def _own(changes: DataFrame) -> MetadataColumns:
 
 
 def _free_style(span: SourceRange) -> ColumnStyle:
-    """A style whose names no column of a base table has, independent of the view stream's own
-    style. A table of consumed changes already has the names of one style.
+    """A style whose names no column of a base table has. It can differ from the style of the view
+    stream. A table of consumed changes already has the names of one style.
     """
     columns = Layout.of(span.end.metadata).column_names
     taken = {name_key(name) for name in columns}

@@ -26,7 +26,8 @@ _FOLLOWED = frozenset(
     | {"WithCTE", "CTERelationDef", "CTERelationRef"}
 )
 _FOLLOWED_JOINS = ("Join Inner", "Join Cross")
-# Such a view always has the columns of its query. Spark updates the catalog when it reads the view.
+# A view of this mode always has the columns of its query. Spark updates the catalog when it reads
+# the view.
 _EVOLVING = "EVOLUTION"
 # The catalog of temporary views.
 _OF_THE_SESSION = "system"
@@ -38,12 +39,12 @@ _NODE = re.compile(r"[\s:+\-]*(?P<node>\w[\w ]*)")
 class ViewQuery:
     """A view, resolved into its parts.
 
-    ``relation`` is its query over tables. ``outputs`` holds for each view in it, by the view's
-    qualified name, the columns that its query had when the view was made; empty if the view has the
+    ``relation`` is its query over tables. ``outputs`` holds the columns that the query of each view
+    in it had when that view was made, by the view's qualified name; empty if the view has the
     columns that its query has now. ``settings`` are the settings under which the text of each view
     is read. ``definitions`` are those of the view itself and of the views in it. ``tables`` are the
-    tables that it reads, each once, in the order in which it names them. ``leaves`` holds for each
-    table reference, by its number, its place in ``tables``.
+    tables that it reads, each once, in the order in which it names them. ``leaves`` holds the place
+    in ``tables`` of each table reference, by the number of the reference.
     """
 
     name: TableName
@@ -63,8 +64,8 @@ class ViewQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A view's definition, and the columns that its query had when the view was made. Neither has
-    columns if the view always has those of its query.
+    """A view's definition, and the columns that its query had when the view was made. Both are
+    without columns if the view always has the columns of its query.
     """
 
     definition: ViewDefinition
@@ -87,7 +88,7 @@ class ViewDefinitions:
 
         :raises TableNotFound: there is no view of that name, or a table that it reads is missing
         :raises UnsupportedView: it contains what a stream cannot follow
-        :raises NotADeltaTable: it reads something else than Delta tables
+        :raises NotADeltaTable: it reads something other than Delta tables
         """
         query = self._taken_apart(name)
         self._check_functions(query)
@@ -95,7 +96,7 @@ class ViewDefinitions:
         return query
 
     def _taken_apart(self, name: TableName) -> ViewQuery:
-        """As :meth:`query`, from the text of the view alone."""
+        """The result of :meth:`query`, without its checks: only from the text of the view."""
         root = None if name.is_path else self._find(name.parts)
         if root is None:
             raise TableNotFound(
@@ -131,7 +132,7 @@ class ViewDefinitions:
 
         :param stream: the name of the stream, for messages
         :param locations: the roots of the stream's base tables
-        :raises StreamStale: the view or one of its tables is another one now
+        :raises StreamStale: the view or one of its tables is a different one now
         """
         try:
             # A view with the fingerprint of a checked view needs no check.
@@ -242,8 +243,9 @@ class ViewDefinitions:
 
 
 def _fingerprint(found: Sequence[_Found]) -> str:
-    """A hash of what decides the rows of a view, and no more: neither its owner nor the time of its
-    creation. A view that is created again in the same way has the same rows and keeps its streams.
+    """A hash of only what decides the rows of a view. Its owner and the time of its creation are
+    not in the hash. A view that is created again in the same way has the same rows and keeps its
+    streams.
     """
     content = json.dumps([astuple(item) for item in found])
     return hashlib.sha256(content.encode()).hexdigest()

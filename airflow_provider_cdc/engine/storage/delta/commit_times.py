@@ -16,18 +16,18 @@ _TICK = timedelta(milliseconds=1)
 class CommitTimes:
     """The times of a log's commits.
 
-    In a table with in-commit timestamps a commit's own time counts. For a commit before these were
-    switched on, the time counts at which its file was written; if the clock was turned back, it is
-    one millisecond after the commit before it. So a time means the same version here as in
-    ``TIMESTAMP AS OF``.
+    If a table has in-commit timestamps, the time in the commit counts. For a commit before these
+    were switched on, the time counts at which its file was written. If the clock was turned back,
+    the time is one millisecond after the time of the previous commit. So a time means the same
+    version here as in ``TIMESTAMP AS OF``.
     """
 
     def __init__(self, log: DeltaLog) -> None:
         self._log = log
 
     def newest(self, moment: datetime, *, is_inclusive: bool) -> int | None:
-        """The newest version that was committed by ``moment``. -1: no version was. ``None``:
-        unknown, because the log begins later.
+        """The newest version that was committed by ``moment``. -1: no version was committed by
+        then. ``None``: unknown, because the log begins later.
 
         :param moment: with a time zone
         :param is_inclusive: whether a commit at exactly that time counts
@@ -51,7 +51,7 @@ class CommitTimes:
 
 
 def _unbroken(newest: int, commits: frozenset[int]) -> Sequence[int]:
-    """The versions with commits up to the newest one, without a gap."""
+    """The versions with commits that lead up to the newest one without a gap."""
     first = newest + 1
     while first - 1 in commits:
         first -= 1
@@ -59,7 +59,7 @@ def _unbroken(newest: int, commits: frozenset[int]) -> Sequence[int]:
 
 
 def _own_times_since(configuration: Mapping[str, str]) -> float:
-    """The first version that carries its own time."""
+    """The first version whose commit holds its own time."""
     if str(configuration.get(_ENABLED, "false")).lower() != "true":
         return float("inf")
     return int(configuration.get(_SINCE, 0))

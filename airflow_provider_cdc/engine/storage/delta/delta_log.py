@@ -41,7 +41,7 @@ class LogIncomplete(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The versions of a log in one listing: the newest, and those of its commits."""
+    """The versions of a log in one listing: the newest version, and the versions of its commits."""
 
     latest_version: int
     commits: frozenset[int]
@@ -74,8 +74,8 @@ class DeltaLog:
 
     @property
     def is_begun(self) -> bool:
-        """Whether the log holds a commit or a checkpoint. A refused or killed attempt to create a
-        table leaves a folder without them.
+        """Whether the log holds a commit or a checkpoint. An attempt to create a table that was
+        refused or killed leaves a folder without them.
         """
         first = (_commit_name(0), _LAST_CHECKPOINT)
         if any(self._files.exists(join(self._folder, name)) for name in first):
@@ -93,7 +93,8 @@ class DeltaLog:
         :raises NotADeltaTable: there is no log
         """
         if since > 0:
-            # No file has a bare number as its name: this sorts before all files of its version.
+            # No file has only a number as its name, so this number sorts before all files of its
+            # version.
             found = _listed(self._names(after=f"{since:020d}"))
             if found is not None:
                 return found
@@ -108,8 +109,8 @@ class DeltaLog:
         return found
 
     def commits(self, *, after: int, through: int) -> Iterator[Commit]:
-        """The commits ``after`` (exclusive) to ``through`` (inclusive), oldest first, fetched many
-        at once as they are asked for.
+        """The commits ``after`` (exclusive) to ``through`` (inclusive), oldest first. They are
+        fetched in batches when the caller asks for them.
 
         :raises LogIncomplete: one of them is missing
         """
@@ -117,8 +118,8 @@ class DeltaLog:
             yield parse_commit(version, content)
 
     def newest_first(self, *, after: int, through: int) -> Iterator[Commit]:
-        """The same commits, newest first: the newest is fetched alone, as it answers most
-        questions, and the others at once.
+        """The same commits as in :meth:`commits`, newest first. The newest one is fetched by
+        itself, because it answers most questions. The others are fetched in batches.
 
         :raises LogIncomplete: one of them is missing
         """
@@ -138,8 +139,8 @@ class DeltaLog:
         return fingerprint_of(self._content(version))
 
     def actions(self, *, after: int, through: int) -> Iterator[dict[str, Any]]:
-        """The actions of the commits ``after`` (exclusive) to ``through`` (inclusive) as the log
-        has them, each under its name; older commits first.
+        """The actions of the commits ``after`` (exclusive) to ``through`` (inclusive) in the form
+        of the log, each under its name. Older commits come first.
 
         :raises LogIncomplete: one of the commits is missing
         """
@@ -147,9 +148,9 @@ class DeltaLog:
             yield from parse_lines(content)
 
     def file_times(self, versions: Sequence[int]) -> list[datetime]:
-        """When the files of commits that the listing showed were written.
+        """The times at which the files of listed commits were written.
 
-        :raises LogIncomplete: one of them is missing by now
+        :raises LogIncomplete: one of the files is missing now
         """
         if not versions:
             return []
@@ -185,14 +186,14 @@ class DeltaLog:
         )
 
     def checkpoints(self, *, through: int) -> list[Checkpoint]:
-        """The complete checkpoints up to ``through``, newest first. A checkpoint in parts needs all
-        of them.
+        """The complete checkpoints up to ``through``, newest first. A checkpoint in parts is
+        complete if no part is missing.
         """
         found: dict[tuple[int, str], list[str]] = {}
         for name in self._names():
             match = _CHECKPOINT.match(name)
             if match and int(match[1]) <= through:
-                # Without parts each file is a checkpoint of its own.
+                # Without parts, each file is one checkpoint.
                 found.setdefault((int(match[1]), match[2] or name), []).append(name)
         complete = [
             Checkpoint(version, tuple(names))
@@ -228,7 +229,7 @@ class DeltaLog:
             try:
                 contents = self._files.read_below(self._folder, list(map(_commit_name, chunk)))
             except FileNotFoundError:
-                # Only reading them one by one shows which one is missing.
+                # Read them one by one to find out which one is missing.
                 contents = map(self._content, chunk)
             yield from zip(chunk, contents, strict=True)
 

@@ -1,4 +1,4 @@
-"""From the commits of a range to the files that a change set reads, with their deletion vectors."""
+"""Finds the files that the change set of a range reads, with their deletion vectors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RangeFiles:
 
     def listed(self, net: NetFiles) -> list[ListedFile]:
         """The files of both sides of a net difference. A file whose deletion vector changed is
-        listed with exactly the rows that were deleted (old side) or came back (new side).
+        listed with exactly the rows that were deleted (old side) or restored (new side).
         """
         files = [ListedFile(Side.OLD, self.absolute(file)) for file in net.removed]
         files.extend(ListedFile(Side.NEW, self.absolute(file)) for file in net.added)
@@ -67,14 +67,14 @@ class RangeFiles:
         return sorted(path for path in paths if self._sizes[path] is None)
 
     def size_of(self, file: DataFile) -> int:
-        """The bytes of ``file``: from the store if :meth:`missing` has checked it, else from the
-        log.
+        """The size of ``file`` in bytes: from the store if :meth:`missing` has checked it,
+        otherwise from the log.
         """
         # Spark leaves out files of zero bytes.
         return self._sizes.get(plain_uri(file.path)) or file.size_bytes or 1
 
     def deleted(self, file: DataFile) -> BitMap64:
-        """The positions that the deletion vector of ``file`` deletes; its path has to be
+        """The positions that the deletion vector of ``file`` deletes. The path of ``file`` must be
         absolute.
         """
         vector = file.deletion_vector
@@ -90,7 +90,7 @@ class RangeFiles:
         record_count = pair.new.record_count or pair.old.record_count
         old, new = self.absolute(pair.old), self.absolute(pair.new)
         if record_count is None:
-            # Without a row count there is no complement: list both files whole, and netting drops
+            # Without a row count the complement is unknown. List both files whole: netting drops
             # the rows that they share.
             return [ListedFile(Side.OLD, old), ListedFile(Side.NEW, new)]
         before, after = self.deleted(old), self.deleted(new)
@@ -106,8 +106,8 @@ class RangeFiles:
         return listed
 
     def fetch_vectors(self, files: Iterable[DataFile]) -> None:
-        """Read the deletion vectors of ``files`` at once, each one once, before they are used one
-        by one.
+        """Read the deletion vectors of ``files`` together, each vector once, before they are used
+        one by one.
         """
         vectors = [self._absolute_vector(file.deletion_vector) for file in files]
         self._fetch(

@@ -32,8 +32,8 @@ def newest_snapshot(location: str, files: Files) -> TableSnapshot:
 
 
 def _begun(log: DeltaLog, version: int) -> tuple[Replay, int]:
-    """A replay of the newest checkpoint that can be read, and its version; -1 without a
-    checkpoint.
+    """A replay of the newest checkpoint that can be read, and its version. Without a checkpoint the
+    version is -1.
     """
     for checkpoint in log.checkpoints(through=version):
         replay = Replay()

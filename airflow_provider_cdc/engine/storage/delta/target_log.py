@@ -1,4 +1,4 @@
-"""The logs of a consumption's targets: what was applied, and who else changed them."""
+"""The logs of a consumption's targets: the applied statements, and the commits of others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .delta_log import DeltaLog, LogIncomplete
 
 
 class TargetLog:
-    """Reads targets again at every call; nothing here needs Spark."""
+    """Reads the targets again at every call. It does not need Spark."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -63,7 +63,7 @@ class TargetLog:
             ) from None
 
     def state(self, consumption: Consumption, statement: PlannedStatement) -> StatementState:
-        """The outcome of ``statement``; raises as :meth:`commits_since`."""
+        """The outcome of ``statement``; raises like :meth:`commits_since`."""
         return statement_state(consumption, statement.index, self.commits_since(statement))
 
     def states(self, consumption: Consumption) -> list[StatementState]:

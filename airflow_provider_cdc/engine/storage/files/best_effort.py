@@ -1,4 +1,4 @@
-"""Work that may be left undone if it fails: the error is logged, and a later run does the work."""
+"""Work that may fail: the error is logged, and a later run does the work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def log_failures(what: str, level: int = logging.INFO) -> Iterator[None]:
-    """Log any error of work that may be left undone, or done later."""
+    """Log any error of work that may be skipped or done later."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):

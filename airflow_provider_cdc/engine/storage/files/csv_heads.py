@@ -13,8 +13,7 @@ from ...core.folders.csv_headers import HeaderStyle, header_of
 from .stores import Files, each
 
 _BYTES_AT_ONCE = 1 << 16
-# Codecs by the suffix of the name, as Hadoop chooses them. Hadoop's other codecs have formats of
-# their own.
+# Hadoop chooses the codec by the suffix of the name. Hadoop's other codecs use their own formats.
 _OPENED: Mapping[str, Callable[[IO[bytes]], IO[bytes]]] = {
     ".gz": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
     ".bz2": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
@@ -35,7 +34,8 @@ class BrokenHead(Exception):
 
 
 def heads(files: Files, uris: Iterable[str], style: HeaderStyle) -> dict[str, str]:
-    """The header of each file, several read at once. Files that only Hadoop can open are left out.
+    """The header of each file. Several files are read at once. Files that only Hadoop can open are
+    left out.
 
     :raises FileNotFoundError: one of them does not exist
     :raises BrokenHead: one of them cannot be read

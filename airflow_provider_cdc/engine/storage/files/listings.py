@@ -19,7 +19,7 @@ from ...core.folders.folder_log import FolderFile, Former
 # and times also change with the object's metadata, such as when a rule moves it to a cheaper
 # storage class.
 _GENERATION, _GENERATED = "generation", "timeCreated"
-# Other stores' names for the time of the last write, and for their mark of the content.
+# The names of other stores for the time of the last write, and for their mark of the content.
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 _MARKS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
 # The suffix of S3's directory buckets, which do not list names in order.
@@ -29,16 +29,16 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 def local_files_below(root: str) -> list[FolderFile]:
     """The files below a local folder. A folder that cannot be read is an error, not an empty
-    folder. A file that is removed during the listing is left out. Links are followed, but not in
-    circles.
+    folder. A file that is removed during the listing is left out. Links are followed, except links
+    that lead back to a folder above them.
 
     :raises FileNotFoundError: there is no such folder
     """
     while True:
         before = _identity(root)
         found = list(_scanned(root, "", frozenset()))
-        # If the folder was replaced by another one, files that are in both would seem to be
-        # missing.
+        # If another folder replaced this one during the listing, files that are in both would seem
+        # to be missing.
         if _identity(root) == before:
             return found
 
@@ -69,8 +69,8 @@ def lists_in_order(filesystem: Any, folder: str) -> bool:
 
 
 def names_in_order(filesystem: Any, folder: str, after: str) -> Iterator[str]:
-    """The names in a folder of such a store that sort after ``after``. The other names cost
-    nothing; a whole listing needs a request for each thousand of them.
+    """The names in a folder of such a store that sort after ``after``. The store does not list the
+    other names. A whole listing needs a request for each thousand names.
     """
     bucket, key, _ = filesystem.split_path(folder)
     prefix = key.rstrip("/") + "/"
@@ -89,8 +89,8 @@ def names_in_order(filesystem: Any, folder: str, after: str) -> Iterator[str]:
 def _found(filesystem: Any, root: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """The path of each file, and what the store reports for it.
 
-    If a store cannot list everything below a folder at once, fsspec walks the folders and treats
-    those that cannot be listed as empty. This function reports the error instead.
+    If a store cannot list everything below a folder at once, fsspec walks the folders. It treats
+    folders that cannot be listed as empty. This function raises the error instead.
     """
     kind = type(filesystem)
     own = kind.find is not AbstractFileSystem.find
@@ -108,7 +108,7 @@ def _walked(
     except FileNotFoundError:
         if is_root or filesystem.exists(folder):
             raise
-        # It was removed while the folder above it was listed.
+        # The folder was removed while the folder above it was listed.
         return
     for info in listed:
         path = info["name"].rstrip("/")

@@ -17,7 +17,7 @@ KEPT_FOR = timedelta(days=1)
 _TABLE = ("_delta_log", f"{0:020d}.json")
 _LIST = (sink_log.FOLDER, sink_log.NAME)
 _MOVED = "_removed"
-# The only file in a folder with a list, for a reader that does not see the list.
+# The only file in a folder with a list. A reader that does not see the list finds this file.
 NO_FILE = "no-file"
 
 
@@ -51,24 +51,25 @@ class Scratch:
     def write_list(self, files: bytes) -> str:
         """Write a file list; returns the folder that Spark reads as if the files were in it.
 
-        If Spark does not see the list, the read fails: the one file in the folder is not Parquet.
+        If Spark does not see the list, the read fails, because the only file in the folder is not a
+        Parquet file.
         """
         name = new_table_id()
         self._write(name, (NO_FILE,), b"This folder is read by its list.")
         return self._write(name, _LIST, files)
 
     def remove(self, root: str) -> None:
-        """Remove a crafted table or a list. A reader that still uses it fails, and never finds it
-        empty.
+        """Remove a crafted table or a list. A reader that still uses it fails. It never finds an
+        empty table or list.
         """
         with suppress(FileNotFoundError):
             self._files.remove_at_once(join(root, _LIST[0]), moved_to=join(root, _MOVED))
         self._files.remove(root)
 
     def sweep(self) -> None:
-        """Remove the tables and lists that are older than a day: change sets that are read lazily
-        leave them. What cannot be removed, such as another principal's, is logged and left for
-        another time.
+        """Remove the tables and lists that are older than a day. Change sets that are read lazily
+        leave them. A table or list that cannot be removed, such as one of another principal, is
+        logged, and a later sweep tries again.
         """
         try:
             names = self._files.names(self._folder)
@@ -76,7 +77,7 @@ class Scratch:
             return
         for name in names:
             root = join(self._folder, name)
-            # Another process may be sweeping it.
+            # Another process may be removing it.
             with log_failures(f"removing {root}"), suppress(FileNotFoundError):
                 if self._is_old(root):
                     self.remove(root)
@@ -98,8 +99,8 @@ class Scratch:
         for file in ((NO_FILE,), _TABLE):
             with suppress(FileNotFoundError):
                 return self._is_past(join(root, *file))
-        # It is being written, or another process is sweeping it. Its writer may have ended between
-        # the deletion vectors and the log.
+        # It is being written, or another process is removing it. Its writer may also have ended
+        # after the deletion vectors and before the log.
         vectors = [name for name in self._files.names(root) if is_vector_file(name)]
         return any(self._is_past(join(root, name)) for name in vectors)
 

@@ -18,8 +18,8 @@ _SERVICE_ACCOUNT_KEY = "service_account_key"
 
 
 class _Store(NamedTuple):
-    """fsspec's name of an option, by delta-rs' name without its prefix. Of two names that mean the
-    same option, the first one wins. ``defaults`` are options of fsspec that we set.
+    """fsspec's names of options, by delta-rs' names without their prefix. If two names mean the
+    same option, the first one wins. ``defaults`` are the options of fsspec that the engine sets.
     """
 
     prefix: str
@@ -39,7 +39,8 @@ _S3 = _Store(
         "region": _REGION,
         "default_region": _REGION,
     },
-    # With more, it asks for the size of each file first, to read large ones in parts at once.
+    # With a higher number, it asks for the size of each file first, to read parts of large files at
+    # once.
     {"max_concurrency": 1},
 )
 _GCS = _Store(
@@ -73,9 +74,10 @@ _OTHER = _Store("", {})
 def fsspec_options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
     """``options`` for fsspec's library for ``scheme``: s3fs, gcsfs, adlfs or any other.
 
-    Names that begin with ``AWS_``, ``GOOGLE_`` or ``AZURE_``, in capitals or not, are delta-rs'.
-    They are translated, or left out if fsspec has no such option. delta-rs' short names
-    (``access_key_id``) are translated too. Other names are fsspec's own, and override these.
+    Names that begin with ``AWS_``, ``GOOGLE_`` or ``AZURE_``, in capitals or not, belong to
+    delta-rs. They are translated, or left out if fsspec does not have such an option. Short names
+    of delta-rs (``access_key_id``) are translated too. Other names belong to fsspec, and override
+    the translated ones.
 
     :raises InvalidRequest: the key of a service account is not JSON; the message does not repeat it
     """

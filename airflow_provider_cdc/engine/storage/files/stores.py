@@ -34,8 +34,8 @@ _Found = TypeVar("_Found")
 # A request to an object store takes about 50 ms.
 _AT_ONCE = 16
 # s3fs raises these for a refused condition (412) or for two such writes at once (409), if the
-# store's answer has no details. It raises them for other failures too: check whether the file
-# exists.
+# store's answer has no details. It raises them for other failures too, so the engine checks whether
+# the file exists.
 _MAYBE_TAKEN = (errno.EINVAL, errno.EBUSY, errno.EIO)
 _TRIES = 3
 
@@ -55,10 +55,10 @@ class Files:
         return bytes(filesystem.cat_file(path))
 
     def opened(self, uri: str, block_bytes: int) -> AbstractContextManager[IO[bytes]]:
-        """A file, opened to read from its beginning.
+        """Open a file to read it from its beginning.
 
         :param block_bytes: how many bytes each request reads
-        :raises FileNotFoundError: it does not exist; raised at once or on entering the context
+        :raises FileNotFoundError: it does not exist; raised by this call or on entering the context
         """
         filesystem, path = self._open(uri)
         opened = filesystem.open(path, "rb", block_size=block_bytes)
@@ -69,13 +69,14 @@ class Files:
         return each(self.read, uris)
 
     def read_below(self, folder: str, names: Sequence[str]) -> list[bytes]:
-        """The contents of files in a folder, fetched at once if the store can do that.
+        """The contents of files in a folder, fetched together if the store can do that.
 
         :raises FileNotFoundError: one of them does not exist
         """
         filesystem, path = self._open(folder)
         if isinstance(filesystem, LocalFileSystem):
-            # There may be many small files: fsspec's overhead for each takes longer than the read.
+            # There may be many small files, and fsspec's overhead for each takes longer than the
+            # read.
             return [_content(f"{path}/{name}") for name in names]
         found = filesystem.cat_ranges([join(path, name) for name in names], None, None)
         for content in found:
@@ -84,8 +85,8 @@ class Files:
         return [bytes(content) for content in found]
 
     def read_parquet(self, uri: str, columns: list[str]) -> list[dict[str, Any]]:
-        """The rows of a Parquet file that have a value in one of ``columns``, with those of
-        ``columns`` that the file has. Other rows cost no more than one bit each.
+        """The rows of a Parquet file that have a value in one of ``columns``. The rows have only
+        those of ``columns`` that the file has. Each other row costs at most one bit.
         """
         filesystem, path = self._open(uri)
         rows: list[dict[str, Any]] = []
@@ -100,8 +101,8 @@ class Files:
     def names(self, uri: str, *, after: str = "") -> list[str]:
         """The names in a folder that sort after ``after``, sorted.
 
-        :raises FileNotFoundError: there is no such folder; with ``after`` some stores do not report
-            this
+        :raises FileNotFoundError: there is no such folder; if ``after`` is given, some stores do
+            not report this
         """
         filesystem, path = self._open(uri)
         found: Iterable[str]
@@ -139,7 +140,7 @@ class Files:
         return each(self._size, uris)
 
     def write(self, uri: str, content: bytes) -> None:
-        """Write a file whole: a reader sees all of it or no file."""
+        """Write a whole file. A reader sees either all of it or no file."""
         filesystem, path = self._open(uri)
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         draft = f"{path}.{uuid.uuid4().hex}.draft"
@@ -147,8 +148,9 @@ class Files:
         filesystem.mv(draft, path)
 
     def create(self, uri: str, content: bytes) -> bool:
-        """Write a whole file if it does not exist; returns whether this call wrote it. Of several
-        calls at once, one does. Local disks, S3, GCS, ADLS and the memory store guarantee this.
+        """Write a whole file if it does not exist. Returns whether this call wrote it. Of several
+        concurrent calls, exactly one writes the file. Local disks, S3, GCS, ADLS and the memory
+        store guarantee this.
         """
         filesystem, path = self._open(uri)
         filesystem.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
@@ -171,8 +173,8 @@ class Files:
         return True
 
     def claim(self, uri: str, content: bytes) -> bool:
-        """As :meth:`create`, for a content that no other call writes. A file that this call wrote
-        counts as its own even if the store's answer was lost.
+        """Like :meth:`create`, for content that no other call writes. The result is true for a file
+        that this call wrote, even if the store's answer was lost.
         """
         try:
             is_new = self.create(uri, content)
@@ -180,7 +182,8 @@ class Files:
             if self._holds(uri, content):
                 return True
             raise
-        # If a client repeats a request, its own first attempt can make the store refuse the second.
+        # If a client repeats a request, the store can refuse the second attempt because of the
+        # first.
         return is_new or self._holds(uri, content)
 
     def below(self, folder: str) -> list[FolderFile]:
@@ -201,15 +204,15 @@ class Files:
             filesystem.rm(path, recursive=True)
 
     def remove_if_empty(self, folder: str) -> None:
-        """Remove a folder if neither it nor a folder below it holds a file. A file that is written
-        meanwhile stays.
+        """Remove a folder if it and all folders below it hold no file. A file that is written
+        during the call stays.
         """
         filesystem, path = self._open(folder)
         marks = filesystem.find(path) if filesystem.exists(path) else []
         if any(not name.endswith("/") for name in marks):
             return
         for mark in marks:
-            # An object that marks a folder, as Hadoop writes it: remove this one, and no other
+            # Hadoop writes an object that marks a folder. Remove this object, and no other object
             # below it.
             filesystem.rm_file(mark)
         # A real folder that is no longer empty is not removed.
@@ -221,7 +224,8 @@ class Files:
         """Remove a folder of one file so that no reader finds it empty; raises
         ``FileNotFoundError``.
 
-        :param moved_to: its name on a disk while it is removed; object stores have no empty folders
+        :param moved_to: its name on a local disk during the removal; object stores have no empty
+            folders
         """
         filesystem, path = self._open(uri)
         if not isinstance(filesystem, LocalFileSystem):
@@ -231,8 +235,8 @@ class Files:
         self.remove(moved_to)
 
     def remove_table(self, root: str) -> None:
-        """Remove a Delta table, its newest commit first. If this is interrupted, an older version
-        of the table remains, or no table at all.
+        """Remove a Delta table, its newest commit first. If the call is interrupted, an older
+        version of the table remains, or no table remains.
         """
         self.remove_log(root)
         self.remove(root)
@@ -285,7 +289,7 @@ def _content(path: str) -> bytes:
             return content
     finally:
         os.close(file)
-    # It is being written, or is so large that one call reads only a part of it.
+    # The file is being written, or is so large that one call reads only a part of it.
     with open(path, "rb") as whole:
         return whole.read()
 
@@ -307,7 +311,7 @@ def _linked(path: str, content: bytes) -> bool:
 
 def _modified(filesystem: Any, path: str) -> datetime:
     if isinstance(filesystem, LocalFileSystem):
-        # Rounded down as Hadoop does; fsspec rounds to the nearest.
+        # Hadoop rounds down. fsspec rounds to the nearest.
         microseconds = os.stat(path).st_mtime_ns // 1000
         return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
     moment: datetime = filesystem.modified(path)
@@ -318,7 +322,8 @@ def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found
     """The results of ``work`` for each of ``uris``, several at once."""
     wanted = sorted(set(uris))
 
-    # Each thread has its share: passing them on one by one takes longer than reading a local file.
+    # Each thread gets a fixed share, because passing on the items one by one takes longer than
+    # reading a local file.
     shares = [wanted[first::_AT_ONCE] for first in range(min(_AT_ONCE, len(wanted)))]
 
     def of_share(share: Sequence[str]) -> list[tuple[str, _Found]]:
@@ -329,7 +334,9 @@ def each(work: Callable[[str], _Found], uris: Iterable[str]) -> dict[str, _Found
 
 
 def store_key(location: str) -> str:
-    """A key that all spellings of one location share: other schemes of a store, an extra slash."""
+    """A key that all spellings of one location share, such as other schemes of a store or an extra
+    slash.
+    """
     return location_key(location, SCHEMES)
 
 
@@ -339,7 +346,7 @@ def join(folder: str, *names: str) -> str:
 
 
 def encoded_uri(location: str) -> str:
-    """``location`` as a percent-encoded URI with a scheme, as actions of a Delta log have it."""
+    """``location`` as a percent-encoded URI with a scheme, as in the actions of a Delta log."""
     if location.startswith("/"):
         return "file://" + quote(location)
     scheme, _, rest = location.partition(":")
@@ -372,6 +379,6 @@ def hadoop_uri(encoded: str) -> str:
 
 
 def _as_in_java(character: str) -> str:
-    """As ``java.net.URI`` does: letters outside ASCII stay as they are."""
+    """Encode like ``java.net.URI``: letters outside ASCII stay as they are."""
     is_kept = not character.isascii() and unicodedata.category(character) not in _ENCODED
     return character if is_kept else quote(character, safe="/;:@&=+$,!'()*")

@@ -1,4 +1,4 @@
-"""The registry: every stream of a state folder, and the moves of its consumptions.
+"""The registry: every stream of a state folder, and the transitions of its consumptions.
 
 Imports the core and files.
 """

@@ -1,4 +1,4 @@
-"""Moves the streams of a consumption through their phases, all of them or none."""
+"""Moves the streams of a consumption through their phases: either all of them or none."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Consumptions:
         statements: Sequence[PlannedStatement],
     ) -> Consumption:
         """Record that an open-ended ``consumption`` also consumes ``ranges`` of more ``streams``,
-        as ``snapshot`` shows them, and that it is about to apply more ``statements``.
+        as ``snapshot`` shows them. Record also that it is about to apply more ``statements``.
 
         :returns: the consumption as it was stored
         :raises StreamConflict: another process ended it, or moved one of the streams
@@ -103,9 +103,9 @@ class Consumptions:
         """Move every stream of ``consumption`` by ``transition``; returns the consumption as it was
         stored.
 
-        A commit of the same consumption by another process counts as this one's.
+        If another process has already committed the same consumption, a commit succeeds too.
 
-        :raises StreamConflict: the consumption is no longer open, or not in the right phase
+        :raises StreamConflict: the consumption is no longer open, or is not in the right phase
         """
         for attempt in count(1):
             snapshot = self._registry.snapshot()
@@ -117,7 +117,8 @@ class Consumptions:
                 raise
             stored = _moved(streams[0].consumption or consumption, transition)
             if transition is Transition.COMMITTED and stored.epoch != consumption.epoch:
-                # It was reopened since its targets were checked: some of it may be undone.
+                # The consumption was reopened after its targets were checked, so some of it may be
+                # undone.
                 raise _ended(streams[0], consumption)
             changes = [self._change(stream, transition, stored, outcome) for stream in streams]
             try:
@@ -130,7 +131,7 @@ class Consumptions:
         return stored
 
     def streams(self, snapshot: RegistrySnapshot, consumption: Consumption) -> list[Stream]:
-        """The streams of ``consumption``, including those that have joined it since.
+        """The streams of ``consumption``, including streams that joined it later.
 
         :raises StreamConflict: it has ended
         """
@@ -142,7 +143,7 @@ class Consumptions:
         return _open_in(self._registry.snapshot(), consumption)[0].phase
 
     def check_ending(self, consumption: Consumption) -> None:
-        """Refuse to undo a consumption that another process has ended or reopened meanwhile.
+        """Refuse to undo a consumption that another process has ended or reopened.
 
         :raises StreamConflict: ``consumption`` is no longer being resolved or aborted in its epoch
         """
@@ -211,7 +212,7 @@ def _open_in(snapshot: RegistrySnapshot, consumption: Consumption) -> tuple[Stre
 
 def _live_ids(snapshot: RegistrySnapshot, consumption: Consumption) -> tuple[str, ...]:
     """The ids of the streams that move together. Only a stream that cannot be read can be dropped
-    during its consumption; the other streams go on without it.
+    during its consumption. The other streams continue without it.
     """
     ids = consumption.stream_ids
     return tuple(each for each in ids if each in snapshot) or ids

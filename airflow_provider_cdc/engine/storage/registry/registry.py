@@ -2,8 +2,8 @@
 
 A transition of a stream is one row with the stream's whole new state. Delta's application
 transactions make each write a compare-and-set: Delta refuses a commit under an application id that
-another commit has used since the table was read. So there is no lock and no service. A killed
-process leaves its whole transition or nothing. The rows are the history.
+another commit has used since the table was read. So the registry needs no lock and no service. A
+killed process leaves either its whole transition or nothing. The rows are the history.
 
 Snowflake: an offset moves only with a transaction. Databend: the first consumer to commit wins.
 """
@@ -72,8 +72,8 @@ class Registry:
         self._upkeep = upkeep
 
     def snapshot(self) -> RegistrySnapshot:
-        """All live streams at one moment. Without a table there are no streams, and no table is
-        created.
+        """All live streams at one moment. If there is no table, there are no streams, and this call
+        does not create a table.
         """
         try:
             table = self._store.open()
@@ -88,7 +88,7 @@ class Registry:
         return RegistrySnapshot(table.version(), live, table)
 
     def identity(self) -> str | None:
-        """The id of this registry, which no other one has; ``None`` if there is no table yet."""
+        """The unique id of this registry; ``None`` if there is no table yet."""
         return str(self._store.open().metadata().id) if self._store.exists() else None
 
     def history(self, stream_id: str) -> list[Record]:
@@ -112,11 +112,11 @@ class Registry:
     def transact(
         self, expected: RegistrySnapshot, changes: Sequence[Change], *, actor: str
     ) -> tuple[Stream, ...]:
-        """Make all of ``changes`` or no change, provided that none of their streams has moved since
-        ``expected`` was read.
+        """Make all of ``changes`` if none of their streams has moved since ``expected`` was read.
+        Otherwise make no change.
 
-        :param expected: the snapshot that the changes are based on; it can be used again, and still
-            shows the same moment
+        :param expected: the snapshot that the changes are based on; the caller can use it again,
+            and it still shows the same moment
         :param changes: at most one for each stream; the caller checks the phases
         :param actor: who makes them, for the history
         :returns: the new states, in the order of ``changes``, without those that cannot be read
@@ -176,13 +176,14 @@ class Registry:
     ) -> RegistrySnapshot | None:
         """Find out the outcome of a commit that failed with ``error``.
 
-        A refused commit may have landed too: a store's client that repeats a request after a lost
-        answer is refused by its own first attempt. Delta also refuses more than it has to, such as
-        a snapshot whose log was cleaned up. If none of the streams has moved, writing the same rows
-        on top of the current version is still the same compare-and-set.
+        A refused commit may have landed too. If a store's client repeats a request after a lost
+        answer, the store refuses the second attempt because of the first. Delta also refuses more
+        than it has to, such as a commit that is based on a snapshot whose log was cleaned up. If
+        none of the streams has moved, writing the same rows after the current version is still the
+        same compare-and-set.
 
         :param again: whether the write may be repeated
-        :returns: ``None`` if it landed, else the snapshot to repeat the write on
+        :returns: ``None`` if it landed, otherwise the snapshot after which to repeat the write
         """
         found: StreamConflict | StreamExists | None = None
         try:
@@ -191,7 +192,8 @@ class Registry:
                 self._check_unmoved(now, changes, error)
             except (StreamConflict, StreamExists) as refusal:
                 found = refusal
-            # Checked last, so that a move that was found above cannot be this commit itself.
+            # This check comes last, so that a move that was found above cannot be this commit
+            # itself.
             if self._records(f"nonce = {delta_literal(nonce)}"):
                 return None
         except Exception as unread:
@@ -237,7 +239,7 @@ class Registry:
         ]
 
     def _table_of(self, expected: RegistrySnapshot) -> DeltaTable:
-        """A handle at the version of ``expected``; the table is created if it does not exist."""
+        """A handle at the version of ``expected``. The table is created if it does not exist."""
         table = expected.take_table()
         if table is not None:
             return table
@@ -257,7 +259,7 @@ class Registry:
                 storage_options=self._store.options,
             )
         except Exception as error:
-            # If several processes create it at once, all except one are refused.
+            # If several processes create the table at once, all except one are refused.
             if not self._store.exists():
                 raise InvalidRequest(
                     f"state folder {self._state}",
@@ -295,8 +297,8 @@ def _row(change: Change) -> dict[str, Any]:
 
 
 def _transaction_ids(expected: RegistrySnapshot, change: Change) -> list[tuple[str, int]]:
-    """The application ids of ``change``: its stream's, and that of a name that it takes. Delta
-    refuses it if another commit has used one of them since.
+    """The application ids of ``change``: the id of its stream, and the id of a name that it takes.
+    Delta refuses the change if another commit has used one of these ids since the snapshot.
     """
     stream = change.stream
     ids = [(stream.stream_id, stream.sequence)]
@@ -331,7 +333,8 @@ def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
         known = stream.stream_id in expected
         sequence = expected.sequence_of(stream.stream_id) if known else 0
         if change.transition is Transition.UNDROPPED:
-            # No snapshot holds it; Delta itself finds out whether it has moved since the snapshot.
+            # No snapshot holds a dropped stream. Delta itself finds out whether it has moved since
+            # the snapshot.
             sequence = stream.sequence
         if stream.sequence != sequence or known == (change.transition in BIRTHS):
             _conflict(stream, f"expected sequence {sequence}, found {stream.sequence}", None)

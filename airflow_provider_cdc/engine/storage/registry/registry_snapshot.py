@@ -1,4 +1,4 @@
-"""What the registry returns and takes: records of the past, the streams of one moment, changes."""
+"""What the registry returns and takes: past transitions, the streams at one moment, and changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...core.summaries import moment_text
 class Record:
     """One transition of a stream: the new state, the time, and who made it.
 
-    All transitions of one ``transact`` share their ``nonce``.
+    All transitions of one ``transact`` call have the same ``nonce``.
     """
 
     stream: Stream | UnreadableStream
@@ -37,7 +37,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A transition to make: the whole new state, with the sequence of the old one.
+    """A transition to make: the whole new state, with the sequence of the old state.
 
     A stream that is created has the sequence 0. A stream that cannot be read can only be dropped.
     """
@@ -48,8 +48,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The newest row of a live stream: the columns that can be read without its state, and the text
-    of the state.
+    """The newest row of a live stream: the columns that can be read without decoding its state, and
+    the text of the state.
     """
 
     stream_id: str
@@ -66,12 +66,13 @@ class Row:
 
 
 class RegistrySnapshot:
-    """The live streams of one version of the registry; a dropped stream is not live.
+    """The live streams of one version of the registry. A dropped stream is not live.
 
     A snapshot reads nothing from the store after it was made. Names are compared without case. A
-    stream whose state cannot be read is live: its name is taken, and getting it raises the reason.
+    stream whose state cannot be read is live. Its name is taken, and :meth:`find`, :meth:`get` and
+    :meth:`by_id` raise the reason.
 
-    :param version: the version of the table; ``None`` while there is no table
+    :param version: the version of the table; ``None``: there is no table yet
     :param rows: the newest row of each live stream
     :param table: the handle that the version was read with
     :param folder: the state folder, for messages
@@ -172,8 +173,8 @@ class RegistrySnapshot:
         return stream_id in self._rows
 
     def take_table(self) -> DeltaTable | None:
-        """The handle that the snapshot was read with, only once: a write moves the handle
-        forward.
+        """Return the handle that the snapshot was read with, but only once, because a write moves
+        the handle forward. Later calls return ``None``.
         """
         try:
             return self._table.pop()

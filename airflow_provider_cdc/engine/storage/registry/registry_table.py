@@ -39,11 +39,12 @@ PARTITION = "archived"
 CONFIGURATION = {
     "delta.appendOnly": "true",
     "delta.dataSkippingStatsColumns": "stream_id,sequence,at",
-    # The history is in the rows, not in the log: the log only has to outlive the snapshots in use.
+    # The history is in the rows and not in the log. The log only has to outlive the snapshots in
+    # use.
     "delta.logRetentionDuration": "interval 6 hours",
     "delta.deletedFileRetentionDuration": "interval 6 hours",
 }
-# Neighbouring rows repeat most of their JSON: zstd makes use of that, and a dictionary does not.
+# Neighbouring rows repeat most of their JSON. zstd uses that, and a dictionary does not.
 WRITER = WriterProperties(
     compression="ZSTD",
     compression_level=3,
@@ -51,10 +52,10 @@ WRITER = WriterProperties(
         "state": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
     },
 )
-# delta-rs' work after a commit may fail after the commit has landed: upkeep does it instead.
+# The work of delta-rs after a commit may fail although the commit has landed, so upkeep does it.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-# delta-rs decodes percent escapes in plain paths, so two folders would become one. At the other
-# characters it panics, or opens another folder.
+# delta-rs decodes percent escapes in plain paths, so two folders would become one. If a path has
+# one of the other characters, delta-rs panics or opens another folder.
 _UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]\\^|\x00-\x1f\x7f]")
 
 
@@ -67,7 +68,7 @@ def registry_location(state: str) -> str:
 
 
 def table_location(state: str, name: str) -> str:
-    """The location of a table of the engine's own under the folder ``state``.
+    """The location of one of the engine's tables under the folder ``state``.
 
     :param state: an absolute path, or a URI such as ``file:///data/cdc`` or ``s3://bucket/cdc``
     :raises InvalidRequest: ``state`` is neither, or holds a character that delta-rs cannot use
@@ -110,7 +111,7 @@ class Store:
     options: dict[str, str]
 
     def open(self, version: int | None = None) -> DeltaTable:
-        """The table at ``version``, or as it is now; raises ``TableNotFoundError``."""
+        """The table at ``version``, by default the newest; raises ``TableNotFoundError``."""
         return DeltaTable(self.location, version=version, storage_options=self.options)
 
     def exists(self) -> bool:

@@ -27,23 +27,24 @@ from .registry_table import FILE_SCHEMA, NO_HOOKS, PARTITION, Store
 
 _UPKEEP = "upkeep of the registry"
 _PARTITIONS = 2
-# Two rewrites of the same files would double their rows: Delta refuses the second by this id.
+# Two rewrites of the same files would double their rows. Delta refuses the second because of this
+# id.
 _REWRITE = "upkeep"
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """When and how the registry is tidied up; the history of every stream stays whole.
+    """When and how the registry is tidied up. The history of every stream stays complete.
 
     Upkeep never disturbs a transition. It may be killed at any point, and may run in several
-    processes at once. delta-rs' own ``optimize.compact`` may not: if two run at once, each adds all
-    rows again.
+    processes at once. The function ``optimize.compact`` of delta-rs may not: if two run at once,
+    each adds all rows again.
 
     :param commits: tidy up when there are this many small files (about one for each commit)
     :param file_bytes: archived rows are merged until a file has about a quarter of this many bytes
     :param retention_hours: how long files that the table no longer lists stay readable
-    :param unlisted_hours: how long files stay that no commit has listed; a writer may be held up
-        for as long between its file and its commit without harm
+    :param unlisted_hours: how long files stay that no commit has listed; a writer can wait this
+        long between its file and its commit without harm
     :param vacuum_every: delete such files once in this many rounds of upkeep
     """
 
@@ -54,13 +55,13 @@ class Upkeep:
     vacuum_every: int = 10
 
     def run_when_due(self, table: DeltaTable, store: Store) -> None:
-        """Tidy up if ``table`` has enough small files; never raises, like :meth:`run`."""
+        """Tidy up if ``table`` has enough small files. It never raises, like :meth:`run`."""
         with log_failures(_UPKEEP):
             if sum(self._is_small(file) for file in _files(table)) >= self.commits:
                 self.run(store)
 
     def run(self, store: Store) -> None:
-        """Rewrite, vacuum and checkpoint; a step that fails is logged and left for later."""
+        """Rewrite, vacuum and checkpoint. A failed step is logged, and a later run repeats it."""
         with log_failures(_UPKEEP):
             self._rewrite(store.open(), store)
         # Vacuum first: a checkpoint forgets the files that were removed so long ago that they may
@@ -108,7 +109,7 @@ class Upkeep:
         table.cleanup_metadata()
 
     def _vacuum(self, table: DeltaTable) -> None:
-        """Delete the files that commits removed, if there are any; this lists no folder."""
+        """Delete the files that commits removed, if there are any, without listing a folder."""
         vacuum = partial(
             table.vacuum,
             retention_hours=self.retention_hours,
@@ -119,8 +120,9 @@ class Upkeep:
             vacuum(dry_run=False)
 
     def _vacuum_unlisted(self, table: DeltaTable) -> None:
-        """Delete the files that killed or refused writers left, in some rounds."""
-        # Each round moves the version on by a little more than ``commits``: no counter is needed.
+        """In some rounds, delete the files that killed or refused writers left."""
+        # Each round increases the version by a little more than ``commits``, so no counter is
+        # needed.
         if (table.version() // self.commits) % self.vacuum_every == 0:
             table.vacuum(
                 retention_hours=self.unlisted_hours,
@@ -138,8 +140,8 @@ DEFAULT = Upkeep()
 
 
 def superseded(rows: pa.Table) -> list[bool]:
-    """Which of ``rows`` no snapshot needs: all except the newest of a stream, and that one too if
-    the stream was dropped.
+    """Which of ``rows`` no snapshot needs: all rows except the newest of each stream. If the stream
+    was dropped, its newest row is not needed either.
 
     :param rows: the columns ``stream_id``, ``sequence`` and ``transition``
     """
@@ -174,7 +176,7 @@ def _read(files: Sequence[Mapping[str, Any]], filesystem: PyFileSystem) -> pa.Ta
 
 
 def _write(rows: pa.Table, archived: bool, now: int, filesystem: PyFileSystem) -> AddAction:
-    """Write ``rows`` to a file of their own, which no commit lists yet."""
+    """Write ``rows`` to a new file, which no commit lists yet."""
     values = _partition(archived)
     path = f"{PARTITION}={values[PARTITION]}/part-{uuid.uuid4()}.zstd.parquet"
     described = [name for name in FILE_SCHEMA.names if name != "state"]

@@ -1,4 +1,4 @@
-"""Where a stream is in the history of its source, and what came since.
+"""Where a stream is in the history of its source, and which commits came after that.
 
 Imports the core, files, delta and the registry.
 """

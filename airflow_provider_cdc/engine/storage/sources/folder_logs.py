@@ -2,9 +2,9 @@
 refreshes its log.
 
 A refresh lists the folder and writes the difference as the next version. A version can be written
-only once: if several processes refresh at once, one writes it and the others begin again. Each
-reads the log before it lists the folder, so a version never shows an older listing than the version
-before it.
+only once. If several processes refresh at once, one writes the version and the others begin again.
+Each process reads the log before it lists the folder, so a version never shows an older listing
+than the previous version.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from ..delta.delta_log import DeltaLog
 from ..files.stores import SCHEMES, Files, join
 
 _TRIES = 20
-# A refresh reads the snapshot and the commits after it, which are slower to read.
+# A refresh reads the snapshot and the commits after it. Commits are slower to read than snapshots.
 _COMMITS_WITHOUT_SNAPSHOT = 10
 _FILES_WITHOUT_SNAPSHOT = 1000
 _SNAPSHOTS = "snapshots"
 
 
 def log_location(state: str, uri: str, name_glob: str | None) -> str:
-    """Where the log of a folder is stored. All streams of the folder with the same glob share
-    it.
+    """The location of the log of a folder. All streams of the folder with the same glob share this
+    log.
     """
     key = folder_key(uri, name_glob, SCHEMES)
     return join(state, "folders", hashlib.sha256(key.encode()).hexdigest()[:32])
 
 
 class FolderLogs:
-    """Reads folders and writes their logs; nothing here needs Spark.
+    """Reads folders and writes their logs. It does not need Spark.
 
     :param clock: gives the time of new versions
     """
@@ -66,8 +66,8 @@ class FolderLogs:
         return self._refreshed(f"folder {folder.uri}", location, folder)
 
     def refresh(self, stream: Stream) -> None:
-        """Write the new and the removed files of the folder of ``stream`` to its log. Does nothing
-        for a stream that is not on a folder.
+        """Write the new and the removed files of the folder of ``stream`` to its log. The call does
+        nothing for a stream that is not on a folder.
 
         :raises StreamUnusable: the folder is missing
         :raises StreamConflict: other processes refreshed it first, several times in a row
@@ -108,7 +108,7 @@ class FolderLogs:
             if content is None:
                 return state
             version = state.version + 1
-            # Content that cannot be read back fails here, before it is written.
+            # If the content cannot be read back, this line fails, before the content is written.
             refreshed = fold(state, [parse_commit(version, content)])
             if self._files.create(_commit_of(location, version), content):
                 return refreshed
@@ -120,7 +120,7 @@ class FolderLogs:
         )
 
     def _listed(self, subject: str, folder: Folder) -> dict[str, FolderFile]:
-        """The files in ``folder`` now, by their paths, without empty ones, which hold no rows."""
+        """The files in ``folder`` now, by path. Empty files hold no rows and are left out."""
         pattern = None if folder.name_glob is None else name_pattern(folder.name_glob)
         try:
             found = self._files.below(folder.uri)
@@ -161,7 +161,8 @@ class FolderLogs:
         commits = list(log.commits(after=begin, through=newest))
         state = fold(snapshot, commits)
         changes = sum(len(commit.adds) + len(commit.removes) for commit in commits)
-        # Not after each refresh that finds many files, if the folder has many more.
+        # If the folder has many more files, a refresh that finds many does not write a snapshot
+        # each time.
         most = max(_FILES_WITHOUT_SNAPSHOT, len(state.files) // 4)
         if len(commits) >= _COMMITS_WITHOUT_SNAPSHOT or changes >= most:
             self._write_snapshot(location, state)
@@ -170,8 +171,8 @@ class FolderLogs:
     def _snapshot(self, location: str, newest: int) -> FolderState | None:
         for name in reversed(self._snapshots(location)):
             if int(name.partition(".")[0]) <= newest:
-                # Without a readable snapshot, the state is read from the log, from which snapshots
-                # are made.
+                # If no snapshot can be read, the state is read from the log. Snapshots are made
+                # from the log.
                 with suppress(FileNotFoundError, msgspec.MsgspecError):
                     return from_json(
                         self._files.read(join(location, _SNAPSHOTS, name)), FolderState
@@ -182,7 +183,7 @@ class FolderLogs:
         older = self._snapshots(location)
         name = f"{state.version:020d}.json"
         self._files.write(join(location, _SNAPSHOTS, name), to_json(state).encode())
-        # Keep the one before this for a process that is about to read it.
+        # Keep the previous snapshot for a process that is about to read it.
         for old in older[:-1]:
             with suppress(FileNotFoundError):
                 self._files.remove(join(location, _SNAPSHOTS, old))
@@ -196,7 +197,7 @@ class FolderLogs:
 
 
 def _is_text(path: str) -> bool:
-    """Whether all bytes of ``path`` are characters; local disks allow others."""
+    """Whether all bytes of ``path`` are characters. Local disks allow other bytes."""
     return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)
 
 

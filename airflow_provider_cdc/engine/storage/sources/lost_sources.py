@@ -8,7 +8,7 @@ from ..delta.delta_log import LogIncomplete
 
 
 def source_missing(stream: Stream) -> StreamStale:
-    """The error if there is no table at the location of the source."""
+    """The error for a source that has no table at its location."""
     renamed = (
         f'; where it was renamed, create_stream("{stream.name}", on_table="its_new_name",'
         f' at=OffsetOf("{stream.name}"), or_replace=True) goes on at the offset of the stream'

@@ -39,7 +39,8 @@ class SourceHistory:
 
         :param subject: the stream or table, for messages
         :param streams: the streams that an ``OffsetOf`` may name
-        :param may_precede_all: whether a bound before version 0 is an offset too; refused otherwise
+        :param may_precede_all: whether a bound before version 0 is an offset too; otherwise it is
+            refused
         :raises InvalidRange: there is no such version, or the log no longer reaches back to it
         :raises StreamNotFound: there is no such stream
         :raises InvalidRequest: that stream is on another table
@@ -82,7 +83,7 @@ class SourceHistory:
 def _named_offset(
     subject: str, source: Source, bound: Bound, streams: RegistrySnapshot
 ) -> Offset | None:
-    """The offset of the stream of an ``OffsetOf``; ``None`` for other points."""
+    """The offset of the stream that an ``OffsetOf`` names; ``None`` for other points."""
     if not isinstance(bound.point, OffsetOf):
         return None
     other = streams.get(bound.point.stream)

@@ -1,4 +1,4 @@
-"""The log of a stream's source: where the stream is in it, and what came since."""
+"""The log of a stream's source: where the stream is in it, and which commits came after that."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _LATER = "name a later point, or create a stream without one: it switches row tr
 @dataclass(frozen=True, slots=True)
 class SourceRange:
     """What a stream has not consumed of one table: the commits after ``start`` up to ``end``,
-    inclusive. For a folder they list no file that was found overwritten or removed by version
-    ``seen_through``.
+    inclusive. For a folder, they leave out the files that were found overwritten or removed up to
+    version ``seen_through``.
     """
 
     stream: Stream
@@ -61,14 +61,14 @@ class SourceRange:
 
     @property
     def layout(self) -> Layout | None:
-        """The layout at its start, if a commit may have changed it."""
+        """The layout at its start if a commit may have changed the layout, otherwise ``None``."""
         is_kept = all(commit.metadata is None for commit in self.commits)
         return None if is_kept else Layout.of(self.start.metadata)
 
     @property
     def oldest(self) -> datetime | None:
-        """The time of its oldest commit; ``None`` if it has no commit. Clocks of writers may
-        differ, so the oldest commit need not be the first.
+        """The time of its oldest commit; ``None`` if it has no commit. The clocks of writers may
+        differ, so the oldest commit is not always the first.
         """
         return min((commit.timestamp for commit in self.commits), default=None)
 
@@ -82,19 +82,20 @@ class StreamSpan:
 
     @property
     def holds_nothing(self) -> bool:
-        """Whether the stream may move over it: it certainly holds no change for the stream's mode,
-        and will never hold one.
+        """Whether the stream may skip this range: it certainly holds no change for the stream's
+        mode, and never will.
 
         For a view, any change of a table counts, because the rows that others are joined with have
-        changed. A change of its columns counts, because the view may have another meaning since.
+        changed. A change of the columns of a table counts too, because the view may have another
+        meaning after it.
         """
         return not self.may_be_refilled and all(map(self._is_empty, self.tables))
 
     @property
     def may_be_refilled(self) -> bool:
-        """Whether a RESTORE may bring back rows that were inserted in it and deleted since. A
-        surviving stream with an offset after it would take them for rows that it has seen, by their
-        ids.
+        """Whether a RESTORE may restore rows that were inserted in this range and deleted later. A
+        stream with surviving semantics and an offset after this range would treat them as rows that
+        it has seen, because of their ids.
         """
         if self.stream.mode is not StreamMode.APPEND_ONLY:
             return False
@@ -112,8 +113,8 @@ class StreamSpan:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What may hold a change for a stream's mode in a range: whether there are such files, and
-    their size.
+    """The files of a range that may hold a change for a stream's mode: whether there are any, and
+    their size in bytes.
     """
 
     are_there: bool
@@ -123,11 +124,11 @@ class Candidates:
 @dataclass(frozen=True, slots=True)
 class StreamProbe:
     """The range that a stream has not consumed yet: the versions of its source after
-    ``offset_version`` up to ``latest_version``, and whether they may hold a change. For a view
-    these are sums over its base tables: they grow when any table does.
+    ``offset_version`` up to ``latest_version``, and whether they may hold a change. For a view, the
+    versions are sums over its base tables, so they grow when the version of any table grows.
 
-    ``data_version`` is the newest version that says it changed data, or the offset. Unlike the
-    latest version it does not move when files are only rearranged.
+    ``data_version`` is the newest version whose commit says that it changed data, or the offset.
+    Unlike the latest version, it does not move when files are only rearranged.
     """
 
     offset_version: int
@@ -137,8 +138,8 @@ class StreamProbe:
 
 
 class SourceLog:
-    """Reads the sources of streams; nothing here needs Spark. The log of a folder is refreshed
-    before it is read, unless the end is given.
+    """Reads the sources of streams, without Spark. The log of a folder is refreshed before it is
+    read, unless the end of the range is given.
 
     :param clock: gives the time of new versions of such a log
     """
@@ -175,14 +176,14 @@ class SourceLog:
         limit: BatchLimit = _ALL,
         is_open: bool | None = None,
     ) -> SourceRange:
-        """What ``stream`` has not consumed of its one table, checked to be complete.
+        """What ``stream`` has not consumed of its only table. The range is checked to be complete.
 
         :param through: the last version, inclusive; ``None``: the newest
         :param seen_through: for a folder, the version that was the newest when ``through`` was
             chosen; ``None``: ``through``, or the newest
-        :param limit: how much of it to take at most
-        :param is_open: whether it may end before that, if the undo of a consumption is not settled
-            yet; by default only if ``through`` is ``None``
+        :param limit: how much of the range to take at most
+        :param is_open: whether the range may end earlier, if the undo of a consumption is not
+            settled yet; by default only if ``through`` is ``None``
         :raises StreamStale: commits are missing, or the source is another table now
         :raises ChangeTrackingDisabled: row tracking is off
         :raises InvalidRange: ``through`` is before the offset or after the newest version
@@ -212,9 +213,9 @@ class SourceLog:
         limit: BatchLimit = _ALL,
         is_open: bool | None = None,
     ) -> StreamSpan:
-        """What ``stream`` has not consumed of all its base tables; raises as :meth:`range`.
+        """What ``stream`` has not consumed of all its base tables; raises like :meth:`range`.
 
-        For a stream that shows its initial rows that is these rows alone: the range is empty.
+        A stream that shows its initial rows returns only these rows, so the range is empty.
 
         :param through: the last version of each base table
         :param seen_through: as for :meth:`range`, for each of them
@@ -235,11 +236,11 @@ class SourceLog:
 
     def range_from(self, stream: Stream, *, through: int | None = None) -> SourceRange:
         """The range of a stream whose offset was chosen in the past. Snowflake: change tracking has
-        to be on from that offset on, else changes cannot be determined.
+        to be on from that offset on. Otherwise changes cannot be determined.
 
         :param through: the last version, inclusive; ``None``: the newest
         :raises ChangeTrackingDisabled: row tracking was off at the offset, or is off
-        :raises StreamStale: it was off in between, or commits are missing
+        :raises StreamStale: row tracking was off in between, or commits are missing
         """
         if not is_tracked(stream.offset.metadata):
             raise ChangeTrackingDisabled(
@@ -254,7 +255,7 @@ class SourceLog:
             raise type(error)(error.subject, error.problem, cause=error.cause, fix=_LATER) from None
 
     def span_from(self, stream: Stream, *, through: Sequence[int] | None = None) -> StreamSpan:
-        """The ranges of all base tables of such a stream; raises as :meth:`range_from`.
+        """The ranges of all base tables of such a stream; raises like :meth:`range_from`.
 
         :param through: the last version of each base table
         """
@@ -271,8 +272,8 @@ class SourceLog:
         """Whether the range may hold a change: false only if it certainly holds no change.
 
         Snowflake, SYSTEM$STREAM_HAS_DATA: it may be true without a change, and is never false with
-        one. Commits that only rearranged files (OPTIMIZE, statistics) are no data. If a recent
-        commit answers the question, older ones are not read.
+        one. Commits that only rearranged files (OPTIMIZE, statistics) do not count as data. If a
+        recent commit answers the question, older ones are not read.
 
         :raises StreamStale: commits are missing, or the source is seen to be another table now
         :raises ChangeTrackingDisabled: row tracking is seen to be off
@@ -292,7 +293,8 @@ class SourceLog:
         newest, offset = listing.latest_version, stream.offset.version
         self._check_same_log(stream, log, newest)
         recent, changed = HasDataScan(stream), offset
-        # A listing may miss a file that exists; reading the range by name is certain.
+        # A listing may miss a file that exists. Reading the commits of the range by name is
+        # reliable.
         with suppress(LogIncomplete):
             listing.check(after=offset)
             after = max(offset, newest - _RECENT_COMMITS)
@@ -319,7 +321,7 @@ class SourceLog:
         *,
         is_open: bool = False,
     ) -> SourceRange:
-        """The range through ``last``, of a log that is known to be the stream's.
+        """The range through ``last``, from a log that was checked to be the log of the stream.
 
         :param is_open: as for :meth:`range`
         """
@@ -343,22 +345,22 @@ class SourceLog:
         return found
 
     def _check_same_log(self, stream: Stream, log: DeltaLog, newest: int) -> None:
-        """Refuse a log that is not the one of the offset."""
+        """Refuse a log that is not the log of the offset."""
         offset = stream.offset
         if precedes_all(offset):
             return
         try:
             found = log.fingerprint(offset.version)
         except LogIncomplete:
-            # If the commit of the offset itself was cleaned up, nothing is lost: the offset holds
-            # it.
+            # If the commit of the offset itself was cleaned up, nothing is lost, because the offset
+            # already includes it.
             self._check_same_table(stream, log, newest)
             return
         if found != offset.fingerprint:
             raise source_replaced(stream, f"version {offset.version} is another commit than it was")
 
     def _check_same_table(self, stream: Stream, log: DeltaLog, newest: int) -> None:
-        # If too much of the log is missing to find out, reading the range reports that.
+        # If too much of the log is missing to find out, the read of the range reports that.
         with suppress(LogIncomplete):
             found = log.state_at(newest).table_id
             if found != stream.source.table_id:

@@ -12,7 +12,7 @@ from .source_log import SourceLog, StreamSpan
 
 
 class SourcePins:
-    """The newest version of every source, listed when a transaction starts; folders are refreshed.
+    """The newest version of every source, listed when a transaction starts. Folders are refreshed.
 
     Snowflake: in a transaction a stream returns the records from its offset to the transaction's
     start. All streams of one table end at the same version. A source that cannot be listed fails
@@ -21,7 +21,7 @@ class SourcePins:
 
     def __init__(self, sources: SourceLog, streams: Iterable[Stream]) -> None:
         self._sources = sources
-        # Any stream of a table or folder gives its newest version, however it spells the location.
+        # Any stream of a table or folder gives its newest version, in any spelling of the location.
         self._streams = {
             store_key(found.source.location): found
             for stream in streams
@@ -32,7 +32,7 @@ class SourcePins:
     def span(self, stream: Stream, limit: BatchLimit) -> StreamSpan:
         """What ``stream`` has not consumed, up to the start of the transaction.
 
-        :param limit: how much of that to take at most
+        :param limit: how much of the range to take at most
         :raises StreamConflict: the stream has moved past that moment, or its source could not be
             listed
         :raises StreamUnusable: its change set can no longer be read
@@ -53,7 +53,7 @@ class SourcePins:
         found = self._ends[store_key(location)]
         if isinstance(found, int):
             return found
-        # This raises what is wrong with the source, if that is still so.
+        # If the source still has a problem, this call raises the error.
         self._sources.span(stream)
         raise StreamConflict(
             f"stream {stream.name}",

@@ -1,4 +1,4 @@
-"""What a state folder holds beside the registry: jobs, alerts, results, extensions.
+"""What a state folder holds in addition to the registry: jobs, alerts, results, extensions.
 
 Imports the core, files and the registry.
 """

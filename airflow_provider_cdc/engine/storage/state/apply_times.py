@@ -1,4 +1,4 @@
-"""How long applies took from when they were due, noted below the state folder.
+"""How long applies took, from the moment that they were due, noted below the state folder.
 
 Each upsert table has one small file, ``applies/<stream id>.json``. All files are read at once.
 """
@@ -35,8 +35,8 @@ class ApplyTimes:
         self._clock = clock
 
     def note(self, stream_id: str, took: timedelta) -> None:
-        """Note an apply that has just ended, and drop old notes. Of two concurrent notes one may be
-        lost. A failed write is logged only, because the apply itself succeeded.
+        """Note an apply that has just ended, and remove old notes. Of two concurrent notes, one may
+        be lost. A failed write is only logged, because the apply itself succeeded.
         """
         now = self._clock()
         try:

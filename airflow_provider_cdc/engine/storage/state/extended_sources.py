@@ -1,7 +1,7 @@
 """The tables whose retention a state folder has extended, so that no extension is forgotten.
 
 A table is noted before its retention is changed and again after it. The note is removed after the
-retention was changed back. So a table that no stream reads any more is still found.
+retention was changed back. So a table that no stream reads now can still be found.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WHOLE = re.compile("[0-9a-f]{64}")
 
 
 class ExtendedSources:
-    """The locations of these tables, a small file for each.
+    """The locations of these tables. Each location is in one small file.
 
     :param state: the state folder
     """
@@ -43,9 +43,7 @@ class ExtendedSources:
         self._files.write(self._file(location), location.encode())
 
     def strike_off(self, location: str) -> None:
-        """Remove the note of a table whose retention is as its owner wants it, under this
-        spelling.
-        """
+        """Remove the note of a table, in this spelling. Its retention is as its owner wants it."""
         self._files.remove(self._file(location))
 
     def _file(self, location: str) -> str:

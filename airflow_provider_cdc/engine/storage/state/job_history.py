@@ -61,7 +61,7 @@ class JobHistory:
         self._options = dict(storage_options or {})
 
     def record(self, job: Job) -> None:
-        """Add a job. An error is logged only, because the job itself is done."""
+        """Add a job. An error is only logged, because the job itself is done."""
         with log_failures(f"record of job {job.job_id} of {job.table}", logging.WARNING):
             self._append(job)
             table = self._open()
@@ -69,7 +69,7 @@ class JobHistory:
                 _keep_up(table, job.ended_at - KEPT_FOR)
 
     def read(self, since: datetime) -> list[Job]:
-        """The jobs that ended at ``since`` or later, by their start."""
+        """The jobs that ended at ``since`` or later, sorted by their start."""
         if not DeltaTable.is_deltatable(self._location, self._options):
             return []
         found = pa.table(self._open().to_pyarrow_table(filters=[("ended_at", ">=", since)]))
@@ -130,8 +130,8 @@ def _keep_up(table: DeltaTable, oldest: datetime) -> None:
     # A plain timestamp has nanoseconds, and Delta's statistics do not.
     moment = f"""arrow_cast('{oldest.isoformat()}', 'Timestamp(Microsecond, Some("UTC"))')"""
     table.delete(f"ended_at < {moment}")
-    # Two compactions of the same files would double their rows: Delta refuses the second by this
-    # id.
+    # Two compactions of the same files would double their rows. Delta refuses the second because of
+    # this id.
     once = CommitProperties(app_transactions=[Transaction("upkeep", table.version())])
     table.optimize.compact(commit_properties=once, post_commithook_properties=NO_HOOKS)
     table.create_checkpoint()

@@ -2,7 +2,7 @@
 them.
 
 The result of one query of one consumer is one Delta table, ``results/<key>-<moment>-<nonce>``. A
-file beside it with the same name and ``.handed_out`` records that a caller has received it.
+file next to it with the same name and ``.handed_out`` records that a caller has received it.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class Results:
         return join(self._folder, f"{_key(consumer, query)}-{moment}-{uuid.uuid4().hex[:8]}")
 
     def hand_out(self, root: str) -> bool:
-        """Record that a caller receives the table; false if another caller has received it."""
+        """Record that a caller receives the table. False: another caller has received it."""
         return self._files.claim(f"{root}{_HANDED_OUT}", uuid.uuid4().hex.encode())
 
     def sweep(self) -> None:
         """Remove the tables that callers received more than a day ago, and no others. A table that
-        cannot be removed is logged and left for another time.
+        cannot be removed is logged, and a later sweep tries again.
         """
         for name in self._names():
-            # If another process is removing it, that one also removes the mark.
+            # If another process is removing the table, that process also removes the mark.
             with log_failures(f"removing {name} from {self._folder}"), suppress(FileNotFoundError):
                 if name.endswith(_HANDED_OUT) and self._is_old(name):
-                    # Remove the table first: without its mark a caller would receive it again.
+                    # Remove the table first. Without its mark, a caller would receive it again.
                     self._files.remove_table(join(self._folder, name.removesuffix(_HANDED_OUT)))
                     self._files.remove(join(self._folder, name))
 

@@ -1,9 +1,10 @@
-"""Records which alerts were sent, so that each is sent once although several monitors run.
+"""Records which alerts were sent, so that each alert is sent once although several monitors run.
 
 Each change of an objective's status is a file ``alerts/<stream id>/<objective>-<number>``. It holds
 the status, and only one process can create it. A file with ``.sent`` appended records that all
-receivers have the alert. Until then a file with ``.sent.<digest>`` records this for one of them. A
-file with ``.again.<number>``, which only one process can create, is the right to try once more.
+receivers have the alert. Until then, a file with ``.sent.<digest>`` records this for one receiver.
+A file with ``.again.<number>`` gives one process the right to try again: only one process can
+create it.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from ..files.stores import Files, join
 _SENT = ".sent"
 _AGAIN = ".again"
 _DIGITS = 8
-# Whole names alone: a monitor that is killed may leave drafts of its files.
+# Only whole names match, because a killed monitor may leave drafts of its files.
 _NAME = re.compile(
     rf"(?P<objective>[a-z]+)-(?P<number>\d{{{_DIGITS}}})"
     rf"(?P<mark>|{_SENT}|{_SENT}\.[0-9a-f]{{16}}|{_AGAIN}\.\d{{{_DIGITS}}})"
 )
-# A monitor that has not sent an alert this long after claiming it has died.
+# If a monitor has not sent an alert this long after claiming it, the monitor counts as dead.
 _LONGEST_SENDING = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A change of status that this process has to report. ``before`` is the status that was
-    reported last. ``marks`` show who received an earlier attempt (:meth:`SentAlerts.knows`).
+    reported last. ``marks`` shows who received an earlier attempt (:meth:`SentAlerts.knows`).
     """
 
     stream_id: str
@@ -55,8 +56,8 @@ class SentAlerts:
         self._clock = clock
 
     def claim(self, stream_id: str, objective: Objective, status: ObjectiveStatus) -> Claim | None:
-        """The right to report the status of ``objective``; ``None`` if it was reported already, or
-        another process is reporting it. A claim that is not reported within ten minutes can be
+        """Claim the right to report the status of ``objective``. ``None``: it was reported already,
+        or another process is reporting it. A claim that is not reported within ten minutes can be
         claimed again, any number of times.
         """
         found = self._found(stream_id, objective)
@@ -90,7 +91,7 @@ class SentAlerts:
         self._files.create(path + _mark_of(name), b"")
 
     def mark_sent(self, claim: Claim) -> None:
-        """Record that all received the alert, and remove the files of earlier alerts."""
+        """Record that all receivers have the alert, and remove the files of earlier alerts."""
         path = self._path(claim.stream_id, claim.objective, claim.number)
         self._files.create(path + _SENT, b"")
         for number, marks in self._found(claim.stream_id, claim.objective).items():
@@ -115,18 +116,18 @@ class SentAlerts:
             )
         except (FileNotFoundError, ValueError):
             # Alerts older than the last one that was sent are removed. If a file is damaged, the
-            # objective counts as kept: an alert may come twice, and no alert is lost.
+            # objective counts as met. Then an alert may come twice, but no alert is lost.
             return ObjectiveStatus.MET
 
     def _is_old(self, path: str) -> bool:
         try:
             return self._clock() - self._files.modified(path) > _LONGEST_SENDING
         except FileNotFoundError:
-            # A later alert was sent meanwhile, and removed it.
+            # A later alert was sent in the meantime, and its monitor removed the file.
             return False
 
     def _found(self, stream_id: str, objective: Objective) -> dict[int, list[str]]:
-        """The marks of each number; the mark of the claim itself is empty."""
+        """The marks of each number. The mark of the claim itself is empty."""
         found: dict[int, list[str]] = {}
         for name in self._listed(join(self._folder, stream_id)):
             match = _NAME.fullmatch(name)
