@@ -126,12 +126,12 @@ def test_change_set_of_commits_that_were_cleaned_up_is_stale(make_table: MakeTab
     newer = table.stream()
     table.sql("DELETE FROM {t} WHERE id = 3")
     remove_commits(table, through=newer.offset.version)
-    with pytest.raises(StreamStale, match=r"commits after its offset .* version 3 is removed"):
+    with pytest.raises(StreamStale, match=r"commits after its offset .* version 3 is missing"):
         table.read(older)
     # The stream stores all it needs of the commit at its offset, so that commit may be missing.
     assert list(table.changes(newer)) == [delete(2, 3, "c")]
     shutil.rmtree(log_of(table))
-    with pytest.raises(StreamStale, match="its source the source is removed"):
+    with pytest.raises(StreamStale, match="its source the source is missing"):
         table.read(newer)
 
 
@@ -155,7 +155,7 @@ def test_change_set_of_vacuumed_files_is_stale_before_anything_is_read(
         table.sql("VACUUM {t} RETAIN 0 HOURS")
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
-    with pytest.raises(StreamStale, match=r"files that it has to read were removed.*are removed"):
+    with pytest.raises(StreamStale, match=r"files that it has to read were removed.*are missing"):
         table.read(stream)
 
 
@@ -165,7 +165,7 @@ def test_change_set_of_a_lost_vector_file_is_stale(make_table: MakeTable) -> Non
     table.sql("DELETE FROM {t} WHERE id = 1")
     for vector in Path(table.location).glob("deletion_vector_*.bin"):
         vector.unlink()
-    with pytest.raises(StreamStale, match=r"1 of 2 are removed, the first is .*deletion_vector_"):
+    with pytest.raises(StreamStale, match=r"1 of 2 are missing, the first is .*deletion_vector_"):
         table.read(stream)
 
 
@@ -174,7 +174,7 @@ def test_change_set_of_another_table_at_the_same_path_is_stale(make_table: MakeT
     stream = table.stream()
     table.sql("DELETE FROM {t} WHERE id = 1")
     shutil.rmtree(table.location)
-    with pytest.raises(StreamStale, match="is removed"):
+    with pytest.raises(StreamStale, match="is missing"):
         table.read(stream)
     table.sql("CREATE TABLE {t} (id INT, v STRING) USING delta")
     with pytest.raises(StreamStale, match=r"was replaced.*the log ends at version 0"):
