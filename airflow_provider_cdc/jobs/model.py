@@ -255,6 +255,16 @@ class RedriveChanges(_Task, frozen=True):
     late: bool = False
 
 
+UpsertTask = (
+    CreateUpsertTable
+    | AlterUpsertTable
+    | AddColumns
+    | DropUpsertTable
+    | WriteChanges
+    | ApplyUpserts
+    | RedriveChanges
+)
+
 Task = (
     CreateStream
     | Consume
@@ -265,13 +275,7 @@ Task = (
     | Recover
     | AbortConsumption
     | RewindStream
-    | CreateUpsertTable
-    | AlterUpsertTable
-    | AddColumns
-    | DropUpsertTable
-    | WriteChanges
-    | ApplyUpserts
-    | RedriveChanges
+    | UpsertTask
 )
 
 

@@ -142,5 +142,5 @@ def _answer(
             point = point_of(task.to)
             assert point is not None  # a mapping names a point, or is refused
             return Answer(request.request_id, stream=engine.rewind(task.stream, to=point))
-        case _:
-            return upsert_answer(request, engine, spark)
+        case task:
+            return upsert_answer(request.request_id, task, engine, spark)

@@ -15,7 +15,7 @@ from .model import (
     CreateUpsertTable,
     DropUpsertTable,
     RedriveChanges,
-    Request,
+    UpsertTask,
     WriteChanges,
 )
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.engine import Engine
 
 
-def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answer:
-    """Run ``request`` for an upsert table.
+def upsert_answer(request_id: str, task: UpsertTask, engine: Engine, spark: SparkSession) -> Answer:
+    """Run ``task`` for an upsert table.
 
     :raises CdcError: the errors of the engine's method
     """
-    match request.task:
-        case CreateUpsertTable() as task:
+    match task:
+        case CreateUpsertTable():
             table = engine.create_upsert_table(
                 task.table,
                 task.schema,
@@ -42,32 +42,31 @@ def upsert_answer(request: Request, engine: Engine, spark: SparkSession) -> Answ
                 partial_changes=task.partial_changes,
                 if_not_exists=task.if_not_exists,
             )
-            return Answer(request.request_id, upsert_table=table)
-        case AlterUpsertTable() as task:
+            return Answer(request_id, upsert_table=table)
+        case AlterUpsertTable():
             horizon = task.tombstone_horizon
             engine.alter_upsert_table(
                 task.table,
                 max_staleness=KEPT if task.keeps_max_staleness else task.max_staleness,
                 tombstone_horizon=KEPT if horizon is None else horizon,
             )
-            return Answer(request.request_id)
-        case AddColumns() as task:
+            return Answer(request_id)
+        case AddColumns():
             table = engine.add_columns(task.table, task.schema)
-            return Answer(request.request_id, upsert_table=table)
-        case DropUpsertTable() as task:
+            return Answer(request_id, upsert_table=table)
+        case DropUpsertTable():
             engine.drop_upsert_table(task.table, if_exists=task.if_exists)
-            return Answer(request.request_id)
-        case WriteChanges() as task:
+            return Answer(request_id)
+        case WriteChanges():
             engine.write_changes(
                 task.table,
                 spark.sql(only_query(task.query)),
                 write_id=task.write_id,
                 on_bad_rows=task.on_bad_rows,
             )
-            return Answer(request.request_id)
-        case RedriveChanges() as task:
+            return Answer(request_id)
+        case RedriveChanges():
             redriven = engine.redrive(task.table, late=task.late)
-            return Answer(request.request_id, redriven=redriven)
-        case ApplyUpserts() as task:
-            return Answer(request.request_id, outcome=engine.apply_upserts(task.table))
-    raise TypeError(f"{request.job} is not a job of upsert tables")
+            return Answer(request_id, redriven=redriven)
+        case ApplyUpserts():
+            return Answer(request_id, outcome=engine.apply_upserts(task.table))
