@@ -95,7 +95,7 @@ class Transaction:
         self._check_open()
         names = (self._start.get(name).name,)
         snapshot = self._freed(names)
-        self._probe(snapshot, names)
+        self._open_missing(snapshot, names)
         with self._at_stake():
             self._take(snapshot, names, ())
         return self._parts.spark.table(self._names[names[0]])
@@ -126,7 +126,7 @@ class Transaction:
         snapshot = self._parts.registry.snapshot()
         self._check_access(snapshot, query.streams, Right.READ)
         opened = [name for name in query.streams if name not in self._views]
-        self._probe(snapshot, query.streams)
+        self._open_missing(snapshot, query.streams)
         for name in opened:
             self._views[name].settle()
         try:
@@ -175,7 +175,7 @@ class Transaction:
 
     def _do(self, statement: Statement) -> StatementOutcome:
         snapshot, names = self._freed(statement.streams), statement.streams
-        self._probe(snapshot, names)
+        self._open_missing(snapshot, names)
         if unnamed := self._read_unnamed(statement):
             names = (*names, *unnamed)
             snapshot = self._freed(names)
@@ -243,7 +243,7 @@ class Transaction:
         for name in names:
             check_access(self._now(snapshot, name), self._parts.principal, right)
 
-    def _probe(self, snapshot: RegistrySnapshot, names: Sequence[str]) -> None:
+    def _open_missing(self, snapshot: RegistrySnapshot, names: Sequence[str]) -> None:
         """Open a view for each stream that does not have one."""
         for name in names:
             if name not in self._views:

@@ -90,7 +90,7 @@ class Maintainer:
         for each in found:
             if isinstance(each, UnreadableStream):
                 _keep_extensions(each, sources)
-        skipped = [stream.name for stream in streams if self._probe(stream, sources, ahead)]
+        skipped = [stream.name for stream in streams if self._collect_needs(stream, sources, ahead)]
         maintained = [self._maintain(source, holder) for source in sources.values()]
         return Maintenance(tuple(skipped), tuple(maintained))
 
@@ -105,7 +105,9 @@ class Maintainer:
             sources.setdefault(store_key(location), _Source(location)).noted.append(location)
         return sources
 
-    def _probe(self, stream: Stream, sources: Mapping[str, _Source], ahead: timedelta) -> bool:
+    def _collect_needs(
+        self, stream: Stream, sources: Mapping[str, _Source], ahead: timedelta
+    ) -> bool:
         """Note what ``stream`` needs of its tables, also while its initial rows wait, or why this
         is unknown. Returns whether its offset moved.
         """
