@@ -65,8 +65,7 @@ def offset_after(offset: Offset, commits: Sequence[Commit]) -> Offset:
     """The offset after ``commits``, which follow ``offset``."""
     if not commits:
         return offset
-    metadata: Mapping[str, Any] = offset.metadata
-    protocol: Mapping[str, Any] = offset.protocol
+    metadata, protocol = offset.metadata, offset.protocol
     high_water_mark = offset.row_id_high_water_mark
     for commit in commits:
         metadata = metadata if commit.metadata is None else commit.metadata

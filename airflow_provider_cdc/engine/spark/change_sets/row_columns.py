@@ -70,10 +70,10 @@ def to_group(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
     return rows.coalesce(tasks)
 
 
-def as_of_today(rows: DataFrame, steps: Sequence[Layout]) -> DataFrame:
+def in_end_layout(rows: DataFrame, steps: Sequence[Layout]) -> DataFrame:
     """``rows`` of the first layout of ``steps`` with the columns of the last one."""
-    for then, today in pairwise(steps):
-        if today.fields != then.fields:
-            columns = in_newer_schema(lambda name: F.col(quote(name)), today.fields, then.fields)
+    for older, newer in pairwise(steps):
+        if newer.fields != older.fields:
+            columns = in_newer_schema(lambda name: F.col(quote(name)), newer.fields, older.fields)
             rows = rows.select(*columns, ROW_ID, ROW_VERSION)
     return rows

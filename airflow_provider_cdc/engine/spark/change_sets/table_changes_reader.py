@@ -39,7 +39,7 @@ from .file_difference import IDS_IN_A_MASK, netted, without_carried_over
 from .listed_rows import ListedRows
 from .metadata_columns import each_named, with_metadata_columns
 from .netting import DELETE, INSERT
-from .row_columns import ROW_ID, Sides, as_of_today, union
+from .row_columns import ROW_ID, Sides, in_end_layout, union
 from .schema_checks import check_columns, check_files, check_row_ids, check_session, check_types
 
 # With fewer rows, reading the row ids first costs more than it saves.
@@ -176,8 +176,7 @@ class ChangeSetReader:
         check_files(span.stream, source, [item.file for item in listed])
         end_layout = Layout.of(span.end.metadata)
         tables = self._listed_rows(source)
-        end_protocol = span.end.protocol
-        rows = tables.open(end_layout, end_protocol, listed, (), can_be_pruned=True)
+        rows = tables.open(end_layout, span.end.protocol, listed, (), can_be_pruned=True)
         born = rows.where(F.col(ROW_ID) > span.start.row_id_high_water_mark)
         rows = each_named(born, INSERT, span.stream.column_style)
         return ChangeSet(rows, reading.plan, tables.roots)
@@ -204,7 +203,7 @@ class ChangeSetReader:
             )
             if not group.is_first:
                 rows = rows.where(F.col(ROW_ID) >= F.col(BASE_ROW_ID_COLUMN))
-            parts.append(as_of_today(rows.drop(BASE_ROW_ID_COLUMN), steps))
+            parts.append(in_end_layout(rows.drop(BASE_ROW_ID_COLUMN), steps))
         rows = each_named(union(parts), INSERT, span.stream.column_style)
         return ChangeSet(rows, plan, tables.roots, inserted_row_count(span.commits))
 
@@ -241,7 +240,7 @@ class ChangeSetReader:
                 return None
             check_types(span.stream, steps)
             rows = tables.open(steps[0], protocol, files, (), can_be_pruned=can_be_pruned)
-            return as_of_today(rows, steps)
+            return in_end_layout(rows, steps)
 
         old = opened(Side.OLD, path, start_protocol)
         new = opened(Side.NEW, (end_layout,), span.end.protocol)
