@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from airflow_provider_cdc.engine.catalog.upsert_jobs import WITHOUT_PROMISE
+from airflow_provider_cdc.engine.catalog.upsert_jobs import DEFAULT_INTERVAL
 from airflow_provider_cdc.engine.core.arguments.intervals import interval_of, period_of
 from airflow_provider_cdc.engine.core.upserts.apply_schedule import ApplySchedule
 from airflow_provider_cdc.hooks import DEFAULT_CONN_ID
@@ -31,7 +31,7 @@ def background_apply_dags(
     conn_id: str = CdcHook.default_conn_name,
     *,
     pool: str = POOL,
-    default_interval: timedelta | str = WITHOUT_PROMISE,
+    default_interval: timedelta | str = DEFAULT_INTERVAL,
     refresh: timedelta | str = KEPT_FOR,
     default_args: Mapping[str, Any] | None = None,
 ) -> dict[str, DAG]:

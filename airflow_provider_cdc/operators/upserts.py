@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_cdc.engine.catalog.upsert_jobs import WITHOUT_PROMISE, upsert_stream
+from airflow_provider_cdc.engine.catalog.upsert_jobs import DEFAULT_INTERVAL, upsert_stream
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.arguments.choices import parse_enum
 from airflow_provider_cdc.engine.core.upserts.definition import OnBadRows
@@ -208,7 +208,7 @@ class ApplyUpserts(ConsumingOperator):
     def _note(self, stream: Stream, due: datetime, began: datetime) -> None:
         # If an old run is cleared, or if a run waited for a scheduler that was down, its duration
         # does not show how long applies take. If its task waited for a slot, its duration does.
-        if began - due <= (stream.max_lag or WITHOUT_PROMISE):
+        if began - due <= (stream.max_lag or DEFAULT_INTERVAL):
             self.hook.settings.apply_times().note(stream.stream_id, utc_now() - due)
 
     def _quarantined(self, outcome: Outcome) -> dict[str, int]:

@@ -15,15 +15,15 @@ from .stream_status import StreamStatus
 
 _MILLISECOND = timedelta(milliseconds=1)
 
-WITHOUT_PROMISE = timedelta(hours=1)
+DEFAULT_INTERVAL = timedelta(hours=1)
 """How often changes are applied if every read merges the waiting changes, so that only few wait."""
 
-LONGEST_WITHOUT_MAX_STALENESS = 3 * WITHOUT_PROMISE
+LONGEST_WITHOUT_MAX_STALENESS = 3 * DEFAULT_INTERVAL
 """How long a change of such a table may wait before the monitor of streams sends an alert."""
 
 
 def apply_schedules(
-    streams: Iterable[Stream], times: ApplyTimes, default_interval: timedelta = WITHOUT_PROMISE
+    streams: Iterable[Stream], times: ApplyTimes, default_interval: timedelta = DEFAULT_INTERVAL
 ) -> list[ApplySchedule]:
     """When the changes of each upsert table among ``streams`` are due to be applied.
 
