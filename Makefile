@@ -69,7 +69,7 @@ test: lint check-engine test-fast test-spark test-services ## lint, and every la
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
-	$(PYTEST) tests/unit tests/docs tests/stateful -m 'not (airflow or $(NEEDS_JVM))' $(SESSIONS) \
+	$(PYTEST) tests/unit tests/protocol tests/docs tests/stateful -m 'not (airflow or $(NEEDS_JVM))' $(SESSIONS) \
 		$(JUNIT)
 
 .PHONY: test-spark

@@ -7,25 +7,25 @@ from __future__ import annotations
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
 
-from airflow_provider_cdc.engine.spark.consumption.targets import Targets
+from airflow_provider_cdc.engine.spark.consumption.statement_writer import SparkWriter
 
-by_spark = Targets._restore
+by_spark = SparkWriter.restore
 # Up to this writer version, delta-rs writes the commits of a table as Delta does.
 _PLAIN = 2
 
 
-def restore(targets: Targets, location: str, version: int, mark: str) -> None:
-    """Undo as ``Targets._restore`` does; by Spark if the table has features or files are missing.
+def restore(writer: SparkWriter, location: str, version: int, mark: str) -> None:
+    """Restore as Spark does; by Spark itself if the table has features or files are missing.
 
     :param mark: the user metadata of the commit
     """
     table = DeltaTable(location)
     if table.protocol().min_writer_version > _PLAIN:
-        by_spark(targets, location, version, mark)
+        by_spark(writer, location, version, mark)
         return
     try:
         table.restore(
             version, commit_properties=CommitProperties(custom_metadata={"userMetadata": mark})
         )
     except DeltaError:
-        by_spark(targets, location, version, mark)
+        by_spark(writer, location, version, mark)

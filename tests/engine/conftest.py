@@ -13,7 +13,7 @@ from table_copies import TEMPLATES
 
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.spark.change_sets import table_changes_reader
-from airflow_provider_cdc.engine.spark.consumption.targets import Targets
+from airflow_provider_cdc.engine.spark.consumption.statement_writer import SparkWriter
 from airflow_provider_cdc.engine.storage.files.scratch import Scratch
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
@@ -22,7 +22,7 @@ TRACKED = "'delta.enableRowTracking' = 'true'"
 @pytest.fixture(autouse=True)
 def _quick_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo plain tables by delta-rs. Other tables, and all tests of faults, undo by Spark."""
-    monkeypatch.setattr(Targets, "_restore", quick_restore.restore)
+    monkeypatch.setattr(SparkWriter, "restore", quick_restore.restore)
 
 
 @pytest.fixture

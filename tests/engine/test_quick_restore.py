@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from stream_lab import StreamLab
 from table_copies import copy_tables
 
-from airflow_provider_cdc.engine.spark.consumption.targets import Targets
+from airflow_provider_cdc.engine.spark.consumption.statement_writer import SparkWriter
 from airflow_provider_cdc.engine.storage.files.stores import Files
 
 
@@ -46,7 +46,7 @@ def test_quick_restore_commits_the_same_files_and_mark_as_spark(
     for name, restore in ("spark", quick_restore.by_spark), ("quick", quick_restore.restore):
         copy_tables(lab.root, tmp_path / name, {"table": 4})
         copied = StreamLab(spark, tmp_path / name)
-        restore(Targets(spark, Files()), copied.path("table"), version, "the mark")
+        restore(SparkWriter(spark, Files()), copied.path("table"), version, "the mark")
         commits.append(last_commit(copied))
         rows.append(sorted(map(tuple, spark.table(copied.name("table")).collect())))
 

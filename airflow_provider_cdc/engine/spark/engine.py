@@ -13,6 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..catalog.stream_catalog import StreamCatalog
 from ..clock import utc_now
+from ..consumption.attempts import Attempt, ConsumptionServices
+from ..consumption.consumer import Consumer
+from ..consumption.planning import Planner
+from ..consumption.resolution import Resolution
+from ..consumption.targets import Targets
 from ..core.arguments.choices import parse_enum
 from ..core.arguments.intervals import interval_if_given, interval_of
 from ..core.arguments.one_or_several import one_or_several
@@ -42,13 +47,10 @@ from ..storage.state.job_history import JobHistory
 from ..storage.state.query_results import Results
 from .change_sets.file_rows import FileRows
 from .change_sets.table_changes_reader import ChangeSetReader
-from .consumption.attempts import Attempt, ConsumptionServices
-from .consumption.consumer import Consumer
 from .consumption.consuming_query import ConsumingQuery
-from .consumption.planning import Planner
 from .consumption.recovery import Recovery
-from .consumption.resolution import Resolution
-from .consumption.targets import Targets
+from .consumption.statement_writer import SparkWriter
+from .consumption.stream_views import SparkChangeSets
 from .consumption.transactions import Transaction, transaction
 from .reading.file_sources import FileSources
 from .reading.found_sources import Sources
@@ -151,15 +153,15 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         StreamReading.__init__(self, catalog, self._sources, self._reader, self._scratch, changes)
         self._consumptions = Consumptions(self._registry, clock)
         listener: Listener = on_progress or (lambda _: None)
-        targets = Targets(spark, files)
+        targets = Targets(SparkWriter(spark, files), files)
+        self._spark = spark
+        self._change_sets = SparkChangeSets(spark, self._reader, self._scratch)
         self._resolution = Resolution(self._consumptions, targets, listener)
         self._parts = ConsumptionServices(
-            spark=spark,
             registry=self._registry,
             consumptions=self._consumptions,
             sources=self._sources,
-            reader=self._reader,
-            scratch=self._scratch,
+            change_sets=self._change_sets,
             planner=Planner(self._tables, targets),
             targets=targets,
             resolution=self._resolution,
@@ -174,8 +176,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             catalog.for_upserts(),
             upsert_tables,
             quarantine,
-            Applying(parts, upsert_tables, quarantine, Pruning(spark, files)),
-            Reads(spark, upsert_tables, quarantine, parts, clock),
+            Applying(spark, parts, upsert_tables, quarantine, Pruning(spark, files)),
+            Reads(spark, upsert_tables, quarantine, self._sources, self._reader, clock),
             Metering(JobHistory(state, storage_options), clock, slot_meter, catalog.principal),
             Upkeep(spark, files, clock),
             ApplyTimes(state, files, clock),
@@ -342,7 +344,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             changed; nothing of the consumption remains
         :raises StreamConflict: another consumer moved the stream first
         """
-        return Recovery(self._parts, self._tables, consumer).recover(name, target, key)
+        found = Recovery(self._parts, self._change_sets, self._reader, self._tables, consumer)
+        return found.recover(name, target, key)
 
     def rewind(self, name: str, *, to: Point) -> Stream:
         """Move a stream back to an earlier point. It then returns the changes after it again.
@@ -413,7 +416,8 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises ConsumptionOpen: a failed transaction, or what an earlier attempt left, could not be
             undone
         """
-        return transaction(Attempt(self._parts, consumer), BatchLimit(max_commits, max_bytes))
+        limit = BatchLimit(max_commits, max_bytes)
+        return transaction(Attempt(self._parts, consumer), self._change_sets, limit)
 
     def read_and_consume(
         self,
@@ -444,7 +448,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises StreamConflict: another consumer moved a stream first
         :raises StreamAccessDenied: the principal may not consume a stream that is read
         """
-        found = ConsumingQuery(self._parts, self._results, consumer, query)
+        found = ConsumingQuery(self._spark, self._parts, self._results, consumer, query)
         return found.rows(BatchLimit(max_commits, max_bytes))
 
     def abort(self, name: str, *, keep: str | Collection[str] = ()) -> Stream:

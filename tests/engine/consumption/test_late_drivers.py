@@ -20,9 +20,10 @@ from airflow_provider_cdc.engine import (
     StreamConflict,
     StreamStale,
 )
+from airflow_provider_cdc.engine.consumption import attempts
+from airflow_provider_cdc.engine.consumption.targets import Targets
 from airflow_provider_cdc.engine.core.model.stream import Phase
-from airflow_provider_cdc.engine.spark.consumption import attempts, targets
-from airflow_provider_cdc.engine.spark.consumption.targets import Targets
+from airflow_provider_cdc.engine.spark.consumption import statement_writer
 from airflow_provider_cdc.engine.storage.registry.consumptions import Consumptions
 
 ALL = [(0, "kept", "x"), *FIRST, (3, "x", "INSERT")]
@@ -259,10 +260,10 @@ def test_retry_does_not_write_to_another_table_under_its_targets_name(
 def test_statement_without_a_commit_in_the_log_does_not_count_as_applied(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = targets.idempotent_write
+    write = statement_writer.idempotent_write
     pending = [nullcontext()]
     monkeypatch.setattr(
-        targets, "idempotent_write", lambda *how: pending.pop() if pending else write(*how)
+        statement_writer, "idempotent_write", lambda *how: pending.pop() if pending else write(*how)
     )
 
     with pytest.raises(OutcomeUnknown, match="does not show a statement that returned"):

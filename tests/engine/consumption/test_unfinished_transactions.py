@@ -16,8 +16,8 @@ from airflow_provider_cdc.engine import (
     StreamConflict,
     Transaction,
 )
+from airflow_provider_cdc.engine.consumption.targets import Targets
 from airflow_provider_cdc.engine.core.model.stream import Phase
-from airflow_provider_cdc.engine.spark.consumption.targets import Targets
 
 
 def killed(lab: StreamLab, work: Callable[[Transaction], Any]) -> None:

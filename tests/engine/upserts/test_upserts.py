@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine import (
     ProtocolPoint,
     StreamStale,
 )
-from airflow_provider_cdc.engine.spark.consumption.consumer import Consumer
+from airflow_provider_cdc.engine.consumption.consumer import Consumer
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes

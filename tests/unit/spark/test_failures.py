@@ -6,12 +6,13 @@ import pytest
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from streams import NOON
 
+from airflow_provider_cdc.engine.consumption.attempts import statement_failed
+from airflow_provider_cdc.engine.consumption.ports import Failure
 from airflow_provider_cdc.engine.core.model.consumption import (
     Consumption,
     PlannedStatement,
     StatementKind,
 )
-from airflow_provider_cdc.engine.spark.consumption.attempts import statement_failed
 from airflow_provider_cdc.engine.spark.session.failures import first_line, has_ended, reason
 
 ANSWER = """An error occurred while calling o64.sql.
@@ -110,4 +111,4 @@ def test_advice_on_a_failed_statement_fits_its_cause(message: str, fix: str) -> 
     planned = PlannedStatement(1, StatementKind.INSERT, "f", "t", "/t", 0, created=False)
     consumption = Consumption("c1", "d.t", (), (planned,), NOON)
 
-    assert fix in str(statement_failed(consumption, planned, Py4JJavaError(message)))
+    assert fix in str(statement_failed(consumption, planned, Failure(message, has_ended=True)))

@@ -222,9 +222,7 @@ def test_local_session_shows_each_log_line_of_a_consumption_once(
     for _ in range(2):
         local_session.show_log_lines()
 
-    logging.getLogger("airflow_provider_cdc.engine.spark.consumption.attempts").info(
-        "1 row inserted"
-    )
+    logging.getLogger("airflow_provider_cdc.engine.consumption.attempts").info("1 row inserted")
 
     assert re.fullmatch(r"\d\d:\d\d:\d\d 1 row inserted\n", capsys.readouterr().err)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from ...consumption.attempts import ConsumptionServices
+from ...consumption.consumer import Consumer
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import CdcError, InvalidStatement
 from ...core.model.access import Right, check_access
@@ -15,8 +17,6 @@ from ...core.near_names import advice_on_tables
 from ...core.sql.stream_queries import Query, analyse_query
 from ...core.sql.stream_references import subject
 from ...storage.state.query_results import Results
-from .attempts import ConsumptionServices
-from .consumer import Consumer
 
 # With this mode, a table can have any column name that a query uses.
 _PROPERTIES = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
@@ -29,7 +29,12 @@ class ConsumingQuery:
     """
 
     def __init__(
-        self, parts: ConsumptionServices, results: Results, consumer: str, sql: str
+        self,
+        spark: SparkSession,
+        parts: ConsumptionServices,
+        results: Results,
+        consumer: str,
+        sql: str,
     ) -> None:
         query = analyse_query(sql, ())
         if query is None:
@@ -39,6 +44,7 @@ class ConsumingQuery:
                 cause="expected SELECT, whose rows can be handed out",
                 fix="consume with engine.consume() what writes to a table",
             )
+        self._spark = spark
         self._parts = parts
         self._results = results
         self._consumer = consumer_name(consumer)
@@ -50,7 +56,7 @@ class ConsumingQuery:
         while True:
             root = self._finished() or self._consumed(query, names, limit)
             if self._results.hand_out(root):
-                return self._parts.spark.read.format("delta").load(root)
+                return self._spark.read.format("delta").load(root)
 
     def _query(self) -> tuple[Query, list[str]]:
         """The query and the names of all streams. The principal may consume the query's streams."""

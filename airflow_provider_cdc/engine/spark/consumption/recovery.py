@@ -20,6 +20,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import CharType, MapType, StructField, StructType, VariantType
 
+from ...consumption.attempts import BEGIN_TRIES, Attempt, ConsumptionServices
+from ...consumption.consumer import resume_consumption, run_consumption
 from ...core.arguments.one_or_several import one_or_several
 from ...core.change_sets.read_plan import ReadPlan, Strategy
 from ...core.delta.tracking import ENABLED, is_tracked
@@ -29,6 +31,7 @@ from ...core.model.consumption import Consumption, StreamRange, TableRange
 from ...core.model.outcomes import Outcome
 from ...core.model.sources import Base
 from ...core.model.stream import METADATA_COLUMNS, Stream, StreamMode
+from ...core.model.tables import Table
 from ...core.names import first_alike, name_key, quote, stream_name, table_name
 from ...core.progress import ProtocolPoint
 from ...core.sql.statements import Statement, analyse
@@ -40,11 +43,9 @@ from ..change_sets.netting import NEW, OLD, changes_of, same_values
 from ..change_sets.row_columns import ROW, ROW_ID
 from ..reading.stream_reader import StreamChanges, StreamReader
 from ..session.session_settings import settings
-from ..tables.delta_tables import Table, Tables
+from ..tables.delta_tables import Tables
 from ..tables.store_assignment import StoreAssignment, declared_type, unfit_value
-from .attempts import BEGIN_TRIES, Attempt, ConsumptionServices
-from .consumer import resume_consumption, run_consumption
-from .stream_views import StreamViews, stream_views
+from .stream_views import SparkChangeSets, StreamViews
 
 # Delta's MERGE does not match a column that Spark pads with spaces when it reads it.
 _AS_IT_IS_STORED = {"spark.sql.readSideCharPadding": "false"}
@@ -79,15 +80,25 @@ class _Target:
 class Recovery:
     """One attempt of one consumer to recover a target."""
 
-    def __init__(self, parts: ConsumptionServices, tables: Tables, consumer: str) -> None:
+    def __init__(
+        self,
+        parts: ConsumptionServices,
+        change_sets: SparkChangeSets,
+        reader: StreamReader,
+        tables: Tables,
+        consumer: str,
+    ) -> None:
         self._parts = parts
+        self._spark = change_sets.spark
+        self._scratch = change_sets.scratch
+        self._reader = reader
         self._tables = tables
         self._attempt = Attempt(parts, consumer)
 
     def recover(self, name: str, target: str, key: str | Collection[str]) -> Outcome:
         """Merge the difference into the target; see ``Engine.recover``."""
         found = self._target(target, key)
-        padding = settings(self._parts.spark, _AS_IT_IS_STORED) if found.has_padded_key else None
+        padding = settings(self._spark, _AS_IT_IS_STORED) if found.has_padded_key else None
         with _naming_what_does_not_fit(found), padding or nullcontext():
             return self._recover(name, found)
 
@@ -156,9 +167,9 @@ class Recovery:
         )
         now = replace(stream, bases=bases)
         ends = (SourceRange(each, each.offset, each.offset, ()) for each in now.by_base())
-        difference = _Difference(self._parts.spark, self._parts.reader, target)
+        difference = _Difference(self._spark, self._reader, target)
         span = StreamSpan(now, tuple(ends))
-        return stream_views(self._parts.spark, difference, self._parts.scratch, [span])
+        return SparkChangeSets(self._spark, difference, self._scratch).open([span])
 
     def _check_source(self, stream: Stream) -> None:
         if stream.folder is not None:
@@ -172,7 +183,7 @@ class Recovery:
 
     def _target(self, name: str, key: str | Collection[str]) -> _Target:
         found = self._tables.get(table_name(name))
-        schema = self._parts.spark.read.format("delta").load(found.location).schema
+        schema = self._spark.read.format("delta").load(found.location).schema
         if alike := first_alike(schema.names):
             raise InvalidRequest(
                 f"target {name}",

@@ -11,7 +11,9 @@ from typing import Protocol, cast
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from ...core.model.outcomes import StreamOutcome, TableOutcome
+from ...consumption.stream_outcomes import stream_outcome
+from ...core.change_sets.read_plan import ReadPlan
+from ...core.model.outcomes import StreamOutcome
 from ...core.model.stream import METADATA_COLUMNS
 from ...core.names import quote
 from ...storage.files.scratch import Scratch
@@ -36,6 +38,11 @@ class StreamViews:
     spans: Sequence[StreamSpan]
     change_sets: Sequence[StreamChanges]
 
+    @property
+    def plans(self) -> Sequence[tuple[ReadPlan, ...]]:
+        """How each change set is read, for each base table."""
+        return [change_set.plans for change_set in self.change_sets]
+
     def outcomes(self) -> tuple[StreamOutcome, ...]:
         """The counted changes of each stream. This call computes and keeps the change sets, except
         those whose number of rows the log shows.
@@ -57,7 +64,7 @@ class StreamViews:
 
     def _outcome(self, span: StreamSpan, change_set: StreamChanges) -> StreamOutcome:
         with change_set.reading():
-            return _outcome(span, change_set, self._counted(span, change_set))
+            return stream_outcome(span, change_set.plans, self._counted(span, change_set))
 
     def _counted(self, span: StreamSpan, change_set: StreamChanges) -> dict[str, int]:
         if change_set.row_count is not None:
@@ -76,52 +83,57 @@ class StreamViews:
         return cast(dict[str, int], found.asDict())
 
 
-@contextmanager
-def stream_views(
-    spark: SparkSession,
-    reader: ReadsChanges,
-    scratch: Scratch,
-    spans: Sequence[StreamSpan],
-    *,
-    are_read_once: bool = False,
-) -> Iterator[StreamViews]:
-    """Temporary views over the change sets of ``spans``, removed afterwards with their folders.
+@dataclass(frozen=True, slots=True)
+class SparkChangeSets:
+    """A :class:`ChangeSetViews` whose views are temporary views of a session."""
 
-    Snowflake, repeatable read: every statement sees the same records. A change set is computed
-    once, even if several statements read it.
+    spark: SparkSession
+    reader: ReadsChanges
+    scratch: Scratch
 
-    :param are_read_once: only one statement reads them; then the rows of a change set with
-        ``as_they_lie`` are not kept
-    """
-    made: list[str] = []
-    kept: list[DataFrame] = []
-    roots: list[str] = []
-    names: dict[str, str] = {}
-    change_sets = []
-    try:
-        for span in spans:
-            change_set = reader.read(span)
-            roots.extend(change_set.scratch)
-            change_sets.append(change_set)
-            kept.extend(frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in change_set.reused)
-            rows = change_set.rows
-            view = f"cdc_{uuid.uuid4().hex}"
-            # Over Spark Connect, Spark looks up the versions here.
-            with any_version(spark):
-                if not (change_set.as_they_lie and are_read_once):
-                    rows = _kept(change_set)
-                    kept.append(rows)
-                rows.createOrReplaceTempView(view)
-            made.append(view)
-            names[span.stream.name] = view
-        yield StreamViews(spark, names, spans, change_sets)
-    finally:
-        for view in made:
-            spark.catalog.dropTempView(view)
-        for rows in kept:
-            rows.unpersist()
-        for root in roots:
-            scratch.remove(root)
+    @contextmanager
+    def open(
+        self, spans: Sequence[StreamSpan], *, are_read_once: bool = False
+    ) -> Iterator[StreamViews]:
+        """Temporary views over the change sets of ``spans``, removed afterwards with their folders.
+
+        Snowflake, repeatable read: every statement sees the same records. A change set is computed
+        once, even if several statements read it.
+
+        :param are_read_once: only one statement reads them; then the rows of a change set with
+            ``as_they_lie`` are not kept
+        """
+        made: list[str] = []
+        kept: list[DataFrame] = []
+        roots: list[str] = []
+        names: dict[str, str] = {}
+        change_sets = []
+        try:
+            for span in spans:
+                change_set = self.reader.read(span)
+                roots.extend(change_set.scratch)
+                change_sets.append(change_set)
+                kept.extend(
+                    frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in change_set.reused
+                )
+                rows = change_set.rows
+                view = f"cdc_{uuid.uuid4().hex}"
+                # Over Spark Connect, Spark looks up the versions here.
+                with any_version(self.spark):
+                    if not (change_set.as_they_lie and are_read_once):
+                        rows = _kept(change_set)
+                        kept.append(rows)
+                    rows.createOrReplaceTempView(view)
+                made.append(view)
+                names[span.stream.name] = view
+            yield StreamViews(self.spark, names, spans, change_sets)
+        finally:
+            for view in made:
+                self.spark.catalog.dropTempView(view)
+            for rows in kept:
+                rows.unpersist()
+            for root in roots:
+                self.scratch.remove(root)
 
 
 def _kept(change_set: StreamChanges) -> DataFrame:
@@ -131,27 +143,3 @@ def _kept(change_set: StreamChanges) -> DataFrame:
     if change_set.is_repeatable:
         return change_set.rows.persist(StorageLevel.MEMORY_AND_DISK)
     return change_set.rows.localCheckpoint(eager=False)
-
-
-def _outcome(span: StreamSpan, change_set: StreamChanges, rows: dict[str, int]) -> StreamOutcome:
-    tables = tuple(
-        TableOutcome(
-            table.stream.source.name,
-            table.start.version,
-            table.end.version,
-            plan.strategy.value,
-            table.end.timestamp,
-        )
-        for table, plan in zip(span.tables, change_set.plans, strict=True)
-    )
-    first, stream = tables[0], span.stream
-    return StreamOutcome(
-        stream.stream_id,
-        stream.name,
-        first.after_version,
-        first.through_version,
-        first.strategy,
-        rows,
-        tables,
-        first.through_timestamp,
-    )

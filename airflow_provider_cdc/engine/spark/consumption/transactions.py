@@ -10,6 +10,7 @@ from dataclasses import replace
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
+from ...consumption.attempts import BEGIN_TRIES, Attempt, range_of, statement_failed
 from ...core.arguments.validation import validated
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import CdcError, InvalidRequest, InvalidStatement, StreamConflict
@@ -25,10 +26,9 @@ from ...core.sql.stream_queries import analyse_query, bind_query
 from ...core.sql.stream_references import subject
 from ...storage.registry.registry_snapshot import RegistrySnapshot
 from ...storage.sources.source_pins import SourcePins
-from ..session.failures import first_line, has_ended
+from ..session.failures import first_line
 from ..tables.store_assignment import StoreAssignment
-from .attempts import BEGIN_TRIES, Attempt, range_of, statement_failed
-from .stream_views import StreamViews
+from .stream_views import SparkChangeSets, StreamViews
 
 _INSERTS = {"append": "INSERT INTO", "overwrite": "INSERT OVERWRITE"}
 
@@ -52,6 +52,7 @@ class Transaction:
     def __init__(
         self,
         attempt: Attempt,
+        change_sets: SparkChangeSets,
         start: RegistrySnapshot,
         pins: SourcePins,
         limit: BatchLimit,
@@ -59,6 +60,8 @@ class Transaction:
     ) -> None:
         self._attempt = attempt
         self._parts = attempt.parts
+        self._spark = change_sets.spark
+        self._change_sets = change_sets
         self._start = start
         self._pins = pins
         self._limit = limit
@@ -98,7 +101,7 @@ class Transaction:
         self._open_missing(snapshot, names)
         with self._at_stake():
             self._take(snapshot, names, ())
-        return self._parts.spark.table(self._names[names[0]])
+        return self._spark.table(self._names[names[0]])
 
     def sql(self, text: str) -> DataFrame | StatementOutcome:
         """Run a query, or apply a statement that writes.
@@ -130,7 +133,7 @@ class Transaction:
         for name in opened:
             self._views[name].settle()
         try:
-            return self._parts.spark.sql(bind_query(query, self._names))
+            return self._spark.sql(bind_query(query, self._names))
         except AnalysisException as error:
             raise InvalidStatement(
                 subject(query.text),
@@ -160,7 +163,7 @@ class Transaction:
                 cause=f"{mode!r} is no mode",
                 fix=f"mode is one of {', '.join(_INSERTS)}",
             )
-        table, spark = self._parts.planner.delta_table(table_name(target)), self._parts.spark
+        table, spark = self._parts.planner.delta_table(table_name(target)), self._spark
         fix = "select the columns of the target, and cast what is of another type"
         assignment = StoreAssignment(spark, f"target {table.name}", "cannot hold these rows", fix)
         stored = assignment.rows(rows, spark.table(table.sql).schema)
@@ -203,7 +206,7 @@ class Transaction:
             return []
         text = bind(statement, self._names)
         try:
-            plan = self._parts.spark.sql(f"EXPLAIN EXTENDED {text}").collect()
+            plan = self._spark.sql(f"EXPLAIN EXTENDED {text}").collect()
         except PySparkException:
             return []  # the planner refuses it
         return [name for name in unused if self._names[name] in plan[0][0]]
@@ -217,8 +220,9 @@ class Transaction:
             self._undo(has_ended=False)
             raise
         except Exception as error:
-            self._undo(has_ended=has_ended(error))
-            raise statement_failed(consumption, planned, error) from error
+            failure = self._attempt.failure(error)
+            self._undo(has_ended=failure.has_ended)
+            raise statement_failed(consumption, planned, failure) from error
 
     def _freed(self, names: Sequence[str]) -> RegistrySnapshot:
         """The registry without open consumptions of other consumers on the streams that join the
@@ -248,7 +252,7 @@ class Transaction:
         for name in names:
             if name not in self._views:
                 span = self._pins.span(self._now(snapshot, name), self._limit)
-                opened = self._open_views.enter_context(self._attempt.views([span]))
+                opened = self._open_views.enter_context(self._change_sets.open([span]))
                 self._views[name] = opened
                 # The stream may have been renamed since.
                 self._names[name] = opened.names[span.stream.name]
@@ -372,13 +376,15 @@ def _position(stream: Stream) -> tuple[object, ...]:
 
 
 @contextmanager
-def transaction(attempt: Attempt, limit: BatchLimit) -> Iterator[Transaction]:
+def transaction(
+    attempt: Attempt, change_sets: SparkChangeSets, limit: BatchLimit
+) -> Iterator[Transaction]:
     """The block of one transaction; see ``Engine.transaction``."""
     _end_unfinished(attempt)
     start = attempt.parts.registry.snapshot()
     pins = SourcePins(attempt.parts.sources, start.streams())
     with ExitStack() as open_views:
-        found = Transaction(attempt, start, pins, limit, open_views)
+        found = Transaction(attempt, change_sets, start, pins, limit, open_views)
         try:
             yield found
         except Exception:

@@ -9,10 +9,11 @@ from ...core.delta.tracking import ENABLED, is_tracked
 from ...core.errors import ChangeTrackingDisabled, InvalidRequest
 from ...core.model.access import Right, check_access
 from ...core.model.sources import Base, Folder, Offset, Source, View
+from ...core.model.tables import Table
 from ...core.names import TableName
 from ...storage.registry.registry_snapshot import RegistrySnapshot
 from ...storage.sources.source_history import SourceHistory
-from ..tables.delta_tables import Table, Tables
+from ..tables.delta_tables import Tables
 from ..views.view_definitions import ViewDefinitions
 
 

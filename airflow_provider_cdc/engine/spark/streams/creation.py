@@ -17,6 +17,7 @@ from ...core.model.lifecycle import Transition, next_phase
 from ...core.model.serialization import UnreadableStream
 from ...core.model.sources import Offset
 from ...core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode, new_stream
+from ...core.model.tables import Table
 from ...core.names import consumer_name, stream_name, table_name
 from ...core.retention.staleness import MAX_DATA_EXTENSION
 from ...storage.registry.registry import Registry
@@ -25,7 +26,7 @@ from ..change_sets.metadata_columns import check_names
 from ..change_sets.schema_checks import check_columns
 from ..reading.file_sources import FileSources
 from ..reading.found_sources import FoundSource, Sources
-from ..tables.delta_tables import Table, Tables
+from ..tables.delta_tables import Tables
 from .rewinding import Readability
 
 

@@ -12,13 +12,14 @@ from ...core.delta.clones import check_apart, check_clonable, cloned_log
 from ...core.delta.deletion_vectors import VectorFiles, is_vector_file
 from ...core.delta.table_snapshot import TableSnapshot
 from ...core.errors import InvalidRequest, NotADeltaTable, TableExists, TableNotFound
+from ...core.model.tables import Table
 from ...core.names import TableName, quote, spark_literal, table_name
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.scratch import new_table_id
 from ...storage.files.stores import Files, encoded_uri, join
 from ..session.session_settings import escaped_literals
-from .delta_tables import Table, Tables
+from .delta_tables import Tables
 
 _LOG = "_delta_log"
 

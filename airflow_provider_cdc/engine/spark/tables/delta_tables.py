@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ...core.errors import InvalidName, NotADeltaTable, TableNotFound
 from ...core.model.sources import Offset
+from ...core.model.tables import Table
 from ...core.names import TableName, quote, spark_literal, stream_name
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.files.stores import Files
@@ -32,18 +32,6 @@ _CUT_OFF = (
 # The folders that a refused creation of a table leaves at a path.
 _EMPTY_LOG = ("_delta_log", "_staged_commits")
 _MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A Delta table: the user's name for it, its quoted SQL, its root, and, if a catalog knows it,
-    its table features.
-    """
-
-    name: str
-    sql: str
-    location: str
-    features: tuple[str, ...] = ()
 
 
 class Tables:

@@ -7,6 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from pyspark.sql import SparkSession
+
+from ...consumption.attempts import ConsumptionServices
+from ...consumption.consumer import Consumer, ReadBasis
 from ...core.consumption.batches import BatchLimit
 from ...core.errors import StatementFailed, StreamConflict, StreamMoved
 from ...core.model.consumption import Consumption
@@ -29,8 +33,6 @@ from ...core.upserts.newer_changes import are_newer, newer_text
 from ...core.upserts.partial_changes import partial_apply_text
 from ...storage.files.best_effort import log_failures
 from ...storage.sources.source_log import StreamSpan
-from ..consumption.attempts import ConsumptionServices
-from ..consumption.consumer import Consumer, ReadBasis
 from ..session.session_settings import may_broadcast
 from .apply_pruning import BaseShare, Pruning
 from .quarantine import Quarantine
@@ -50,11 +52,13 @@ class Applying:
 
     def __init__(
         self,
+        spark: SparkSession,
         parts: ConsumptionServices,
         tables: UpsertTables,
         quarantine: Quarantine,
         pruning: Pruning,
     ) -> None:
+        self._spark = spark
         self._parts = parts
         self._tables = tables
         self._quarantine = quarantine
@@ -101,7 +105,7 @@ class Applying:
             changes = applicable_changes(table, quote(table.stream), memory, begins)
             is_newer = not table.has_partial_changes and are_newer(files, share.files)
             text = newer_text if is_newer else _comparing(table)
-            few = are_few(table, files) and may_broadcast(self._parts.spark)
+            few = are_few(table, files) and may_broadcast(self._spark)
             merge = text(table, changes, share.untouched, are_few=few)
             try:
                 outcome = consumer.consume([merge], basis=ReadBasis(views, share.version))

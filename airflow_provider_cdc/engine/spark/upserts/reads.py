@@ -19,7 +19,8 @@ from ...core.upserts.job_records import JobClass
 from ...core.upserts.merge_sql import fresh_rows, live_rows
 from ...core.upserts.newer_changes import are_newer
 from ...core.upserts.partial_changes import partial_fresh_rows
-from ..consumption.attempts import ConsumptionServices
+from ...storage.sources.source_log import SourceLog
+from ..reading.stream_reader import StreamReader
 from ..session.session_settings import any_version, may_broadcast
 from .quarantine import Quarantine
 from .upsert_tables import UpsertTables
@@ -52,13 +53,15 @@ class Reads:
         spark: SparkSession,
         tables: UpsertTables,
         quarantine: Quarantine,
-        parts: ConsumptionServices,
+        sources: SourceLog,
+        reader: StreamReader,
         clock: Callable[[], datetime],
     ) -> None:
         self._spark = spark
         self._tables = tables
         self._quarantine = quarantine
-        self._parts = parts
+        self._sources = sources
+        self._reader = reader
         self._clock = clock
 
     def read(self, table: UpsertTable, stream: Stream, status: StreamStatus) -> TableRead:
@@ -74,7 +77,7 @@ class Reads:
         if self._is_fresh_enough(table, status):
             return TableRead(named, self._spark.sql(live_rows(table)), JobClass.QUERY)
         memory = self._quarantine.memory(table, pinned=True)
-        base, span = self._tables.snapshot(table), self._parts.sources.span(stream)
+        base, span = self._tables.snapshot(table), self._sources.span(stream)
         files = span.tables[0].added_files
         is_plain = memory == Memory() and not may_divert(files)
         few = are_few(table, files) and may_broadcast(self._spark)
@@ -88,7 +91,7 @@ class Reads:
             if are_newer(files, base.files):
                 newer = _ROWS if is_plain else f"({changes})"
             text = fresh_rows(table, changes, base.version, are_few=few, newer=newer)
-        rows = _query_over(self._spark, text, self._parts.reader.read(span).rows)
+        rows = _query_over(self._spark, text, self._reader.read(span).rows)
         return TableRead(named, rows, JobClass.RUN_TIME_MERGE, span.tables[0].commits, base)
 
     def _is_fresh_enough(self, table: UpsertTable, status: StreamStatus) -> bool:

@@ -18,6 +18,7 @@ from ...core.arguments.validation import Kept
 from ...core.delta.log_actions import TableState
 from ...core.delta.table_snapshot import TableSnapshot
 from ...core.errors import CdcError, InvalidRequest, StreamConflict, TableExists, TableNotFound
+from ...core.model.tables import Table
 from ...core.names import TableName, name_key, quote, table_name
 from ...core.upserts.change_rows import BATCH, INGESTED_AT, ORDER, REASON, SEQUENCE, SINCE
 from ...core.upserts.definition import (
@@ -44,7 +45,7 @@ from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 from ..session.failures import first_line, has_ended
 from ..session.session_settings import escaped_literals
-from ..tables.delta_tables import Table, Tables, table_properties
+from ..tables.delta_tables import Tables, table_properties
 from .upsert_types import sql_type
 
 # This file below a base marks a drop that is not finished.

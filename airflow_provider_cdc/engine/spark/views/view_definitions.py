@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 
 from ...core.errors import BRING_BACK, NotADeltaTable, StreamStale, TableNotFound, UnsupportedView
 from ...core.model.sources import View
+from ...core.model.tables import Table
 from ...core.names import TableName, name_key, qualified_name, quote, split_name
 from ...core.views.expansion import expand
 from ...core.views.relations import BINARY, Renamed, ViewDefinition, functions, leaves
 from ...core.views.unsupported_queries import refusal_of_call
 from ...core.views.view_settings import view_settings
-from ..tables.delta_tables import Table, Tables
+from ..tables.delta_tables import Tables
 
 # The nodes in Spark's analysis of projections, filters, inner joins, UNION ALL and hints.
 _FOLLOWED = frozenset(

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ...core.delta.catalog_managed import check_features
-from ...core.errors import (
+from ..core.delta.catalog_managed import check_features
+from ..core.errors import (
     ConsumptionOpen,
     InvalidStatement,
     NotADeltaTable,
     TableNotFound,
     ended_by_hand,
 )
-from ...core.model.consumption import PlannedStatement
-from ...core.names import TableName
-from ...core.sql.statements import Statement
-from ..session.statement_errors import created_meanwhile
-from ..tables.delta_tables import Table, Tables
+from ..core.model.consumption import PlannedStatement
+from ..core.model.tables import Table
+from ..core.names import TableName
+from ..core.sql.statements import Statement
+from .ports import TargetTables
+from .statement_errors import created_meanwhile
 from .targets import Targets
 
 _IN_A_TRANSACTION = (
@@ -29,7 +30,7 @@ _IN_A_TRANSACTION = (
 class Planner:
     """Finds the target of each statement and notes the newest version of its log."""
 
-    def __init__(self, tables: Tables, targets: Targets) -> None:
+    def __init__(self, tables: TargetTables, targets: Targets) -> None:
         self._tables = tables
         self._targets = targets
 

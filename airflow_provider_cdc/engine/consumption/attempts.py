@@ -8,27 +8,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
-from ...core.consumption.statement_log import StatementState
-from ...core.consumption_lines import changes_line, closing_line, reading_lines, statement_line
-from ...core.errors import BRING_BACK, CdcError, StatementFailed, StreamConflict, StreamStale
-from ...core.model.consumption import Consumption, PlannedStatement, StreamRange, TableRange
-from ...core.model.lifecycle import Transition
-from ...core.model.outcomes import Outcome, StatementOutcome, StatementResult, StreamOutcome
-from ...core.model.stream import Phase, Stream
-from ...core.names import consumer_name
-from ...core.progress import Listener, Progress, ProtocolPoint
-from ...core.sql.statements import Statement
-from ...storage.files.scratch import Scratch
-from ...storage.registry.consumptions import Consumptions
-from ...storage.registry.registry import Registry
-from ...storage.sources.source_log import SourceLog, StreamSpan
-from ..reading.stream_reader import StreamReader
-from ..session.failures import first_line, reason
+from ..core.consumption.statement_log import StatementState
+from ..core.consumption_lines import changes_line, closing_line, reading_lines, statement_line
+from ..core.errors import BRING_BACK, CdcError, StatementFailed, StreamConflict, StreamStale
+from ..core.model.consumption import Consumption, PlannedStatement, StreamRange, TableRange
+from ..core.model.lifecycle import Transition
+from ..core.model.outcomes import Outcome, StatementOutcome, StatementResult, StreamOutcome
+from ..core.model.stream import Phase, Stream
+from ..core.names import consumer_name
+from ..core.progress import Listener, Progress, ProtocolPoint
+from ..core.sql.statements import Statement
+from ..storage.registry.consumptions import Consumptions
+from ..storage.registry.registry import Registry
+from ..storage.sources.source_log import SourceLog, StreamSpan
 from .planning import Planner
+from .ports import ChangeSetViews, Failure, OpenChangeSets
 from .resolution import Resolution
-from .stream_views import StreamViews, stream_views
 from .targets import Targets, fenced_off
 
 log = logging.getLogger(__name__)
@@ -44,12 +39,10 @@ class ConsumptionServices:
     ``is_for_upserts`` may consume the streams of upsert tables.
     """
 
-    spark: SparkSession
     registry: Registry
     consumptions: Consumptions
     sources: SourceLog
-    reader: StreamReader
-    scratch: Scratch
+    change_sets: ChangeSetViews
     planner: Planner
     targets: Targets
     resolution: Resolution
@@ -90,14 +83,15 @@ class Attempt:
 
     def views(
         self, spans: Sequence[StreamSpan], *, are_read_once: bool = False
-    ) -> AbstractContextManager[StreamViews]:
-        """Temporary views over the change sets of ``spans``; see :func:`stream_views`."""
-        parts = self.parts
-        return stream_views(
-            parts.spark, parts.reader, parts.scratch, spans, are_read_once=are_read_once
-        )
+    ) -> AbstractContextManager[OpenChangeSets]:
+        """Views over the change sets of ``spans``; see :class:`ChangeSetViews`."""
+        return self.parts.change_sets.open(spans, are_read_once=are_read_once)
 
-    def counted(self, consumption: Consumption, views: StreamViews) -> tuple[StreamOutcome, ...]:
+    def failure(self, error: Exception) -> Failure:
+        """What ``error``, raised by a statement or a read, shows about it."""
+        return self.parts.targets.failure(error)
+
+    def counted(self, consumption: Consumption, views: OpenChangeSets) -> tuple[StreamOutcome, ...]:
         """The counted changes of each stream. This call computes and keeps the change sets, except
         those whose number of rows the log shows.
 
@@ -108,8 +102,8 @@ class Attempt:
         """
         streams = [span.stream for span in views.spans]
         taken = {item.stream_id: item for item in consumption.streams}
-        for stream, change_set in zip(streams, views.change_sets, strict=True):
-            for line in reading_lines(stream, taken[stream.stream_id], change_set.plans):
+        for stream, plans in zip(streams, views.plans, strict=True):
+            for line in reading_lines(stream, taken[stream.stream_id], plans):
                 log.info("%s", line)
         began = time.monotonic()
         try:
@@ -117,7 +111,7 @@ class Attempt:
         except CdcError:
             raise
         except Exception as error:
-            raise _unreadable(consumption, error) from error
+            raise _unreadable(consumption, self.failure(error)) from error
         seconds = time.monotonic() - began
         for stream, outcome in zip(streams, found, strict=True):
             log.info("%s", changes_line(stream, outcome.rows, seconds))
@@ -227,10 +221,10 @@ def range_of(span: StreamSpan) -> StreamRange:
 
 
 def statement_failed(
-    consumption: Consumption, planned: PlannedStatement, error: Exception
+    consumption: Consumption, planned: PlannedStatement, failure: Failure
 ) -> StatementFailed:
-    """The error of a consumption that was undone because ``error`` ended a statement."""
-    cause = reason(error)
+    """The error of a consumption that was undone because a statement failed."""
+    cause = failure.reason
     return StatementFailed(
         f"statement {consumption.ordinal_of(planned)} on {planned.target}",
         "failed; what was applied before it was undone, and no offset moved",
@@ -262,17 +256,17 @@ def _statement_outcome(
     )
 
 
-def _unreadable(consumption: Consumption, error: Exception) -> CdcError:
-    if "FILE_NOT_EXIST" in str(error):
+def _unreadable(consumption: Consumption, failure: Failure) -> CdcError:
+    if "FILE_NOT_EXIST" in failure.reason:
         return StreamStale(
             f"stream {consumption.stream_names}",
             "is stale, files that it has to read were removed while it was read",
-            cause=first_line(error),
+            cause=failure.first_line,
             fix=f"{BRING_BACK}; consume it within the source's delta.deletedFileRetentionDuration",
         )
     return StatementFailed(
         f"stream {consumption.stream_names}",
         "could not be read; nothing was applied and no offset moved",
-        cause=reason(error),
+        cause=failure.reason,
         fix="run the consumer again",
     )

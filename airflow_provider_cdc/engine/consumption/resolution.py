@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from ...core.consumption.statement_log import StatementState
-from ...core.errors import ConsumptionOpen, InvalidRequest, OutcomeUnknown
-from ...core.model.consumption import Consumption, PlannedStatement
-from ...core.model.lifecycle import Transition
-from ...core.model.stream import Phase
-from ...core.progress import Listener, Progress, ProtocolPoint
-from ...storage.registry.consumptions import Consumptions
+from ..core.consumption.statement_log import StatementState
+from ..core.errors import ConsumptionOpen, InvalidRequest, OutcomeUnknown
+from ..core.model.consumption import Consumption, PlannedStatement
+from ..core.model.lifecycle import Transition
+from ..core.model.stream import Phase
+from ..core.progress import Listener, Progress, ProtocolPoint
+from ..storage.registry.consumptions import Consumptions
 from .targets import Targets, UndoneTooMuch, first_version
 
 log = logging.getLogger(__name__)

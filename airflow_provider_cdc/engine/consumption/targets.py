@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-
-from ...core.change_sets.net_files import fold
-from ...core.consumption.statement_log import (
+from ..core.change_sets.net_files import fold
+from ..core.consumption.statement_log import (
     APPLY_VERSION,
     FENCE_VERSION,
     StatementState,
@@ -20,28 +16,21 @@ from ...core.consumption.statement_log import (
     undo_mark,
     wiped_out,
 )
-from ...core.errors import (
+from ..core.errors import (
     ConsumptionOpen,
     InvalidStatement,
     OutcomeUnknown,
     StreamConflict,
     ended_by_hand,
 )
-from ...core.model.consumption import Consumption, PlannedStatement, StatementKind
-from ...core.names import quote
-from ...core.sql.statements import CreateTable, Statement, creation_text, text_to_run
-from ...storage.delta.delta_log import DeltaLog, LogIncomplete
-from ...storage.delta.range_files import RangeFiles
-from ...storage.delta.target_log import TargetLog
-from ...storage.files.stores import Files, join
-from ..session.failures import has_ended, reason
-from ..session.idempotent_writes import idempotent_write, marked_commit
-from ..session.session_settings import any_version, settings
-from ..session.statement_errors import created_meanwhile, exists, plan_refused, refused
-from ..tables.log_stores import warn_of_one_driver
-
-_EXPLAIN_FAILED = "Error occurred during query planning:"
-_WRITTEN_BY_DELTA = ("delta.generationExpression", "delta.identity.start")
+from ..core.model.consumption import Consumption, PlannedStatement, StatementKind
+from ..core.sql.statements import CreateTable, Statement, creation_text, text_to_run
+from ..storage.delta.delta_log import DeltaLog, LogIncomplete
+from ..storage.delta.range_files import RangeFiles
+from ..storage.delta.target_log import TargetLog
+from ..storage.files.stores import Files, join
+from .ports import Failure, StatementWriter
+from .statement_errors import created_meanwhile, refused
 
 
 class UndoneTooMuch(ConsumptionOpen):
@@ -55,31 +44,28 @@ class Targets:
     does not trust what the statement itself returns.
     """
 
-    def __init__(self, spark: SparkSession, files: Files) -> None:
-        self._spark = spark
+    def __init__(self, writer: StatementWriter, files: Files) -> None:
+        self._writer = writer
         self._files = files
         self.log = TargetLog(files)
 
     def check(self, statement: Statement, views: Mapping[str, str]) -> None:
-        """Let Spark analyse ``statement`` without running it.
+        """Analyse ``statement`` without running it.
 
-        :raises InvalidStatement: Spark cannot parse or resolve it
+        :raises InvalidStatement: it cannot be parsed or resolved
         """
-        text = f"EXPLAIN {text_to_run(statement, views, created=False)}"
-        try:
-            plan = self._spark.sql(text).collect()
-        except PySparkException as error:
-            raise refused(statement, error, text) from None
-        found = "\n".join(row[0] for row in plan)
-        if found.startswith(_EXPLAIN_FAILED):
-            raise plan_refused(statement, found.removeprefix(_EXPLAIN_FAILED), text)
+        self._writer.check(statement, views)
+
+    def failure(self, error: Exception) -> Failure:
+        """What ``error``, raised by a statement, shows about it."""
+        return self._writer.failure(error)
 
     def check_makes_delta(self, statement: Statement, create: CreateTable) -> None:
         """Refuse a CREATE TABLE AS whose table would not be a Delta table.
 
         :raises InvalidStatement: it would not be one
         """
-        source = create.data_source or self._spark.conf.get("spark.sql.sources.default")
+        source = create.data_source or self._writer.default_source()
         if source is None or source.lower() != "delta":
             raise InvalidStatement(
                 f"target {statement.target.sql}",
@@ -101,12 +87,10 @@ class Targets:
         :raises StreamConflict: somebody took the consumption over and fenced the statement off
         :raises Exception: any error of the statement itself, if it did not commit
         """
-        warn_of_one_driver(self._spark, planned.location)
         text = text_to_run(statement, views, created=planned.created)
         app_id = application_id(consumption, planned.index)
         try:
-            with idempotent_write(self._spark, app_id, APPLY_VERSION):
-                self._spark.sql(text)
+            self._writer.run(text, planned.location, app_id, APPLY_VERSION)
         except Exception:
             # The log shows whether the statement committed before the error.
             state = self.log.state(consumption, planned)
@@ -134,7 +118,7 @@ class Targets:
                 f"target {planned.target}",
                 "does not show the fence that was written",
                 cause="expected the fence's transaction in the log, found neither it nor the"
-                f" statement's own{_after(failure)}",
+                f" statement's own{self._after(failure)}",
                 fix="run the consumer again",
             ) from failure
         return state
@@ -162,36 +146,38 @@ class Targets:
         # Check right before the RESTORE, which does not notice commits that come before it begins.
         check_ending()
         try:
-            self._restore(planned.location, first - 1, undo_mark(consumption))
+            self._writer.restore(planned.location, first - 1, undo_mark(consumption))
         except Exception as error:
             # Somebody committed meanwhile, perhaps another driver with the same undo.
             self.check_not_moved_on(consumption, planned, first)
             if any(
                 self.log.state(consumption, item).applied_version is not None for item, _ in applied
             ):
-                raise _not_undone(consumption, planned, error) from error
+                raise _not_undone(
+                    consumption, planned, f"{type(error).__name__}: {self.failure(error).reason}"
+                ) from error
         self.check_undone(consumption, planned)
 
     def create(self, statement: Statement, views: Mapping[str, str], consumer: str) -> None:
         """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on. A
         table that is created and filled in one commit cannot be fenced before it exists.
 
-        :raises InvalidStatement: Spark refuses to create it; it may exist by now
+        :raises InvalidStatement: it is refused; it may exist by now
         """
         root = statement.target.path
         leavings = None if root is None else self._leavings(root)
         text = creation_text(statement, views)
         try:
-            with marked_commit(self._spark, creation_mark(consumer)):
-                self._spark.sql(text)
+            self._writer.create(text, creation_mark(consumer))
         except Exception as error:
-            if not has_ended(error):
+            failure = self.failure(error)
+            if not failure.has_ended:
                 raise
             if leavings is not None:
                 self._files.remove_if_empty(leavings)
-            if exists(error):
+            if failure.table_exists:
                 raise created_meanwhile(statement) from None
-            raise refused(statement, error, text) from None
+            raise refused(statement, failure.first_line, text) from None
 
     def _leavings(self, root: str) -> str:
         """The folder that a refused creation of a table at ``root`` leaves without a file in it.
@@ -227,7 +213,7 @@ class Targets:
             if foreign_commit(consumption, commits, first_version=undo_version + 1) is not None:
                 raise _undone_too_much(consumption, planned, taken_back.version, undo_version)
             self._check_restorable(consumption, planned, undo_version - 1)
-            self._restore(planned.location, undo_version - 1, undo_mark(consumption))
+            self._writer.restore(planned.location, undo_version - 1, undo_mark(consumption))
             # This RESTORE may have removed a commit of somebody else too.
             commits = self.log.commits_since(planned)
         if taken_back is not None:
@@ -280,28 +266,13 @@ class Targets:
     def _write_nothing(
         self, consumption: Consumption, planned: PlannedStatement, version: int
     ) -> None:
-        table = f"delta.{quote(planned.location)}"
-        columns = ", ".join(quote(name) for name in self._writable_columns(planned.location))
-        with idempotent_write(self._spark, application_id(consumption, planned.index), version):
-            self._spark.sql(
-                f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {table} WHERE 1 = 0"
-            )
+        app_id = application_id(consumption, planned.index)
+        self._writer.record(planned.location, app_id, version)
 
-    def _writable_columns(self, location: str) -> list[str]:
-        log = DeltaLog(location, self._files)
-        metadata = log.state_at(log.latest_version()).metadata
-        return [
-            field["name"]
-            for field in json.loads(metadata["schemaString"])["fields"]
-            if not any(key in (field.get("metadata") or {}) for key in _WRITTEN_BY_DELTA)
-        ]
-
-    def _restore(self, location: str, version: int, mark: str) -> None:
-        whole = settings(self._spark, {"spark.sql.files.ignoreMissingFiles": "false"})
-        with any_version(self._spark), whole, marked_commit(self._spark, mark):
-            self._spark.sql(
-                f"RESTORE TABLE delta.{quote(location)} TO VERSION AS OF {int(version)}"
-            )
+    def _after(self, failure: Exception | None) -> str:
+        if failure is None:
+            return ""
+        return f", after {type(failure).__name__}: {self.failure(failure).reason}"
 
 
 def first_version(applied: Sequence[tuple[PlannedStatement, StatementState]]) -> int:
@@ -334,13 +305,11 @@ def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) 
     )
 
 
-def _not_undone(
-    consumption: Consumption, planned: PlannedStatement, error: Exception
-) -> OutcomeUnknown:
+def _not_undone(consumption: Consumption, planned: PlannedStatement, found: str) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"target {planned.target}",
         f"could not be restored to what it held before consumption {consumption.consumption_id}",
-        cause=f"expected RESTORE to succeed, found {type(error).__name__}: {reason(error)}",
+        cause=f"expected RESTORE to succeed, found {found}",
         fix="run the consumer again; it goes on with the undo",
     )
 
@@ -371,7 +340,3 @@ def _undone_too_much(
         fix=f"apply version {version} again by hand, then end it with"
         f" {ended_by_hand(planned.target)}",
     )
-
-
-def _after(failure: Exception | None) -> str:
-    return "" if failure is None else f", after {type(failure).__name__}: {reason(failure)}"

@@ -6,23 +6,20 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
-from pyspark.errors import AnalysisException
-
-from ...core.consumption.batches import BatchLimit
-from ...core.errors import BRING_BACK, CdcError, InvalidRange, StreamMoved, StreamStale
-from ...core.model.access import Right, check_access
-from ...core.model.consumption import Consumption, StreamRange
-from ...core.model.lifecycle import Transition
-from ...core.model.outcomes import Outcome, StatementOutcome
-from ...core.model.stream import Stream
-from ...core.progress import ProtocolPoint
-from ...core.sql.statements import Statement, analyse, plan_streams
-from ...storage.registry.registry_snapshot import RegistrySnapshot
-from ...storage.sources.source_log import StreamSpan
-from ..session.failures import has_ended
-from ..session.statement_errors import refused
+from ..core.consumption.batches import BatchLimit
+from ..core.errors import BRING_BACK, CdcError, InvalidRange, StreamMoved, StreamStale
+from ..core.model.access import Right, check_access
+from ..core.model.consumption import Consumption, StreamRange
+from ..core.model.lifecycle import Transition
+from ..core.model.outcomes import Outcome, StatementOutcome
+from ..core.model.stream import Stream
+from ..core.progress import ProtocolPoint
+from ..core.sql.statements import Statement, analyse, plan_streams
+from ..storage.registry.registry_snapshot import RegistrySnapshot
+from ..storage.sources.source_log import StreamSpan
 from .attempts import BEGIN_TRIES, Attempt, ConsumptionServices, range_of, statement_failed
-from .stream_views import StreamViews
+from .ports import OpenChangeSets
+from .statement_errors import refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class ReadBasis:
     target.
     """
 
-    views: StreamViews
+    views: OpenChangeSets
     target_version: int
 
 
@@ -59,7 +56,7 @@ class Consumer:
         self._limit = limit
         self._confirm = confirm
 
-    def opened(self, span: StreamSpan) -> AbstractContextManager[StreamViews]:
+    def opened(self, span: StreamSpan) -> AbstractContextManager[OpenChangeSets]:
         """A view over ``span`` that can be read before the statement that consumes it is made."""
         return self._attempt.views([span], are_read_once=True)
 
@@ -122,7 +119,7 @@ class Consumer:
         """Finish the consumption that an earlier attempt of this consumer left open."""
         by_id = {stream.stream_id: stream for stream in streams}
 
-        def views(consumption: Consumption) -> AbstractContextManager[StreamViews]:
+        def views(consumption: Consumption) -> AbstractContextManager[OpenChangeSets]:
             spans = [self._pinned(by_id[item.stream_id], item) for item in consumption.streams]
             return self._views(spans, statements)
 
@@ -130,7 +127,7 @@ class Consumer:
 
     def _views(
         self, spans: Sequence[StreamSpan], statements: Sequence[Statement]
-    ) -> AbstractContextManager[StreamViews]:
+    ) -> AbstractContextManager[OpenChangeSets]:
         return self._attempt.views(spans, are_read_once=len(statements) == 1)
 
     def _pinned(self, stream: Stream, pinned: StreamRange) -> StreamSpan:
@@ -194,7 +191,7 @@ def run_consumption(
     attempt: Attempt,
     consumption: Consumption,
     statements: Sequence[Statement],
-    views: StreamViews,
+    views: OpenChangeSets,
 ) -> Outcome:
     """Apply the statements of a begun consumption over ``views``, and commit it."""
     resolution = parts.resolution
@@ -212,12 +209,13 @@ def run_consumption(
     except CdcError:
         raise
     except Exception as error:
-        if not resolution.fail(consumption, attempt.consumer, has_ended=has_ended(error)):
+        failure = attempt.failure(error)
+        if not resolution.fail(consumption, attempt.consumer, has_ended=failure.has_ended):
             planned, statement = consumption.statements[len(applied)], statements[len(applied)]
-            if statement.create is not None and isinstance(error, AnalysisException):
+            if statement.create is not None and failure.is_refusal:
                 # Delta refuses some types and names when it writes, not when Spark plans.
-                raise refused(statement, error) from error
-            raise statement_failed(consumption, planned, error) from error
+                raise refused(statement, failure.first_line) from error
+            raise statement_failed(consumption, planned, failure) from error
         return attempt.rolled_forward(consumption)
     return attempt.commit(consumption, streams, applied)
 
@@ -227,7 +225,7 @@ def resume_consumption(
     attempt: Attempt,
     found: Consumption,
     statements: Sequence[Statement],
-    views: Callable[[Consumption], AbstractContextManager[StreamViews]],
+    views: Callable[[Consumption], AbstractContextManager[OpenChangeSets]],
 ) -> Outcome:
     """Finish what an earlier attempt left open, over the ``views`` of what that attempt read."""
     consumption = parts.consumptions.move(found, Transition.RESUMED, attempt.consumer)

@@ -1,0 +1,130 @@
+"""The ports of the protocol: what a consumption needs from the engine that runs its SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core.change_sets.read_plan import ReadPlan
+from ..core.model.outcomes import StreamOutcome
+from ..core.model.tables import Table
+from ..core.names import TableName
+from ..core.sql.statements import Statement
+from ..storage.sources.source_log import StreamSpan
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What an exception shows about the statement that raised it.
+
+    ``reason`` holds the messages of the exception and of its causes. If ``has_ended`` is false, the
+    statement may still run and commit later. ``is_refusal``: the statement was refused before it
+    read a row. ``table_exists``: it was refused because the table that it creates exists.
+    """
+
+    reason: str
+    has_ended: bool
+    is_refusal: bool = False
+    table_exists: bool = False
+
+    @property
+    def first_line(self) -> str:
+        """The first line of the reason."""
+        return self.reason.partition("\n")[0].rstrip(".; ")
+
+
+class StatementWriter(Protocol):
+    """Runs statements, so that each of them commits at most once to its target.
+
+    The log of the target shows whether a statement was applied, so a writer reports only errors.
+    """
+
+    def failure(self, error: Exception) -> Failure:
+        """What ``error``, raised by this writer, shows about its statement."""
+
+    def default_source(self) -> str | None:
+        """The data source of a new table if the statement does not name one."""
+
+    def check(self, statement: Statement, views: Mapping[str, str]) -> None:
+        """Analyse ``statement`` without running it.
+
+        :raises InvalidStatement: it cannot be parsed or resolved
+        """
+
+    def run(self, text: str, location: str, app_id: str, version: int) -> None:
+        """Run the statement ``text`` and commit it to the table at ``location`` with the
+        transaction ``version`` of ``app_id``. Skip it if the table has recorded that version or a
+        later one. Fail if another commit records a version of ``app_id`` at the same time.
+        """
+
+    def record(self, location: str, app_id: str, version: int) -> None:
+        """Commit the transaction ``version`` of ``app_id`` without changing a row; like
+        :meth:`run`.
+        """
+
+    def restore(self, location: str, version: int, mark: str) -> None:
+        """Restore the table to ``version``, whatever its retention is, in a commit with ``mark`` as
+        user metadata.
+
+        :raises Exception: a file that the version needs is missing
+        """
+
+    def create(self, text: str, mark: str) -> None:
+        """Create an empty table by ``text``, in a commit with ``mark`` as user metadata."""
+
+
+class OpenChangeSets(Protocol):
+    """The change sets of a consumption, which its statements read until they are closed."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The view of each stream by the stream's name."""
+
+    @property
+    def spans(self) -> Sequence[StreamSpan]:
+        """What each change set covers."""
+
+    @property
+    def plans(self) -> Sequence[Sequence[ReadPlan]]:
+        """How each change set is read, for each base table."""
+
+    def outcomes(self) -> tuple[StreamOutcome, ...]:
+        """The counted changes of each stream. This call computes and keeps the change sets, except
+        those whose number of rows the log shows.
+
+        :raises FilesChanged: a file was overwritten or removed during the read
+        :raises FileUnreadable: a file cannot be read
+        """
+
+
+class ChangeSetViews(Protocol):
+    """Opens change sets.
+
+    Snowflake, repeatable read: every statement sees the same records.
+    """
+
+    def open(
+        self, spans: Sequence[StreamSpan], *, are_read_once: bool = False
+    ) -> AbstractContextManager[OpenChangeSets]:
+        """The change sets of ``spans``, as views until the block ends.
+
+        :param are_read_once: only one statement reads them
+        """
+
+
+class TargetTables(Protocol):
+    """Finds the Delta tables that statements name."""
+
+    def find(self, name: TableName) -> Table | None:
+        """The Delta table ``name``; ``None``: there is no such table.
+
+        :raises NotADeltaTable: something else has that name
+        """
+
+    def get(self, name: TableName) -> Table:
+        """Like :meth:`find`.
+
+        :raises TableNotFound: there is no such table
+        """

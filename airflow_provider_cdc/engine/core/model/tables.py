@@ -1,0 +1,17 @@
+"""A Delta table as statements name it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Delta table: the user's name for it, its quoted SQL, its root, and, if a catalog knows it,
+    its table features.
+    """
+
+    name: str
+    sql: str
+    location: str
+    features: tuple[str, ...] = ()
