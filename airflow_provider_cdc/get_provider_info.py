@@ -111,27 +111,30 @@ _CONNECTION_FIELDS = {
     ),
     "principal": _field(
         "Principal",
-        "Who reads, consumes and owns streams by this connection; by default the process's user.",
+        "Who reads, consumes and owns streams with this connection; default: the process's user.",
         section=_COMMON,
     ),
     "storage_options": _field(
         "Storage options",
-        "JSON object: how to reach the store of the state folder, as"
+        "JSON object: how to reach the store of the state folder, such as"
         ' {"AWS_REGION": "eu-central-1"}. No secret here.',
         section=_STORE,
         type="object",
     ),
     "secret_storage_options": _field(
         "Secret storage options",
-        "JSON object of storage options that reach the driver by its environment only; they win.",
+        "JSON object of storage options that the driver gets only in its environment; they win.",
         section=_STORE,
         format="password",
     ),
     "driver_memory": _field(
-        "Driver memory", "Memory of the driver, as 2g.", section=_JOBS, examples=["2g", "4g"]
+        "Driver memory", "Memory of the driver, such as 2g.", section=_JOBS, examples=["2g", "4g"]
     ),
     "executor_memory": _field(
-        "Executor memory", "Memory of each executor, as 4g.", section=_JOBS, examples=["4g", "8g"]
+        "Executor memory",
+        "Memory of each executor, such as 4g.",
+        section=_JOBS,
+        examples=["4g", "8g"],
     ),
     "executor_cores": _field(
         "Executor cores", "Cores of each executor.", section=_JOBS, type="integer"
@@ -139,32 +142,32 @@ _CONNECTION_FIELDS = {
     "num_executors": _field("Executors", "Number of executors.", section=_JOBS, type="integer"),
     "conf": _field(
         "Spark settings",
-        "JSON object of Spark settings that win over the provider's defaults. No secret here.",
+        "JSON object of Spark settings that override the provider's defaults. No secret here.",
         section=_JOBS,
         type="object",
     ),
     "secret_conf": _field(
         "Secret Spark settings",
-        "JSON object of Spark settings that reach the driver by its environment only.",
+        "JSON object of Spark settings that the driver gets only in its environment.",
         section=_JOBS,
         format="password",
     ),
     "pool_conf": _field(
         "Spark settings by pool",
-        "JSON object: for a pool of Airflow the Spark settings of the jobs that its tasks submit,"
-        ' as {"cdc_background": {"spark.cores.max": "4"}}. No secret here.',
+        "JSON object: for each Airflow pool, the Spark settings of the jobs that its tasks submit,"
+        ' such as {"cdc_background": {"spark.cores.max": "4"}}. No secret here.',
         section=_JOBS,
         type="object",
     ),
     "packages": _field(
         "Packages",
-        "Maven coordinates that bring Delta; by default the supported release. A worker asks Maven"
-        " for them once.",
+        "Maven coordinates of Delta; default: the supported release. A worker asks Maven for them"
+        " once.",
         section=_JOBS,
     ),
     "jars": _field(
         "Jars",
-        "Jars that bring Delta, instead of packages, with commas between them; nothing is fetched.",
+        "Jars of Delta, instead of packages, separated by commas; nothing is downloaded.",
         section=_JOBS,
         examples=["/opt/delta/delta-spark_4.2_2.13-4.4.0.jar"],
     ),
@@ -173,15 +176,15 @@ _CONNECTION_FIELDS = {
     ),
     "archives": _field(
         "Archives",
-        "Cluster mode: a packed environment with the engine, as cdc.tar.gz#environment.",
+        "Cluster mode: a packed environment with the engine, such as cdc.tar.gz#environment.",
     ),
     "py_files": _field("Python files", "Cluster mode: Python files or archives for the driver."),
     "driver_python": _field(
         "Driver's Python",
-        "Interpreter of the driver, as ./environment/bin/python; in client mode the worker's own.",
+        "Python of the driver, such as ./environment/bin/python; client mode uses the worker's.",
     ),
     "entry_point": _field(
         "Entry point",
-        "Cluster mode: where the job's script lies in the image, as local:///app/entry_point.py.",
+        "Cluster mode: path of the job's script in the image, such as local:///app/entry_point.py.",
     ),
 }

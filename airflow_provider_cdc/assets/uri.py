@@ -69,7 +69,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     if stream == UPSERT_TABLES and uri.netloc and not uri.query and len(rest) == 1 and rest[0]:
         return uri._replace(path=f"/{UPSERT_TABLES}/{quote(unquote(rest[0]), safe='')}")
     if not uri.netloc or uri.query or rest not in ([], [CONSUMPTIONS]):
-        raise ValueError(f"asset URI {uri.geturl()}: names no stream. {_FORM}.")
+        raise ValueError(f"asset URI {uri.geturl()}: does not name a stream. {_FORM}.")
     try:
         path = "/".join(["", _segment(unquote(stream)), *rest])
     except InvalidName as error:

@@ -25,14 +25,14 @@ def get_commands() -> list[GroupCommand]:
     streams = ActionCommand(
         name="streams",
         help="Show streams, or describe one",
-        description="Offset of each stream, how far it is behind and whether it is stale; no JVM.",
+        description="Show the offset and lag of each stream and whether it is stale; needs no JVM.",
         func=lazy_load_command(f"{__name__}.streams"),
         args=(_NAME, _CONN_ID, ARG_OUTPUT),
     )
     upsert_tables = ActionCommand(
         name="upsert-tables",
         help="Show upsert tables",
-        description="What is applied of each table, what waits, how much is in quarantine; no JVM.",
+        description="Show applied, waiting and quarantined changes of each table; needs no JVM.",
         func=lazy_load_command(f"{__name__}.upsert_tables"),
         args=(_CONN_ID, ARG_OUTPUT),
     )

@@ -42,7 +42,7 @@ StorageOptions = Annotated[
     typer.Option(
         envvar="CDC_STORAGE_OPTIONS",
         hidden=True,
-        help="JSON object of the store's options; by the environment, for it may hold secrets.",
+        help="JSON object of the store's options; set in the environment, as it may hold secrets.",
     ),
 ]
 

@@ -59,7 +59,7 @@ def apply_plan(
         try:
             plan = _plan_in_time(settings, default_interval, is_needed=bool(kept.plan))
         except Exception:
-            log.exception("The registry of %s cannot be read; what it said last goes on", conn_id)
+            log.exception("The registry of %s cannot be read; its last plan stays in use", conn_id)
             return kept.plan
     _write(file, _Kept(time.time(), plan))
     return plan
@@ -97,8 +97,8 @@ def _plan(
         if is_needed:
             raise FileNotFoundError(f"there is no registry in {settings.state}")
         log.warning(
-            "There is no registry in %s, so no DAG applies upsert tables of %s. Where there"
-            " should be one: this process parses DAG files, and has to reach the state folder"
+            "There is no registry in %s, so no DAG applies upsert tables of %s. If there"
+            " should be one, let this process, which parses DAG files, reach the state folder"
             " as workers do",
             settings.state,
             settings.conn_id,
@@ -106,7 +106,7 @@ def _plan(
     readable = [stream for stream in streams or [] if isinstance(stream, Stream)]
     for stream in streams or []:
         if isinstance(stream, UnreadableStream):
-            log.error("No DAG applies the changes that wait in it: %s", stream.error)
+            log.error("No DAG applies the changes of an unreadable stream: %s", stream.error)
     return apply_schedules(readable, settings.apply_times(), default_interval)
 
 

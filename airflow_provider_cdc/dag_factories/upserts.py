@@ -85,7 +85,7 @@ def _dag(
     pool: str,
     default_args: Mapping[str, Any] | None,
 ) -> DAG:
-    description = f"Apply the changes that wait for {schedule.table}"
+    description = f"Apply the waiting changes of {schedule.table}"
     with timed_dag(
         dag_id,
         schedule.every,

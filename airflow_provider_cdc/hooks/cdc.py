@@ -148,7 +148,7 @@ class CdcHook(BaseHook):
             return False, str(error)
         except Exception as error:
             return False, f"state folder of {self.conn_id}: {type(error).__name__}: {error}"
-        return True, f"{found} in {self.settings.state}, Spark by {spark.conn_id}"
+        return True, f"{found} in {self.settings.state}, Spark connection {spark.conn_id}"
 
     def _found(self) -> str:
         streams = self.catalog().show_if_begun()

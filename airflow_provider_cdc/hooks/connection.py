@@ -92,7 +92,7 @@ class CdcConnection:
                 f"connection {conn_id}",
                 "has no state folder",
                 cause="its required field, State folder (state in its extra), is empty",
-                fix="set it to a folder that workers and Spark can reach, as file:///data/cdc",
+                fix="set it to a folder that workers and Spark can reach, such as file:///data/cdc",
             )
         jars = _text(present, "jars")
         _refuse_passwords(conn_id, {name: _text(present, name) for name in _ARGUMENTS})
@@ -211,7 +211,7 @@ def _repositories(conn_id: str, present: Mapping[str, Any]) -> str | None:
             f"connection {conn_id}",
             "names a repository with a user or a password",
             cause="expected an address without them: spark-submit's arguments show in logs",
-            fix="put them into a settings file of Ivy, and name it in the field conf as"
+            fix="put them into an Ivy settings file, and name it in the field conf as"
             " spark.jars.ivySettings",
         )
     return given
@@ -226,7 +226,7 @@ def _refuse_secret_settings(conn_id: str, conf: Mapping[str, str]) -> None:
         raise InvalidRequest(
             f"connection {conn_id}",
             f"would show the Spark setting {key} on a command line",
-            cause=f"it {reason}, and the field conf becomes arguments",
+            cause=f"it {reason}, and Spark gets the field conf as arguments",
             fix="move it to the field secret_conf",
         )
 
@@ -238,8 +238,8 @@ def _refuse_passwords(conn_id: str, arguments: Mapping[str, str | None]) -> None
                 f"connection {conn_id}",
                 f"names an address with a user and a password in its field {name}",
                 cause="spark-submit's arguments show in logs and in the list of processes",
-                fix="put the file where it needs none, or into a store whose keys are in the field"
-                " secret_conf",
+                fix="put the file where it needs no password, or into a store whose keys are in the"
+                " field secret_conf",
             )
 
 
@@ -249,6 +249,6 @@ def _refuse_secret_options(conn_id: str, options: Mapping[str, str]) -> None:
             f"connection {conn_id}",
             f"would show the storage option {key}",
             cause="its name says that it holds a secret, and Airflow shows the field"
-            " storage_options to whoever may read connections",
+            " storage_options to everyone who may read connections",
             fix="move it to the field secret_storage_options",
         )

@@ -48,8 +48,8 @@ def check_reach(hook: CdcHook) -> None:
 
 def _unreached(hook: CdcHook) -> CdcJobFailed:
     return CdcJobFailed(
-        f"streams of {hook.conn_id}: cannot be seen any more. Cause: an earlier run of the monitor"
-        " saw streams, and now the state folder holds no registry. Fix: let the worker reach the"
-        f" state folder, or delete the Variable {variable_key(hook.conn_id)} where the connection"
-        " is to lead to a new one."
+        f"streams of {hook.conn_id}: are missing. Cause: an earlier run of the monitor saw streams,"
+        " and now the state folder holds no registry. Fix: let the worker reach the state folder,"
+        f" or delete the Variable {variable_key(hook.conn_id)} if the connection now uses a new"
+        " state folder."
     )

@@ -51,9 +51,10 @@ _LINEAGE_SECRET = re.compile(r"^spark[.]openlineage[.]transport[.](auth|headers)
 _SESSION_SETTINGS = ("spark.sql.", "spark.databricks.")
 _LOG = "read the application's log above"
 _CLUSTER_LOG = (
-    "read the driver's log on the cluster, of the pod or the application that the log above names"
-    " (kubectl logs, yarn logs -applicationId); most often the driver lacks the engine, or in its"
-    f" environment {entry_point.STORAGE_OPTIONS_VARIABLE}, by which it writes its answer"
+    "read the driver's log on the cluster: the log above names its pod or application (kubectl"
+    " logs, yarn logs -applicationId); most often the driver does not have the engine, or its"
+    f" environment does not have {entry_point.STORAGE_OPTIONS_VARIABLE}, with which it writes its"
+    " answer"
 )
 _LOCAL = re.compile(r"local(\[.*\])?")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -173,8 +174,8 @@ class SparkSubmission(Submission):
             self.spark_hook.on_kill()
         except Exception:
             log.exception(
-                "The Spark provider could not end the application; on a cluster it may live on. To"
-                " end one in cluster mode on YARN, the worker needs the command yarn"
+                "The Spark provider could not end the application; on a cluster it may still run."
+                " To end one in cluster mode on YARN, the worker needs the command yarn"
             )
         finally:
             survivors = psutil.wait_procs(processes, timeout=0)[1]
@@ -257,7 +258,7 @@ class SparkSubmission(Submission):
         if not self.is_yarn and self.spark_hook._connection["master"] == "yarn":
             raise CdcJobFailed(
                 f"Spark connection {spark.conn_id}: was not found by the Spark provider, which"
-                " would submit to a YARN cluster. Cause: where Airflow keeps connections did not"
+                " would submit to a YARN cluster. Cause: Airflow's store of connections did not"
                 " answer. Fix: run the task again, nothing was submitted."
             )
 
@@ -366,8 +367,8 @@ def request_argument(request: Request) -> str:
         raise InvalidRequest(
             f"{request.job} job",
             "is too long for a command line",
-            cause=f"expected at most {_ARGUMENT_BYTES} bytes, found {len(text)}; a character beyond"
-            " ASCII takes 6 or 12",
+            cause=f"expected at most {_ARGUMENT_BYTES} bytes, found {len(text)}; a character"
+            " outside ASCII takes 6 or 12",
             fix="shorten the statements, or split them over two streams",
         )
     return text

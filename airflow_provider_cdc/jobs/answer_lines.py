@@ -44,7 +44,7 @@ def answer_lines(request: Request, answer: Answer) -> tuple[str, ...]:
         case ExportTable() as task:
             return (f"rows of upsert table {task.table}: are written to {task.target}",)
         case WriteChanges() as task:
-            return (f"upsert table {task.table}: its changes are written, and wait",)
+            return (f"upsert table {task.table}: its changes are written and wait to be applied",)
         case AlterUpsertTable() as task:
             return (f"upsert table {task.table}: is altered",)
         case DropUpsertTable() as task:
@@ -79,5 +79,5 @@ def _source_line(source: SourceRetention) -> str:
     size = decimal(source.bytes_kept)
     return (
         f"{source.location}: keeps{own}, and {length_text(source.extension)} for"
-        f" {', '.join(source.streams)}; {size} of removed files stay for that"
+        f" {', '.join(source.streams)}; {size} of removed files are kept for that"
     )

@@ -121,7 +121,9 @@ def keep_jars(spark: SparkSession, file: str | None) -> None:
             json.dump([jar for jar in jars.split(",") if jar], opened)
         os.replace(draft, file)
     except OSError as error:
-        log.warning("Which jars Spark got is not kept, and Ivy is asked again: %s", error)
+        log.warning(
+            "The list of Spark's jars cannot be saved, so the next job asks Ivy again: %s", error
+        )
 
 
 if __name__ == "__main__":

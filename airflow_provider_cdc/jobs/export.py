@@ -88,12 +88,12 @@ def _write_table(task: Export, rows: DataFrame, spark: SparkSession, tables: Tab
             f"export to {task.target}",
             "would write to a table that exists",
             cause="its mode is error",
-            fix="name another table, or say append or overwrite",
+            fix="name another table, or set mode to append or overwrite",
         )
     assignment = StoreAssignment(
         spark,
         f"export to {task.target}",
-        "cannot write its rows there",
+        "cannot write its rows to this table",
         "name another table, or alter the columns of this one",
     )
     stored = assignment.rows(rows, spark.table(target.sql).schema)

@@ -27,7 +27,7 @@ def check_consume(task: Consume) -> None:
     if bool(task.statements) == (task.apply is not None):
         raise InvalidRequest(
             f"consumption of {task.consumer}",
-            "is unknown",
+            "is not defined",
             cause="expected either statements or a function, found"
             f" {'both' if task.statements else 'neither'}",
             fix="give one of them",
@@ -86,7 +86,7 @@ def _parts(name: str) -> tuple[str, str]:
     if match is None:
         raise InvalidRequest(
             f"function {name!r}",
-            "is not named as one",
+            "is not a valid name",
             cause="expected package.module:function",
             fix="name the module and the function in it, with a colon between them",
         )

@@ -132,8 +132,8 @@ class ExportChanges(StreamOperator):
         if is_moment and as_mapping(start.point) == as_mapping(end.point):
             raise InvalidRequest(
                 subject,
-                "are asked for between a moment and itself",
+                "have the same start and end",
                 cause=f"both are {end}",
-                fix="where they are the run's data interval, give the DAG a timetable that has"
+                fix="if they are the run's data interval, give the DAG a timetable that has"
                 " intervals, such as CronDataIntervalTimetable",
             )

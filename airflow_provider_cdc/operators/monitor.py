@@ -94,8 +94,8 @@ class CheckStreams(StreamOperator):
                 f"streams of {self.conn_id}: {failures.message}."
                 f" Cause: {'; '.join(map(_failure_text, failures.exceptions))}."
                 " Fix: correct the notifier or"
-                " the access to the source. A run more than ten minutes later sends the alerts that"
-                " are missing."
+                " the access to the source. A run more than ten minutes later sends the missing"
+                " alerts."
             ) from failures
         if not moments:
             check_reach(self.hook)

@@ -306,9 +306,9 @@ class ConsumeStream(ConsumingOperator):
         if unread := [name for name in expected if name not in read]:
             raise InvalidStatement(
                 f"stream {', '.join(unread)}",
-                "is read by no statement",
+                "is not read by any statement",
                 cause=f"the statements read {', '.join(read)}",
-                fix="name in the argument stream what the statements read",
+                fix="set the argument stream to the streams that the statements read",
             )
 
 

@@ -98,7 +98,7 @@ class RewindStream(StreamOperator):
                     f"stream {self.stream}",
                     "cannot be moved back",
                     cause="no point was given",
-                    fix="say to=Version(3), or a mapping such as {'timestamp': '{{ ts }}'}",
+                    fix="pass to=Version(3), or a mapping such as {'timestamp': '{{ ts }}'}",
                 )
             self.hook.catalog().permitted(self.stream, Right.CONSUME)
         task = jobs.RewindStream(self.stream, to)

@@ -95,7 +95,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
             except RegistryNotFound:
                 if not knows_streams(self.conn_id):
                     raise
-                self.log.warning("There is no registry where a monitor saw streams; waiting on")
+                self.log.warning("There is no registry, but a monitor saw streams; still waiting")
                 found = None
         if found is None or not self._confirmed(found, context):
             return PokeReturnValue(is_done=False)
@@ -154,7 +154,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
             raise
         except Exception as error:
             if self.silent_fail:
-                self.log.exception("The check failed; the wait goes on")
+                self.log.exception("The check failed; still waiting")
                 return PokeReturnValue(is_done=False)
             if self.never_fail:
                 raise AirflowSkipException(f"Skipped instead of failed: {error}") from error

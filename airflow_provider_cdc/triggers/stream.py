@@ -100,7 +100,7 @@ class StreamHasDataTrigger(BaseTrigger):
             found = readiness(catalog, self.stream, empty=self._empty)
         except RegistryNotFound:
             # The task read the registry, so now this process does not reach the state folder.
-            _log.warning("there is no registry where stream %s was found", self.stream)
+            _log.warning("the registry in which stream %s was found is missing", self.stream)
             return None
         return None if found is None else {"status": "ready", **asdict(found)}
 

@@ -86,7 +86,7 @@ class Memory:
             found: Any = await self._store.aget(_KEY, {})
             return _fired_of(found)
         except Exception:
-            _log.warning("could not recall what was fired", exc_info=True)
+            _log.warning("could not load the last wake", exc_info=True)
             return None
 
     async def keep(self, fired: Fired) -> None:
@@ -97,7 +97,7 @@ class Memory:
         try:
             await self._store.aset(_KEY, value)
         except Exception:
-            _log.warning("could not remember %s", fired, exc_info=True)
+            _log.warning("could not save %s", fired, exc_info=True)
 
 
 def _fired_of(kept: Mapping[str, Any]) -> Fired | None:
@@ -203,7 +203,7 @@ class StreamPolls(SharedStreamProducer):
                 streams = await in_own_thread(catalog.show_if_begun)
                 if streams is None and not is_missed:
                     _log.warning(
-                        "There is no registry in %s, so no stream of %s wakes a DAG. Where there"
+                        "There is no registry in %s, so no stream of %s wakes a DAG. If there"
                         " should be one, let the triggerer reach the state folder as workers do",
                         settings.state,
                         self._conn_id,

@@ -77,7 +77,7 @@ def test_connection_secret_among_the_plain_settings_is_refused(key):
     "address", ["https://user:word@nexus/maven", "https://a/maven,https://word@nexus:8081/maven"]
 )
 def test_connection_repository_address_with_a_user_is_refused(address):
-    with pytest.raises(InvalidRequest, match="settings file of Ivy") as caught:
+    with pytest.raises(InvalidRequest, match="Ivy settings file") as caught:
         CdcConnection.from_extra("cdc", {"state": STATE, "repositories": address})
     assert "word@" not in str(caught.value)
 
@@ -200,7 +200,7 @@ def test_connection_test_distinguishes_no_registry_from_an_empty_registry(
 ):
     define_connection("cdc_default", "cdc", state=str(tmp_path))
     define_connection("spark_default", "spark", "local[1]")
-    expected = f"no registry of streams yet in {tmp_path}, Spark by spark_default"
+    expected = f"no registry of streams yet in {tmp_path}, Spark connection spark_default"
     assert CdcHook().test_connection() == (True, expected)
 
     stream = register(tmp_path, new_stream())

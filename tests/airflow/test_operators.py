@@ -316,7 +316,7 @@ def test_error_of_a_notifier_keeps_its_traceback(monkeypatch, define_connection,
 def test_create_stream_at_an_invalid_point_fails_for_good(point):
     create = CreateStream(task_id="create", stream="s", on_table="t", at=point)
 
-    with pytest.raises(AirflowFailException, match=r"names no|is no version"):
+    with pytest.raises(AirflowFailException, match=r"is not a point|is not a version"):
         create.execute({})
 
 
@@ -395,8 +395,8 @@ def test_abort_without_an_open_consumption_starts_no_job():
     [
         (AbortConsumption(task_id="t", stream="s", keep=[1]), "found int 1"),
         (RewindStream(task_id="t", stream="s", to=None), "no point was given"),
-        (RewindStream(task_id="t", stream="s", to={"version": -1}), "no version of a table"),
-        (AlterStream(task_id="t", stream="s", max_lag="10 minutes"), "no length of time"),
+        (RewindStream(task_id="t", stream="s", to={"version": -1}), "not a version of a table"),
+        (AlterStream(task_id="t", stream="s", max_lag="10 minutes"), "not a length of time"),
         (AlterStream(task_id="t", stream="s", readers="bob"), "a list of texts"),
         (RecoverStream(task_id="t", stream="s", target="t", key=[1]), "found int 1"),
         (ConsumeStream(task_id="t", stream="s", sql=["INSERT", 1], consumer="c"), "found int 1"),
@@ -436,7 +436,7 @@ def test_maintenance_takes_lengths_of_any_kind_except_negative_ones():
     assert [type(task.ahead) for task in hook.tasks] == [timedelta]
     assert json.loads(to_json(hook.tasks[0])) == {"job": "maintain", "ahead": "P2DT3600S"}
     maintain.ahead = -timedelta(days=1)
-    with pytest.raises(AirflowFailException, match="is no length of time"):
+    with pytest.raises(AirflowFailException, match="is not a length of time"):
         maintain.execute({})
 
 
@@ -449,11 +449,11 @@ def test_maintenance_takes_lengths_of_any_kind_except_negative_ones():
             {"file_format": "csv", "mode": "append"},
             "would append the same rows again",
         ),
-        (ExportChanges, {"at": {"version": -1}}, "is no version of a table"),
+        (ExportChanges, {"at": {"version": -1}}, "is not a version of a table"),
         (
             ExportChanges,
             {"at": {"timestamp": str(NOON)}, "end": {"timestamp": str(NOON)}},
-            "between a moment and itself",
+            "have the same start and end",
         ),
         (ExportChanges, {"before": {"version": 5}, "end": {"version": 4}}, "end before they begin"),
         (
@@ -491,7 +491,7 @@ def test_export_of_a_table_keeps_its_id_only_in_a_retry(monkeypatch):
 def test_consume_stream_within_impossible_bounds_fails_for_good():
     consume = ConsumeStream(task_id="consume", stream="s", sql="SELECT 1", max_commits=0)
 
-    with pytest.raises(AirflowFailException, match="whole number from 1 on"):
+    with pytest.raises(AirflowFailException, match="whole number, 1 or more"):
         consume.execute({})
 
 
@@ -515,7 +515,7 @@ def test_lengths_of_time_of_a_stream_may_come_from_a_template():
     task = create._task()
     assert (task.max_data_extension, task.max_lag) == (timedelta(days=3), timedelta(hours=2))
     create.max_lag = "soon"
-    with pytest.raises(AirflowFailException, match="no length of time"):
+    with pytest.raises(AirflowFailException, match="not a length of time"):
         create._task()
 
 

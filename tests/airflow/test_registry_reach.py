@@ -43,7 +43,7 @@ def seen() -> None:
 )
 def test_task_that_does_not_reach_the_registry_may_be_tried_again(kind, arguments):
     seen()
-    with pytest.raises(CdcJobFailed, match="cannot be seen any more"):
+    with pytest.raises(CdcJobFailed, match="are missing"):
         kind(task_id="t", **arguments).execute(RUN)
 
 

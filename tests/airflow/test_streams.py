@@ -192,7 +192,7 @@ def test_consume_stream_that_no_statement_reads_fails_before_submission(stream):
     stream.engine.create_stream("unread", on_table=str(stream.folder))
     consume = ConsumeStream(task_id="c", stream="unread", sql="INSERT INTO t SELECT * FROM s")
 
-    with pytest.raises(AirflowFailException, match="stream unread: is read by no statement"):
+    with pytest.raises(AirflowFailException, match="stream unread: is not read by any statement"):
         consume.execute(TASK)
 
 

@@ -619,6 +619,6 @@ def test_columns_are_added_and_tables_are_dropped_as_templates_say(state):
 def test_invalid_length_of_time_fails_before_a_job(state, kind, arguments):
     operator, hook = operating(kind, Answer("r"), **arguments)
 
-    with pytest.raises(AirflowFailException, match="is no length of time"):
+    with pytest.raises(AirflowFailException, match="is not a length of time"):
         operator.execute({})
     assert hook.tasks == []

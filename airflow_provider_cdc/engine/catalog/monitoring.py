@@ -225,7 +225,7 @@ def _staleness(status: StreamStatus, now: datetime, margin: timedelta) -> Object
     elif status.may_have_data and now >= status.kept_until:
         objective_status = ObjectiveStatus.AT_RISK
         reason = (
-            f"its source promises to keep what it needs until {_moment(status.kept_until)} alone:"
+            f"its source promises to keep what it needs only until {_moment(status.kept_until)}:"
             " run MaintainStreams"
         )
     return ObjectiveState(Objective.STALENESS, objective_status, reason)
@@ -236,7 +236,7 @@ def _lag(status: StreamStatus, now: datetime) -> ObjectiveState:
     if status.max_lag is None:
         return ObjectiveState(Objective.LAG, ObjectiveStatus.MET, "it has no max_lag")
     longest = length_text(status.max_lag)
-    reason = f"its oldest change waits for {length_text(lag)}, max_lag is {longest}"
+    reason = f"its oldest change has waited for {length_text(lag)}, max_lag is {longest}"
     return ObjectiveState(Objective.LAG, _kept_within(status.max_lag, lag), reason)
 
 
@@ -245,7 +245,7 @@ def _apply_lag(table: str, status: StreamStatus, now: datetime) -> ObjectiveStat
     a limit too.
     """
     lag = lag_of(status, now)
-    waits = f"waits for {length_text(lag)} to be applied"
+    waits = f"has waited for {length_text(lag)} to be applied"
     reason = f"the oldest change of upsert table {table} {waits}"
     if status.max_lag:
         longest, promised = status.max_lag, f"its max_staleness is {length_text(status.max_lag)}"
@@ -264,11 +264,11 @@ def _quarantine(table: str, size: QuarantineSize) -> ObjectiveState:
         return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.MET, f"{holds} no change")
     count = "" if size.changes is None else f", {size.changes} in all"
     if size.are_late:
-        reason = f"{holds} late changes alone{count}: older than a delete that was forgotten"
+        reason = f"{holds} only late changes{count}: older than a delete whose tombstone has ended"
         return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.AT_RISK, reason)
     reason = (
-        f"{holds} changes that are not applied{count}: they are bad, wait for a bad one of their"
-        " key, are late, or were released since"
+        f"{holds} changes that are not applied{count}: they are bad, wait for a bad change of"
+        " their key, are late, or were released since"
     )
     return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.BREACHED, reason)
 

@@ -83,10 +83,9 @@ class StreamCatalog:
             raise RegistryNotFound(
                 f"state folder {self._state}",
                 "holds no registry of streams",
-                cause="no stream was created in this folder yet, its name is not the one that"
-                " streams were created under, or it is not mounted here",
-                fix="check the name of the folder; the first stream that is created makes the"
-                " registry",
+                cause="no stream was created in this folder yet, its name is wrong, or it is"
+                " not mounted here",
+                fix="check the name of the folder; the first created stream creates the registry",
             )
 
     def show(self) -> list[Stream]:
@@ -258,7 +257,7 @@ class StreamCatalog:
                 f"stream {name}",
                 "cannot be brought back",
                 cause="no stream was dropped under that name, or it was brought back already",
-                fix="look at the list of streams, or create it",
+                fix="check the list of streams, or create the stream",
             )
         return self._moved(snapshot, stream, Transition.UNDROPPED)
 

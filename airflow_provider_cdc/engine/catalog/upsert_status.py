@@ -88,7 +88,7 @@ def _summary_text(status: UpsertTableStatus | UpsertTableSummary, held: int | No
     applied = moment_text(status.upsert_stream_apply_watermark)
     commits, size = status.pending_commits, status.pending_bytes
     waits = (
-        "what waits is unknown"
+        "the waiting changes are unknown"
         if commits is None or size is None
         else f"{counted(commits, 'commit')} waiting ({decimal(size)})"
         if commits

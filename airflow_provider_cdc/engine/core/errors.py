@@ -10,10 +10,10 @@ import re
 from typing import Any, ClassVar
 
 BRING_BACK = (
-    "bring each of its targets back that is to equal the source, with RecoverStream or"
+    "recover each target that must equal the source, with RecoverStream or"
     " engine.recover(stream, target, key);"
-    " a stream that is only created again starts from now, and its targets never get what it"
-    " had not consumed"
+    " a stream that is only created again starts from now, and its targets never get the changes"
+    " that it had not consumed"
 )
 """What to do about a stream that lost changes before it consumed them."""
 

@@ -158,7 +158,7 @@ def table_name(text: object) -> TableName:
     :raises InvalidName: ``text`` is not one of these
     """
     if not isinstance(text, str):
-        raise _invalid_table(text, "found no text")
+        raise _invalid_table(text, "found a value that is not text")
     stripped = text.strip()
     if _PATH.fullmatch(stripped):
         return _path_name(stripped)

@@ -30,7 +30,7 @@ def advice_on(name: str, names: Collection[str], shown: Callable[[str], str] = s
     if not names:
         return "create it: there is no stream yet"
     if len(names) <= SHOWN_NAMES:
-        return f"create it, or name one that there is: {', '.join(map(shown, sorted(names)))}"
+        return f"create it, or name an existing one: {', '.join(map(shown, sorted(names)))}"
     return "create it, or name one that engine.show_streams() or the command streams lists"
 
 
@@ -39,8 +39,8 @@ def stream_meant(tables: Iterable[str], names: Collection[str]) -> str | None:
     for table in tables:
         if near := near_names(table, names):
             if stream_key(near[0]) == stream_key(table):
-                return f"write {near[0]} alone: the name of a stream has one part"
-            return f"did you mean {' or '.join(near)} where it says {table}"
+                return f"write only {near[0]}: the name of a stream has one part"
+            return f"did you mean {' or '.join(near)} instead of {table}"
     return None
 
 
@@ -55,5 +55,5 @@ def advice_on_tables(tables: Iterable[str], names: Collection[str]) -> str:
     if not names:
         return "create the stream first: the state folder has no streams"
     if len(names) <= SHOWN_NAMES:
-        return f"name one of the streams that there are: {', '.join(sorted(names))}"
+        return f"name one of the existing streams: {', '.join(sorted(names))}"
     return "name the stream to consume in one of the statements, or create it first"

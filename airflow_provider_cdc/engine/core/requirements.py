@@ -47,7 +47,9 @@ def check_version(product: str, found: str | None, needed: tuple[int, ...], fix:
         raise UnsupportedEnvironment(
             "airflow-provider-cdc",
             f"needs {product} {least}, found {found or 'none'}",
-            cause="older releases lack what the engine uses" if found else "none is installed here",
+            cause="older releases do not have the features that the engine uses"
+            if found
+            else "none is installed here",
             fix=fix,
         )
 
@@ -66,7 +68,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
     if missing:
         raise UnsupportedEnvironment(
             "Spark session",
-            "lacks the settings of Delta",
+            "does not have the settings of Delta",
             cause=f"expected {' and '.join(missing)} to name Delta, found "
             + " and ".join(repr(settings.get(name, "")) for name in missing),
             fix="make the session with airflow_provider_cdc.engine.local_session(), or set "

@@ -180,7 +180,7 @@ def test_change_set_of_another_table_at_the_same_path_is_stale(make_table: MakeT
     with pytest.raises(StreamStale, match=r"was replaced.*the log ends at version 0"):
         table.read(stream)
     table.sql("INSERT INTO {t} VALUES (1, 'a')")
-    with pytest.raises(StreamStale, match=r"was replaced.*version 1 is another commit"):
+    with pytest.raises(StreamStale, match=r"was replaced.*version 1 is now a different commit"):
         table.read(stream)
 
 

@@ -20,10 +20,10 @@ def test_stream_across_row_tracking_switched_off_and_on_is_unusable(make_table: 
     table = make_table(COLUMNS, *ROWS)
     stream = table.stream()
     table.sql(OFF)
-    with pytest.raises(ChangeTrackingDisabled, match="row tracking was switched off by version 2"):
+    with pytest.raises(ChangeTrackingDisabled, match="version 2 switched row tracking off"):
         table.read(stream)
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1", ON)
-    with pytest.raises(StreamStale, match="row tracking was switched off by version 2"):
+    with pytest.raises(StreamStale, match="version 2 switched row tracking off"):
         table.may_have_data(stream)
     anew = table.stream()
     table.sql("UPDATE {t} SET v = 'y' WHERE id = 1")
@@ -37,7 +37,7 @@ def test_stream_across_a_dropped_feature_is_unusable(make_table: MakeTable) -> N
     with pytest.raises(ChangeTrackingDisabled):
         table.read(stream)
     table.sql(ON)
-    with pytest.raises(StreamStale, match=r"row ids were assigned again|row tracking was"):
+    with pytest.raises(StreamStale, match=r"assigned row ids again|row tracking"):
         table.read(stream)
 
 
@@ -48,12 +48,12 @@ def test_stream_begun_before_the_backfill_is_stale(make_table: MakeTable) -> Non
     early = table.stream()
     table.sql(ON)
     backfilled = table.stream()
-    with pytest.raises(StreamStale, match=r"row tracking was set up anew by version \d+"):
+    with pytest.raises(StreamStale, match=r"version \d+ set up row tracking again"):
         table.read(early)
     table.sql("UPDATE {t} SET v = 'x' WHERE id = 1")
     assert len(table.check(backfilled)) == 2
     table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {untracked}")
-    with pytest.raises(ChangeTrackingDisabled, match="row tracking was switched off"):
+    with pytest.raises(ChangeTrackingDisabled, match="switched row tracking off"):
         table.read(backfilled)
 
 
@@ -61,7 +61,7 @@ def test_stream_across_create_or_replace_is_stale(make_table: MakeTable) -> None
     table = make_table(COLUMNS, *ROWS)
     stream = table.stream()
     table.sql("CREATE OR REPLACE TABLE {t} USING delta AS SELECT 1 AS id, 'a' AS v")
-    with pytest.raises(StreamStale, match=r"its source the source was replaced.*Fix: bring each"):
+    with pytest.raises(StreamStale, match=r"its source the source was replaced.*Fix: recover each"):
         table.read(stream)
     frame = table.spark.sql("SELECT 2 AS id, 'b' AS v")
     frame.writeTo(table.name).using("delta").createOrReplace()
@@ -79,7 +79,7 @@ def test_stream_across_an_undone_replace_without_tracking_is_stale(
         " TBLPROPERTIES ('delta.enableRowTracking' = 'false') AS SELECT 1 AS id, 'a' AS v"
     )
     table.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {stream.offset.version}")
-    with pytest.raises(StreamStale, match="row tracking was switched off by version 2"):
+    with pytest.raises(StreamStale, match="version 2 switched row tracking off"):
         table.read(stream)
 
 
@@ -117,7 +117,7 @@ def test_stream_across_an_append_marked_as_no_data_change_is_stale(
     if not is_alone:
         table.sql("INSERT INTO {t} VALUES (4, 'd')")
     for stream in streams:
-        with pytest.raises(StreamStale, match="or removed rows and said that it changed no data"):
+        with pytest.raises(StreamStale, match="or removed rows, but is marked as changing no data"):
             table.read(stream)
     assert table.check(table.stream()) == []
 

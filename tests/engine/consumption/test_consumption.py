@@ -142,7 +142,7 @@ def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
         (["INSERT INTO {log} SELECT id, v, 'x' FROM"], InvalidStatement, "cannot be parsed"),
         ([LOG, "INSERT INTO {log} SELECT nope, v, 'x' FROM s"], InvalidStatement, "nope"),
         (["FROM s INSERT INTO {log} SELECT id,\n v, nope"], InvalidStatement, "line 2 pos 4"),
-        (["INSERT INTO {log} SELECT * FROM ss"], InvalidStatement, "did you mean s where it says"),
+        (["INSERT INTO {log} SELECT * FROM ss"], InvalidStatement, "did you mean s instead of"),
         (
             ["CREATE TABLE {made} USING delta AS SELECT * FROM s", "INSERT INTO {made} TABLE s"],
             TableNotFound,

@@ -298,7 +298,7 @@ def test_refused_statement_leaves_the_transaction_unchanged(lab: StreamLab) -> N
         for text, error in refused.items():
             with pytest.raises(error):
                 tx.sql(lab.text(text))
-        with pytest.raises(InvalidStatement, match=r"VIEW_NOT_FOUND.*did you mean s where it"):
+        with pytest.raises(InvalidStatement, match=r"VIEW_NOT_FOUND.*did you mean s instead of"):
             tx.sql("SELECT * FROM ss")
         with pytest.raises(StreamNotFound):
             tx.stream("missing")

@@ -174,7 +174,7 @@ def test_file_removed_before_its_read_counts_as_no_data(target: Inbox) -> None:
     assert target.engine.has_data("s")
     file.unlink()
     assert not target.engine.has_data("s")
-    assert target.engine.explain("s").reason == "no new file is left"
+    assert target.engine.explain("s").reason == "no new file remains"
     assert target.ids() == []
 
 
@@ -239,7 +239,7 @@ def test_killed_consumption_with_an_overwritten_file_is_undone_and_retried(
     target.put("a.csv", "2,b")
     assert target.taken() == [1]
 
-    with pytest.raises(FilesChanged, match=r"1 of 1 changed, a\.csv is another file"):
+    with pytest.raises(FilesChanged, match=r"1 of 1 changed, a\.csv is a different file"):
         target.consume(*statements)
     assert target.taken() == []
 
@@ -537,7 +537,7 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
             r"expected a file_format with on_files, found none.*one of avro, csv",
         ),
         "another format": (on(**files, file_format="xlsx"), "'xlsx' is no file format"),
-        "a table's name": (on(on_files="a.b"), "no folder that a stream can be on"),
+        "a table's name": (on(on_files="a.b"), "not a folder that a stream can be on"),
         "an option that hides files": (
             on(**files, file_options={"modifiedAfter": "2026-01-01"}),
             "the option modifiedAfter",
@@ -573,7 +573,7 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
         ),
         "a glob that is not one": (
             on(**files, file_options={"pathGlobFilter": "{a"}),
-            "is no pattern of file names",
+            "is not a pattern of file names",
         ),
         "columns that are not any": (on(**files, file_schema="id NONE"), "as csv"),
         "a type that the format lacks": (on(**files, file_schema="a MAP<INT, INT>"), "as csv"),
@@ -826,7 +826,7 @@ def test_folder_whose_name_is_not_a_valid_value_is_named(target: Inbox, ansi: st
         with pytest.raises(
             FileUnreadable,
             match=r"cannot read x=1/day=2024-13-45 in.*expected a value of day date, found"
-            r" '2024-13-45'.*remove it, or give it a name that begins with a dot",
+            r" '2024-13-45'.*remove it, or hide it by a name that begins with a dot",
         ):
             target.take()
         folder = target.folder / "x=1/day=2024-13-45"
@@ -876,7 +876,7 @@ def test_every_reader_reports_a_file_that_changes_while_it_is_read(
         query,
         target.take,
     ):
-        with pytest.raises(FilesChanged, match=r"a\.csv is another file"):
+        with pytest.raises(FilesChanged, match=r"a\.csv is a different file"):
             read()
     monkeypatch.undo()
     assert target.ids() == [14]

@@ -408,7 +408,7 @@ def test_source_recreated_makes_its_streams_stale(
     source.sql(f"CREATE OR REPLACE TABLE {table} {definition}")
     with pytest.raises(StreamStale, match="was replaced"):
         source.engine.read_stream("on_name")
-    with pytest.raises(StreamStale, match="bring each of its targets back"):
+    with pytest.raises(StreamStale, match="recover each target that must equal"):
         source.consume(CONSUME.replace("FROM s", "FROM on_name"))
     status = source.engine.describe_stream("on_name")
     assert status.stale

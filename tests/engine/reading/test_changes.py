@@ -113,7 +113,7 @@ def test_changes_in_databend_style_have_databend_column_names(lab: StreamLab) ->
     [
         ({}, "have no beginning"),
         ({"end": Version(3)}, "have no beginning"),
-        ({"at": Version(1), "before": Version(1)}, "one of them"),
+        ({"at": Version(1), "before": Version(1)}, "either at or before"),
         ({"at": Version(3), "end": Version(2)}, "not earlier than the beginning"),
         ({"before": Version(3), "end": Version(2)}, "not earlier than the beginning"),
         # No commit lies between these times: as versions they are the same.

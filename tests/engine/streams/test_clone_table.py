@@ -420,7 +420,7 @@ def test_clone_with_an_invalid_source_or_target_is_refused(lab: StreamLab) -> No
         with pytest.raises(TableExists, match="expected no folder"):
             clone(src, lab.path(target))
     for target in (src, f"file://{src}/below", str(lab.root)):
-        with pytest.raises(InvalidRequest, match="cannot lie there"):
+        with pytest.raises(InvalidRequest, match="cannot be in this folder"):
             clone(src, target)
     with pytest.raises(InvalidRequest, match=r"expected one path.*found the location None"):
         clone(src, "a_name")

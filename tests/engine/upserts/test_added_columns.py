@@ -183,5 +183,5 @@ def test_column_is_added_only_to_upsert_tables(lab: QuarantineLab) -> None:
     with pytest.raises(TableNotFound):
         lab.engine.add_columns(lab.path("none"), PHONE)
     lab.sql(f"CREATE TABLE delta.`{lab.path('plain')}` (id INT) USING delta")
-    with pytest.raises(InvalidRequest, match="is no upsert table"):
+    with pytest.raises(InvalidRequest, match="is not an upsert table"):
         lab.engine.add_columns(lab.path("plain"), PHONE)

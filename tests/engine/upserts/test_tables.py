@@ -160,7 +160,7 @@ def test_unfinished_table_refuses_use_until_its_creation_is_finished(
 def test_table_that_is_not_an_upsert_table_is_refused(lab: UpsertLab) -> None:
     lab.make("plain", "id INT")
     for call in (lab.engine.apply_upserts, lab.engine.read_table, lab.engine.describe_upsert_table):
-        with pytest.raises(InvalidRequest, match="is no upsert table"):
+        with pytest.raises(InvalidRequest, match="is not an upsert table"):
             call(lab.path("plain"))
 
 

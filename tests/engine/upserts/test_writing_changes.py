@@ -179,7 +179,7 @@ def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
 
     for query, problem in (
         ("SELECT 1 AS ID, 'MOVE' AS _CHANGE_TYPE", "hold a row of another type"),
-        (f"INSERT INTO delta.`{lab.table()}` (ID) VALUES (7)", "is no query"),
+        (f"INSERT INTO delta.`{lab.table()}` (ID) VALUES (7)", "is not a query"),
     ):
         bad = WriteChanges(lab.table(), query, "b")
         request = Request(uuid.uuid4().hex, str(lab.root / "state"), bad)

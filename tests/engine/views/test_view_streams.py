@@ -668,7 +668,7 @@ def test_different_column_under_the_same_name_makes_a_view_stream_stale(
     lab.sql(*changes)
     # The stream stays before the commit that makes it stale, so no change is skipped silently.
     assert lab.engine.maintain().skipped == ()
-    with pytest.raises(StreamStale, match=f"it has {name}, which is another column than it was"):
+    with pytest.raises(StreamStale, match=f"it has {name}, which is a different column now"):
         lab.changes("s")
     lab.sql("DELETE FROM {t} WHERE id = 1")
     with pytest.raises(StreamStale, match="has other columns"):

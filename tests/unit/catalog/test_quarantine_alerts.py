@@ -99,7 +99,7 @@ def test_changes_beyond_max_staleness_are_reported_with_their_table(
     assert site.sent(found.append) == [("lag", "breach")]
     assert (found[0].stream, found[0].upsert_table) == ("upserts_1", "orders")
     assert found[0].reason == (
-        "the oldest change of upsert table orders waits for 11 minutes to be applied; its"
+        "the oldest change of upsert table orders has waited for 11 minutes to be applied; its"
         " max_staleness is 10 minutes"
     )
 
@@ -115,8 +115,8 @@ def test_unapplied_changes_are_reported_even_without_a_max_staleness(
     site.now += MINUTE
     assert site.sent(found.append) == [("lag", "breach")]
     assert found[0].reason.endswith(
-        "waits for 3 hours 1 minute to be applied; without a max_staleness it should wait for 3"
-        " hours at most"
+        "has waited for 3 hours 1 minute to be applied; without a max_staleness it should wait for"
+        " 3 hours at most"
     )
     site.catalog.for_upserts().advance("upserts_1")
     assert site.sent() == [("lag", "recovery")]
@@ -151,7 +151,7 @@ def test_quarantine_with_only_late_changes_is_a_warning(tmp_path: Path) -> None:
     late, bad = quarantined(Reason.LATE), quarantined(Reason.TYPE) | {"path": "g"}
     site.quarantine(0, {"add": late})
     assert site.sent(found.append) == [("quarantine", "warning")]
-    assert "orders holds late changes alone, 1 in all" in found[0].reason
+    assert "orders holds only late changes, 1 in all" in found[0].reason
     site.quarantine(1, {"add": bad})
     assert site.sent() == [("quarantine", "breach")]
     site.quarantine(2, {"remove": {"path": "g"}})

@@ -167,7 +167,7 @@ SHOWN: list[tuple[Any, str]] = [
         UnreadableStream("an id", "s", 3, "a newer version of this package wrote it"),
         "stream s cannot be read: a newer version of this package wrote it",
     ),
-    (SUMMARY, "people, applied up to 2026-01-01 12:00:00 UTC, what waits is unknown>"),
+    (SUMMARY, "people, applied up to 2026-01-01 12:00:00 UTC, the waiting changes are unknown>"),
 ]
 
 

@@ -41,7 +41,7 @@ def lines_of(task, **answer):
         (
             WriteChanges("t", "SELECT 1", "id"),
             {},
-            "upsert table t: its changes are written, and wait",
+            "upsert table t: its changes are written and wait to be applied",
         ),
         (DropUpsertTable("t"), {}, "upsert table t: is dropped"),
         (ApplyUpserts("t"), {}, "upsert table t: no change waits"),
@@ -74,7 +74,7 @@ def test_maintenance_reports_the_retention_and_streams_of_each_source():
         "stream u: has no data, its offset moved",
         "/a: keeps 1 week by itself what its streams need",
         "/b: keeps 1 week by itself, and 1 week 1 day for s, t;"
-        " 3.2 MB of removed files stay for that",
+        " 3.2 MB of removed files are kept for that",
         "/c: cannot be altered",
     )
 
@@ -102,4 +102,4 @@ def test_driver_saves_the_list_of_jars_that_spark_uses(tmp_path, caplog):
     assert [file.name for file in tmp_path.iterdir()] == ["jars.json"]
 
     keep_jars(spark, str(tmp_path / "nowhere" / "jars.json"))
-    assert "Ivy is asked again" in caplog.text
+    assert "the next job asks Ivy again" in caplog.text

@@ -20,7 +20,7 @@ def parse_enum(subject: str, argument: str, kind: type[Choice], value: str) -> C
     except ValueError as error:
         raise InvalidRequest(
             subject,
-            "cannot be as asked",
+            f"cannot use this {argument}",
             cause=str(error),
-            fix=f"{argument} is one of {', '.join(member.value for member in kind)}",
+            fix=f"set {argument} to one of {', '.join(member.value for member in kind)}",
         ) from None

@@ -35,7 +35,7 @@ def interval_of(given: object, name: str) -> timedelta:
     if length is None or not timedelta(0) <= length <= LONGEST:
         raise InvalidRequest(
             f"{name} {shown(given)}",
-            "is no length of time",
+            "is not a length of time",
             cause="expected INTERVAL with a number and SECOND, MINUTE, HOUR, DAY or WEEK, an ISO"
             " 8601 duration in weeks, days, hours, minutes and seconds, or a timedelta, not"
             f" negative, at most {LONGEST.days} days",
@@ -53,7 +53,7 @@ def period_of(given: object, name: str) -> timedelta:
     if not length:
         raise InvalidRequest(
             f"{name} {shown(given)}",
-            "is no period",
+            "is not a period",
             cause="expected a length of time above zero",
             fix="write INTERVAL 10 MINUTE, PT10M or timedelta(minutes=10)",
         )

@@ -20,7 +20,7 @@ def one_or_several(subject: str, argument: str, given: object) -> tuple[str, ...
     if wrong := [each for each in found if not isinstance(each, str)]:
         raise InvalidRequest(
             subject,
-            f"cannot be done with this {argument}",
+            f"cannot use this {argument}",
             cause=f"expected a text or a list of texts, found {type(wrong[0]).__name__}"
             f" {wrong[0]!r}",
             fix=f"write {argument}='...' or {argument}=['...', '...']",

@@ -27,12 +27,12 @@ class Version:
         if type(self.number) is not int or self.number < 0:
             raise InvalidRange(
                 f"version {self.number!r}",
-                "is no version of a table",
-                cause="expected a whole number from 0 on",
+                "is not a version of a table",
+                cause="expected a whole number, 0 or more",
                 fix=_fix(
                     "version",
                     self.number,
-                    "look at DESCRIBE HISTORY for the versions that there are",
+                    "see DESCRIBE HISTORY for the existing versions",
                 ),
             )
 
@@ -59,7 +59,7 @@ class Timestamp:
         if found is None or found.tzinfo is None:
             raise InvalidRange(
                 f"timestamp {self.text!r}",
-                "names no moment",
+                "is not a point in time",
                 cause="expected a date and a time in ISO 8601 with an offset from UTC",
                 fix=_fix(
                     "timestamp",
@@ -72,9 +72,9 @@ class Timestamp:
         except OverflowError:
             raise InvalidRange(
                 f"timestamp {self.text!r}",
-                "names no moment",
-                cause="it lies outside of the calendar",
-                fix="name one that lies in the years 1 to 9999 in UTC",
+                "is not a point in time",
+                cause="it is outside the calendar",
+                fix="name one in the years 1 to 9999 in UTC",
             ) from None
 
 
@@ -133,9 +133,8 @@ def bound_of(subject: str, at: Point | None, before: Point | None) -> Bound | No
     if len(given) > 1 or not all(isinstance(point, Point) for point, _ in given):
         raise InvalidRequest(
             subject,
-            "cannot be bounded as asked",
-            cause=f"expected at or before, one of them, and a point; found at={at!r},"
-            f" before={before!r}",
+            "cannot be bounded by these arguments",
+            cause=f"expected a point for either at or before, found at={at!r}, before={before!r}",
             fix=f"give {_FORMS}",
         )
     return Bound(*given[0]) if given else None
@@ -158,7 +157,7 @@ def check_order(subject: str, start: Bound, end: Bound) -> None:
         case _:
             is_reversed = False
     if is_reversed:
-        raise ends_before_it_begins(subject, f"{end} lies before {start}")
+        raise ends_before_it_begins(subject, f"{end} is before {start}")
 
 
 def ends_before_it_begins(subject: str, cause: str) -> InvalidRange:
@@ -193,7 +192,7 @@ def point_of(given: Any) -> Point | None:
     if not isinstance(given, Mapping) or len(given) != 1 or not set(given) <= set(_KINDS):
         raise InvalidRequest(
             f"point {given!r}",
-            "names no point in the history of a table",
+            "is not a point in the history of a table",
             cause=f"expected one of the keys {', '.join(_KINDS)}",
             fix=f"give a mapping such as {{'version': 3}}, or {_FORMS}",
         )
@@ -211,7 +210,7 @@ def _fix(kind: str, given: object, otherwise: str) -> str:
     """
     if isinstance(given, int | datetime) or (isinstance(given, str) and "{{" not in given):
         return otherwise
-    return f"give an operator {{{kind!r}: ...}} in place of the point: that is templated"
+    return f"pass {{{kind!r}: ...}} to the operator instead: it renders templates in a mapping"
 
 
 def _parsed(text: str) -> datetime | None:

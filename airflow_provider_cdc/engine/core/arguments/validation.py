@@ -88,9 +88,9 @@ def check_argument(subject: str, value: object, hint: Any) -> None:
     if not _allows(hint, value):
         raise InvalidRequest(
             subject,
-            "is not of a type that it can have",
+            "has the wrong type",
             cause=f"expected {_words(hint)}, found {shown(value)}",
-            fix="pass a value of that type",
+            fix="pass a value of the expected type",
         )
     if fault := _fault_of_text(value):
         raise InvalidRequest(
@@ -147,7 +147,10 @@ def _fault_of_text(value: object) -> str | None:
             try:
                 value.encode()
             except UnicodeEncodeError as error:
-                return f"character {error.start + 1} is {value[error.start]!r}, half of a pair"
+                return (
+                    f"character {error.start + 1} is {value[error.start]!r},"
+                    " half of a surrogate pair"
+                )
             return None
         case Mapping():
             parts: Iterable[object] = (*value.keys(), *value.values())

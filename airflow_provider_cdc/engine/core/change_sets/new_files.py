@@ -32,9 +32,9 @@ def unread_files(commits: Sequence[Commit]) -> UnreadFiles:
             found.pop(file.path, None)
             found[file.path] = file
     size_bytes = sum(file.size_bytes for file in found.values())
-    strategy, reason = Strategy.INSERTED_FILES, "an insert-only stream reads the new files alone"
+    strategy, reason = Strategy.INSERTED_FILES, "an insert-only stream reads only new files"
     if not found:
-        strategy, reason = Strategy.NOTHING, "no new file is left"
+        strategy, reason = Strategy.NOTHING, "no new file remains"
     plan = ReadPlan(strategy, len(found), size_bytes, len(commits), reason)
     return UnreadFiles(plan, tuple(found.values()))
 

@@ -105,7 +105,7 @@ def plan_inserts(commits: Sequence[Commit]) -> ReadPlan:
         len(files),
         size,
         len(commits),
-        "an append-only stream reads the added files alone",
+        "an append-only stream reads only added files",
     )
 
 
@@ -136,8 +136,8 @@ def plan_survivors(commits: Sequence[Commit], layout: Layout | None = None) -> P
     added = tuple(file for file in net.added if file.path in newborn)
     net = replace(net, removed=(), added=added, revectored=())
     if net.is_empty:
-        return PlannedRead(_nothing(commits, "no file with new rows is left"), net)
-    reason = "rows that were born since the offset lie in added files alone"
+        return PlannedRead(_nothing(commits, "no file with new rows remains"), net)
+    reason = "rows inserted since the offset are only in added files"
     plan = ReadPlan(Strategy.INSERTED_FILES, net.file_count, net.size_bytes, len(commits), reason)
     return PlannedRead(plan, net)
 
@@ -159,7 +159,7 @@ def plan_difference(
     """
     net = net_difference(commits, history[0])
     if net.is_empty:
-        return PlannedRead(_nothing(commits, "no row differs between the two ends"), net)
+        return PlannedRead(_nothing(commits, "no row differs between the start and the end"), net)
     difference = ReadPlan(
         Strategy.FILE_DIFFERENCE, net.file_count, net.size_bytes, len(commits), ""
     )
@@ -178,7 +178,7 @@ def plan_difference(
     cheapest = min((difference, changes), key=lambda plan: plan.cost_bytes)
     if forced in READING_DIFFERENCES:
         wanted = difference if forced is Strategy.FILE_DIFFERENCE else changes
-        cheapest = replace(wanted, reason=f"it was asked for; {wanted.reason}")
+        cheapest = replace(wanted, reason=f"it was requested; {wanted.reason}")
     return PlannedRead(cheapest, net, by_commit)
 
 
@@ -195,7 +195,7 @@ def plan_view(tables: Sequence[TablePlan]) -> ReadPlan:
         sum(plan.file_count for plan in plans),
         sum(plan.size_bytes for plan in plans),
         sum(plan.commit_count for plan in plans),
-        f"a view of {len(tables)} tables, most of it {largest.table}: {largest.plan.reason}",
+        f"a view of {len(tables)} tables, most of it from {largest.table}: {largest.plan.reason}",
         tuple(tables),
     )
 
@@ -218,13 +218,13 @@ def _obstacle(commits: Sequence[Commit], history: Sequence[Layout]) -> str | Non
         return "no commit has change files"
     if any(layout.mapping_mode == "id" for layout in history):
         # Delta writes the kind of a change without a field id, and each column must have one here.
-        return "columns are found by field ids, and the kind of a change has none in change files"
+        return "columns are mapped by field id, and the change type has none in change files"
     today = history[-1]
     if CHANGE_TYPE_COLUMN in {name_key(name) for name in today.column_names}:
-        return f"a column has the name that the kind of a change has there, {CHANGE_TYPE_COLUMN}"
+        return f"a column has the name of the change type in change files, {CHANGE_TYPE_COLUMN}"
     is_overwritten = any(gives_ids_anew(before, after) for before, after in pairwise(history))
     if is_overwritten or not all(map(today.reads_files_of, history)):
-        return "the change files were written under columns that today's cannot read"
+        return "the current columns cannot read the change files"
     return None
 
 
@@ -239,7 +239,7 @@ def parse_strategy(name: str | None) -> Strategy | None:
         return Strategy(name)
     raise InvalidRequest(
         "engine",
-        "cannot read change sets as asked",
-        cause=f"{name!r} is no strategy",
-        fix=f"strategy is one of {', '.join(READING_DIFFERENCES)}, or None for the cheapest",
+        "cannot read change sets with this strategy",
+        cause=f"{name!r} is not a strategy",
+        fix=f"set strategy to one of {', '.join(READING_DIFFERENCES)}, or None for the cheapest",
     )

@@ -30,9 +30,9 @@ class BatchLimit:
             if value is not None and (type(value) is not int or value < 1):
                 raise InvalidRequest(
                     f"{name} {value!r}",
-                    "is no bound of a consumption",
-                    cause="expected a whole number from 1 on, or None for no bound",
-                    fix="leave it out to take all there is",
+                    "is not a bound of a consumption",
+                    cause="expected a whole number, 1 or more, or None for no bound",
+                    fix="leave it out to consume everything",
                 )
 
     def taken(self, commits: Iterable[Commit]) -> Iterator[Commit]:

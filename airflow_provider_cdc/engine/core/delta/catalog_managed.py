@@ -32,7 +32,7 @@ def check_features(subject: str, problem: str, features: Iterable[str]) -> None:
             subject,
             problem,
             cause=cause,
-            fix="take a table that is not managed by a catalog",
+            fix="use a table that is not managed by a catalog",
         )
 
 
@@ -54,4 +54,4 @@ def check_log_is_whole(stream: Stream, end: Offset) -> None:
 def _managed(features: Iterable[str]) -> str:
     """What is wrong with a table that has ``features``. Empty if no catalog manages it."""
     found = ", ".join(sorted(_FEATURES.intersection(features)))
-    return f"its catalog alone knows its newest commits: {found}" if found else ""
+    return f"only its catalog knows its newest commits: {found}" if found else ""

@@ -56,7 +56,7 @@ def check_clonable(subject: str, source: TableSnapshot) -> None:
         found = f"{untracked} files without row ids" if untracked else "row tracking is off"
         raise ChangeTrackingDisabled(
             subject,
-            "cannot be cloned with the ids of its rows",
+            "cannot be cloned with its row ids",
             cause=f"expected row tracking to be on, {found}",
             fix=f"ALTER TABLE ... SET TBLPROPERTIES ('{ENABLED}' = 'true'), then clone it again",
         )
@@ -76,8 +76,8 @@ def check_apart(subject: str, source: str, target: str) -> None:
     if roots[0].startswith(roots[1]) or roots[1].startswith(roots[0]):
         raise InvalidRequest(
             subject,
-            "cannot lie there",
-            cause=f"expected a folder apart from the source's, found {target} and {source}",
+            "cannot be in this folder",
+            cause=f"expected a folder separate from the source's, found {target} and {source}",
             fix="name another folder",
         )
 

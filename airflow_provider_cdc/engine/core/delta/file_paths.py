@@ -68,7 +68,7 @@ def name_pattern(glob: str) -> re.Pattern[str]:
     except re.error as error:
         raise InvalidRequest(
             f"glob {glob!r}",
-            "is no pattern of file names",
+            "is not a pattern of file names",
             cause=str(error),
             fix="write it like *.csv or {a,b}-[0-9]*.json",
         ) from None
@@ -90,7 +90,7 @@ def folder_uri(text: str) -> str:
             return found.rstrip("/")
     raise InvalidRequest(
         f"folder {text!r}",
-        "is no folder that a stream can be on",
+        "is not a folder that a stream can be on",
         cause="expected an absolute path below the root, or a URI with a scheme and a bucket or"
         " host",
         fix="name it like /data/in or s3a://bucket/in",

@@ -163,24 +163,24 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     for commit in commits:
         # A batch assigns no ids if another writer has removed its files meanwhile.
         if commit.operation in _REASSIGNING_OPERATIONS and commit.adds:
-            gap = f"row ids were assigned again by version {commit.version}"
+            gap = f"version {commit.version} assigned row ids again"
         elif gap is None and hides_rows(commit):
             gap = (
-                f"version {commit.version}, {commit.operation}, added or removed rows and said that"
-                " it changed no data"
+                f"version {commit.version}, {commit.operation}, added or removed rows, but"
+                " is marked as changing no data"
             )
         elif gap is None and commit.operation == _CLONE and commit.version > 0:
             # A clone keeps the table's id, and brings rows and column ids of another table.
-            gap = f"the table was replaced by a clone in version {commit.version}"
+            gap = f"a clone replaced the table in version {commit.version}"
         elif gap is None and loses_row_ids(commit):
             gap = f"version {commit.version}, {commit.operation}, did not keep the row ids"
         if commit.metadata is None:
             continue
         tracked = is_tracked(commit.metadata)
         if not tracked:
-            gap = f"row tracking was switched off by version {commit.version}"
+            gap = f"version {commit.version} switched row tracking off"
         elif _materialized(commit.metadata) != wanted:
-            gap = f"row tracking was set up anew by version {commit.version}"
+            gap = f"version {commit.version} set up row tracking again"
     if gap is None:
         return
     error = StreamStale if tracked else ChangeTrackingDisabled

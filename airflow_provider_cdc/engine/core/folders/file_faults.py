@@ -27,10 +27,10 @@ def unreadable(stream: Stream, path: str, cause: str, *, also: str = "") -> File
         f"stream {stream.name}",
         f"cannot read {path} in {stream.source.name}; nothing of it was consumed",
         cause=cause,
-        fix=f"correct {path}, remove it, or give it a name that begins with a dot, which hides it,"
-        " and read again; where the files are right and the stream is not, create it again as they"
-        f' are to be read, with or_replace=True and at=OffsetOf("{stream.name}"), which keeps what'
-        f" is not consumed{also}",
+        fix=f"correct {path}, remove it, or hide it by a name that begins with a dot, and read"
+        " again; if the files are right and the stream is wrong, create the stream again with the"
+        f' right arguments, or_replace=True and at=OffsetOf("{stream.name}"), which keeps the'
+        f" changes that are not consumed{also}",
     )
 
 
@@ -51,5 +51,5 @@ def unreadable_file(stream: Stream, messages: str) -> FileUnreadable | None:
     # open it. So that detail is left out.
     causes = ["" if _MISSING in messages else detail, *lines[places[-1] + 1 :]]
     parts = [_STATE.sub("", line).strip(" .") for line in causes]
-    cause = "; ".join(filter(None, parts))[:_LONGEST_CAUSE] or "Spark says no more of it"
+    cause = "; ".join(filter(None, parts))[:_LONGEST_CAUSE] or "Spark gives no details"
     return unreadable(stream, path.removeprefix(folder), cause)

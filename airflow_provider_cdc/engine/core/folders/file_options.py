@@ -64,9 +64,9 @@ _KNOWN = {
 }
 _LEAVES_OUT = "would leave files or rows out, and they would count as consumed"
 _OTHER_FILES = "would name other files"
-_GLOB_INSTEAD = f"leave it out; {_GLOB} says which names count"
-_OF_STREAMING = "is one of Spark's own streams, and would do nothing here"
-_BOUND_INSTEAD = "leave it out; max_commits and max_bytes bound what one consumption takes"
+_GLOB_INSTEAD = f"leave it out; {_GLOB} selects files by name"
+_OF_STREAMING = "is for Spark's own streams, and would do nothing here"
+_BOUND_INSTEAD = "leave it out; max_commits and max_bytes limit one consumption"
 _LEAVING_OUT = ("ignoremissingfiles", "ignorecorruptfiles", "modifiedafter", "modifiedbefore")
 # By the name in lower case: what is wrong with the option, and what to do instead.
 _REFUSED = {
@@ -119,13 +119,16 @@ def file_options(
         cause, fix = _fault(file_format, name, reader[name])
         if cause:
             raise InvalidRequest(
-                subject, "cannot read files as asked", cause=f"the option {name} {cause}", fix=fix
+                subject,
+                "cannot read files with these options",
+                cause=f"the option {name} {cause}",
+                fix=fix,
             )
     if file_format is FileFormat.CSV and _is_torn(reader):
         raise InvalidRequest(
             subject,
-            "cannot read files as asked",
-            cause="Spark ends lines inside of the characters of UTF-16 and UTF-32",
+            "cannot read files with these options",
+            cause="Spark splits lines inside characters of UTF-16 and UTF-32",
             fix="add multiLine=True, or lineSep, to file_options",
         )
     globs = [reader.pop(name) for name in list(reader) if name.lower() == _GLOB.lower()]
@@ -174,21 +177,22 @@ def _fault(file_format: FileFormat, name: str, value: str) -> tuple[str, str]:
         return _REFUSED[key]
     if key == _MODE and value.upper() == "DROPMALFORMED":
         return f"= {value} {_LEAVES_OUT}", (
-            "leave it out: a malformed row then has NULLs, and its text where file_schema has a"
-            " column _corrupt_record STRING, so that the statement can pass over it; or say"
-            " FAILFAST, by which a malformed row is an error"
+            "leave it out: a malformed row then has NULLs, and its text if file_schema has a"
+            " column _corrupt_record STRING, so that the statement can skip it; or set mode to"
+            " FAILFAST, which makes a malformed row an error"
         )
     if key == _MODE and value.upper() not in _MODES:
-        return f"= {value!r} is no mode, and would be taken for {_MODES[0]}", (
-            f"say {' or '.join(_MODES)}"
+        return f"= {value!r} is not a mode, and Spark would use {_MODES[0]}", (
+            f"set mode to {' or '.join(_MODES)}"
         )
     known = (*_OF_ALL, *_KNOWN[file_format])
     names = {each.lower(): each for each in known}
     if "." in key or key in names:
         return "", ""
     near = [names[each] for each in get_close_matches(key, names, 1)]
-    fix = f"did you mean {near[0]}?" if near else f"leave it out; there are {', '.join(known)}"
-    return f"is not one of {file_format.value}, and would do nothing", fix.rstrip("?")
+    others = f"leave it out; the options are {', '.join(known)}"
+    fix = f"did you mean {near[0]}?" if near else others
+    return f"is not an option of {file_format.value}, and would do nothing", fix.rstrip("?")
 
 
 def _is_torn(options: Mapping[str, str]) -> bool:

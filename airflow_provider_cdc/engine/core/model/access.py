@@ -76,8 +76,8 @@ def check_access(
         raise StreamAccessDenied(
             f"stream {stream.name}",
             f"{principal} may not {right.value} it",
-            cause=f"it belongs to {stream.owner}, and names others for that",
-            fix=f"{_asked(stream, principal, right)}, or connect as a principal that may",
+            cause=f"it belongs to {stream.owner}, and does not name {principal} for this",
+            fix=f"{_asked(stream, principal, right)}, or connect as a principal with this right",
         )
     if stream.upsert_table is not None and right in _MOVES and not for_upserts:
         raise InvalidRequest(

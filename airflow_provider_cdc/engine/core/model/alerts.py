@@ -86,7 +86,7 @@ class Alert:
         """How much waits, when the stream goes stale, and who consumed last."""
         waits = "nothing waits"
         if self.lag_commits is None or self.lag_bytes is None:
-            waits = "what waits is unknown"
+            waits = "the waiting changes are unknown"
         elif self.lag_commits:
             age = length_text(timedelta(seconds=int(self.lag_seconds)))
             commits, size = counted(self.lag_commits, "commit"), decimal(self.lag_bytes)

@@ -138,7 +138,7 @@ def readable_json(subject: str, value: object) -> str:
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _unstorable(subject, str(error)) from error
     if found != value:
-        raise _unstorable(subject, "expected to read it back as it was written, found a difference")
+        raise _unstorable(subject, "expected to read back the written value, found another")
     return text
 
 
@@ -205,5 +205,5 @@ def _unstorable(subject: str, cause: str) -> InvalidRequest:
         subject,
         "cannot be stored, nothing was written",
         cause=cause,
-        fix="correct the argument that it names",
+        fix="correct the argument that the cause names",
     )

@@ -181,8 +181,8 @@ def plan_streams(
     others = dict.fromkeys(name for item in statements for name in item.other_tables)
     raise InvalidStatement(
         subject(statements[0].text),
-        "is part of a consumption where no statement reads a stream",
-        cause="a stream is read where a table of one part has its name and no CTE has it",
+        "is part of a consumption in which no statement reads a stream",
+        cause="a statement reads a stream by its name, as a table of one part that is not a CTE",
         fix=advice_on_tables(others, stream_names),
     )
 
@@ -197,7 +197,7 @@ def one_statement(sql: str) -> tuple[str, list[Token]]:
             "statement",
             "is not text",
             cause=f"expected one statement as a text, found {type(sql).__name__} {sql!r}",
-            fix="give one text; of several statements one after the other",
+            fix="give each statement as its own text",
         )
     text = sql.strip()
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
@@ -242,7 +242,7 @@ def _refusal(text: str, tokens: Sequence[Token], verb: str) -> InvalidStatement:
         fix = "write one INSERT for each: statements of one consumption are consumed together"
     elif verb in QUERY_WORDS:
         problem = "does not consume: it is a query"
-        fix = "use read_stream to look at a stream, or INSERT INTO ... SELECT to consume it"
+        fix = "use read_stream to read a stream, or INSERT INTO ... SELECT to consume it"
     elif verb == "TRUNCATE":
         problem, fix = "cannot take part in a consumption", "write DELETE FROM the_table"
     elif verb == "REPLACE":
@@ -272,8 +272,8 @@ def _dml(
         raise InvalidStatement(
             subject(text),
             "cannot be parsed",
-            cause=f"not a whole {verb}",
-            fix=f"write a whole {verb}, with the name of its target",
+            cause=f"it is not a complete {verb}",
+            fix=f"write a complete {verb}, with the name of its target",
         )
     if written.find(exp.Parameter):
         raise _with_a_variable(text)
@@ -358,7 +358,7 @@ def _target(text: str, parts: tuple[str, ...], streams: Mapping[str, str]) -> Ta
             subject(text),
             f"writes to stream {streams[name_key(parts[0])]}",
             cause="a stream is read only",
-            fix="write to a table; a table of that name is reached as schema.table",
+            fix="write to a table; if a table has that name, write schema.table",
         )
     return qualified_name(parts)
 
@@ -367,7 +367,7 @@ def _with_a_variable(text: str) -> InvalidStatement:
     return InvalidStatement(
         subject(text),
         "has a variable in the name of its target",
-        cause="which table it names is known only to Spark",
+        cause="only Spark knows which table it names",
         fix="write the name itself",
     )
 

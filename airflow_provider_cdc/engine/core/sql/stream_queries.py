@@ -72,7 +72,7 @@ def only_query(sql: str) -> str:
     if verb not in QUERY_WORDS or inserts:
         raise InvalidStatement(
             subject(text),
-            "is no query",
+            "is not a query",
             cause=f"expected SELECT, found {'INSERT' if inserts else verb}",
             fix="give a query of the rows; nothing was written",
         )

@@ -322,7 +322,7 @@ def _refuse_unreadable(text: str, table: exp.Table, stream: str) -> None:
             subject(text),
             f"reads stream {stream} at a version of its own, or as a streaming table",
             cause="a stream is always read from its offset to the end of the consumption",
-            fix="name the stream alone",
+            fix="write only the name of the stream",
         )
     node: exp.Expr = table
     while node.parent:
@@ -331,7 +331,7 @@ def _refuse_unreadable(text: str, table: exp.Table, stream: str) -> None:
             raise InvalidStatement(
                 subject(text),
                 f"reads stream {stream} in {place}",
-                cause="Delta allows no sub-query there (DELTA_UNSUPPORTED_SUBQUERY)",
+                cause="Delta does not allow a sub-query there (DELTA_UNSUPPORTED_SUBQUERY)",
                 fix=f"write MERGE INTO the_target USING {stream} ON ... WHEN MATCHED THEN ...",
             )
         node = node.parent
@@ -347,13 +347,13 @@ def _refuse_dynamic_names(text: str, tokens: Sequence[Token], streams: Mapping[s
             raise InvalidStatement(
                 subject(text),
                 "has an IDENTIFIER clause",
-                cause="which table it names is known only to Spark",
+                cause="only Spark knows which table it names",
                 fix="write the name itself",
             )
         if word(first) == "TABLE" and name_key(argument.text) in streams:
             raise InvalidStatement(
                 subject(text),
-                f"hands stream {streams[name_key(argument.text)]} to a function by TABLE(...)",
+                f"passes stream {streams[name_key(argument.text)]} to a function with TABLE(...)",
                 fix="write TABLE(SELECT * FROM the_stream)",
             )
 

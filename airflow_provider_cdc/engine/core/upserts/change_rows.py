@@ -44,7 +44,7 @@ class Reason(StrEnum):
 
     TYPE = "The given value is not a valid CHANGE_TYPE: expected UPSERT or DELETE"
     KEY = "a column of the primary key is NULL"
-    UNCHANGED = "what is left unchanged is no column of values"
+    UNCHANGED = f"{CHANGE_UNCHANGED} names a column that is not a value column"
     NUMBER = "expected 1 to 4 sections of 1 to 16 hexadecimal digits, with / between them"
     WAITS = "an earlier change of its key is in quarantine"
     LATE = "it is older than a delete whose tombstone has ended"

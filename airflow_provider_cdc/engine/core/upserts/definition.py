@@ -170,7 +170,7 @@ def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> Upsert
     if key is None:
         raise InvalidRequest(
             f"table {table.name}",
-            "is no upsert table",
+            "is not an upsert table",
             cause=f"expected the table property {_PRIMARY_KEY}, found none",
             fix="create it with create_upsert_table",
         )
@@ -246,8 +246,8 @@ def checked_columns(
     if len(known) < len(columns):
         raise _invalid(name, "names a column twice", f"found {_twice(columns)}")
     if alike := first_alike(column.name for column in columns):
-        cause = f"a MERGE takes {alike[0]} and {alike[1]} for one column"
-        raise _invalid(name, "has columns of nearly one name", cause)
+        cause = f"a MERGE treats {alike[0]} and {alike[1]} as one column"
+        raise _invalid(name, "has columns of nearly the same name", cause)
     if reserved:
         raise _invalid(name, f"has a column {reserved[0]}", "that name is reserved for changes")
     if not 1 <= len(columns) <= MAX_COLUMNS:
@@ -268,7 +268,7 @@ def checked_columns(
             raise _invalid(name, f"has the column {each.name}", cause)
     for column in key:
         if column not in known:
-            raise _invalid(name, "has a key that it lacks", f"there is no column {column}")
+            raise _invalid(name, "has an unknown key column", f"there is no column {column}")
         if known[column].type.lower().startswith(_NO_KEY_TYPES):
             raise _invalid(
                 name,
@@ -314,7 +314,8 @@ def clustered_by(
     names = one_or_several(f"upsert table {name}", "cluster_by", wanted)
     for given in names:
         if name_key(given) not in known:
-            raise _invalid(name, "cannot be clustered so", f"there is no column {given}")
+            cause = f"there is no column {given}"
+            raise _invalid(name, "cannot be clustered by these columns", cause)
     return tuple(known[name_key(given)].name for given in names)
 
 

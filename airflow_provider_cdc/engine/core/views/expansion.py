@@ -54,11 +54,11 @@ class _Expansion:
                 fix="define one of the views without the other",
             )
         if len(readers) > MAX_NESTED_VIEWS:
-            raise _too_large(readers[0], "views in one another", MAX_NESTED_VIEWS)
+            raise _too_large(readers[0], "nested views", MAX_NESTED_VIEWS)
         try:
             relation = read_view(view, readers[-1] if readers else None)
         except RecursionError as error:
-            raise _too_large(view, "sub-queries in one another", "what can be read") from error
+            raise _too_large(view, "nested sub-queries", "the depth that can be parsed") from error
         return Renamed(self._relation(relation, (*readers, view)), view.parts, view.columns)
 
     def _relation(self, relation: Relation, readers: tuple[ViewDefinition, ...]) -> Relation:
@@ -87,6 +87,6 @@ def _too_large(view: ViewDefinition, what: str, most: object) -> UnsupportedView
     return UnsupportedView(
         f"view {view.name}",
         f"has too many {what}",
-        cause=f"the most is {most}",
+        cause=f"the maximum is {most}",
         fix="split it into several views",
     )

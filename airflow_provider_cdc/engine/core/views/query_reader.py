@@ -100,7 +100,7 @@ class _Reader(TokenReader):
             first = self._at
             key = self._name()
             if loose_key(key) in names:
-                raise self._refusal("two CTEs of one name", first)
+                raise self._refusal("two CTEs of the same name", first)
             names.add(loose_key(key))
             if self._word() == "(" and not self._opens_query(self._at):
                 raise self._refusal(*_COLUMN_NAMES)
@@ -219,7 +219,8 @@ class _Reader(TokenReader):
             self._close()
             alias = self._at
             if self._alias() is not None:
-                raise self._refusal("an alias of a join", alias, fix="give each table its own")
+                fix = "give each table its own alias"
+                raise self._refusal("an alias of a join", alias, fix=fix)
 
     def _table(self) -> tuple[Relation, str, tuple[str, ...]]:
         """Read the name of a table. Returns the relation that it names, its last part, and its
@@ -243,7 +244,7 @@ class _Reader(TokenReader):
         if common is not None:
             return common, parts[0], ()
         if len(parts) == 1 and loose_key(parts[0]) in map(loose_key, self._ctes):
-            raise self._refusal("a name that Spark takes for that of a CTE", first)
+            raise self._refusal("a name that Spark reads as that of a CTE", first)
         qualified = self._qualified(tuple(parts), first)
         return Leaf(0, qualified), parts[-1], qualified
 
@@ -254,9 +255,9 @@ class _Reader(TokenReader):
             if qualified_name(parts).is_path:
                 return parts
         except InvalidName as error:
-            raise self._refusal("an invalid name of a table", first, error.cause) from error
+            raise self._refusal("an invalid table name", first, error.cause) from error
         if len(parts) > 1 and "/" in parts[-1]:
-            raise self._refusal("files that are no Delta table of an absolute path", first)
+            raise self._refusal("files that are not a Delta table at an absolute path", first)
         namespace = self._source.view.namespace
         return namespace[: max(0, len(namespace) + 1 - len(parts))] + parts
 
@@ -267,7 +268,7 @@ class _Reader(TokenReader):
         alias = self._alias()
         label = alias or name or f"{_GENERATED_ALIAS}{len(scope.items) + 1}"
         if any(name_key(label) == name_key(item.label) for item in scope.items):
-            what = f"two relations of the name {label} in one FROM"
+            what = f"two relations named {label} in one FROM"
             raise self._refusal(what, first, "", "give each an alias of its own")
         start = self._source.tokens[first].start - scope.start
         shown = None if alias else label

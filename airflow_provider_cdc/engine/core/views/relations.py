@@ -171,20 +171,20 @@ def changed_meaning(
     nodes = list(_nodes(relation))
     selects = [node for node in nodes if isinstance(node, Select)]
     if changed and any(select.is_natural for select in selects):
-        return "a NATURAL JOIN, which joins by the columns that there are"
+        return "a NATURAL JOIN, which joins by all common columns"
     for select in selects:
         if used := sorted(select.aliases & changed):
-            return f"{used[0]}, which is an alias or a column, whichever there is"
+            return f"{used[0]}, which is an alias or a column, whichever exists"
         for item, name in itertools.product(select.items, sorted(changed)):
             if _shows_all(item.relation, numbers) and _qualifies(select.text, item.label, name):
-                return f"{item.label}.{name}, which is a field or a column, whichever there is"
+                return f"{item.label}.{name}, which is a field or a column, whichever exists"
     has_star = any(item.in_star for select in selects for item in select.items)
     is_union = any(isinstance(node, UnionAll) for node in nodes)
     if has_star and is_union and today[: len(then)] != then:
-        return "a UNION ALL of a star, whose columns go by their order"
+        return "a UNION ALL of a star, whose columns match by position"
     for name in sorted(others):
         if any(_may_read(select, name) for select in selects):
-            return f"{name}, which is another column than it was"
+            return f"{name}, which is a different column now"
     return None
 
 

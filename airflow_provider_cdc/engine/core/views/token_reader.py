@@ -12,7 +12,7 @@ _AFTER_QUERY = (
     *("UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT"),
     *("OFFSET", "WINDOW", "|>", ")"),
 )
-_LEAVE_OUT = "leave it out of the view, and do it to what the stream returns"
+_LEAVE_OUT = "leave it out of the view, and apply it to the rows of the stream"
 
 
 class TokenReader:
@@ -61,8 +61,8 @@ class TokenReader:
     def _unexpected(self) -> UnsupportedView:
         found = self._word()
         if found not in CLAUSES:
-            return self._refusal("something that is not understood")
-        what = CLAUSES[found] or f"{found} where none is expected"
+            return self._refusal("unknown syntax")
+        what = CLAUSES[found] or f"an unexpected {found}"
         return self._refusal(
             what, None, "", f"{_LEAVE_OUT}, or put it in backticks if it is a name"
         )

@@ -179,9 +179,9 @@ class ViewText:
             self.subject,
             f"has {what} at line {line}, column {column}, {place}",
             cause=why
-            or "a stream follows views that project, filter, join by inner and cross "
-            "joins and UNION ALL tables and such views, and nothing else",
-            fix=fix or "leave it out of the view, and do it to what the stream returns",
+            or "a stream can only follow a view that uses projections, filters, inner "
+            "and cross joins and UNION ALL on tables and such views",
+            fix=fix or "leave it out of the view, and apply it to the rows of the stream",
         )
 
     @property
@@ -279,8 +279,8 @@ def _check_settings(source: ViewText) -> None:
     if found:
         raise UnsupportedView(
             source.subject,
-            f"was made under {found[0]}",
-            cause="names or texts in it would mean something else to a stream",
+            f"was created with {found[0]}",
+            cause="a stream would read its names or texts differently",
             fix="create the view again without it",
         )
 
@@ -301,8 +301,8 @@ def _check_token(source: ViewText, index: int) -> None:
     ):
         raise source.refusal(
             index,
-            "a text that Spark may take for a moment",
-            "as a date or a timestamp it is another value in each query",
+            "a text that Spark may read as a relative time",
+            "as a date or a timestamp it has a different value in each query",
             "write the date itself",
         )
     if source.clause(index) == "SELECT" or (
@@ -321,7 +321,7 @@ def _check_token(source: ViewText, index: int) -> None:
         raise source.refusal(index, "a generator with several names")
     if source.is_name(index) and source.tokens[index].text.lower() == "_metadata":
         raise source.refusal(
-            index, "the column _metadata", "it shows where a row is stored, not what it is"
+            index, "the column _metadata", "it shows where a row is stored, not its values"
         )
 
 
@@ -336,7 +336,7 @@ def _check_star(source: ViewText, index: int, first: int, *, allowed: bool) -> N
     raise source.refusal(
         index,
         "a star inside an expression",
-        "it would take in the columns by which a stream follows the rows",
+        "it would include the columns by which a stream tracks rows",
         "name the columns",
     )
 
@@ -350,15 +350,15 @@ def _function(source: ViewText, index: int) -> str:
             raise source.refusal(
                 index,
                 f"the non-deterministic function {name}",
-                fix=f"leave it out; a column of that name is written the_table.{name}",
+                fix=f"leave it out; write a column of that name as the_table.{name}",
             )
         return ""
     if before == ".":
         raise source.refusal(
             index,
             f"the function {name} of a schema",
-            "what a user-defined function does is not known",
-            "write what it does in SQL",
+            "the effect of a user-defined function is unknown",
+            "write its effect in SQL",
         )
     if before in ("AS", "::") or source.word(index) in _NO_FUNCTIONS:
         return ""

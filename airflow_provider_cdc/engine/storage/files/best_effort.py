@@ -17,4 +17,4 @@ def log_failures(what: str, level: int = logging.INFO) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of delta-rs is not an Exception
-        logger.log(level, "Left undone: %s: %s", what, error)
+        logger.log(level, "Not done: %s: %s", what, error)

@@ -91,7 +91,7 @@ class Scratch:
                 f"the folder {self._folder}",
                 "cannot be written to",
                 cause=str(error),
-                fix="let whoever reads streams write there: no data is stored in it",
+                fix="let every reader of streams write to it: it stores no data",
             ) from error
         return root
 

@@ -111,7 +111,7 @@ def _value(short: str, value: Any) -> Any:
     if not isinstance(parsed, dict):
         raise InvalidRequest(
             "storage options",
-            "hold no key of a service account",
+            "do not hold a service account key",
             cause="GOOGLE_SERVICE_ACCOUNT_KEY is not a JSON object",
             fix="give the content of the key's file, or its path as GOOGLE_SERVICE_ACCOUNT",
         )

@@ -225,5 +225,5 @@ def _ended(stream: Stream, consumption: Consumption) -> StreamConflict:
         f"consumption {consumption.consumption_id} of {consumption.consumer} has ended",
         cause="another consumer took it over"
         + (f", {found.consumer} is consuming now" if found else ""),
-        fix="run the consumer again; it begins anew from the offset as it is now",
+        fix="run the consumer again; it starts from the current offset",
     )

@@ -207,7 +207,7 @@ class Registry:
         raise OutcomeUnknown(
             f"stream {names}",
             "could not be moved",
-            cause=f"the registry under {self._state} was not found to hold the change, after"
+            cause=f"the registry under {self._state} does not show the change after"
             f" {type(error).__name__}: {error}",
             fix="try again; it is safe",
         ) from error
@@ -265,7 +265,7 @@ class Registry:
                     f"state folder {self._state}",
                     "cannot be written",
                     cause=str(error).strip().rstrip("."),
-                    fix="name a folder that can be written and the options that its store needs",
+                    fix="name a writable folder and the options that its store needs",
                 ) from error
 
 
@@ -320,7 +320,7 @@ def _check(expected: RegistrySnapshot, changes: Sequence[Change]) -> None:
         raise InvalidRequest(
             "registry",
             "cannot make these changes",
-            cause=f"expected one change for each of some streams, found {len(changes)} changes",
+            cause=f"expected one change for each stream, found {len(changes)} changes",
         )
     freed = {
         stream_key(expected.name_of(change.stream.stream_id))

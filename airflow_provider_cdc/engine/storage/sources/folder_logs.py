@@ -91,13 +91,13 @@ class FolderLogs:
         ]
         if changed:
             first = changed[0]
-            state = "missing" if first.path not in found else "another file than was listed"
+            state = "missing" if first.path not in found else "a different file than the listed one"
             raise FilesChanged(
                 f"stream {stream.name}",
-                "cannot be read, files were overwritten or removed meanwhile",
+                "cannot be read, files were overwritten or removed during the read",
                 cause=f"{len(changed)} of {len(wanted)} changed, {first.path} is {state}",
-                fix="consume again: the folder is listed anew, and what was overwritten is a new"
-                " file; write files under a name that begins with a dot and rename them when whole",
+                fix="consume again: an overwritten file counts as a new file in the next listing;"
+                " write files under a name that begins with a dot and rename them when complete",
             )
 
     def _refreshed(self, subject: str, location: str, folder: Folder) -> FolderState:
@@ -114,7 +114,7 @@ class FolderLogs:
                 return refreshed
         raise StreamConflict(
             subject,
-            f"cannot be listed, the log of {folder.uri} kept moving",
+            f"cannot be listed, the log of {folder.uri} kept changing",
             cause=f"other processes refreshed it first, {_TRIES} times in a row",
             fix="try again",
         )
@@ -129,22 +129,22 @@ class FolderLogs:
                 subject,
                 f"cannot list {folder.uri}",
                 cause="expected a folder, found none",
-                fix="bring the folder back, or drop the stream; nothing was taken for removed",
+                fix="bring the folder back, or drop the stream; no file was recorded as removed",
             ) from None
         except PermissionError as error:
             raise StreamUnusable(
                 subject,
                 f"cannot list all of {folder.uri}",
                 cause=f"this process may not read {error.filename or folder.uri}",
-                fix="let it list that folder; nothing was taken for removed",
+                fix="let it list that folder; no file was recorded as removed",
             ) from None
         unreadable = [file.path for file in found if not _is_text(file.path)]
         if unreadable:
             raise StreamUnusable(
                 subject,
                 f"cannot read all of {folder.uri}",
-                cause=f"{len(unreadable)} names are no UTF-8, the first is {unreadable[0]!r}",
-                fix="rename the file, or its folder; nothing was left out",
+                cause=f"{len(unreadable)} names are not UTF-8, the first is {unreadable[0]!r}",
+                fix="rename the file, or its folder; no file was skipped",
             )
         return {
             file.path: file

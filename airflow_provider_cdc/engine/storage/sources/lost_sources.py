@@ -10,15 +10,15 @@ from ..delta.delta_log import LogIncomplete
 def source_missing(stream: Stream) -> StreamStale:
     """The error for a source that has no table at its location."""
     renamed = (
-        f'; where it was renamed, create_stream("{stream.name}", on_table="its_new_name",'
-        f' at=OffsetOf("{stream.name}"), or_replace=True) goes on at the offset of the stream'
+        f'; if it was renamed, create_stream("{stream.name}", on_table="its_new_name",'
+        f' at=OffsetOf("{stream.name}"), or_replace=True) continues at the offset of the stream'
     )
     is_on_table = stream.view is None and stream.folder is None
     return StreamStale(
         f"stream {stream.name}",
         f"is stale, its source {stream.source.name} is missing",
         cause=f"expected a Delta table at {stream.source.location}, found none",
-        fix="bring the table back, and the stream goes on at its offset; or drop the stream"
+        fix="bring the table back, and the stream continues at its offset; or drop the stream"
         + (renamed if is_on_table else ""),
     )
 

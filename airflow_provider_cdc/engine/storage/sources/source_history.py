@@ -69,7 +69,7 @@ class SourceHistory:
                 return number if bound.is_inclusive else number - 1
             case Timestamp() as point:
                 if point.moment > self._clock():
-                    raise _outside(subject, bound, "that time has not come yet")
+                    raise _outside(subject, bound, "that time is in the future")
                 times = CommitTimes(log)
                 found = times.newest(point.moment, is_inclusive=bound.is_inclusive)
                 if found is None:
@@ -100,7 +100,9 @@ def _named_offset(
 
 def _checked(subject: str, source: Source, bound: Bound, state: TableState) -> TableState:
     if state.table_id != source.table_id:
-        raise _outside(subject, bound, f"{source.name} was another table then, and was replaced")
+        raise _outside(
+            subject, bound, f"{source.name} was a different table then, and was replaced"
+        )
     return state
 
 
@@ -108,9 +110,9 @@ def _before_all(subject: str, bound: Bound) -> InvalidRange:
     return InvalidRange(
         subject,
         f"cannot begin {bound}",
-        cause="that is before version 0, and an offset is a version",
-        fix="say at=Version(0); a stream on a table that is created there with show_initial_rows"
-        " returns the rows of version 0 first",
+        cause="an offset is a version, and no version is before version 0",
+        fix="pass at=Version(0); with show_initial_rows, a stream on a table returns the rows of"
+        " version 0 first",
     )
 
 

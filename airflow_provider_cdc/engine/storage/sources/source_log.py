@@ -357,14 +357,14 @@ class SourceLog:
             self._check_same_table(stream, log, newest)
             return
         if found != offset.fingerprint:
-            raise source_replaced(stream, f"version {offset.version} is another commit than it was")
+            raise source_replaced(stream, f"version {offset.version} is now a different commit")
 
     def _check_same_table(self, stream: Stream, log: DeltaLog, newest: int) -> None:
         # If too much of the log is missing to find out, the read of the range reports that.
         with suppress(LogIncomplete):
             found = log.state_at(newest).table_id
             if found != stream.source.table_id:
-                raise source_replaced(stream, f"it is of the table with the id {found} now")
+                raise source_replaced(stream, f"it now belongs to the table with the id {found}")
 
     def _commits(
         self, stream: Stream, log: DeltaLog, last: int, limit: BatchLimit, *, is_open: bool

@@ -44,7 +44,7 @@ class ApplyTimes:
             notes = [*kept, (now, took.total_seconds())][-_MOST:]
             self._files.write(self._file(stream_id), msgspec.json.encode(notes))
         except Exception as error:
-            log.warning("How long an apply of %s took is not noted: %s", stream_id, error)
+            log.warning("The duration of an apply of %s cannot be saved: %s", stream_id, error)
 
     def read(self, stream_ids: Iterable[str]) -> dict[str, list[timedelta]]:
         """How long the applies of each stream took in the last seven days."""

@@ -121,7 +121,7 @@ def _job_of(row: Mapping[str, Any]) -> Job | None:
     try:
         return msgspec.convert(row, Job)
     except msgspec.ValidationError as error:
-        logger.warning("Job %s cannot be read and is left out: %s", row.get("job_id"), error)
+        logger.warning("Job %s cannot be read and is skipped: %s", row.get("job_id"), error)
         return None
 
 

@@ -74,7 +74,7 @@ def test_interval_is_shown_by_days_and_by_time(written: str, shown: str) -> None
     ],
 )
 def test_interval_that_is_not_a_length_of_time_is_refused(written: timedelta | str) -> None:
-    with pytest.raises(InvalidRequest, match="is no length of time"):
+    with pytest.raises(InvalidRequest, match="is not a length of time"):
         interval_of(written, "max_staleness")
 
 

@@ -93,9 +93,9 @@ def test_value_that_the_annotation_allows_is_passed_on(method: str, value: objec
         ("options", {1: 2}, "expected a mapping"),
         ("choice", 5, "expected one of standard, append_only, insert_only or text"),
         ("work", 5, "expected a function"),
-        ("text", "\ud800", r"character 1 is '\\ud800', half of a pair"),
-        ("names", ["a", "\ud800"], "half of a pair"),
-        ("options", {"a": ["\ud800"]}, "half of a pair"),
+        ("text", "\ud800", r"character 1 is '\\ud800', half of a surrogate pair"),
+        ("names", ["a", "\ud800"], "half of a surrogate pair"),
+        ("options", {"a": ["\ud800"]}, "half of a surrogate pair"),
         ("text", ["x" * 1000], "found .{80}[.]{3} of type list"),
     ],
 )

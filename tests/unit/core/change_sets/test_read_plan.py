@@ -96,7 +96,7 @@ def test_plan_of_a_merge_counts_the_files_with_its_inserted_row_ids() -> None:
 def test_plan_takes_the_strategy_that_was_asked_for(wanted: Strategy) -> None:
     plan = plan_difference([UPDATE], ONE_LAYOUT, wanted).plan
     assert plan.strategy is wanted
-    assert plan.reason.startswith("it was asked for")
+    assert plan.reason.startswith("it was requested")
 
 
 def test_plan_without_change_files_says_so_despite_the_asked_strategy() -> None:
@@ -204,5 +204,5 @@ def test_plan_of_a_view_sums_up_its_tables_and_names_the_largest() -> None:
         30,
         7,
     )
-    assert plan.reason == "a view of 2 tables, most of it `b`: they are small"
+    assert plan.reason == "a view of 2 tables, most of it from `b`: they are small"
     assert plan.tables == (small, large)

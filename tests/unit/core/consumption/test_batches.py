@@ -75,5 +75,5 @@ def test_batches_in_sequence_hold_all_commits_and_each_fits(
 def test_batch_bound_that_is_not_a_whole_number_from_one_is_refused(
     bounds: tuple[Any, Any],
 ) -> None:
-    with pytest.raises(InvalidRequest, match="whole number from 1 on"):
+    with pytest.raises(InvalidRequest, match="whole number, 1 or more"):
         BatchLimit(*bounds)

@@ -87,29 +87,29 @@ def test_backfill_that_came_too_late_to_assign_anything_passes() -> None:
     [
         (
             [new_commit(5, "ROW TRACKING BACKFILL", adds=(data_file("f", 5, change=False),))],
-            "row ids were assigned again by version 5",
+            "version 5 assigned row ids again",
         ),
         (
             [new_commit(5, "ROW TRACKING UNBACKFILL", adds=(data_file("f", 5, change=False),))],
-            "row ids were assigned again by version 5",
+            "version 5 assigned row ids again",
         ),
         (
             [new_commit(5, adds=(data_file("f", 5, change=False),))],
-            "added or removed rows and said that it changed no data",
+            "added or removed rows, but is marked as changing no data",
         ),
         (
             [new_commit(5, removes=(data_file("f", 1, change=False),))],
-            "added or removed rows and said that it changed no data",
+            "added or removed rows, but is marked as changing no data",
         ),
         (
             [new_commit(5, "CLONE", adds=(data_file("f", 5),))],
-            "was replaced by a clone in version 5",
+            "a clone replaced the table in version 5",
         ),
         (
             [new_commit(5, metadata=metadata("false")), new_commit(6, metadata=metadata())],
-            "row tracking was switched off by version 5",
+            "version 5 switched row tracking off",
         ),
-        ([new_commit(5, metadata=metadata(column="other"))], "was set up anew by version 5"),
+        ([new_commit(5, metadata=metadata(column="other"))], "version 5 set up row tracking again"),
     ],
 )
 def test_check_tracking_of_a_gap_in_between_raises_stale(commits: list[Commit], cause: str) -> None:
@@ -122,7 +122,7 @@ def test_check_tracking_of_a_range_that_ends_untracked_raises_disabled(
     enabled: str | None,
 ) -> None:
     commits = [new_commit(5, metadata=metadata(enabled)), new_commit(6)]
-    with pytest.raises(ChangeTrackingDisabled, match="switched off by version 5"):
+    with pytest.raises(ChangeTrackingDisabled, match="version 5 switched row tracking off"):
         check_tracking(stream(), commits)
 
 

@@ -38,7 +38,7 @@ def on_folder(uri: str) -> Stream:
             "s3a://bucket/in",
             f"[FAILED_READ_FILE.NO_HINT] {READING} s3a://bucket/in/a.b.parquet.  SQLSTATE: KD001",
             "a.b.parquet",
-            "Spark says no more of it",
+            "Spark gives no details",
         ),
         (
             "/in",
@@ -56,7 +56,7 @@ def test_error_names_the_file_its_cause_and_three_fixes(
     assert isinstance(found, FileUnreadable)
     assert f"stream s: cannot read {path} in {uri}; nothing of it was consumed" in str(found)
     assert found.cause in (cause, f"/in/a ({cause})")
-    assert f"correct {path}, remove it, or give it a name that begins with a dot" in found.fix
+    assert f"correct {path}, remove it, or hide it by a name that begins with a dot" in found.fix
     assert 'at=OffsetOf("s")' in found.fix
 
 

@@ -22,16 +22,16 @@ CSV, JSON = FileFormat.CSV, FileFormat.JSON
     [
         (CSV, {"mode": "DropMalformed"}, "would leave.*rows out.*_corrupt_record STRING.*FAILFAST"),
         (JSON, {"MODE": "dropmalformed"}, "would count as consumed"),
-        (JSON, {"mode": "FAIL_FAST"}, "'FAIL_FAST' is no mode.*PERMISSIVE or FAILFAST"),
-        (CSV, {"heder": True}, r"heder is not one of csv.*did you mean header\."),
-        (FileFormat.PARQUET, {"header": True}, "header is not one of parquet.*mergeSchema"),
-        (CSV, {"maxFilesPerTrigger": 5}, "of Spark's own streams.*max_commits"),
+        (JSON, {"mode": "FAIL_FAST"}, "'FAIL_FAST' is not a mode.*PERMISSIVE or FAILFAST"),
+        (CSV, {"heder": True}, r"heder is not an option of csv.*did you mean header\."),
+        (FileFormat.PARQUET, {"header": True}, "header is not an option of parquet.*mergeSchema"),
+        (CSV, {"maxFilesPerTrigger": 5}, "for Spark's own streams.*max_commits"),
         (FileFormat.AVRO, {"ignoreExtension": False}, "would leave files"),
         (CSV, {"ignoreInvalidPartitionPaths": True}, "would leave files"),
         (CSV, {"mapreduce.input.linerecordreader.line.maxlength": 9}, "would leave files"),
-        (CSV, {"modifiedBefore": "2026-01-01"}, "pathGlobFilter says which"),
+        (CSV, {"modifiedBefore": "2026-01-01"}, "pathGlobFilter selects files"),
         (CSV, {"basePath": "/in"}, "would name other files"),
-        (CSV, {"encoding": "UTF-16"}, "inside of the characters.*multiLine"),
+        (CSV, {"encoding": "UTF-16"}, "inside characters.*multiLine"),
     ],
 )
 def test_option_that_hides_rows_or_does_nothing_is_refused(

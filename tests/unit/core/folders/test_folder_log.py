@@ -206,7 +206,7 @@ def test_globs_mean_what_they_mean_to_hadoop(
 
 @pytest.mark.parametrize("glob", ["{a,b", "a}", "[z-a]"])
 def test_glob_that_is_not_a_valid_pattern_is_refused(glob: str) -> None:
-    with pytest.raises(InvalidRequest, match="is no pattern of file names"):
+    with pytest.raises(InvalidRequest, match="is not a pattern of file names"):
         name_pattern(glob)
 
 
@@ -228,7 +228,7 @@ def test_folder_has_one_name_however_it_is_spelt(text: str, uri: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "in", "catalog.table", "/", "file:///", "s3a:///in", "s3a:"])
 def test_text_that_does_not_name_a_folder_is_refused(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="is no folder that a stream can be on"):
+    with pytest.raises(InvalidRequest, match="is not a folder that a stream can be on"):
         folder_uri(text)
 
 

@@ -624,7 +624,7 @@ def test_plan_streams_gives_every_stream_once_in_order_of_appearance() -> None:
 
 
 def test_plan_streams_is_refused_if_no_statement_reads_a_stream() -> None:
-    with pytest.raises(InvalidStatement, match="where no statement reads a stream"):
+    with pytest.raises(InvalidStatement, match="in which no statement reads a stream"):
         plan_streams([statement("DELETE FROM t"), statement("INSERT INTO t TABLE db.s")])
 
 
@@ -636,13 +636,13 @@ def test_plan_streams_without_a_statement_is_refused() -> None:
 @pytest.mark.parametrize(
     ("sql", "advice"),
     [
-        ("INSERT INTO t SELECT * FROM order", "did you mean orders where it says order"),
-        ("INSERT INTO t SELECT * FROM a JOIN ordrs", "did you mean orders where it says ordrs"),
-        ("INSERT INTO t TABLE db.Orders", "write orders alone"),
-        ("CREATE TABLE t AS SELECT * FROM oders", "did you mean orders where it says oders"),
-        ("FROM oders INSERT INTO t SELECT *", "did you mean orders where it says oders"),
-        ("INSERT INTO orders_ SELECT * FROM x", "streams that there are: orders, s"),
-        ("WITH order AS (SELECT 1) INSERT INTO t TABLE order", "streams that there are: orders"),
+        ("INSERT INTO t SELECT * FROM order", "did you mean orders instead of order"),
+        ("INSERT INTO t SELECT * FROM a JOIN ordrs", "did you mean orders instead of ordrs"),
+        ("INSERT INTO t TABLE db.Orders", "write only orders"),
+        ("CREATE TABLE t AS SELECT * FROM oders", "did you mean orders instead of oders"),
+        ("FROM oders INSERT INTO t SELECT *", "did you mean orders instead of oders"),
+        ("INSERT INTO orders_ SELECT * FROM x", "existing streams: orders, s"),
+        ("WITH order AS (SELECT 1) INSERT INTO t TABLE order", "existing streams: orders"),
     ],
 )
 def test_plan_streams_names_the_stream_that_may_be_meant(sql: str, advice: str) -> None:

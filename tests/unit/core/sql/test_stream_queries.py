@@ -82,5 +82,5 @@ def test_only_query_keeps_the_text_except_for_its_semicolon(text: str) -> None:
     ],
 )
 def test_only_query_of_another_statement_is_refused_by_its_kind(text: str, found: str) -> None:
-    with pytest.raises(InvalidStatement, match=f"is no query.*found {found}"):
+    with pytest.raises(InvalidStatement, match=f"is not a query.*found {found}"):
         only_query(text)

@@ -68,7 +68,7 @@ def test_key_is_spelled_as_its_columns_are() -> None:
         (columns(2), ["c0", "C0"], "primary key of 2 columns"),
         (columns(2), ["id"], "there is no column id"),
         ([Column("a", "int"), Column("A", "int")], ["a"], "names a column twice"),
-        ([Column("s", "int"), Column("\u017f", "int")], ["s"], "columns of nearly one name"),
+        ([Column("s", "int"), Column("\u017f", "int")], ["s"], "columns of nearly the same name"),
         ([Column("a", "int"), Column("_change_type", "string")], ["a"], "is reserved"),
         ([Column("a", "int"), Column("_CDC_x", "string")], ["a"], "is reserved"),
         ([Column("a", "array<int>")], ["a"], "cannot be compared as a key"),
@@ -121,7 +121,7 @@ def test_properties_hold_the_whole_definition_of_a_table(staleness: timedelta | 
 
 def test_table_without_the_properties_is_not_an_upsert_table() -> None:
     bare = UpsertTable("t", TableName(("t",)), "/data/t", "id", tuple(columns(1)), ())
-    with pytest.raises(InvalidRequest, match="is no upsert table"):
+    with pytest.raises(InvalidRequest, match="is not an upsert table"):
         with_properties(bare, {"delta.appendOnly": "true"})
 
 

@@ -82,7 +82,7 @@ def test_get_of_missing_stream_suggests_close_names(registry: Registry) -> None:
     create(registry, "Flights_Changes")
     with pytest.raises(StreamNotFound, match="did you mean Flights_Changes"):
         registry.snapshot().get("flight_changes")
-    with pytest.raises(StreamNotFound, match="name one that there is: Flights_Changes"):
+    with pytest.raises(StreamNotFound, match="name an existing one: Flights_Changes"):
         registry.snapshot().get("zzz")
     with pytest.raises(StreamNotFound):
         registry.snapshot().by_id("no such id")

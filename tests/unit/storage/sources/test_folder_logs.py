@@ -201,7 +201,7 @@ def test_file_name_that_is_not_utf_8_is_refused_and_not_skipped(inbox: Inbox) ->
     name = os.fsencode(inbox.uri) + b"/\xff.csv"
     with open(name, "wb") as file:
         file.write(b"1")
-    with pytest.raises(StreamUnusable, match="1 names are no UTF-8"):
+    with pytest.raises(StreamUnusable, match="1 names are not UTF-8"):
         inbox.unread(stream)
     os.unlink(name)
     assert inbox.unread(stream) == []
@@ -239,7 +239,7 @@ def test_folder_that_may_not_be_listed_is_refused_and_named(
         path.chmod(0o777)
     secret.chmod(0)
     request.getfixturevalue("somebody_else")
-    with pytest.raises(StreamUnusable, match=r"may not read .*in/secret.*nothing was taken for"):
+    with pytest.raises(StreamUnusable, match=r"may not read .*in/secret.*no file was recorded"):
         inbox.unread(stream)
 
 
@@ -251,10 +251,10 @@ def test_changed_or_missing_file_is_refused(anywhere: Inbox) -> None:
     anywhere.logs.check_unchanged(stream, files)
 
     anywhere.put("b.csv", b"another")
-    with pytest.raises(FilesChanged, match=r"1 of 2 changed, b\.csv is another file"):
+    with pytest.raises(FilesChanged, match=r"1 of 2 changed, b\.csv is a different file"):
         anywhere.logs.check_unchanged(stream, files)
     anywhere.remove("b.csv")
-    with pytest.raises(FilesChanged, match=r"b\.csv is missing.*listed anew"):
+    with pytest.raises(FilesChanged, match=r"b\.csv is missing.*next listing"):
         anywhere.logs.check_unchanged(stream, files)
 
 

@@ -192,7 +192,7 @@ def test_bound_at_another_stream_does_not_need_the_commit_of_its_offset(three: L
         (OffsetOf("o"), False, "before version 0"),
         (Timestamp(after(9)), True, "before version 0"),
         (Timestamp(after(10)), False, "before version 0"),
-        (Timestamp(NOW + timedelta(seconds=1)), True, "not come yet"),
+        (Timestamp(NOW + timedelta(seconds=1)), True, "is in the future"),
     ],
 )
 def test_bound_outside_of_the_history_is_refused(
@@ -236,7 +236,7 @@ def test_bound_before_a_table_replaced_since_is_refused(three: Log) -> None:
     content = (three.folder / f"{0:020d}.json").read_text(encoding="utf-8")
     replacement = content.replace('"id": "t"', '"id": "another"')
     (three.folder / f"{0:020d}.json").write_text(replacement, encoding="utf-8")
-    with pytest.raises(InvalidRange, match="was another table then"):
+    with pytest.raises(InvalidRange, match="was a different table then"):
         three.offset(Version(0), at=False, may_precede_all=True)
 
 
@@ -244,7 +244,7 @@ def test_bound_at_a_version_of_a_table_replaced_since_is_refused(three: Log) -> 
     content = (three.folder / f"{0:020d}.json").read_text(encoding="utf-8")
     replacement = content.replace('"id": "t"', '"id": "another"')
     (three.folder / f"{0:020d}.json").write_text(replacement, encoding="utf-8")
-    with pytest.raises(InvalidRange, match="was another table then"):
+    with pytest.raises(InvalidRange, match="was a different table then"):
         three.version(Version(1))
 
 

@@ -158,7 +158,7 @@ def test_replaced_source_is_reported_if_the_offset_commit_is_missing(
     checkpoint.write_text("\n".join(map(json.dumps, (other, {"protocol": {}}))), encoding="utf-8")
     log.insert(1)
     for ask in (SourceLog(Files()).probe, SourceLog(Files()).range):
-        with pytest.raises(StreamStale, match="the table with the id another table now"):
+        with pytest.raises(StreamStale, match="belongs to the table with the id another table"):
             ask(log.stream)
 
 
@@ -167,7 +167,7 @@ def test_range_of_a_source_that_a_catalog_now_manages_is_refused(log: Log) -> No
     log.write(2, {"protocol": {"minReaderVersion": 3, "writerFeatures": ["catalogManaged"]}})
 
     for ask in (SourceLog(Files()).probe, SourceLog(Files()).range):
-        with pytest.raises(StreamUnusable, match="catalog alone knows its newest commits"):
+        with pytest.raises(StreamUnusable, match="only its catalog knows its newest commits"):
             ask(log.stream)
 
 

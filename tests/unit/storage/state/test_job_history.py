@@ -100,7 +100,7 @@ def test_row_that_cannot_be_read_is_left_out_and_logged(
     write_deltalake(location, pa.Table.from_pylist(damaged, job_history._SCHEMA), mode="append")
 
     assert history.read(NOON) == [job(0)]
-    assert "Job damaged cannot be read and is left out" in caplog.text
+    assert "Job damaged cannot be read and is skipped" in caplog.text
 
 
 def test_job_that_would_be_read_back_differently_is_not_written(
@@ -118,7 +118,7 @@ def test_history_that_cannot_be_written_is_logged_and_raises_no_error(
     (tmp_path / "upsert_jobs").write_text("in the way")
     with caplog.at_level(logging.WARNING):
         JobHistory(str(tmp_path)).record(job(0))
-    assert "Left undone: record of job j0 of t" in caplog.text
+    assert "Not done: record of job j0 of t" in caplog.text
 
 
 def test_usage_is_printed_with_a_plot(tmp_path: Path) -> None:
