@@ -30,7 +30,7 @@ def check_consume(task: Consume) -> None:
             "is not defined",
             cause="expected either statements or a function, found"
             f" {'both' if task.statements else 'neither'}",
-            fix="give one of them",
+            fix="pass one of them",
         )
     if task.apply is not None:
         _parts(task.apply)

@@ -117,7 +117,7 @@ class Board:
         """Print the watermark if it has moved since the last report."""
         stream = upsert_stream(self.catalog.show(), self.location)
         if stream is None or stream.max_lag is None:
-            raise DemoFailed(f"{self.location} is no upsert table with a max_staleness")
+            raise DemoFailed(f"{self.location} is not an upsert table with a max_staleness")
         status = self.catalog.status_of(stream)
         since, now = status.behind_since, datetime.now(UTC)
         self.objective = stream.max_lag.total_seconds()

@@ -154,7 +154,7 @@ def test_consume_statement_that_spark_refuses_writes_nothing(source: StreamLab) 
 def test_consume_whose_second_statement_fails_undoes_the_first(source: StreamLab) -> None:
     change(source)
     before = source.rows("copy")
-    with pytest.raises(StatementFailed, match="was undone"):
+    with pytest.raises(StatementFailed, match="were undone"):
         source.consume(UPSERT, "INSERT INTO {counted} SELECT raise_error('bad row') FROM s")
     assert source.rows("copy") == before
     assert source.rows("counted") == []

@@ -337,7 +337,7 @@ def test_undo_that_removed_too_much_is_reported_until_an_abort(
     three.sql("INSERT INTO {log} VALUES (100, 'later', 'y')")
 
     for consumer in ("me", "me", "second"):
-        with pytest.raises(ConsumptionOpen, match="took more from target") as caught:
+        with pytest.raises(ConsumptionOpen, match="undid a commit of somebody else") as caught:
             three.consume(LOG, NUMBERS, consumer=consumer)
         assert "apply version" in str(caught.value)
     three.engine.abort("s", keep=[three.name("log")])

@@ -177,7 +177,7 @@ class Attempt:
     def log_resumption(self, consumption: Consumption) -> None:
         """Log that this attempt continues what an earlier one began."""
         log.info(
-            "%s: goes on with the consumption of stream %s that an earlier attempt began",
+            "%s: continues the consumption of stream %s that an earlier attempt began",
             self.consumer,
             consumption.stream_names,
         )
@@ -198,7 +198,7 @@ class Attempt:
             f"consumer {self.consumer}",
             "could not begin",
             cause="other consumers kept taking the stream",
-            fix="give each consumer a stream of its own",
+            fix="give each consumer its own stream",
         )
 
     def _outcome(
@@ -227,9 +227,9 @@ def statement_failed(
     cause = failure.reason
     return StatementFailed(
         f"statement {consumption.ordinal_of(planned)} on {planned.target}",
-        "failed; what was applied before it was undone, and no offset moved",
+        "failed; the statements before it were undone, and no offset moved",
         cause=cause,
-        fix="run the consumer again; somebody else changed the target at that moment"
+        fix="run the consumer again; somebody else changed the target at the same time"
         if _CONCURRENT in cause
         else "correct the statement or its data and run the consumer again",
     )
@@ -238,7 +238,7 @@ def statement_failed(
 def _check_empty(state: StatementState, planned: PlannedStatement) -> None:
     if state.taken_at is not None:
         raise TargetTaken(
-            f"{planned.target} exists already: it was left empty by a consumption that failed, and"
+            f"{planned.target} exists already: a consumption that failed left it empty, and"
             f" somebody else has written version {state.taken_at} to it since"
         )
 

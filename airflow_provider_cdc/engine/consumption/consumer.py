@@ -149,7 +149,7 @@ class Consumer:
                 raise StreamStale(
                     f"stream {stream.name}",
                     f"cannot be finished, its source {found.stream.source.name} was replaced",
-                    cause=f"version {end.version} is another commit than it was",
+                    cause=f"version {end.version} is a different commit now",
                     fix=BRING_BACK,
                 )
         return span

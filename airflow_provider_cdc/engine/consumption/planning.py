@@ -22,8 +22,8 @@ from .statement_errors import created_meanwhile
 from .targets import Targets
 
 _IN_A_TRANSACTION = (
-    "create it once, as a statement of a transaction (engine.transaction, or a function that"
-    " ConsumeStream names in apply)"
+    "create it once, as a statement of a transaction (engine.transaction, or the function in apply"
+    " of ConsumeStream)"
 )
 
 
@@ -81,9 +81,9 @@ class Planner:
         if table is not None and table.location != planned.location:
             raise ConsumptionOpen(
                 f"target {planned.target}",
-                "is another table than it was when the consumption began",
+                "is a different table than when the consumption began",
                 cause=f"it was at {planned.location}, and is at {table.location}",
-                fix="give the former table its name again and run the consumer again, or end the"
+                fix="give the former table its name back and run the consumer again, or end the"
                 f" consumption with {ended_by_hand(planned.target)}",
             )
 
@@ -100,9 +100,9 @@ class Planner:
                 raise TableNotFound(
                     error.subject,
                     "does not exist yet",
-                    cause="an earlier statement of the consumption creates it, and all are planned"
-                    " before the first one runs",
-                    fix=f"{_IN_A_TRANSACTION}; what follows in it finds the table",
+                    cause="an earlier statement of the consumption creates it, but all statements"
+                    " are planned before the first one runs",
+                    fix=f"{_IN_A_TRANSACTION}; the statements after it find the table",
                 ) from None
             if statement.create is not None:
                 created.add(statement.target.sql)
@@ -128,7 +128,7 @@ class Planner:
             raise InvalidStatement(
                 f"target {statement.target.sql}",
                 "exists already",
-                cause="expected CREATE TABLE AS to make a new table",
+                cause="expected CREATE TABLE AS to create a new table",
                 fix="use INSERT INTO, or CREATE OR REPLACE TABLE AS",
             )
 

@@ -51,7 +51,7 @@ class Resolution:
                 f"consumption {consumption.consumption_id}",
                 f"has no target {', '.join(unknown)}",
                 cause=f"its targets are {', '.join(sorted(targets))}",
-                fix="name the targets to keep as the statements do",
+                fix="name the targets in keep as the statements name them",
             )
         self._end(consumption, actor, keep=keep, fence=True, roll_forward=False)
 
@@ -98,10 +98,12 @@ class Resolution:
         self._undo(consumption, states, actor, keep)
         self._consumptions.move(consumption, Transition.ABORTED, actor)
         left = (
-            f"what it wrote to {', '.join(sorted(keep))} stays" if keep else "nothing of it stays"
+            f"its changes to {', '.join(sorted(keep))} remain"
+            if keep
+            else "none of its changes remain"
         )
         log.info(
-            "stream %s: the consumption that %s began was ended, no offset moved, %s",
+            "stream %s: ended the consumption that %s began; no offset moved, and %s",
             consumption.stream_names,
             consumption.consumer,
             left,
@@ -111,7 +113,7 @@ class Resolution:
     def _commit(self, consumption: Consumption, actor: str) -> None:
         self._consumptions.move(consumption, Transition.COMMITTED, actor)
         log.info(
-            "stream %s: the consumption that %s began was applied already, and is committed now",
+            "stream %s: committed the consumption that %s began; it was already applied",
             consumption.stream_names,
             consumption.consumer,
         )

@@ -25,6 +25,6 @@ def created_meanwhile(statement: Statement) -> StreamConflict:
     return StreamConflict(
         f"target {statement.target.sql}",
         "was created by somebody else",
-        cause="there was no such table a moment before",
-        fix="run the consumer again; nothing was begun",
+        cause="the table did not exist a moment before",
+        fix="run the consumer again; no consumption was begun",
     )

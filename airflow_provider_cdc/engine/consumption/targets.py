@@ -70,8 +70,8 @@ class Targets:
             raise InvalidStatement(
                 f"target {statement.target.sql}",
                 "cannot be the target of a consumption",
-                cause=f"expected a Delta table, this would create one of {source}",
-                fix="write USING delta before the AS; nothing was created",
+                cause=f"expected a Delta table, this would create a table of the format {source}",
+                fix="write USING delta before AS; nothing was created",
             )
 
     def apply(
@@ -117,8 +117,8 @@ class Targets:
             raise OutcomeUnknown(
                 f"target {planned.target}",
                 "does not show the fence that was written",
-                cause="expected the fence's transaction in the log, found neither it nor the"
-                f" statement's own{self._after(failure)}",
+                cause="expected the transaction of the fence in the log, found neither that nor the"
+                f" one of the statement{self._after(failure)}",
                 fix="run the consumer again",
             ) from failure
         return state
@@ -286,7 +286,7 @@ def fenced_off(consumption: Consumption) -> StreamConflict:
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} was taken over",
         cause="another consumer fenced its statements off",
-        fix="run the consumer again; it begins anew from the offset as it is now",
+        fix="run the consumer again; it starts again from the current offset",
     )
 
 
@@ -299,18 +299,18 @@ def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) 
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
         f" {planned.target} has moved on",
-        cause=f"statement {consumption.ordinal_of(planned)} was applied to it, and"
-        f" version {version} was committed by somebody else since",
-        fix=f"{finish}end it and leave what was applied there with {ended_by_hand(planned.target)}",
+        cause=f"statement {consumption.ordinal_of(planned)} was applied to it, and somebody else"
+        f" has committed version {version} since",
+        fix=f"{finish}end it with {ended_by_hand(planned.target)}, which keeps what was applied",
     )
 
 
 def _not_undone(consumption: Consumption, planned: PlannedStatement, found: str) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"target {planned.target}",
-        f"could not be restored to what it held before consumption {consumption.consumption_id}",
+        f"could not be restored to its state before consumption {consumption.consumption_id}",
         cause=f"expected RESTORE to succeed, found {found}",
-        fix="run the consumer again; it goes on with the undo",
+        fix="run the consumer again; it continues the undo",
     )
 
 
@@ -320,11 +320,11 @@ def _not_restorable(
     return ConsumptionOpen(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
-        f" {planned.target} cannot be restored to what it held before",
-        cause=f"statement {consumption.ordinal_of(planned)} was applied to it, and {path}, which it"
-        " held then, was removed since",
-        fix="bring that file back and run the consumer again, or end it and leave what was applied"
-        f" there with {ended_by_hand(planned.target)}",
+        f" {planned.target} cannot be restored to its earlier state",
+        cause=f"statement {consumption.ordinal_of(planned)} was applied to it, and its earlier file"
+        f" {path} has been removed since",
+        fix="restore that file and run the consumer again, or end it with"
+        f" {ended_by_hand(planned.target)}, which keeps what was applied",
     )
 
 
@@ -334,9 +334,9 @@ def _undone_too_much(
     return UndoneTooMuch(
         f"stream {consumption.stream_names}",
         f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, its undo"
-        f" took more from target {planned.target} than its own",
-        cause=f"version {undo_version} undid statement {consumption.ordinal_of(planned)}, and"
-        f" version {version} of somebody else with it; later commits forbid to take that back",
+        f" also undid a commit of somebody else in target {planned.target}",
+        cause=f"version {undo_version} undid statement {consumption.ordinal_of(planned)} and also"
+        f" version {version} of somebody else; because of later commits, that cannot be reverted",
         fix=f"apply version {version} again by hand, then end it with"
         f" {ended_by_hand(planned.target)}",
     )

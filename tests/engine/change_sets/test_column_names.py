@@ -93,8 +93,8 @@ def test_upsert_tables_keep_similar_columns_apart(lab: StreamLab) -> None:
 
 def test_columns_that_spark_sometimes_confuses_are_refused_by_name(lab: StreamLab) -> None:
     lab.make("near", f"id INT, s STRING, `{LONG_S}` STRING", properties=TRACKED)
-    with pytest.raises(InvalidRequest, match=f"takes s and {LONG_S} for one"):
+    with pytest.raises(InvalidRequest, match=f"treats s and {LONG_S} as the same field"):
         lab.engine.create_stream("n", on_table=lab.path("near"))
     lab.engine.create_stream("s", on_table=lab.path("src"))
-    with pytest.raises(InvalidRequest, match=f"takes its columns s and {LONG_S} for one"):
+    with pytest.raises(InvalidRequest, match=f"columns s and {LONG_S} as the same column"):
         lab.engine.recover("s", lab.path("near"), "id", consumer="c")

@@ -155,8 +155,8 @@ def refusing(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
         (["TRUNCATE TABLE {log}", LOG], InvalidStatement, "cannot take part"),
         ([LOG, "CREATE TABLE {log} USING delta AS SELECT * FROM s"], InvalidStatement, "exists"),
         (["CREATE TABLE {made} USING delta AS SELECT nope FROM s"], InvalidStatement, "nope"),
-        (["CREATE TABLE made AS SELECT * FROM s"], InvalidStatement, "create one of parquet"),
-        (["CREATE TABLE made USING csv AS TABLE s"], InvalidStatement, "create one of csv"),
+        (["CREATE TABLE made AS SELECT * FROM s"], InvalidStatement, "of the format parquet"),
+        (["CREATE TABLE made USING csv AS TABLE s"], InvalidStatement, "of the format csv"),
         (
             [
                 "CREATE TABLE {made} USING delta AS SELECT id FROM s",

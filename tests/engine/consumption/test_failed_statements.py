@@ -67,7 +67,7 @@ def test_undo_is_refused_if_a_needed_deletion_vector_was_vacuumed(three: StreamL
             time.sleep(0.1)
             three.sql("VACUUM {log}")
 
-    with pytest.raises(ConsumptionOpen, match="cannot be restored to what it held before"):
+    with pytest.raises(ConsumptionOpen, match="cannot be restored to its earlier state"):
         three.consume("DELETE FROM {log} WHERE id = 101", NUMBERS, engine=three.new_engine(vacuum))
 
     assert [row[0] for row in three.rows("log")] == [0, 102, 103]

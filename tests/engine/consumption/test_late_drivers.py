@@ -245,7 +245,7 @@ def test_retry_does_not_write_to_another_table_under_its_targets_name(
     try:
         crash(three, ProtocolPoint.BEFORE_STATEMENT, 0, statement, SUMS)
         name("other")
-        with pytest.raises(ConsumptionOpen, match="is another table than it was"):
+        with pytest.raises(ConsumptionOpen, match="is a different table than"):
             three.consume(statement, SUMS, consumer="first")
         assert three.rows("other") == []
 

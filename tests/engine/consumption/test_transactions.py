@@ -329,7 +329,7 @@ def test_ended_transaction_refuses_further_calls(lab: StreamLab) -> None:
 
     rows = lab.spark.range(1)
     for act in (lambda: tx.sql("SELECT 1"), lambda: tx.stream("s"), lambda: tx.write(rows, "t")):
-        with pytest.raises(InvalidRequest, match=r"transaction of me: can do no more.*has ended"):
+        with pytest.raises(InvalidRequest, match=r"of me: cannot be used any more.*has ended"):
             act()
     assert lab.rows("log") == FIRST
 

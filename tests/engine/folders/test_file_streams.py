@@ -525,8 +525,8 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
 
     files = {"on_files": "{folder}"}
     return {
-        "nothing": ({}, "one of them, found 0"),
-        "both": (on(**files, on_table="t"), "one of them, found 2"),
+        "nothing": ({}, "one of on_table, on_view and on_files, found 0"),
+        "both": (on(**files, on_table="t"), "one of on_table, on_view and on_files, found 2"),
         "a mode of tables": (on(**files, mode="standard"), "mode standard needs a table"),
         "another mode of tables": (on(**files, mode="append_only"), "append_only needs a table"),
         "a mode of files": ({"on_table": "t", "mode": "insert_only"}, "belongs to on_files"),
@@ -536,7 +536,7 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
             on(**files, file_format=None),
             r"expected a file_format with on_files, found none.*one of avro, csv",
         ),
-        "another format": (on(**files, file_format="xlsx"), "'xlsx' is no file format"),
+        "another format": (on(**files, file_format="xlsx"), "'xlsx' is not a file format"),
         "a table's name": (on(on_files="a.b"), "not a folder that a stream can be on"),
         "an option that hides files": (
             on(**files, file_options={"modifiedAfter": "2026-01-01"}),
@@ -556,10 +556,10 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
             on(**files, file_options={"encoding": "windows-1252"}),
             "expects one of the iso-8859-1.*windows-1252",
         ),
-        "a text with a length": (on(**files, file_schema="c CHAR(5)"), "Fix: say STRING"),
+        "a text with a length": (on(**files, file_schema="c CHAR(5)"), "Fix: use STRING"),
         "a text with a length inside": (
             on(**files, file_format="json", file_schema="c ARRAY<STRUCT<v: VARCHAR(5)>>"),
-            "Fix: say STRING",
+            "Fix: use STRING",
         ),
         "no columns": (on(**files, file_schema=" "), "expected columns, found none"),
         "a column twice": (on(**files, file_schema="a INT, A INT"), "`a` already exists"),
@@ -579,7 +579,7 @@ def refused() -> dict[str, tuple[dict[str, Any], str]]:
         "a type that the format lacks": (on(**files, file_schema="a MAP<INT, INT>"), "as csv"),
         "a column of a change set": (
             on(**files, file_schema="id INT, `metadata$action` STRING"),
-            "a column metadata\\$action of its own",
+            "already has a column metadata\\$action",
         ),
     }
 

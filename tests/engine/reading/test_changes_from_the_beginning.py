@@ -140,7 +140,7 @@ def test_changes_that_end_before_the_first_commit_are_empty(lab: StreamLab) -> N
         rows = lab.engine.changes(lab.path("src"), at=start, end=end, information=information)
         assert rows.columns[:2] == ["id", "v"]
         assert rows.collect() == []
-    with pytest.raises(InvalidRange, match=r"lies before version 0, at version 0 lies at version"):
+    with pytest.raises(InvalidRange, match=r"is before version 0, at version 0 is at version"):
         lab.engine.changes(lab.path("src"), at=FROM_0, end=end)
 
 

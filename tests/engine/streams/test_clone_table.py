@@ -397,7 +397,7 @@ def test_clone_in_the_catalog_has_a_name_and_a_location(lab: StreamLab) -> None:
         assert (history["version"], history["operation"]) == (0, "CLONE")
         assert history["operationParameters"] == {"source": lab.name("src"), "sourceVersion": "1"}
         for taken in ("cloned", "default.CLONED"):
-            with pytest.raises(TableExists, match="a table or a view of that name"):
+            with pytest.raises(TableExists, match="a table or a view has that name"):
                 lab.engine.clone_table("cloned", taken, location=lab.path("other"))
         again = lab.engine.clone_table("cloned", lab.path("by name"))
         assert again == 2

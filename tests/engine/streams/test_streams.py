@@ -188,8 +188,8 @@ def test_source_that_is_not_a_delta_table_is_refused(lab: StreamLab) -> None:
     try:
         for name, fix in {
             "things.flat": "CONVERT TO DELTA",
-            "things.seen": "say on_view",
-            "passing": "say on_view",
+            "things.seen": "pass on_view",
+            "passing": "pass on_view",
             lab.path("files"): "CONVERT TO DELTA",
         }.items():
             with pytest.raises(NotADeltaTable, match=f"is not a Delta table.*{fix}"):

@@ -167,7 +167,7 @@ def test_repeated_partial_changes_write_no_data_file(lab: UpsertLab) -> None:
 
 def test_only_value_columns_can_be_left_unchanged(lab: UpsertLab) -> None:
     for names, shown in ((["ID"], '["id"]'), (["nmae"], '["nmae"]'), (["name", None], "null]")):
-        with pytest.raises(InvalidRequest, match="no column of values") as refused:
+        with pytest.raises(InvalidRequest, match="not a column of values") as refused:
             lab.write((1, "a", 1, "UPSERT", None, names))
         assert shown in str(refused.value)
     rows = lab.spark.createDataFrame(

@@ -147,7 +147,7 @@ def test_unfinished_table_refuses_use_until_its_creation_is_finished(
         lab.read,
         lab.apply,
     ):
-        with pytest.raises(InvalidRequest, match="is not whole"):
+        with pytest.raises(InvalidRequest, match="is not complete"):
             call()
     assert not Path(lab.changes()).exists()
 
@@ -187,7 +187,7 @@ def test_error_distinguishes_a_plain_table_or_view_from_a_missing_table(
     )
     for call in calls:
         for name in ("plain_lab.plain", "plain_lab.shown"):
-            with pytest.raises(InvalidRequest, match=f"table {name}: is no upsert table"):
+            with pytest.raises(InvalidRequest, match=f"table {name}: is not an upsert table"):
                 call(name)
     for name, where in (("plain_lab.nothing", "catalog"), (lab.path("nothing"), "the path")):
         with pytest.raises(TableNotFound, match=f"upsert table {name}: .*Fix: .*{where}") as caught:

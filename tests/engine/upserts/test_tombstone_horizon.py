@@ -170,7 +170,7 @@ def test_failed_upkeep_is_logged_and_does_not_fail_the_apply(
     lab.write((2, "b", 2, "UPSERT"))
     with caplog.at_level("WARNING"):
         assert lab.apply(engine) is not None
-    assert "was put off" in caplog.text
+    assert "was postponed" in caplog.text
 
 
 def test_old_changes_are_removed_except_those_that_wait(lab: QuarantineLab) -> None:

@@ -116,7 +116,7 @@ def untouched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         ("Name STRING, _CHANGE_TYPE STRING", ("a", "UPSERT"), "lack the column ID"),
         (f"{CHANGES}, id INT", (1, "a", 1, "UPSERT", 1), "hold a column twice"),
         (f"{CHANGES}, extra INT", (1, "a", 1, "UPSERT", 1), "hold a column extra"),
-        (f"{CHANGES}, _cdc_order INT", (1, "a", 1, "UPSERT", 1), "the engine's own"),
+        (f"{CHANGES}, _cdc_order INT", (1, "a", 1, "UPSERT", 1), "the engine reserves it"),
         ("ID STRING, _CHANGE_TYPE STRING", ("1", "DELETE"), "hold ID as string"),
         ("ID BIGINT, _CHANGE_TYPE STRING", (1, "DELETE"), "hold ID as bigint"),
         (
@@ -178,7 +178,7 @@ def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
     assert answer(ApplyUpserts(lab.table())).outcome is None
 
     for query, problem in (
-        ("SELECT 1 AS ID, 'MOVE' AS _CHANGE_TYPE", "hold a row of another type"),
+        ("SELECT 1 AS ID, 'MOVE' AS _CHANGE_TYPE", "hold a row with an invalid _CHANGE_TYPE"),
         (f"INSERT INTO delta.`{lab.table()}` (ID) VALUES (7)", "is not a query"),
     ):
         bad = WriteChanges(lab.table(), query, "b")

@@ -29,7 +29,7 @@ def test_single_driver_log_store_is_reported_once(
 
     (record,) = caplog.records
     assert f"{scheme}://bucket/a" in record.getMessage()
-    assert "Fix: let one driver at a time write to it" in record.getMessage()
+    assert "Fix: let only one driver at a time write to it" in record.getMessage()
     assert f"spark.delta.logStore.{scheme}.impl" in record.getMessage()
 
 

@@ -211,7 +211,7 @@ def one_statement(sql: str) -> tuple[str, list[Token]]:
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         text = text[: tokens.pop().start].rstrip()
     if not tokens:
-        raise InvalidStatement(subject(text), "is empty", fix=f"give one of {_ACCEPTED}")
+        raise InvalidStatement(subject(text), "is empty", fix=f"pass one of {_ACCEPTED}")
     if any(token.token_type == TokenType.SEMICOLON for token in tokens):
         raise InvalidStatement(
             subject(text),

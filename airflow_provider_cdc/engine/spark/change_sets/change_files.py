@@ -126,8 +126,8 @@ def _without_row_ids(stream: Stream) -> StreamUnusable:
     return StreamUnusable(
         f"stream {stream.name}",
         "cannot be read by change files",
-        cause=f"rows in change files of {stream.source.name} have no row id, as their writer left"
-        " them out",
-        fix="read it, or consume it, in a notebook or a script by an engine with"
-        ' strategy="file_difference", which needs no change files',
+        cause=f"rows in change files of {stream.source.name} have no row id, because their writer"
+        " wrote none",
+        fix="read or consume it in a notebook or a script, with an engine that has"
+        ' strategy="file_difference", which does not need change files',
     )

@@ -35,7 +35,7 @@ from .file_headers import headers
 
 _WITH_CORRUPT_RECORDS = (FileFormat.CSV, FileFormat.JSON)
 _DEFAULT_CORRUPT_RECORD = "spark.sql.columnNameOfCorruptRecord"
-_BY_PLACE = "; enforceSchema=True in file_options takes columns by their places"
+_BY_PLACE = "; or set enforceSchema=True in file_options to match columns by position"
 _Key = TypeVar("_Key")
 
 
@@ -196,7 +196,7 @@ class FileGroups:
             raise unreadable(
                 self._stream,
                 by_uri[found[0][0]],
-                "expected one value or one array, as multiLine says, found several values",
+                "expected one value or one array because of multiLine, found several values",
             )
 
     def _no_values(self, values: Sequence[str], kind: str) -> set[str]:

@@ -34,7 +34,7 @@ from .schema_checks import check_session
 from .table_changes_reader import metadata_fields
 
 _PLACE, _NUMBER, _PATH, _FIRST_ID = "place", "number", "path", "first_id"
-_UNKNOWN = "a file was read that the listing of the folder does not hold: "
+_UNKNOWN = "Spark read a file that is not in the listing of the folder: "
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def all_rows(spark: SparkSession, span: SourceRange) -> DataFrame:
                 f"is stale, the rows that {span.stream.source.name} had at version"
                 f" {span.end.version} can no longer be read",
                 cause=first_line(error),
-                fix="create the stream again, with show_initial_rows where it had them",
+                fix="create the stream again, with show_initial_rows=True if it had that option",
             ) from None
         identity = rows.metadataColumn("_metadata").getField("row_id").alias(ROW_ID)
         return rows.select("*", identity)

@@ -77,7 +77,7 @@ def check_names(stream: Stream, columns: Sequence[str], also: Sequence[str] = ()
         raise InvalidRequest(
             f"stream {stream.name}",
             f"cannot read the columns of {stream.table_on}",
-            cause=f"Spark takes {alike[0]} and {alike[1]} for one where they are fields of a row",
+            cause=f"Spark treats {alike[0]} and {alike[1]} as the same field of a row",
             fix="rename one of them",
         )
     names = METADATA_COLUMNS[stream.column_style]
@@ -107,6 +107,6 @@ def check_free(
             raise InvalidRequest(
                 f"stream {stream.name}",
                 f"cannot add its columns to those of {stream.table_on}",
-                cause=f"the source has a column {column} of its own",
+                cause=f"the source already has a column {column}",
                 fix=fix,
             )

@@ -60,11 +60,12 @@ def check_types(stream: Stream, steps: Sequence[Layout]) -> None:
         if found is not None:
             raise StreamUnusable(
                 f"stream {stream.name}",
-                f"cannot read the old rows of {stream.source.name} in its present columns",
-                cause=f"{found.column} was of type {found.before} and is of type {found.now},"
-                " which does not hold each old value",
-                fix="consume what came before by max_commits, then move it on with AdvanceStream or"
-                " engine.advance(stream), or create it again; and load what depends on it anew",
+                f"cannot read the old rows of {stream.source.name} with its current columns",
+                cause=f"{found.column} was of type {found.before} and is now of type {found.now},"
+                " which cannot hold every old value",
+                fix="consume the earlier changes with max_commits, then advance the stream"
+                " with AdvanceStream or engine.advance(stream), or create it again; then load again"
+                " what depends on it",
             )
 
 
@@ -79,8 +80,9 @@ def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -
             f"stream {stream.name}",
             "is stale, files that it has to read were removed",
             cause=f"{len(missing)} of {len(files)} are missing, the first is {missing[0]}",
-            fix="consume it whole where the range was bounded, for that may need other files; else"
-            f" {BRING_BACK}; consume it within the source's delta.deletedFileRetentionDuration",
+            fix="if the range was bounded, consume the stream without a bound, because that may"
+            f" need other files; otherwise {BRING_BACK}; consume it within the source's"
+            " delta.deletedFileRetentionDuration",
         )
     check_row_ids(stream, files)
 

@@ -41,8 +41,8 @@ class ConsumingQuery:
             raise InvalidStatement(
                 subject(sql),
                 "is not a query",
-                cause="expected SELECT, whose rows can be handed out",
-                fix="consume with engine.consume() what writes to a table",
+                cause="expected SELECT, whose rows can be returned",
+                fix="use engine.consume() for a statement that writes to a table",
             )
         self._spark = spark
         self._parts = parts

@@ -49,7 +49,7 @@ from .stream_views import SparkChangeSets, StreamViews
 
 # Delta's MERGE does not match a column that Spark pads with spaces when it reads it.
 _AS_IT_IS_STORED = {"spark.sql.readSideCharPadding": "false"}
-_LOAD_ANEW = "load the target anew by the statements that fill it"
+_LOAD_ANEW = "load the target again with the statements that fill it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Recovery:
             raise ChangeTrackingDisabled(
                 f"stream {stream.name}",
                 f"cannot advance to the newest version of {stream.source.name}",
-                cause="row tracking of it is off",
+                cause="its row tracking is off",
                 fix=f"ALTER TABLE {stream.source.name} SET TBLPROPERTIES ('{ENABLED}' = 'true')",
             )
         source = replace(stream.source, table_id=end.table_id)
@@ -176,9 +176,9 @@ class Recovery:
             raise InvalidRequest(
                 f"stream {stream.name}",
                 "cannot be recovered",
-                cause=f"it is on {stream.table_on}, a folder, whose files have no key",
-                fix="create the stream again with or_replace and at=Version(0), and load its"
-                " targets anew",
+                cause=f"it is on the folder {stream.table_on}, whose files have no key",
+                fix="create the stream again with or_replace=True and at=Version(0), and load"
+                " its targets again",
             )
 
     def _target(self, name: str, key: str | Collection[str]) -> _Target:
@@ -188,7 +188,8 @@ class Recovery:
             raise InvalidRequest(
                 f"target {name}",
                 "cannot be recovered",
-                cause=f"Delta's MERGE takes its columns {alike[0]} and {alike[1]} for one",
+                cause=f"Delta's MERGE treats its columns {alike[0]} and {alike[1]} as the same"
+                " column",
                 fix="rename one of them",
             )
         known = {name_key(column): column for column in schema.names}
@@ -236,11 +237,11 @@ class _Difference:
         if missing:
             raise InvalidRequest(
                 f"target {target.table.name}",
-                f"cannot be brought back from {source}",
+                f"cannot be recovered from {source}",
                 cause=f"the source has no column {missing[0]}",
                 fix=_LOAD_ANEW,
             )
-        problem = f"cannot be brought back from {source}"
+        problem = f"cannot be recovered from {source}"
         store = StoreAssignment(self.spark, f"target {target.table.name}", problem, _LOAD_ANEW)
         given = [row[names[name_key(name)]] for name in target.columns]
         values = [
@@ -265,7 +266,7 @@ class _Difference:
             pairs, f"{OLD} IS NOT NULL", f"{NEW} IS NOT NULL", same_values(target.schema)
         )
         rows = with_metadata_columns(changes, target.columns, span.stream.column_style, ROW_ID)
-        reason = "the stream is stale: rows of the source and of the target are compared"
+        reason = "the stream is stale: the rows of the source and of the target are compared"
         plan = ReadPlan(Strategy.COMPARISON, 0, 0, 0, reason)
         return StreamChanges(rows, (plan,) * len(span.tables), (), ())
 
@@ -329,7 +330,8 @@ def _naming_what_does_not_fit(target: _Target) -> Iterator[None]:
             raise
         raise StatementFailed(
             f"target {target.table.name}",
-            "cannot hold what the source holds; nothing was written and no offset moved",
+            "cannot hold a value of the source; nothing was written and no offset moved",
             cause=found,
-            fix="give the column a type that holds it, or correct the source, and recover again",
+            fix="give the column a type that holds the value, or correct the source, and recover"
+            " again",
         ) from error

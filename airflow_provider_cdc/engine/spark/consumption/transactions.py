@@ -159,12 +159,12 @@ class Transaction:
         if mode not in _INSERTS:
             raise InvalidRequest(
                 f"target {target}",
-                "cannot be written as asked",
-                cause=f"{mode!r} is no mode",
-                fix=f"mode is one of {', '.join(_INSERTS)}",
+                "cannot be written with this mode",
+                cause=f"{mode!r} is not a mode",
+                fix=f"set mode to one of {', '.join(_INSERTS)}",
             )
         table, spark = self._parts.planner.delta_table(table_name(target)), self._spark
-        fix = "select the columns of the target, and cast what is of another type"
+        fix = "select the columns of the target, and cast values of another type"
         assignment = StoreAssignment(spark, f"target {table.name}", "cannot hold these rows", fix)
         stored = assignment.rows(rows, spark.table(table.sql).schema)
         columns = ", ".join(map(quote, stored.columns))
@@ -186,9 +186,10 @@ class Transaction:
             raise InvalidStatement(
                 subject(statement.text),
                 "comes before the transaction has used a stream",
-                cause="until then there is nothing that the statement could be undone with",
+                cause="until then the engine cannot undo a statement",
                 fix=stream_meant(statement.other_tables, self._stream_names)
-                or "use a stream first, such as with tx.stream(name), or run it before the block",
+                or "use a stream first, such as with tx.stream(name), or run the statement before"
+                " the block",
             )
         found = self._parts.planner.plan([statement], self._names, self._attempt.consumer)
         planned = replace(found[0], index=len(self._applied))
@@ -288,7 +289,7 @@ class Transaction:
                 raise StreamConflict(
                     f"stream {stream.name}",
                     "was moved while the transaction was reading it",
-                    cause="another consumer was first",
+                    cause="another consumer moved it first",
                     fix="run the transaction again",
                 )
         attempt, consumptions = self._attempt, self._parts.consumptions
@@ -315,7 +316,7 @@ class Transaction:
         if self._has_ended or self._failure is not None:
             raise InvalidRequest(
                 f"transaction of {self._attempt.consumer}",
-                "can do no more",
+                "cannot be used any more",
                 cause="it has ended" if self._failure is None else f"it failed: {self._failure}",
                 fix="begin another one with engine.transaction()",
             )

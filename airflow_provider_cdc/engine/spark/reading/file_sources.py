@@ -84,15 +84,15 @@ class FileSources:
         """
         cause = None
         if f"{path_key(self.state)}/".startswith(f"{path_key(uri)}/"):
-            cause = "the state folder lies in it, and every check of the stream writes a file there"
+            cause = "the state folder is in it, and every check of the stream writes a file there"
         elif self.files.exists(join(uri, "_delta_log")):
-            cause = "it is a Delta table, whose log says which of its files count"
+            cause = "it is a Delta table, whose log lists the files that belong to it"
         if cause is not None:
             raise InvalidRequest(
                 subject,
                 f"cannot be on the files of {uri}",
                 cause=cause,
-                fix="name another folder, or a table by on_table",
+                fix="name another folder, or name a table with on_table",
             )
 
     def _columns(
@@ -104,7 +104,7 @@ class FileSources:
                 subject,
                 "has no columns",
                 cause=f"expected files in {folder.uri} to infer them from, found none",
-                fix='say file_schema, such as "id INT, name STRING"',
+                fix='pass file_schema, such as "id INT, name STRING"',
             )
         if schema is not None and not schema.strip():
             raise _refused(subject, folder, _NO_COLUMNS, "")
@@ -168,16 +168,16 @@ def _refused(subject: str, folder: Folder, cause: str, condition: str) -> Invali
 def _fix_for(file_format: FileFormat, condition: str) -> str:
     """The advice for an error of ``condition``."""
     if _IS_CHAR in condition:
-        return "say STRING: the files do not hold the length of a CHAR or a VARCHAR"
+        return "use STRING: the files do not store the length of a CHAR or a VARCHAR"
     if _IS_BROKEN in condition:
         return (
             "correct file_format, or remove the file, or hide it by a name that begins with a dot,"
-            " or say file_schema, so that no file is read now"
+            " or pass file_schema, so that no file is read now"
         )
     if file_format is FileFormat.AVRO:
         return (
-            "give the session the package org.apache.spark:spark-avro_2.13 of Spark's own version,"
-            " or correct file_options and file_schema"
+            "add the package org.apache.spark:spark-avro_2.13 of Spark's own version to the"
+            " session, or correct file_options and file_schema"
         )
     return "correct file_format, file_options or file_schema"
 
@@ -186,10 +186,10 @@ def _format(subject: str, name: str | None) -> FileFormat:
     try:
         return FileFormat(str(name).lower())
     except ValueError:
-        unknown = f"{name!r} is no file format"
+        unknown = f"{name!r} is not a file format"
         raise InvalidRequest(
             subject,
-            "cannot read files as asked",
+            "has no valid file_format",
             cause="expected a file_format with on_files, found none" if name is None else unknown,
-            fix=f"give file_format, one of {', '.join(FileFormat)}",
+            fix=f"pass file_format, one of {', '.join(FileFormat)}",
         ) from None

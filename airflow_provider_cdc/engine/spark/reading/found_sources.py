@@ -71,7 +71,7 @@ class Sources:
             if not is_tracked(base.offset.metadata):
                 raise ChangeTrackingDisabled(
                     f"view {query.name.sql}",
-                    f"cannot be followed, change tracking of {base.source.name} is off",
+                    f"cannot have a stream, change tracking of {base.source.name} is off",
                     cause="expected it to be on for every table that the view reads",
                     fix=f"ALTER TABLE {base.source.name} SET TBLPROPERTIES ('{ENABLED}' = 'true')",
                 )
@@ -104,7 +104,7 @@ class Sources:
             raise InvalidRequest(
                 subject,
                 f"cannot begin {bound}",
-                cause="each table of a view has versions of its own",
+                cause="each table of a view has its own versions",
                 fix="name a time, or a stream on the same view",
             )
         if isinstance(bound.point, OffsetOf):

@@ -121,7 +121,7 @@ class StreamReading:
                 subject,
                 "have no beginning",
                 cause="expected at or before, found neither",
-                fix='say where they begin, such as at=Version(3) or at=OffsetOf("a_stream")',
+                fix='pass their start, such as at=Version(3) or at=OffsetOf("a_stream")',
             )
         mode = parse_enum(subject, "information", Information, information).mode
         style = parse_enum(subject, "column_style", ColumnStyle, column_style)

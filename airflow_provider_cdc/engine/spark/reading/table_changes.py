@@ -55,7 +55,7 @@ class TableChanges:
             if last.version < offset.version:
                 raise ends_before_it_begins(
                     subject,
-                    f"{end} lies {describe_offset(last)}, {start} lies {describe_offset(offset)}",
+                    f"{end} is {describe_offset(last)}, {start} is {describe_offset(offset)}",
                 )
         passing = new_stream(
             found.name,

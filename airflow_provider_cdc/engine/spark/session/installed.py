@@ -44,8 +44,7 @@ def check_installed() -> None:
     :raises UnsupportedEnvironment: names what is too old
     """
     fix = (
-        "install airflow-provider-cdc into an environment of its own, with the releases that it"
-        " asks for"
+        "install airflow-provider-cdc into its own environment, with the releases that it requires"
     )
     check_version("Spark", spark_version(), SPARK, fix)
     if (found := delta_version()) is not None:

@@ -28,7 +28,7 @@ def check_session(spark: SparkSession) -> None:
         "Spark",
         spark.version,
         SPARK,
-        "use a session of that release: over Spark Connect it is the server's",
+        "use a session of that release; over Spark Connect, the server has to be of that release",
     )
     check_settings({name: spark.conf.get(name, None) or "" for name in DELTA_SETTINGS})
     try:
@@ -39,8 +39,8 @@ def check_session(spark: SparkSession) -> None:
             raise UnsupportedEnvironment(
                 "Spark session",
                 "lacks Delta's jar",
-                cause="expected a session that knows Delta's statements, found its settings alone",
-                fix=f"set spark.jars.packages={DELTA_PACKAGE} before the session starts, or make it"
-                " with airflow_provider_cdc.engine.local_session()",
+                cause="expected a session that knows Delta's statements, found only its settings",
+                fix=f"set spark.jars.packages={DELTA_PACKAGE} before the session starts, or create"
+                " it with airflow_provider_cdc.engine.local_session()",
             ) from None
     _checked.add(spark)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 _IS_BOUND_TO_RETENTION = (
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 )
-SWITCH_OFF = "switch it off in this session; in Airflow by the field conf of the connection"
+SWITCH_OFF = "switch it off in this session; in Airflow, use the field conf of the connection"
 """What to do about a setting of the session under which the engine cannot work."""
 
 _UNESCAPED = "spark.sql.parser.escapedStringLiterals"

@@ -82,7 +82,7 @@ class Creation:
                 wanted.subject,
                 "cannot be created",
                 cause="or_replace and if_not_exists contradict each other",
-                fix="give one of them",
+                fix="pass only one of them",
             )
         snapshot = self.registry.snapshot()
         existing = snapshot.holder(wanted.name)
@@ -127,7 +127,7 @@ class Creation:
             wanted.subject,
             "cannot be created on another stream",
             cause=f"{stream.name} is a stream, and holds no rows",
-            fix=f"name what it is on, {stream.table_on}, or clone it with CloneStream or"
+            fix=f"name its source, {stream.table_on}, or clone it with CloneStream or"
             " engine.clone_stream()",
         )
 
@@ -217,7 +217,7 @@ class Creation:
                 wanted.subject,
                 "exists already",
                 cause=f"it was created on {existing.table_on} at {existing.created_at}",
-                fix="choose another name, drop that stream first, or say or_replace",
+                fix="choose another name, drop that stream first, or pass or_replace=True",
             )
         check_access(existing, self.principal, Right.OWN)
         phase = next_phase(existing, Transition.DROPPED)
@@ -227,7 +227,7 @@ class Creation:
 def _switched_off(draft: Stream) -> StreamConflict:
     return StreamConflict(
         f"stream {draft.name}",
-        "was not created, somebody switched row tracking off meanwhile",
+        "was not created, because somebody switched row tracking off meanwhile",
         cause=f"expected {ENABLED} = true at the newest version of {draft.source.name}",
         fix="create it again",
     )
@@ -243,7 +243,7 @@ def _check_arguments(wanted: NewStream) -> None:
     of_files = (wanted.file_format, wanted.file_options, wanted.file_schema)
     cause = None
     if given != 1:
-        cause = f"expected on_table, on_view or on_files, one of them, found {given}"
+        cause = f"expected one of on_table, on_view and on_files, found {given}"
     elif wanted.on_files is None:
         if wanted.mode is StreamMode.INSERT_ONLY:
             cause = "mode insert_only belongs to on_files; a stream on a table is append_only"
@@ -252,11 +252,11 @@ def _check_arguments(wanted: NewStream) -> None:
     elif wanted.mode is not StreamMode.INSERT_ONLY:
         cause = f"mode {wanted.mode.value} needs a table; a stream on files is insert_only"
     elif wanted.show_initial_rows:
-        cause = "show_initial_rows needs a table; at=Version(0) begins with the files there are"
+        cause = "show_initial_rows needs a table; at=Version(0) begins with the existing files"
     if cause is not None:
         raise InvalidRequest(
             wanted.subject,
             "cannot be created",
             cause=cause,
-            fix="say what the stream is on; on_files goes with file_format and mode insert_only",
+            fix="pass one source; on_files goes with file_format and mode insert_only",
         )

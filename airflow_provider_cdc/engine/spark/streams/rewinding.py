@@ -69,10 +69,10 @@ class Rewinding:
             if offset.version > base.offset.version:
                 raise InvalidRange(
                     subject,
-                    f"cannot be rewound to where it has not been, {bound}",
+                    f"cannot be rewound to a point that it has not reached, {bound}",
                     cause=f"it is at version {base.offset.version} of {base.source.name},"
                     f" that point is version {offset.version}",
-                    fix="consume it, or leave all changes out with AdvanceStream or"
+                    fix="consume it, or skip all changes with AdvanceStream or"
                     " engine.advance(stream)",
                 )
         moved = replace(stream, phase=phase).with_offsets(*offsets)

@@ -105,7 +105,7 @@ class Cloning:
                 fix="create that schema, or name another one",
             )
         if self.spark.catalog.tableExists(wanted.sql):
-            raise _taken(wanted, "there is a table or a view of that name")
+            raise _taken(wanted, "a table or a view has that name")
 
 
 def _root(wanted: TableName, location: str | None) -> str:
@@ -118,7 +118,7 @@ def _root(wanted: TableName, location: str | None) -> str:
             "cannot be created",
             cause="expected one path, as target or as location of a target in the catalog,"
             f" found the location {location!r}",
-            fix='say clone_table(source, "/a/path") or clone_table(source, "schema.name",'
+            fix='call clone_table(source, "/a/path") or clone_table(source, "schema.name",'
             ' location="/a/path")',
         )
     return path.rstrip("/")
@@ -133,5 +133,5 @@ def _taken(wanted: TableName, cause: str) -> TableExists:
         _subject(wanted),
         "cannot be created",
         cause=cause,
-        fix="choose another name and another path, or drop what is there first",
+        fix="choose another name and another path, or first drop what exists there",
     )

@@ -18,16 +18,16 @@ from ..session.failures import first_line
 from ..session.session_settings import escaped_literals
 
 _CONVERT = "name a Delta table, or convert it with CONVERT TO DELTA"
-_VIEW = "where a stream is to be on a view, say on_view; elsewhere name a Delta table"
+_VIEW = "for a stream on a view, pass on_view; otherwise name a Delta table"
 _OTHER = (
-    "name a Delta table, such as one that CREATE TABLE ... USING delta AS makes; a stream can be"
-    " on a folder of files by on_files"
+    "name a Delta table, such as one that CREATE TABLE ... USING delta AS creates; for a stream on"
+    " a folder of files, pass on_files"
 )
 _CONVERTED = ("parquet", "iceberg")
 _PARQUET = ".parquet"
 _CUT_OFF = (
-    "name another path; or remove that folder, where all it holds was left by an attempt to create"
-    " a table that was cut off"
+    "name another path; or remove that folder, if it holds only the remains of an interrupted"
+    " attempt to create a table"
 )
 # The folders that a refused creation of a table leaves at a path.
 _EMPTY_LOG = ("_delta_log", "_staged_commits")
@@ -84,7 +84,7 @@ class Tables:
             raise InvalidName(
                 f"stream name {name!r}",
                 "is taken",
-                cause="expected a name of no table and no view, found one in the current schema",
+                cause="a table or a view in the current schema has that name",
                 fix="choose another name, or another current schema",
             )
 
@@ -147,7 +147,7 @@ def _missing(name: TableName) -> TableNotFound:
             f"table {name.sql}",
             "does not exist",
             cause=f"expected a Delta table at {name.path}, found nothing there",
-            fix="check the path: this process has to reach the table under the same one as Spark",
+            fix="check the path: this process and Spark must reach the table under the same path",
         )
     return TableNotFound(
         f"table {name.sql}",

@@ -29,11 +29,11 @@ def warn_of_one_driver(spark: SparkSession, location: str) -> None:
         return
     _warned.add(scheme)
     log.warning(
-        "Table %s: two drivers may write the same version of its log, and what one of them wrote or"
-        " consumed may then be lost, or applied twice. Cause: Delta's own store of logs for %s://"
-        " knows the drivers of one JVM alone. Fix: let one driver at a time write to it, and see"
-        " that the driver of a killed task has ended before its retry; or name a store of logs that"
-        " keeps drivers apart as %s.",
+        "Table %s: two drivers may write the same version of its log. Then changes of one of them"
+        " may be lost or applied twice. Cause: Delta's default log store for %s:// separates only"
+        " the drivers of one JVM. Fix: let only one driver at a time write to it, and make sure"
+        " that the driver of a killed task has ended before its retry; or set a log store that"
+        " separates all drivers as %s.",
         location,
         scheme,
         setting,

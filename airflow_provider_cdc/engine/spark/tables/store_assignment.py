@@ -147,7 +147,7 @@ class StoreAssignment:
     def _check_fields(self, given: StructType, wanted: StructType, path: str) -> None:
         """Refuse fields that only one side has: a value would be invented, or lost."""
         if alike := first_alike(given.names):
-            cause = f"Spark takes the fields {' and '.join(alike)} of {path} for one"
+            cause = f"Spark treats the fields {' and '.join(alike)} of {path} as the same field"
             raise self._refusal(cause)
         old, new = set(map(name_key, given.names)), set(map(name_key, wanted.names))
         found = f"found {', '.join(given.names)}"

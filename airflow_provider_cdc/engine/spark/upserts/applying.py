@@ -124,7 +124,7 @@ class Applying:
         """
         found = {BASE_BYTES: share.total_bytes, BASE_BYTES_READ: share.read_bytes}
         # Everything is applied and committed now, so a failure here is only logged.
-        with log_failures(f"counting what is in quarantine of {table.name}", logging.WARNING):
+        with log_failures(f"counting the changes in quarantine of {table.name}", logging.WARNING):
             quarantined = self._quarantine.counted(table)
             found |= {HELD_CHANGES: quarantined.held, LATE_CHANGES: quarantined.late}
         *others, last = outcome.statements

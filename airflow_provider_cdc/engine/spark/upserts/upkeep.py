@@ -48,7 +48,7 @@ class Upkeep:
                 self._run(table)
         except Exception as error:
             # The most likely cause is a concurrent change of the table.
-            log.warning("The upkeep of %s was put off: %s", table.name, error)
+            log.warning("The upkeep of %s was postponed: %s", table.name, error)
 
     def _run(self, table: UpsertTable) -> None:
         now = self._clock()

@@ -132,7 +132,7 @@ class UpsertTables:
         if partial_changes and not wanted.values:
             raise InvalidRequest(
                 f"upsert table {name}",
-                "has no column that a change could leave as it is",
+                "has no column that a change can leave unchanged",
                 cause="all its columns are in the primary key",
                 fix="create it without partial_changes",
             )
@@ -145,7 +145,7 @@ class UpsertTables:
                 f"table {name}",
                 "exists already",
                 cause=f"expected no table {wanted.base.sql}, found one",
-                fix="choose another name, drop it, or say if_not_exists",
+                fix="choose another name, drop it, or pass if_not_exists=True",
             )
         self._complete(self._find(name))
         return self.get(name)
@@ -168,7 +168,7 @@ class UpsertTables:
         if not self._files.exists(f"{found.changes}/_delta_log"):
             raise InvalidRequest(
                 f"upsert table {name}",
-                "is not whole",
+                "is not complete",
                 cause=f"expected the table of its changes at {found.changes}, found none",
                 fix="call create_upsert_table again, with if_not_exists=True",
             )
@@ -193,7 +193,7 @@ class UpsertTables:
                     raise InvalidRequest(
                         f"upsert table {name}",
                         f"cannot be given a column {column.name}",
-                        cause=f"expected none, or one of {column.type}, found {there.name}"
+                        cause=f"expected none, or one of type {column.type}, found {there.name}"
                         f" {there.type} in {place}",
                         fix="choose another name; no part of the table was altered",
                     )
@@ -228,7 +228,7 @@ class UpsertTables:
                 f"upsert table {table.name}",
                 "was altered before its changes could be applied; nothing was applied",
                 cause=f"it had {len(table.columns)} columns when it was looked up, and has"
-                f" {len(found)}",
+                f" {len(found)} now",
                 fix="apply again",
             )
 
@@ -297,16 +297,16 @@ class UpsertTables:
         if is_there and not self._is_view_of(named, base):
             return InvalidRequest(
                 f"table {name}",
-                "is no upsert table",
+                "is not an upsert table",
                 cause=f"expected its rows in a table {base.sql}, found none",
-                fix="write to it and read it by Spark, or create an upsert table of another name"
-                " with create_upsert_table",
+                fix="write to it and read it with Spark, or create an upsert table under another"
+                " name with create_upsert_table",
             )
         return TableNotFound(
             f"upsert table {name}",
             "does not exist",
             cause=f"expected its rows in a table {base.sql}, found none"
-            + (", its view alone is left" if is_there else ""),
+            + (", only its view is left" if is_there else ""),
             fix="drop the view, or create the table again with create_upsert_table"
             if is_there
             else "check the spelling and the session's current catalog and schema",
@@ -431,11 +431,11 @@ class UpsertTables:
         if differing:
             raise InvalidRequest(
                 f"upsert table {table.name}",
-                "was altered past the engine",
+                "was altered without the engine",
                 cause=f"its base {table.location} and its changes {table.changes} do not have the"
                 f" same {', '.join(differing)}",
-                fix="call add_columns with those of the base: it gives them to the others too;"
-                " columns of the base can be dropped again by ALTER TABLE ... DROP COLUMN",
+                fix="call add_columns with the columns of the base, which adds them to the other"
+                " parts; or drop columns of the base with ALTER TABLE ... DROP COLUMN",
             )
         self._checked[table.table_id] = table.columns
 
@@ -448,7 +448,7 @@ class UpsertTables:
             raise TableExists(
                 f"table {table.name}",
                 "exists already",
-                cause=f"expected no table and no view, but one of {table.base.sql}",
+                cause=f"expected no table and no view of that name, except one of {table.base.sql}",
                 fix="choose another name, or drop it",
             )
 
@@ -497,5 +497,5 @@ def _refused_by_spark(table: UpsertTable) -> Iterator[None]:
             f"upsert table {table.name}",
             "cannot be created",
             cause=first_line(error),
-            fix="choose a name or a path that Spark accepts, and one that can be written",
+            fix="choose a name or a path that Spark accepts and can write",
         ) from error

@@ -389,10 +389,10 @@ class Upserting:
             raise InvalidRequest(
                 f"upsert table {table.name}",
                 "was copied or moved",
-                cause=f"it lies at {table.location}, and its changes are taken from"
+                cause=f"it is at {table.location}, and its changes come from"
                 f" {stream.source.location}",
-                fix="use it at its first place, by the path or name that it was created with; a"
-                " copy becomes a table of its own by create_upsert_table and write_changes",
+                fix="use it at its original location, by the path or name that it was created with;"
+                " to make a copy, use create_upsert_table and write_changes",
             )
         return stream
 
@@ -405,10 +405,10 @@ class Upserting:
         if status.invalid_reason is not None:
             raise StreamStale(
                 f"upsert table {table.name}",
-                "cannot determine which changes wait",
+                "cannot determine which changes are not yet applied",
                 cause=status.invalid_reason,
-                fix="make the table anew from where its changes come from; what was applied is in"
-                " its base",
+                fix="create the table again and load it from the origin of its changes; its base"
+                " has the changes that were applied",
             )
         return status
 

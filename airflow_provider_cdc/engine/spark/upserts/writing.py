@@ -174,7 +174,7 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
         raise _unfit(table, "hold a column twice", f"found {', '.join(rows.columns)}")
     if name_key(CHANGE_TYPE) not in given:
         raise _unfit(
-            table, f"lack the column {CHANGE_TYPE}", "it says of each row UPSERT or DELETE"
+            table, f"lack the column {CHANGE_TYPE}", "it has UPSERT or DELETE for each row"
         )
     for name in table.primary_key:
         if name_key(name) not in given:
@@ -198,7 +198,7 @@ def _given(table: UpsertTable, rows: DataFrame) -> dict[str, str]:
 def _why_not(name: str) -> str:
     if name_key(name) == name_key(CHANGE_UNCHANGED):
         return "the table was created without partial_changes"
-    return "it is the engine's own" if is_reserved(name) else "the table has none"
+    return "the engine reserves it" if is_reserved(name) else "the table has no such column"
 
 
 _WIDER = {
@@ -226,13 +226,12 @@ def _unfit(table: UpsertTable, problem: str, cause: str) -> InvalidRequest:
 
 _ADVICE = {
     Reason.TYPE: (
-        "hold a row of another type",
-        "write UPSERT or DELETE in every row; where a key changes, DELETE the old and UPSERT the"
-        " new",
+        f"hold a row with an invalid {CHANGE_TYPE}",
+        "write UPSERT or DELETE in every row; if a key changes, DELETE the old and UPSERT the new",
     ),
-    Reason.KEY: ("hold a row without a key", "name the key"),
+    Reason.KEY: ("hold a row without a key", "give every row a key"),
     Reason.UNCHANGED: (
-        f"name in {CHANGE_UNCHANGED} what is no column of values",
+        f"list in {CHANGE_UNCHANGED} a name that is not a column of values",
         "name columns that are not in the primary key",
     ),
     Reason.NUMBER: ("hold a malformed sequence number", "write a number such as 18F2EBB6480/7B"),
@@ -245,5 +244,5 @@ def _refused(table: UpsertTable, rule: str, row: str) -> InvalidRequest:
         f"changes of {table.name}",
         problem,
         cause=f"{rule}; found {row}",
-        fix=f"{fix}, or say on_bad_rows='quarantine'; nothing was written",
+        fix=f"{fix}, or pass on_bad_rows='quarantine'; nothing was written",
     )

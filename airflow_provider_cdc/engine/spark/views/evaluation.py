@@ -168,10 +168,10 @@ class Evaluation:
             raise InvalidRequest(
                 f"view {'.'.join(view)}",
                 "cannot be read in this session",
-                cause=f"expected {name} {value!r}, which it was made under, found"
+                cause=f"expected {name} {value!r}, with which it was created, found"
                 f" {self._setting(name)!r}",
-                fix="give the session the same setting (in Airflow by the field conf of the"
-                " connection), or create the view again in one like it",
+                fix="use the same setting in the session (in Airflow, in the field conf of the"
+                " connection), or create the view again in a session like this one",
             )
         return settings(self._spark, different)
 
@@ -202,7 +202,7 @@ def _renamed(name: str, found: StructField, wanted: StructField) -> Column | str
 def _unreadable(view: tuple[str, ...], error: Exception) -> InvalidRange:
     return InvalidRange(
         f"view {'.'.join(view)}",
-        "cannot be read with its tables as they were",
+        "cannot be read with an earlier state of its tables",
         cause=first_line(error),
-        fix="name a point since when its tables have the columns that it needs",
+        fix="name a later point, at which its tables have the columns that it needs",
     )

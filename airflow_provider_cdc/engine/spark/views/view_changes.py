@@ -188,11 +188,11 @@ def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
         if found is not None:
             raise StreamStale(
                 f"stream {span.stream.name}",
-                f"is stale, its view {query.name.sql} may mean something else since"
-                f" {table.stream.source.name} has other columns",
+                f"is stale, its view {query.name.sql} may mean something else, because"
+                f" {table.stream.source.name} has other columns now",
                 cause=f"it has {found}",
-                fix="move it on with AdvanceStream or engine.advance(stream), or create it again;"
-                " and load the view anew",
+                fix="advance it with AdvanceStream or engine.advance(stream), or create it again;"
+                " then load the view again",
             )
 
 

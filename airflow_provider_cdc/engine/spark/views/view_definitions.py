@@ -144,11 +144,11 @@ class ViewDefinitions:
             raise _stale(
                 stream,
                 view,
-                "the view, or one that it reads, is defined otherwise than for the stream: by"
-                " another text, other columns or other settings",
+                "the definition of the view, or of one that it reads, has changed: its text, its"
+                " columns or its settings",
             )
         if [table.location for table in query.tables] != list(locations):
-            raise _stale(stream, view, "a name in it is that of another table now")
+            raise _stale(stream, view, "a name in it refers to another table now")
         return query
 
     def _find(self, parts: tuple[str, ...]) -> _Found | None:
@@ -214,7 +214,7 @@ class ViewDefinitions:
                 query.definitions,
                 used[0],
                 "it may return different values for the same row",
-                "write it with functions of Spark's own, or put its result into a column",
+                "write it with Spark's own functions, or store its result in a column",
             )
 
     def _system_functions(self) -> set[str]:
@@ -237,9 +237,9 @@ class ViewDefinitions:
             if not is_followed:
                 raise UnsupportedView(
                     f"view {'.'.join(query.name.parts)}",
-                    "holds what a stream cannot follow",
-                    cause=f"Spark understands a part of it as {' '.join(words[:2])}",
-                    fix="define it by projections, filters, inner joins and UNION ALL alone",
+                    "has a part that a stream cannot follow",
+                    cause=f"Spark plans this part as {' '.join(words[:2])}",
+                    fix="define it only with projections, filters, inner joins and UNION ALL",
                 )
 
 
@@ -255,7 +255,7 @@ def _fingerprint(found: Sequence[_Found]) -> str:
 def _stale(stream: str, view: View, cause: str) -> StreamStale:
     return StreamStale(
         f"stream {stream}",
-        f"is stale, its view {view.name} is not what it was",
+        f"is stale, its view {view.name} has changed",
         cause=cause.rstrip("."),
         fix="create the stream again with or_replace=True and the options that it had, then"
         f" {BRING_BACK}",
