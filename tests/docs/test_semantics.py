@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("semantics.md", "semantics-changes.md")
+TEST_PATH = re.compile(r"`(tests/[\w/]+(?:\.py)?)`")
 TEST_NAME = re.compile(r"`(test_\w+)`")
 
 
@@ -36,3 +37,10 @@ def test_semantics_pages_name_only_tests_that_exist(page: str) -> None:
     named = {name for row in rows(page) for name in TEST_NAME.findall(row[4])}
     assert named
     assert named <= existing
+
+
+def test_pages_name_only_paths_of_tests_that_exist() -> None:
+    pages = list((ROOT / "docs").glob("*.md"))
+    named = {path for page in pages for path in TEST_PATH.findall(page.read_text("utf-8"))}
+    assert named
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
