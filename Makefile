@@ -74,8 +74,8 @@ test-fast: venv ## the tests that need no JVM, under a minute
 
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults
-	$(PYTEST) tests/stateful tests/faults tests/docs tests/engine -m '$(NEEDS_JVM)' $(SESSIONS) \
-		--shared-jvm $(JUNIT)
+	$(PYTEST) tests/stateful tests/faults tests/docs tests/engine -m '($(NEEDS_JVM)) and not thorough' \
+		$(SESSIONS) --shared-jvm $(JUNIT)
 
 .PHONY: test-services
 test-services: venv jars ## the tests beside a server: Spark Connect and Airflow, side by side
@@ -94,7 +94,9 @@ test-airflow: venv jars ## the tests that need an Airflow database or a real sch
 	$(PYTEST) tests/airflow $(JUNIT)
 
 .PHONY: test-thorough
-test-thorough: venv jars ## what is too long for CI: many random examples, and a small benchmark
+test-thorough: venv jars ## what is too long for CI: more variants and random examples, a benchmark
+	$(PYTEST) tests/faults tests/docs tests/engine tests/stateful -m thorough $(SESSIONS) \
+		--shared-jvm $(JUNIT)
 	HYPOTHESIS_PROFILE=thorough MACHINE_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/stateful -o timeout=0 \
 		-m stateful $(SESSIONS) --shared-jvm
 	$(MAKE) bench ROWS=200000 \

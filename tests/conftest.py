@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,9 +61,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     items.sort(key=_rank)
     for item in items:
+        if _is_thorough(item):
+            item.add_marker("thorough")
         folder = item.path.relative_to(TESTS).parts[0]
         for mark in FOLDER_MARKS.get(folder, ()):
             item.add_marker(mark)
+
+
+def _is_thorough(item: pytest.Item) -> bool:
+    """Whether CI leaves a variant of a test to ``make test-thorough``: ``in_ci`` names those that
+    it runs, by patterns of the ids of their parameters.
+    """
+    mark = item.get_closest_marker("in_ci")
+    if mark is None:
+        return False
+    variant = item.name.partition("[")[2].removesuffix("]")
+    return not any(fnmatchcase(variant, pattern) for pattern in mark.args)
 
 
 def _rank(item: pytest.Item) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -10,9 +12,13 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 from stream_lab import StreamLab
+from streams import register
 from table_copies import TEMPLATES
 
 from airflow_provider_cdc.engine import Engine
+from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
+from airflow_provider_cdc.engine.core.model.stream import Stream
+from airflow_provider_cdc.engine.storage.registry.registry import Registry
 
 SALARIES = "ID INT, Name STRING, Salary INT"
 CHANGES = f"{SALARIES}, _CHANGE_TYPE STRING"
@@ -47,6 +53,15 @@ class UpsertLab(StreamLab):
         what = "upsert table", fill, *sorted(options.items())
         TEMPLATES.make(spark, Path(lab.table()), what, create)
         lab.engine._create_changes_stream(lab.engine._upsert_tables.get(lab.table()))
+        return lab
+
+    def copy(self, root: Path) -> Self:
+        """A lab with a copy of the table and of its stream, in a folder of its own."""
+        lab = type(self)(self.spark, root)
+        shutil.copytree(self.table(), lab.table())
+        for stream in Registry(str(self.root / "state")).snapshot().streams():
+            text = to_json(stream).replace(str(self.root), str(root))
+            register(root / "state", replace(from_json(text, Stream), sequence=0))
         return lab
 
     def table(self) -> str:

@@ -30,6 +30,8 @@ RESOLVING = [
     (ProtocolPoint.AFTER_UNDO, 0),
 ]
 USES = ("retry", "takeover")
+# The tests of the protocol crash at every point, without killing a process.
+IN_CI = pytest.mark.in_ci("after_begin", "after_statement 0", "before_commit", "*_undo 0")
 
 Sites = Mapping[tuple[Point, str], Site]
 
@@ -69,6 +71,7 @@ def prepared(workshop: Workshop, point: Point) -> Site:
     return site
 
 
+@IN_CI
 @pytest.mark.parametrize("point", CONSUMING + RESOLVING, ids=name)
 def test_driver_killed_and_retried_applies_every_change_once(killed: Sites, point: Point) -> None:
     site = killed[point, "retry"]
@@ -78,6 +81,7 @@ def test_driver_killed_and_retried_applies_every_change_once(killed: Sites, poin
     site.check()
 
 
+@IN_CI
 @pytest.mark.parametrize("point", CONSUMING + RESOLVING, ids=name)
 def test_driver_killed_and_taken_over_applies_every_change_once(
     killed: Sites, point: Point

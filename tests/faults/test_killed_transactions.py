@@ -27,6 +27,7 @@ IN_A_BATCH = [
 ]
 TRANSACTION_USES = ("transaction retried", "transaction taken over")
 BATCH = "batch retried"
+IN_CI = pytest.mark.in_ci("after_statement 0", "after_extend")
 TWO_COMMITS = {"max_commits": 2}
 
 Sites = Mapping[tuple[Point, str], Site]
@@ -37,14 +38,20 @@ def name(point: Point) -> str:
 
 
 @pytest.fixture(scope="module")
-def killed(workshop: Workshop) -> Sites:
+def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
     """The sites of one killed driver, by the point it had reached on a site and by the site's use.
 
     The driver consumes all of them at once, and is killed when it has reached the point of each
     one.
     """
+    points = {
+        item.callspec.params["point"]
+        for item in request.session.items
+        if item.module is request.module
+    }
     wanted = [(point, use) for point in IN_A_TRANSACTION for use in TRANSACTION_USES]
     wanted += [(point, BATCH) for point in IN_A_BATCH]
+    wanted = [(point, use) for point, use in wanted if point in points]
     sites = {key: workshop.site() for key in wanted}
     driver = workshop.driver(
         "killed",
@@ -60,6 +67,7 @@ def killed(workshop: Workshop) -> Sites:
     return sites
 
 
+@IN_CI
 @pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=name)
 def test_transaction_killed_and_retried_applies_every_change_once(
     killed: Sites, point: Point
@@ -73,6 +81,7 @@ def test_transaction_killed_and_retried_applies_every_change_once(
     site.check()
 
 
+@IN_CI
 @pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=name)
 def test_transaction_killed_and_taken_over_applies_every_change_once(
     killed: Sites, point: Point
@@ -84,6 +93,7 @@ def test_transaction_killed_and_taken_over_applies_every_change_once(
     site.check()
 
 
+@IN_CI
 @pytest.mark.parametrize("point", IN_A_BATCH, ids=name)
 def test_batch_killed_and_retried_takes_the_same_commits(killed: Sites, point: Point) -> None:
     site = killed[point, BATCH]

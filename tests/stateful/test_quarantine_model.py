@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from quarantine_lab import BAD, QuarantineLab
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough]
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def rows_of(lab: StreamLab, view: str) -> Counter[Any]:
     return Counter(tuple(row) for row in lab.spark.table(view).collect())
 
 
-@examples(3)
+@examples(1)
 @given(text=VIEWS, nested=NESTED, writes=WRITES)
 def test_change_set_of_a_random_view_leads_from_old_rows_to_new_rows(
     lab: StreamLab, text: str, nested: str, writes: list[str]

@@ -20,7 +20,7 @@ from airflow_provider_cdc.engine import AppendSemantics, ProtocolPoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
 
-PROFILE = settings(examples(2), stateful_step_count=50 if THOROUGH else 20)
+PROFILE = settings(examples(1), stateful_step_count=50 if THOROUGH else 20)
 
 EVERY, EVEN = Where(1, 0), Where(2, 0)
 BOTH = (STANDARD, APPENDED)

@@ -29,6 +29,7 @@ def remove_commits(table: SourceTable, through: int) -> None:
         (log_of(table) / f"{version:020d}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.in_ci("classic", "v2 json")
 @pytest.mark.parametrize("policy", ["classic", "multi-part", "v2 parquet", "v2 json"])
 def test_offset_of_a_checkpointed_log_is_that_of_the_whole_log(
     make_table: MakeTable, spark: SparkSession, policy: str

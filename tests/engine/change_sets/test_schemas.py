@@ -350,6 +350,7 @@ def test_change_set_of_a_source_with_a_reserved_column_is_refused(
         table.read(stream)
 
 
+@pytest.mark.in_ci("*-true")
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize(
     ("kind", "value", "now", "cause"),

@@ -289,6 +289,7 @@ def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
     assert [change[0] for change in three.seen("after")] == [1, 2, 3]
 
 
+@pytest.mark.in_ci("inserted-version", "surviving-moment")
 @pytest.mark.parametrize("is_by_moment", [False, True], ids=["version", "moment"])
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_stream_returns_undone_rows_that_a_user_restores(

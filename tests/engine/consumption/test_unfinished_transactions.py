@@ -69,6 +69,7 @@ def both(lab: StreamLab, tx: Transaction) -> None:
     tx.sql(lab.text(DIM))
 
 
+@pytest.mark.in_ci("after_begin-*-me", "after_statement-0-*", "before_commit-*-another")
 @pytest.mark.parametrize("consumer", ["me", "another"])
 @pytest.mark.parametrize(
     ("point", "index", "applied"), POINTS, ids=lambda value: str(getattr(value, "value", value))

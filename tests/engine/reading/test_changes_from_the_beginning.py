@@ -88,6 +88,7 @@ def there(lab: StreamLab, version: int, table: str = "src") -> Rows:
     )
 
 
+@pytest.mark.in_ci("vectors-file_difference", "no vectors-change_files")
 @pytest.mark.parametrize("strategy", [Strategy.FILE_DIFFERENCE, Strategy.CHANGE_FILES])
 @pytest.mark.parametrize("vectors", [VECTORS, NO_VECTORS], ids=["vectors", "no vectors"])
 def test_changes_from_version_0_are_inserts_of_the_rows_at_the_end(

@@ -102,6 +102,7 @@ def check_steps(table: SourceTable, *statements: str) -> None:
     table.check_inserts(surviving)
 
 
+@pytest.mark.in_ci("vectors")
 @pytest.mark.parametrize(
     ("vectors", "folder"),
     [(True, "täble 1"), (False, "täble 1"), (True, "plain")],
@@ -189,6 +190,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.in_ci("partitions", "mapped by id", "v2 checkpoints")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_table_of_any_shape_is_cloned_with_its_row_ids(
     make_table: MakeTable, clone_of: CloneOf, shape: str

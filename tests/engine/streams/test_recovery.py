@@ -157,6 +157,7 @@ def test_target_is_recovered_after_vacuum(lab: StreamLab) -> None:
     assert lab.changes("s") == []
 
 
+@pytest.mark.in_ci("c-after_statement", "another-before_statement")
 @pytest.mark.parametrize(
     "point",
     [

@@ -74,6 +74,7 @@ def test_existing_column_is_left_unchanged_when_added_again(lab: QuarantineLab) 
     assert versions(lab) == before
 
 
+@pytest.mark.in_ci("changes")
 @pytest.mark.parametrize("done", [1, 2], ids=["quarantine", "changes"])
 def test_killed_add_columns_blocks_no_apply_and_the_next_call_finishes_it(
     lab: QuarantineLab, done: int
@@ -93,6 +94,7 @@ def test_killed_add_columns_blocks_no_apply_and_the_next_call_finishes_it(
     assert lab.apply_all() == [(1, "a", 10, None), (2, "b", 21, "556"), (3, "c", 30, "555")]
 
 
+@pytest.mark.in_ci("after_begin-one statement", "after_statement-two statements")
 @pytest.mark.parametrize("held", [False, True], ids=["one statement", "two statements"])
 @pytest.mark.parametrize("point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT])
 def test_column_added_after_a_killed_apply_does_not_alter_its_result(

@@ -242,6 +242,7 @@ def test_changes_are_compared_if_newer_ones_were_applied_after_the_check(
     assert lab.apply() is None
 
 
+@pytest.mark.in_ci("older-before_statement", "newer-after_statement")
 @pytest.mark.parametrize(
     "point",
     [

@@ -79,6 +79,7 @@ def test_late_change_is_compared_with_newer_ones_column_by_column(
     assert lab.applied() == in_order(early + late)
 
 
+@pytest.mark.in_ci("0")
 @pytest.mark.parametrize("seed", range(2))
 def test_partial_changes_in_any_order_and_batches_match_a_plain_model(
     lab: UpsertLab, seed: int
@@ -102,6 +103,7 @@ def test_partial_changes_in_any_order_and_batches_match_a_plain_model(
     assert lab.applied() == lab.read() == expected
 
 
+@pytest.mark.in_ci("0")
 @pytest.mark.parametrize("seed", range(2))
 def test_partial_changes_with_no_or_equal_numbers_keep_arrival_order(
     lab: UpsertLab, seed: int
@@ -128,6 +130,7 @@ def test_partial_changes_with_no_or_equal_numbers_keep_arrival_order(
             assert lab.applied() == in_order(sent)
 
 
+@pytest.mark.in_ci("after_statement")
 @pytest.mark.parametrize("point", [ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.BEFORE_COMMIT])
 def test_partial_changes_of_a_killed_apply_are_applied_once(
     lab: UpsertLab, point: ProtocolPoint

@@ -135,6 +135,7 @@ def test_invalid_correction_stays_in_quarantine(lab: QuarantineLab) -> None:
     assert lab.held() == [(1, 10, Reason.NUMBER)]
 
 
+@pytest.mark.in_ci("after_statement")
 @pytest.mark.parametrize(
     "point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.BEFORE_COMMIT]
 )
@@ -151,6 +152,7 @@ def test_apply_killed_while_quarantining_changes_loses_nothing(
     assert [row[1] for row in lab.held()] == [11, 12]
 
 
+@pytest.mark.in_ci("other name-after_statement")
 @pytest.mark.parametrize(
     "point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.BEFORE_COMMIT]
 )

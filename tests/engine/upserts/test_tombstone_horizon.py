@@ -19,10 +19,10 @@ from airflow_provider_cdc.engine.spark.upserts.upkeep import Upkeep
 from airflow_provider_cdc.engine.storage.files.stores import Files
 
 
-@pytest.fixture
-def aged(spark: SparkSession, tmp_path: Path) -> tuple[QuarantineLab, Clock, Engine]:
+@pytest.fixture(scope="module")
+def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> QuarantineLab:
     """A table with two deletes whose tombstones ended after the horizon, and one recent delete."""
-    lab, clock = QuarantineLab(spark, tmp_path), Clock()
+    lab, clock = QuarantineLab(spark, tmp_path_factory.mktemp("aged")), Clock()
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", tombstone_horizon="PT1H")
     engine = Engine(spark, str(lab.root / "state"), clock=clock)
     lab.write((1, None, None, "DELETE", "5"), (2, None, None, "DELETE", "5"))
@@ -38,7 +38,14 @@ def aged(spark: SparkSession, tmp_path: Path) -> tuple[QuarantineLab, Clock, Eng
     clock.now = datetime.now(UTC)
     lab.write((3, None, None, "DELETE", "5"))
     lab.apply(engine)
-    return lab, clock, engine
+    return lab
+
+
+@pytest.fixture
+def aged(template: QuarantineLab, tmp_path: Path) -> tuple[QuarantineLab, Clock, Engine]:
+    """A copy of the table, a clock that a test sets, and an engine with that clock."""
+    lab, clock = template.copy(tmp_path), Clock()
+    return lab, clock, Engine(lab.spark, str(lab.root / "state"), clock=clock)
 
 
 def tombstones(lab: QuarantineLab) -> list[int]:

@@ -211,6 +211,7 @@ def test_changes_that_change_nothing_write_no_data_file(lab: UpsertLab) -> None:
     assert lab.applied() == [(1, "a", 1), (3, "c", 3)]
 
 
+@pytest.mark.in_ci("1")
 @pytest.mark.parametrize("seed", range(2))
 def test_changes_in_any_order_and_batches_match_a_plain_model(lab: UpsertLab, seed: int) -> None:
     chance = random.Random(seed)
@@ -272,6 +273,7 @@ def test_rows_of_a_read_stay_the_same_after_later_applies(lab: UpsertLab) -> Non
     assert lab.read() == [(1, "b", 2)]
 
 
+@pytest.mark.in_ci("after_begin", "after_statement")
 @pytest.mark.parametrize("point", PASSED_POINTS)
 def test_killed_apply_is_finished_by_the_next_apply(lab: UpsertLab, point: ProtocolPoint) -> None:
     lab.write((1, "a", 1, "UPSERT"), (2, "b", 2, "UPSERT"))

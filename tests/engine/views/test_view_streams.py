@@ -615,6 +615,7 @@ def test_column_that_may_shadow_a_field_makes_the_stream_of_a_view_stale(
         lab.changes("s")
 
 
+@pytest.mark.in_ci("*-standard")
 @pytest.mark.parametrize("mode", ["standard", "append_only"])
 @pytest.mark.parametrize(
     ("columns", "values", "properties", "text", "changes", "name"),
