@@ -65,7 +65,7 @@ $(VENV)/.jars: $(VENV)/.installed .ci/jars | java
 	@touch $@
 
 .PHONY: test
-test: lint check-engine test-fast test-spark test-services ## lint, and every layer of tests
+test: lint check-engine docs test-fast test-spark test-services ## lint, the docs, every layer of tests
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
