@@ -14,8 +14,8 @@ import msgspec
 
 from ..engine.core.errors import InvalidRequest
 from ..engine.core.model.outcomes import Outcome
-from ..engine.core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
-from ..engine.core.retention.staleness import MAX_DATA_EXTENSION
+from ..engine.core.model.stream import ColumnStyle, Stream
+from ..engine.core.model.stream_spec import StreamSpec
 from ..engine.core.retention.table_retention import Maintenance
 from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 
@@ -34,34 +34,13 @@ class _Task(msgspec.Struct, frozen=True, tag_field="job", tag=_job_name):
 
 
 class CreateStream(_Task, frozen=True):
-    """Create a stream; see ``Engine.create_stream`` for the arguments.
+    """Create a stream.
 
-    ``at`` and ``before`` are points in the form that ``as_mapping`` of
-    ``engine.core.arguments.points`` returns. ``file_options`` are text in the form that
-    ``options_as_text`` of ``engine.core.folders.file_options`` returns.
+    The ``file_options`` of the spec are text in the form that ``options_as_text`` of
+    ``engine.core.folders.file_options`` returns.
     """
 
-    name: str
-    on_table: str | None = None
-    mode: StreamMode = StreamMode.STANDARD
-    append_semantics: AppendSemantics = AppendSemantics.INSERTED
-    column_style: ColumnStyle = ColumnStyle.SNOWFLAKE
-    at: dict[str, int | str] | None = None
-    before: dict[str, int | str] | None = None
-    or_replace: bool = False
-    if_not_exists: bool = False
-    comment: str | None = None
-    owner: str | None = None
-    on_files: str | None = None
-    file_format: str | None = None
-    file_options: dict[str, str] | None = None
-    file_schema: str | None = None
-    on_view: str | None = None
-    show_initial_rows: bool = False
-    readers: tuple[str, ...] | None = None
-    consumers: tuple[str, ...] | None = None
-    max_data_extension: timedelta = MAX_DATA_EXTENSION
-    max_lag: timedelta | None = None
+    spec: StreamSpec
 
 
 class Consume(_Task, frozen=True):

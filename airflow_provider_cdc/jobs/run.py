@@ -87,29 +87,7 @@ def _answer(
 ) -> Answer:
     match request.task:
         case CreateStream() as task:
-            stream = engine.create_stream(
-                task.name,
-                on_table=task.on_table,
-                on_view=task.on_view,
-                on_files=task.on_files,
-                file_format=task.file_format,
-                file_options=task.file_options,
-                file_schema=task.file_schema,
-                mode=task.mode,
-                append_semantics=task.append_semantics,
-                column_style=task.column_style,
-                at=point_of(task.at),
-                before=point_of(task.before),
-                or_replace=task.or_replace,
-                if_not_exists=task.if_not_exists,
-                show_initial_rows=task.show_initial_rows,
-                comment=task.comment,
-                owner=task.owner,
-                readers=task.readers,
-                consumers=task.consumers,
-                max_data_extension=task.max_data_extension,
-                max_lag=task.max_lag,
-            )
+            stream = engine.create_stream(**task.spec.arguments)
             return Answer(request.request_id, stream=stream)
         case Consume() as task:
             check_consume(task)

@@ -9,23 +9,11 @@ from typing import Any, overload
 from airflow_provider_cdc.engine.core.arguments.intervals import interval_of
 from airflow_provider_cdc.engine.core.arguments.points import (
     LONGEST_NUMBER,
-    Point,
-    as_mapping,
-    point_of,
 )
 from airflow_provider_cdc.engine.core.arguments.validation import Kept
 
 _NOTHING = ("", "None")
 _TRUTH: Mapping[str, bool] = {"True": True, "true": True, "False": False, "false": False}
-
-
-def point_json(given: Point | Mapping[str, Any] | None) -> dict[str, int | str] | None:
-    """The point that an argument names, in the form of a job's JSON. ``None``: no point is given.
-
-    :raises InvalidRequest: the argument does not name a point
-    """
-    point = point_of(given)
-    return None if point is None else as_mapping(point)
 
 
 def parse_int(given: Any) -> Any:

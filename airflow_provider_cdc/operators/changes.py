@@ -12,6 +12,7 @@ from airflow_provider_cdc.engine.core.arguments.points import (
     as_mapping,
     bound_of,
     check_order,
+    point_json,
     point_of,
 )
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
@@ -19,7 +20,6 @@ from airflow_provider_cdc.engine.core.model.stream import ColumnStyle
 from airflow_provider_cdc.hooks.failures import task_errors
 from airflow_provider_cdc.jobs import model as jobs
 
-from .arguments import point_json
 from .base import StreamOperator
 from .identities import once_for_run
 

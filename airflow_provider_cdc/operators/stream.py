@@ -6,19 +6,17 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_cdc.engine.core.arguments.choices import parse_enum
 from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.arguments.points import Point
 from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
 from airflow_provider_cdc.engine.core.errors import InvalidStatement, StreamNotFound
 from airflow_provider_cdc.engine.core.folders.file_options import options_as_text
-from airflow_provider_cdc.engine.core.model.access import principals
 from airflow_provider_cdc.engine.core.model.stream import (
     AppendSemantics,
     ColumnStyle,
     Stream,
-    parse_mode,
 )
+from airflow_provider_cdc.engine.core.model.stream_spec import StreamSpec
 from airflow_provider_cdc.engine.core.retention.staleness import MAX_DATA_EXTENSION
 from airflow_provider_cdc.engine.core.sql.statements import analyse, plan_streams
 from airflow_provider_cdc.hooks.failures import task_errors
@@ -26,7 +24,7 @@ from airflow_provider_cdc.hooks.registry_reach import check_reach, reached_error
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.functions import check_consume
 
-from .arguments import parse_duration, parse_int, point_json
+from .arguments import parse_duration, parse_int
 from .base import ConsumingOperator, StreamOperator
 from .identities import default_consumer
 from .outcome import stream_result
@@ -162,10 +160,9 @@ class CreateStream(StreamOperator):
         return stream_result(answer.stream)
 
     def _task(self) -> jobs.CreateStream:
-        subject = f"stream {self.stream}"
         with task_errors():
             extension = parse_duration(self.max_data_extension, "max_data_extension")
-            return jobs.CreateStream(
+            spec = StreamSpec.parsed(
                 name=self.stream,
                 on_table=self.on_table,
                 on_view=self.on_view,
@@ -173,23 +170,22 @@ class CreateStream(StreamOperator):
                 file_format=self.file_format,
                 file_options=options_as_text(self.file_options),
                 file_schema=self.file_schema,
-                mode=parse_mode(subject, self.mode, self.on_files),
-                append_semantics=parse_enum(
-                    subject, "append_semantics", AppendSemantics, self.append_semantics
-                ),
-                column_style=parse_enum(subject, "column_style", ColumnStyle, self.column_style),
-                at=point_json(self.at),
-                before=point_json(self.before),
+                mode=self.mode,
+                append_semantics=self.append_semantics,
+                column_style=self.column_style,
+                at=self.at,
+                before=self.before,
                 or_replace=self.or_replace,
                 if_not_exists=self.if_not_exists,
+                show_initial_rows=self.show_initial_rows,
                 comment=self.comment,
                 owner=self.stream_owner,
-                show_initial_rows=self.show_initial_rows,
-                readers=principals(self.readers),
-                consumers=principals(self.consumers),
+                readers=self.readers,
+                consumers=self.consumers,
                 max_data_extension=MAX_DATA_EXTENSION if extension is None else extension,
                 max_lag=parse_duration(self.max_lag, "max_lag"),
             )
+        return jobs.CreateStream(spec)
 
     def _existing(self) -> Stream | None:
         with task_errors():

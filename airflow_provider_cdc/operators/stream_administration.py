@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
-from airflow_provider_cdc.engine.core.arguments.points import Point
+from airflow_provider_cdc.engine.core.arguments.points import Point, point_json
 from airflow_provider_cdc.engine.core.arguments.validation import KEPT, Kept
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.access import Right
 from airflow_provider_cdc.hooks.registry_reach import reached_errors
 from airflow_provider_cdc.jobs import model as jobs
 
-from .arguments import parse_duration, point_json
+from .arguments import parse_duration
 from .base import StreamOperator
 from .outcome import stream_result
 

@@ -197,8 +197,9 @@ def test_create_stream_hands_points_to_its_job_whether_templated_or_not():
     given = CreateStream(task_id="given", stream="s", on_table="t", before=OffsetOf("o"))
 
     task = create._task()
-    assert (task.at, task.before, task.or_replace) == ({"version": 12}, None, True)
-    assert given._task().before == {"offset_of": "o"}
+    spec = task.spec
+    assert (spec.at, spec.before, spec.or_replace) == ({"version": 12}, None, True)
+    assert given._task().spec.before == {"offset_of": "o"}
     request = Request("r", "/state", task)
     assert from_json(to_json(request), Request) == request
 
@@ -216,8 +217,9 @@ def test_create_stream_hands_files_to_its_job_as_json():
     create.render_template_fields({"v": "x"})
 
     task = create._task()
-    assert (task.on_table, task.on_files, task.file_format) == (None, "/data/x", "csv")
-    assert (task.file_options, task.file_schema) == ({"header": "true", "sep": "x"}, "id INT")
+    spec = task.spec
+    assert (spec.on_table, spec.on_files, spec.file_format) == (None, "/data/x", "csv")
+    assert (spec.file_options, spec.file_schema) == ({"header": "true", "sep": "x"}, "id INT")
     request = Request("r", "/state", task)
     assert from_json(to_json(request), Request) == request
 
@@ -232,7 +234,7 @@ def test_create_stream_hands_files_to_its_job_as_json():
     ],
 )
 def test_create_stream_without_a_mode_takes_the_mode_of_its_source(arguments, mode):
-    assert CreateStream(task_id="create", stream="s", **arguments)._task().mode == mode
+    assert CreateStream(task_id="create", stream="s", **arguments)._task().spec.mode == mode
 
 
 def test_create_stream_hands_view_initial_rows_and_principals_to_its_job():
@@ -246,10 +248,10 @@ def test_create_stream_hands_view_initial_rows_and_principals_to_its_job():
     )
     create.render_template_fields({"v": "a"})
 
-    task = create._task()
+    spec = create._task().spec
 
-    assert (task.on_view, task.show_initial_rows) == ("a", True)
-    assert (task.readers, task.consumers) == (("a", "b"), ())
+    assert (spec.on_view, spec.show_initial_rows) == ("a", True)
+    assert (spec.readers, spec.consumers) == (("a", "b"), ())
 
 
 def ended_by(operator, context=None):
@@ -512,8 +514,8 @@ def test_lengths_of_time_of_a_stream_may_come_from_a_template():
         task_id="c", stream="s", on_table="t", max_data_extension="{{ keep }}", max_lag="{{ lag }}"
     )
     create.render_template_fields({"keep": "P3D", "lag": "INTERVAL 2 HOUR"})
-    task = create._task()
-    assert (task.max_data_extension, task.max_lag) == (timedelta(days=3), timedelta(hours=2))
+    spec = create._task().spec
+    assert (spec.max_data_extension, spec.max_lag) == (timedelta(days=3), timedelta(hours=2))
     create.max_lag = "soon"
     with pytest.raises(AirflowFailException, match="not a length of time"):
         create._task()

@@ -18,17 +18,16 @@ from ..consumption.consumer import Consumer
 from ..consumption.planning import Planner
 from ..consumption.resolution import Resolution
 from ..consumption.targets import Targets
-from ..core.arguments.choices import parse_enum
-from ..core.arguments.intervals import interval_if_given, interval_of
 from ..core.arguments.one_or_several import one_or_several
-from ..core.arguments.points import Bound, Point, Version, bound_of
+from ..core.arguments.points import Point
 from ..core.arguments.validation import validated, validated_call
 from ..core.change_sets.read_plan import Strategy, parse_strategy
 from ..core.consumption.batches import BatchLimit
 from ..core.errors import StreamConflict
-from ..core.model.access import Right, principals
+from ..core.model.access import Right
 from ..core.model.outcomes import Outcome
-from ..core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode, parse_mode
+from ..core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
+from ..core.model.stream_spec import StreamSpec
 from ..core.names import table_name
 from ..core.progress import Listener
 from ..core.retention.staleness import MAX_DATA_EXTENSION
@@ -59,7 +58,7 @@ from .reading.stream_reading import StreamReading
 from .reading.table_changes import TableChanges
 from .session.session_checks import check_session
 from .streams.administration import StreamAdministration
-from .streams.creation import Creation, NewStream
+from .streams.creation import Creation
 from .streams.maintenance import Maintainer
 from .streams.rewinding import Readability, Rewinding
 from .tables.cloning import Cloning
@@ -190,22 +189,17 @@ class Engine(StreamAdministration, StreamReading, Upserting):
 
     def _create_changes_stream(self, table: UpsertTable) -> None:
         """Create the stream on the changes of an upsert table, from the first change on."""
-        self._creation.create(
-            NewStream(
-                name=table.stream,
-                on_table=table.changes,
-                on_view=None,
-                mode=StreamMode.APPEND_ONLY,
-                append_semantics=AppendSemantics.INSERTED,
-                column_style=ColumnStyle.SNOWFLAKE,
-                bound=Bound(Version(0), is_inclusive=True),
-                comment=f"changes of {table.name} that are not applied",
-                # The monitor reports a missed ``max_staleness`` like any other lag.
-                max_lag=table.max_staleness,
-                if_not_exists=True,
-                upsert_table=table.name,
-            )
+        spec = StreamSpec(
+            name=table.stream,
+            on_table=table.changes,
+            mode=StreamMode.APPEND_ONLY,
+            at={"version": 0},
+            comment=f"changes of {table.name} that are not applied",
+            # The monitor reports a missed ``max_staleness`` like any other lag.
+            max_lag=table.max_staleness,
+            if_not_exists=True,
         )
+        self._creation.create(spec, upsert_table=table.name)
 
     def create_stream(
         self,
@@ -287,8 +281,7 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises NotADeltaTable: it is not a Delta table
         :raises UnsupportedView: a stream cannot follow the view
         """
-        subject = f"stream {name}"
-        wanted = NewStream(
+        spec = StreamSpec.parsed(
             name=name,
             on_table=on_table,
             on_view=on_view,
@@ -296,23 +289,22 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             file_format=file_format,
             file_options=file_options,
             file_schema=file_schema,
-            mode=parse_mode(subject, mode, on_files),
-            append_semantics=parse_enum(
-                subject, "append_semantics", AppendSemantics, append_semantics
-            ),
-            column_style=parse_enum(subject, "column_style", ColumnStyle, column_style),
-            bound=bound_of(subject, at, before),
+            mode=mode,
+            append_semantics=append_semantics,
+            column_style=column_style,
+            at=at,
+            before=before,
             or_replace=or_replace,
             if_not_exists=if_not_exists,
             show_initial_rows=show_initial_rows,
             comment=comment,
             owner=owner,
-            readers=principals(readers),
-            consumers=principals(consumers),
-            max_data_extension=interval_of(max_data_extension, "max_data_extension"),
-            max_lag=interval_if_given(max_lag, "max_lag"),
+            readers=readers,
+            consumers=consumers,
+            max_data_extension=max_data_extension,
+            max_lag=max_lag,
         )
-        return self._creation.create(wanted)
+        return self._creation.create(spec)
 
     def recover(
         self, name: str, target: str, key: str | Collection[str], *, consumer: str

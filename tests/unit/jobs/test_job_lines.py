@@ -10,6 +10,7 @@ import pytest
 from streams import new_stream
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, message_lines
+from airflow_provider_cdc.engine.core.model.stream_spec import StreamSpec
 from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
 from airflow_provider_cdc.jobs.answer_lines import answer_lines
 from airflow_provider_cdc.jobs.entry_point import keep_jars
@@ -47,7 +48,7 @@ def lines_of(task, **answer):
         (ApplyUpserts("t"), {}, "upsert table t: no change waits"),
         (RedriveChanges("t"), {"redriven": 1}, "upsert table t: released 1 change from quarantine"),
         (
-            CreateStream("s", on_table="flights"),
+            CreateStream(StreamSpec(name="s", on_table="flights")),
             {"stream": new_stream("s")},
             "stream s: is on flights, at version 0",
         ),

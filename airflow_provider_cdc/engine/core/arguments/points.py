@@ -203,6 +203,16 @@ def point_of(given: Any) -> Point | None:
     return _KINDS[kind](value)
 
 
+def point_json(given: Any) -> dict[str, int | str] | None:
+    """The JSON form of a point that a caller gives. ``None``: no point is given.
+
+    :param given: as :func:`point_of` takes it
+    :raises InvalidRequest: ``given`` names no point, or more than one
+    """
+    point = point_of(given)
+    return None if point is None else as_mapping(point)
+
+
 def _fix(kind: str, given: object, otherwise: str) -> str:
     """What to do about a value that is not such a point.
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
-from ...core.arguments.points import Bound
 from ...core.delta.catalog_managed import check_not_catalog_managed
 from ...core.delta.table_schema import Layout
 from ...core.delta.tracking import ENABLED, is_tracked
@@ -16,10 +14,10 @@ from ...core.model.access import Right, check_access
 from ...core.model.lifecycle import Transition, next_phase
 from ...core.model.serialization import UnreadableStream
 from ...core.model.sources import Offset
-from ...core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode, new_stream
+from ...core.model.stream import Stream, StreamMode, new_stream
+from ...core.model.stream_spec import StreamSpec
 from ...core.model.tables import Table
 from ...core.names import consumer_name, stream_name, table_name
-from ...core.retention.staleness import MAX_DATA_EXTENSION
 from ...storage.registry.registry import Registry
 from ...storage.registry.registry_snapshot import Change, RegistrySnapshot
 from ..change_sets.metadata_columns import check_names
@@ -28,38 +26,6 @@ from ..reading.file_sources import FileSources
 from ..reading.found_sources import FoundSource, Sources
 from ..tables.delta_tables import Tables
 from .rewinding import Readability
-
-
-@dataclass(frozen=True, slots=True)
-class NewStream:
-    """The request of a caller; see ``Engine.create_stream`` for the arguments."""
-
-    name: str
-    on_table: str | None
-    on_view: str | None
-    mode: StreamMode
-    append_semantics: AppendSemantics
-    column_style: ColumnStyle
-    bound: Bound | None = None
-    or_replace: bool = False
-    if_not_exists: bool = False
-    show_initial_rows: bool = False
-    comment: str | None = None
-    owner: str | None = None
-    readers: tuple[str, ...] | None = None
-    consumers: tuple[str, ...] | None = None
-    max_data_extension: timedelta = MAX_DATA_EXTENSION
-    max_lag: timedelta | None = None
-    on_files: str | None = None
-    file_format: str | None = None
-    file_options: Mapping[str, Any] | None = None
-    file_schema: str | None = None
-    upsert_table: str | None = None
-
-    @property
-    def subject(self) -> str:
-        """The subject of messages."""
-        return f"stream {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +40,36 @@ class Creation:
     principal: str
     file_sources: FileSources
 
-    def create(self, wanted: NewStream) -> Stream:
-        """Create a stream; see ``Engine.create_stream``."""
-        stream_name(wanted.name)
-        if wanted.or_replace and wanted.if_not_exists:
+    def create(self, spec: StreamSpec, upsert_table: str | None = None) -> Stream:
+        """Create a stream; see ``Engine.create_stream``.
+
+        :param upsert_table: the name of the upsert table whose changes the stream returns
+        """
+        stream_name(spec.name)
+        bound = spec.bound
+        if spec.or_replace and spec.if_not_exists:
             raise InvalidRequest(
-                wanted.subject,
+                spec.subject,
                 "cannot be created",
                 cause="or_replace and if_not_exists contradict each other",
                 fix="pass only one of them",
             )
         snapshot = self.registry.snapshot()
-        existing = snapshot.holder(wanted.name)
-        if existing is not None and wanted.if_not_exists:
-            return snapshot.get(wanted.name)
-        replaced = self._replaced(existing, wanted)
-        self.tables.check_free(wanted.name)
-        found = self._found(wanted, snapshot)
-        draft = self._draft(wanted, found)
+        existing = snapshot.holder(spec.name)
+        if existing is not None and spec.if_not_exists:
+            return snapshot.get(spec.name)
+        replaced = self._replaced(existing, spec)
+        self.tables.check_free(spec.name)
+        found = self._found(spec, snapshot)
+        draft = self._draft(spec, found, upsert_table)
         for base in draft.bases:
             protocol = base.offset.protocol
             problem = f"cannot be created on {base.source.name}"
-            check_not_catalog_managed(wanted.subject, problem, protocol)
+            check_not_catalog_managed(spec.subject, problem, protocol)
         if found.folder is not None:
             check_names(draft, Layout.of({"schemaString": found.folder.schema}).column_names)
-        if wanted.bound is not None:
-            offsets = self.sources.offsets(
-                wanted.subject, found, wanted.bound, snapshot, self.principal
-            )
+        if bound is not None:
+            offsets = self.sources.offsets(spec.subject, found, bound, snapshot, self.principal)
             earlier = draft.with_offsets(*offsets)
             if found.folder is None:
                 self.readability.check(earlier)
@@ -114,35 +82,35 @@ class Creation:
         check_columns(draft, Layout.of(draft.offset.metadata))
         return self._create_now(snapshot, replaced, draft, found.tables[0])
 
-    def _found(self, wanted: NewStream, streams: RegistrySnapshot) -> FoundSource:
-        _check_arguments(wanted)
+    def _found(self, spec: StreamSpec, streams: RegistrySnapshot) -> FoundSource:
+        _check_arguments(spec)
         try:
-            return self._looked_up(wanted)
+            return self._looked_up(spec)
         except TableNotFound:
-            named = wanted.on_table or wanted.on_view
+            named = spec.on_table or spec.on_view
             stream = None if named is None else streams.find(named)
             if stream is None:
                 raise
         raise InvalidRequest(
-            wanted.subject,
+            spec.subject,
             "cannot be created on another stream",
             cause=f"{stream.name} is a stream, and holds no rows",
             fix=f"name its source, {stream.table_on}, or clone it with CloneStream or"
             " engine.clone_stream()",
         )
 
-    def _looked_up(self, wanted: NewStream) -> FoundSource:
-        if wanted.on_files is not None:
+    def _looked_up(self, spec: StreamSpec) -> FoundSource:
+        if spec.on_files is not None:
             return self.file_sources.open(
-                wanted.subject,
-                wanted.on_files,
-                wanted.file_format,
-                wanted.file_options,
-                wanted.file_schema,
+                spec.subject,
+                spec.on_files,
+                spec.file_format,
+                spec.file_options,
+                spec.file_schema,
             )
-        if wanted.on_view is not None:
-            return self.sources.view(table_name(wanted.on_view))
-        return self.sources.table(table_name(str(wanted.on_table)))
+        if spec.on_view is not None:
+            return self.sources.view(table_name(spec.on_view))
+        return self.sources.table(table_name(str(spec.on_table)))
 
     def _create_now(
         self, snapshot: RegistrySnapshot, replaced: list[Change], draft: Stream, table: Table
@@ -169,24 +137,24 @@ class Creation:
         changes = [*replaced, Change(draft, Transition.CREATED)]
         return self.registry.transact(snapshot, changes, actor=draft.owner)[-1]
 
-    def _draft(self, wanted: NewStream, found: FoundSource) -> Stream:
+    def _draft(self, spec: StreamSpec, found: FoundSource, upsert_table: str | None) -> Stream:
         return new_stream(
-            wanted.name,
+            spec.name,
             found.bases,
             created_at=self.clock(),
-            owner=self.principal if wanted.owner is None else consumer_name(wanted.owner),
-            mode=wanted.mode,
-            append_semantics=wanted.append_semantics,
-            column_style=wanted.column_style,
-            comment=wanted.comment,
+            owner=self.principal if spec.owner is None else consumer_name(spec.owner),
+            mode=spec.mode,
+            append_semantics=spec.append_semantics,
+            column_style=spec.column_style,
+            comment=spec.comment,
             view=found.view,
             folder=found.folder,
-            shows_initial_rows=wanted.show_initial_rows,
-            readers=wanted.readers,
-            consumers=wanted.consumers,
-            max_data_extension=wanted.max_data_extension,
-            max_lag=wanted.max_lag,
-            upsert_table=wanted.upsert_table,
+            shows_initial_rows=spec.show_initial_rows,
+            readers=spec.readers,
+            consumers=spec.consumers,
+            max_data_extension=spec.max_data_extension,
+            max_lag=spec.max_lag,
+            upsert_table=upsert_table,
         )
 
     def _restore_tracking(self, table: Table, before: Offset) -> None:
@@ -202,19 +170,19 @@ class Creation:
         self.tables.set_properties(table.sql, {ENABLED: before.properties.get(ENABLED)})
 
     def _replaced(
-        self, existing: Stream | UnreadableStream | None, wanted: NewStream
+        self, existing: Stream | UnreadableStream | None, spec: StreamSpec
     ) -> list[Change]:
         """The changes that drop the stream that already has the name."""
         if existing is None:
             return []
         if isinstance(existing, UnreadableStream):
-            if not wanted.or_replace:
+            if not spec.or_replace:
                 raise existing.error
             check_access(existing, self.principal, Right.OWN)
             return [Change(existing, Transition.DROPPED)]
-        if not wanted.or_replace:
+        if not spec.or_replace:
             raise StreamExists(
-                wanted.subject,
+                spec.subject,
                 "exists already",
                 cause=f"it was created on {existing.table_on} at {existing.created_at}",
                 fix="choose another name, drop that stream first, or pass or_replace=True",
@@ -233,29 +201,29 @@ def _switched_off(draft: Stream) -> StreamConflict:
     )
 
 
-def _check_arguments(wanted: NewStream) -> None:
+def _check_arguments(spec: StreamSpec) -> None:
     """Refuse arguments that contradict each other.
 
     :raises InvalidRequest: names them
     """
-    sources = (wanted.on_table, wanted.on_view, wanted.on_files)
+    sources = (spec.on_table, spec.on_view, spec.on_files)
     given = sum(name is not None for name in sources)
-    of_files = (wanted.file_format, wanted.file_options, wanted.file_schema)
+    of_files = (spec.file_format, spec.file_options, spec.file_schema)
     cause = None
     if given != 1:
         cause = f"expected one of on_table, on_view and on_files, found {given}"
-    elif wanted.on_files is None:
-        if wanted.mode is StreamMode.INSERT_ONLY:
+    elif spec.on_files is None:
+        if spec.mode is StreamMode.INSERT_ONLY:
             cause = "mode insert_only belongs to on_files; a stream on a table is append_only"
         elif any(value is not None for value in of_files):
             cause = "file_format, file_options and file_schema belong to on_files"
-    elif wanted.mode is not StreamMode.INSERT_ONLY:
-        cause = f"mode {wanted.mode.value} needs a table; a stream on files is insert_only"
-    elif wanted.show_initial_rows:
+    elif spec.mode is not StreamMode.INSERT_ONLY:
+        cause = f"mode {spec.mode.value} needs a table; a stream on files is insert_only"
+    elif spec.show_initial_rows:
         cause = "show_initial_rows needs a table; at=Version(0) begins with the existing files"
     if cause is not None:
         raise InvalidRequest(
-            wanted.subject,
+            spec.subject,
             "cannot be created",
             cause=cause,
             fix="pass one source; on_files goes with file_format and mode insert_only",
