@@ -292,11 +292,9 @@ class ConsumeStream(ConsumingOperator):
         return task
 
     def _check(self, task: jobs.Consume) -> None:
-        catalog = self.hook.catalog()
-        expected = [catalog.describe(name).name for name in task.streams]
+        expected, registered = self.hook.catalog().registered(task.streams)
         if task.apply is not None:
             return
-        registered = catalog.names()
         statements = [analyse(text, registered) for text in task.statements]
         read = plan_streams(statements, registered)
         if unread := [name for name in expected if name not in read]:

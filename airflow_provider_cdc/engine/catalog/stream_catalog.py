@@ -103,6 +103,14 @@ class StreamCatalog:
         """The names of all streams, including those that cannot be read."""
         return self._registry.snapshot().names
 
+    def registered(self, names: Collection[str]) -> tuple[list[str], list[str]]:
+        """``names`` as they are registered, and the names of all streams, from one read.
+
+        :raises StreamNotFound: there is no stream of one of ``names``
+        """
+        snapshot = self._registry.snapshot()
+        return [snapshot.get(stream_name(name)).name for name in names], snapshot.names
+
     def describe(self, name: str) -> Stream:
         """One stream; raises ``StreamNotFound``."""
         return self._registry.snapshot().get(stream_name(name))

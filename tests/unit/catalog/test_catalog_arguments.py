@@ -37,6 +37,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "drop": {"name": "s", "if_exists": True},
     "history": {"name": "s"},
     "probe": {"name": "s"},
+    "registered": {"names": ["s"]},
     "permitted": {"name": "s", "right": Right.READ},
     "rename": {"name": "s", "to": "u"},
     "status": {"name": "s"},

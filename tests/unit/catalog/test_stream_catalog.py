@@ -274,3 +274,17 @@ def test_stream_of_a_recreated_upsert_table_can_be_dropped(
         commit.write_text(commit.read_text().replace("a-table-id", "the id of another table"))
     catalog.drop("u")
     assert names(catalog) == []
+
+
+def test_registered_names_of_several_streams_come_from_one_read(
+    catalog: StreamCatalog, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        create(registry, name)
+    snapshot, reads = Registry.snapshot, []
+    monkeypatch.setattr(Registry, "snapshot", lambda self: reads.append(self) or snapshot(self))
+
+    assert catalog.registered(["B", "a"]) == (["b", "a"], ["a", "b", "c"])
+    assert len(reads) == 1
+    with pytest.raises(StreamNotFound, match="stream z"):
+        catalog.registered(["a", "z"])
