@@ -49,7 +49,7 @@ class ProtocolEngine(Engine):
         self._consumptions = Consumptions(self._registry, utc_now)
         targets = Targets(writer, files)
         reports: Listener = listener or (lambda _: None)
-        self._resolution = Resolution(self._consumptions, targets, reports)
+        self._resolution = Resolution(self._consumptions, writer, files, reports)
         self._parts = ConsumptionServices(
             registry=self._registry,
             consumptions=self._consumptions,

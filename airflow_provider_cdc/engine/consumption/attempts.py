@@ -21,10 +21,11 @@ from ..core.sql.statements import Statement
 from ..storage.registry.consumptions import Consumptions
 from ..storage.registry.registry import Registry
 from ..storage.sources.source_log import SourceLog, StreamSpan
+from .fences import fenced_off
 from .planning import Planner
 from .ports import ChangeSetViews, Failure, OpenChangeSets
 from .resolution import Resolution
-from .targets import Targets, fenced_off
+from .targets import Targets
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,12 @@ from ..core.model.consumption import Consumption, PlannedStatement
 from ..core.model.lifecycle import Transition
 from ..core.model.stream import Phase
 from ..core.progress import Listener, Progress, ProtocolPoint
+from ..storage.delta.target_log import TargetLog
+from ..storage.files.stores import Files
 from ..storage.registry.consumptions import Consumptions
-from .targets import Targets, UndoneTooMuch, first_version
+from .fences import Fences
+from .ports import StatementWriter
+from .restores import Restores, UndoneTooMuch, first_version
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +30,17 @@ class Resolution:
     the driver cannot apply them either.
     """
 
-    def __init__(self, consumptions: Consumptions, targets: Targets, listener: Listener) -> None:
+    def __init__(
+        self,
+        consumptions: Consumptions,
+        writer: StatementWriter,
+        files: Files,
+        listener: Listener,
+    ) -> None:
         self._consumptions = consumptions
-        self._targets = targets
+        self._log = TargetLog(files)
+        self._fences = Fences(writer, self._log)
+        self._restores = Restores(writer, files, self._log)
         self._listener = listener
 
     def take_over(self, consumption: Consumption, actor: str) -> None:
@@ -123,7 +135,7 @@ class Resolution:
         states = []
         for planned in consumption.statements:
             try:
-                states.append(self._targets.log.state(consumption, planned))
+                states.append(self._log.state(consumption, planned))
             except (ConsumptionOpen, OutcomeUnknown):
                 if planned.target not in keep:
                     raise
@@ -136,7 +148,7 @@ class Resolution:
         to_undo: Sequence[Sequence[tuple[PlannedStatement, StatementState]]],
     ) -> None:
         for applied in to_undo:
-            self._targets.check_not_moved_on(consumption, applied[0][0], first_version(applied))
+            self._restores.check_not_moved_on(consumption, applied[0][0], first_version(applied))
 
     def _fence(
         self, consumption: Consumption, states: Sequence[StatementState]
@@ -147,7 +159,7 @@ class Resolution:
                 fenced.append(state)
                 continue
             self._report(ProtocolPoint.BEFORE_FENCE, consumption, planned)
-            fenced.append(self._targets.fence(consumption, planned))
+            fenced.append(self._fences.fence(consumption, planned))
             self._report(ProtocolPoint.AFTER_FENCE, consumption, planned)
         return fenced
 
@@ -163,11 +175,11 @@ class Resolution:
             for planned in consumption.statements:
                 # An earlier driver may have ended between its undo and the check of the undo.
                 if planned.target not in keep:
-                    self._targets.check_undone(consumption, planned)
+                    self._restores.check_undone(consumption, planned)
             self._check_undoable(consumption, to_undo)
             for applied in to_undo:
                 self._report(ProtocolPoint.BEFORE_UNDO, consumption, applied[0][0])
-                self._targets.undo(
+                self._restores.undo(
                     consumption, applied, lambda: self._consumptions.check_ending(consumption)
                 )
                 self._report(ProtocolPoint.AFTER_UNDO, consumption, applied[0][0])

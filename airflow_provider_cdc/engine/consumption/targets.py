@@ -1,42 +1,28 @@
-"""Writes to targets: applies a statement, fences it off, undoes what was applied."""
+"""Writes to targets: checks a statement, creates its table, and applies it once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from ..core.change_sets.net_files import fold
 from ..core.consumption.statement_log import (
     APPLY_VERSION,
-    FENCE_VERSION,
     StatementState,
     application_id,
     creation_mark,
-    foreign_commit,
     is_unused_creation,
-    undo_mark,
-    wiped_out,
 )
 from ..core.errors import (
-    ConsumptionOpen,
     InvalidStatement,
     OutcomeUnknown,
-    StreamConflict,
-    ended_by_hand,
 )
 from ..core.model.consumption import Consumption, PlannedStatement, StatementKind
 from ..core.sql.statements import CreateTable, Statement, creation_text, text_to_run
 from ..storage.delta.delta_log import DeltaLog, LogIncomplete
-from ..storage.delta.range_files import RangeFiles
 from ..storage.delta.target_log import TargetLog
 from ..storage.files.stores import Files, join
+from .fences import fenced_off
 from .ports import Failure, StatementWriter
 from .statement_errors import created_meanwhile, refused
-
-
-class UndoneTooMuch(ConsumptionOpen):
-    """An undo also removed the commit of somebody else. Only an operator can bring it back, so each
-    attempt raises this error until somebody ends the consumption by hand.
-    """
 
 
 class Targets:
@@ -101,63 +87,6 @@ class Targets:
             return state
         return self._confirmed(consumption, planned)
 
-    def fence(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
-        """Make sure that ``planned`` is either applied already or can never be applied.
-
-        :raises OutcomeUnknown: the log does not show the fence
-        """
-        failure: Exception | None = None
-        try:
-            self._write_nothing(consumption, planned, FENCE_VERSION)
-        except Exception as error:
-            # The statement itself, or the same fence by another driver, may have committed first.
-            failure = error
-        state = self.log.state(consumption, planned)
-        if state.applied_version is None and not state.fenced:
-            raise OutcomeUnknown(
-                f"target {planned.target}",
-                "does not show the fence that was written",
-                cause="expected the transaction of the fence in the log, found neither that nor the"
-                f" one of the statement{self._after(failure)}",
-                fix="run the consumer again",
-            ) from failure
-        return state
-
-    def undo(
-        self,
-        consumption: Consumption,
-        applied: Sequence[tuple[PlannedStatement, StatementState]],
-        check_ending: Callable[[], None],
-    ) -> None:
-        """Undo what the ``applied`` statements did to the one target that they share.
-
-        A target that the consumption created stays as an empty table. Another driver may have found
-        it and written to it since, and removing the table would remove these rows.
-
-        :param check_ending: raises if the consumption must no longer be undone
-        :raises ConsumptionOpen: somebody else has written to the target; it still holds the
-            statements' work
-        :raises OutcomeUnknown: the undo was refused
-        """
-        planned = applied[0][0]
-        first = first_version(applied)
-        self.check_not_moved_on(consumption, planned, first)
-        self._check_restorable(consumption, planned, first - 1)
-        # Check right before the RESTORE, which does not notice commits that come before it begins.
-        check_ending()
-        try:
-            self._writer.restore(planned.location, first - 1, undo_mark(consumption))
-        except Exception as error:
-            # Somebody committed meanwhile, perhaps another driver with the same undo.
-            self.check_not_moved_on(consumption, planned, first)
-            if any(
-                self.log.state(consumption, item).applied_version is not None for item, _ in applied
-            ):
-                raise _not_undone(
-                    consumption, planned, f"{type(error).__name__}: {self.failure(error).reason}"
-                ) from error
-        self.check_undone(consumption, planned)
-
     def create(self, statement: Statement, views: Mapping[str, str], consumer: str) -> None:
         """Create the empty target of a CREATE TABLE AS, so that it can be fenced from then on. A
         table that is created and filled in one commit cannot be fenced before it exists.
@@ -200,48 +129,6 @@ class Targets:
         except LogIncomplete:
             return False
 
-    def check_undone(self, consumption: Consumption, planned: PlannedStatement) -> None:
-        """Undo an undo that removed a commit of somebody else.
-
-        :raises ConsumptionOpen: there was such an undo
-        :raises UndoneTooMuch: there was such an undo, and it can no longer be undone
-        """
-        taken_back = None
-        commits = self.log.commits_since(planned)
-        while (found := wiped_out(consumption, commits)) is not None:
-            undo_version, taken_back = found
-            if foreign_commit(consumption, commits, first_version=undo_version + 1) is not None:
-                raise _undone_too_much(consumption, planned, taken_back.version, undo_version)
-            self._check_restorable(consumption, planned, undo_version - 1)
-            self._writer.restore(planned.location, undo_version - 1, undo_mark(consumption))
-            # This RESTORE may have removed a commit of somebody else too.
-            commits = self.log.commits_since(planned)
-        if taken_back is not None:
-            raise moved_on(consumption, planned, taken_back.version)
-
-    def check_not_moved_on(
-        self, consumption: Consumption, planned: PlannedStatement, first_version: int
-    ) -> None:
-        """Refuse an undo if somebody else has written since; raises ConsumptionOpen."""
-        foreign = self.log.moved_on(consumption, planned, first_version=first_version)
-        if foreign is not None:
-            raise moved_on(consumption, planned, foreign.version)
-
-    def _check_restorable(
-        self, consumption: Consumption, planned: PlannedStatement, version: int
-    ) -> None:
-        """Refuse to bring back a file, or its deletion vector, that VACUUM has removed. RESTORE
-        itself checks only files, and it checks nothing if the session ignores missing files.
-
-        :raises ConsumptionOpen: one is missing; the target still holds the statements' work
-        """
-        commits = self.log.commits_since(planned)
-        net = fold(commit for commit in commits if commit.version > version)
-        found = RangeFiles(planned.location, self._files)
-        brought_back = (*net.removed, *(pair.old for pair in net.revectored))
-        if missing := found.missing(map(found.absolute, brought_back)):
-            raise _not_restorable(consumption, planned, missing[0])
-
     def _confirmed(self, consumption: Consumption, planned: PlannedStatement) -> StatementState:
         state = self.log.state(consumption, planned)
         if state.applied_version is not None:
@@ -250,7 +137,9 @@ class Targets:
             raise fenced_off(consumption)
         if planned.kind is StatementKind.DELETE and planned.rewritten_as is None:
             # A DELETE that matches no row makes no commit; an empty write records it instead.
-            self._write_nothing(consumption, planned, APPLY_VERSION)
+            self._writer.record(
+                planned.location, application_id(consumption, planned.index), APPLY_VERSION
+            )
             state = self.log.state(consumption, planned)
         if state.applied_version is None:
             if state.fenced:
@@ -262,81 +151,3 @@ class Targets:
                 fix="run the consumer again; it applies only what is missing",
             )
         return state
-
-    def _write_nothing(
-        self, consumption: Consumption, planned: PlannedStatement, version: int
-    ) -> None:
-        app_id = application_id(consumption, planned.index)
-        self._writer.record(planned.location, app_id, version)
-
-    def _after(self, failure: Exception | None) -> str:
-        if failure is None:
-            return ""
-        return f", after {type(failure).__name__}: {self.failure(failure).reason}"
-
-
-def first_version(applied: Sequence[tuple[PlannedStatement, StatementState]]) -> int:
-    """The version of a target that holds the first of the ``applied`` statements."""
-    return min(state.applied_version or 0 for _, state in applied)
-
-
-def fenced_off(consumption: Consumption) -> StreamConflict:
-    """The error of a driver that was fenced off."""
-    return StreamConflict(
-        f"stream {consumption.stream_names}",
-        f"consumption {consumption.consumption_id} of {consumption.consumer} was taken over",
-        cause="another consumer fenced its statements off",
-        fix="run the consumer again; it starts again from the current offset",
-    )
-
-
-def moved_on(consumption: Consumption, planned: PlannedStatement, version: int) -> ConsumptionOpen:
-    """The error if an applied statement cannot be undone."""
-    finish = f"run {consumption.consumer} again to finish it, or "
-    if consumption.is_open_ended:
-        finish = ""  # only the block itself can finish a transaction
-    return ConsumptionOpen(
-        f"stream {consumption.stream_names}",
-        f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
-        f" {planned.target} has moved on",
-        cause=f"statement {consumption.ordinal_of(planned)} was applied to it, and somebody else"
-        f" has committed version {version} since",
-        fix=f"{finish}end it with {ended_by_hand(planned.target)}, which keeps what was applied",
-    )
-
-
-def _not_undone(consumption: Consumption, planned: PlannedStatement, found: str) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"target {planned.target}",
-        f"could not be restored to its state before consumption {consumption.consumption_id}",
-        cause=f"expected RESTORE to succeed, found {found}",
-        fix="run the consumer again; it continues the undo",
-    )
-
-
-def _not_restorable(
-    consumption: Consumption, planned: PlannedStatement, path: str
-) -> ConsumptionOpen:
-    return ConsumptionOpen(
-        f"stream {consumption.stream_names}",
-        f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, target"
-        f" {planned.target} cannot be restored to its earlier state",
-        cause=f"statement {consumption.ordinal_of(planned)} was applied to it, and its earlier file"
-        f" {path} has been removed since",
-        fix="restore that file and run the consumer again, or end it with"
-        f" {ended_by_hand(planned.target)}, which keeps what was applied",
-    )
-
-
-def _undone_too_much(
-    consumption: Consumption, planned: PlannedStatement, version: int, undo_version: int
-) -> UndoneTooMuch:
-    return UndoneTooMuch(
-        f"stream {consumption.stream_names}",
-        f"consumption {consumption.consumption_id} of {consumption.consumer} stays open, its undo"
-        f" also undid a commit of somebody else in target {planned.target}",
-        cause=f"version {undo_version} undid statement {consumption.ordinal_of(planned)} and also"
-        f" version {version} of somebody else; because of later commits, that cannot be reverted",
-        fix=f"apply version {version} again by hand, then end it with"
-        f" {ended_by_hand(planned.target)}",
-    )

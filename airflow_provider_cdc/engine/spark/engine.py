@@ -152,10 +152,11 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         StreamReading.__init__(self, catalog, self._sources, self._reader, self._scratch, changes)
         self._consumptions = Consumptions(self._registry, clock)
         listener: Listener = on_progress or (lambda _: None)
-        targets = Targets(SparkWriter(spark, files), files)
+        writer = SparkWriter(spark, files)
+        targets = Targets(writer, files)
         self._spark = spark
         self._change_sets = SparkChangeSets(spark, self._reader, self._scratch)
-        self._resolution = Resolution(self._consumptions, targets, listener)
+        self._resolution = Resolution(self._consumptions, writer, files, listener)
         self._parts = ConsumptionServices(
             registry=self._registry,
             consumptions=self._consumptions,

@@ -24,6 +24,7 @@ from airflow_provider_cdc.engine.consumption import attempts
 from airflow_provider_cdc.engine.consumption.targets import Targets
 from airflow_provider_cdc.engine.core.model.stream import Phase
 from airflow_provider_cdc.engine.spark.consumption import statement_writer
+from airflow_provider_cdc.engine.spark.consumption.statement_writer import SparkWriter
 from airflow_provider_cdc.engine.storage.registry.consumptions import Consumptions
 
 ALL = [(0, "kept", "x"), *FIRST, (3, "x", "INSERT")]
@@ -31,17 +32,17 @@ CREATE = "CREATE TABLE {made} USING delta AS SELECT id, v FROM s"
 FOREIGN = "INSERT INTO {made} VALUES (9, 'foreign')"
 
 
-def once(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], Any]) -> None:
-    """Call ``act`` right before the first call of a method of the targets."""
-    method = getattr(Targets, name)
+def once(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, act: Callable[[], Any]) -> None:
+    """Call ``act`` right before the first call of a method of ``kind``."""
+    method = getattr(kind, name)
     pending = [act]
 
-    def late(found: Targets, *arguments: Any, **named: Any) -> Any:
+    def late(found: Any, *arguments: Any, **named: Any) -> Any:
         if pending:
             pending.pop()()
         return method(found, *arguments, **named)
 
-    monkeypatch.setattr(Targets, name, late)
+    monkeypatch.setattr(kind, name, late)
 
 
 def leave_empty(lab: StreamLab, monkeypatch: pytest.MonkeyPatch, consumer: str = "first") -> None:
@@ -61,7 +62,7 @@ def test_undo_after_a_later_consumption_is_reverted(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
-    once(monkeypatch, "_restore", lambda: three.consume(LOG, SUMS, consumer="third"))
+    once(monkeypatch, SparkWriter, "restore", lambda: three.consume(LOG, SUMS, consumer="third"))
 
     with pytest.raises(StreamConflict):
         three.consume(LOG, SUMS, consumer="second")
@@ -80,7 +81,7 @@ def test_undo_after_a_commit_that_followed_another_undo_is_reverted(
         three.consume(OTHER, consumer="third")
         three.sql("INSERT INTO {log} VALUES (99, 'foreign', 'y')")
 
-    once(monkeypatch, "_restore", undone_and_written)
+    once(monkeypatch, SparkWriter, "restore", undone_and_written)
 
     with pytest.raises(StreamConflict):
         three.consume(LOG, SUMS, consumer="second")
@@ -148,7 +149,7 @@ def test_table_filled_during_its_replacement_gets_its_rows_back(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, is_killed: bool
 ) -> None:
     leave_empty(lab, monkeypatch)
-    once(monkeypatch, "apply", lambda: lab.sql(FOREIGN))
+    once(monkeypatch, Targets, "apply", lambda: lab.sql(FOREIGN))
     if is_killed:
         checked = attempts._check_empty
         with monkeypatch.context() as patched:
@@ -168,7 +169,7 @@ def test_leftover_table_filled_by_another_keeps_its_rows_after_takeover(
 ) -> None:
     leave_empty(lab, monkeypatch)
     with monkeypatch.context() as patched:
-        once(patched, "apply", lambda: lab.sql(FOREIGN))
+        once(patched, Targets, "apply", lambda: lab.sql(FOREIGN))
         patched.setattr(attempts, "_check_empty", lambda *_: None)
         crash(lab, ProtocolPoint.AFTER_STATEMENT, 0, CREATE)
 
@@ -185,7 +186,7 @@ def test_table_that_appears_just_before_its_creation_is_not_touched(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, create: str
 ) -> None:
     text = f"{create} {{made}} USING delta AS SELECT id, v FROM s"
-    once(monkeypatch, "create", lambda: lab.consume(text))
+    once(monkeypatch, Targets, "create", lambda: lab.consume(text))
 
     with pytest.raises(StreamConflict, match="was created by somebody else"):
         lab.consume(text)
