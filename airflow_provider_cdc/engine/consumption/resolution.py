@@ -16,7 +16,7 @@ from ..storage.files.stores import Files
 from ..storage.registry.consumptions import Consumptions
 from .fences import Fences
 from .ports import StatementWriter
-from .restores import Restores, UndoneTooMuch, first_version
+from .undo import TargetUndo, UndoneTooMuch, first_version
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Resolution:
         self._consumptions = consumptions
         self._log = TargetLog(files)
         self._fences = Fences(writer, self._log)
-        self._restores = Restores(writer, files, self._log)
+        self._target_undo = TargetUndo(writer, files, self._log)
         self._listener = listener
 
     def take_over(self, consumption: Consumption, actor: str) -> None:
@@ -148,7 +148,7 @@ class Resolution:
         to_undo: Sequence[Sequence[tuple[PlannedStatement, StatementState]]],
     ) -> None:
         for applied in to_undo:
-            self._restores.check_not_moved_on(consumption, applied[0][0], first_version(applied))
+            self._target_undo.check_not_moved_on(consumption, applied[0][0], first_version(applied))
 
     def _fence(
         self, consumption: Consumption, states: Sequence[StatementState]
@@ -175,11 +175,11 @@ class Resolution:
             for planned in consumption.statements:
                 # An earlier driver may have ended between its undo and the check of the undo.
                 if planned.target not in keep:
-                    self._restores.check_undone(consumption, planned)
+                    self._target_undo.check_undone(consumption, planned)
             self._check_undoable(consumption, to_undo)
             for applied in to_undo:
                 self._report(ProtocolPoint.BEFORE_UNDO, consumption, applied[0][0])
-                self._restores.undo(
+                self._target_undo.undo(
                     consumption, applied, lambda: self._consumptions.check_ending(consumption)
                 )
                 self._report(ProtocolPoint.AFTER_UNDO, consumption, applied[0][0])

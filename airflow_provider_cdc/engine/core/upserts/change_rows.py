@@ -1,8 +1,7 @@
 """The waiting changes of an upsert table: their columns, their order, and what makes one bad.
 
 The change with the greater sequence number wins. Among equal numbers, the change that was ingested
-later wins. Numbers compare section by section. Padded numbers compare as text
-(:func:`padded_sequence`).
+later wins.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from ..delta.log_actions import Commit, DataFile
 from ..model.sources import row_id_text
 from ..names import name_key, quote, spark_literal, text_value
 from .definition import CHANGE_SEQUENCE_NUMBER, CHANGE_TYPE, CHANGE_UNCHANGED, UpsertTable
+from .sequence_numbers import is_sequence_number
 
 SEQUENCE = "_cdc_sequence"
 BATCH = "_cdc_batch"
@@ -35,8 +35,6 @@ _BYTES_OF_A_VALUE = 8
 _ROW_ID = "`METADATA$ROW_ID`"
 # The least row id. If Spark compared them as text, it would sort all rows.
 _BEGIN = f"lower(hex(min(CAST(conv({_ROW_ID}, 16, 10) AS BIGINT))))"
-# The pattern has no backslash, because sessions read a backslash in two ways.
-_SEQUENCE_PATTERN = "^[0-9A-Fa-f]{1,16}(/[0-9A-Fa-f]{1,16}){0,3}"
 
 
 class Reason(StrEnum):
@@ -50,29 +48,13 @@ class Reason(StrEnum):
     LATE = "it is older than a delete whose tombstone has ended"
 
 
-def padded_sequence() -> str:
-    """The sequence number as text that sorts like the numbers. The text is empty if there is no
-    number.
-
-    BigQuery CDC: sections are unsigned hexadecimal numbers, and the first section that differs
-    decides. A missing section sorts before any other.
-    """
-    number = quote(CHANGE_SEQUENCE_NUMBER)
-    sections = f"transform(split(upper({number}), '/'), section -> lpad(section, 16, '0'))"
-    return f"coalesce(array_join({sections}, ''), '')"
-
-
 def reason(table: UpsertTable) -> str:
     """What is wrong with a change by itself, as SQL. NULL: it may be applied."""
     no_key = " OR ".join(f"{quote(name)} IS NULL" for name in table.primary_key)
-    number = f"regexp_extract({CHANGE_SEQUENCE_NUMBER}, {spark_literal(_SEQUENCE_PATTERN)}, 0)"
-    # The pattern returns an empty text if the given text is not a number. The given text may be
-    # empty too.
-    is_number = f"{number} <> '' AND {number} = {CHANGE_SEQUENCE_NUMBER}"
     wrong = [
         (f"NOT coalesce({CHANGE_TYPE} IN ('UPSERT', 'DELETE'), false)", Reason.TYPE),
         (no_key, Reason.KEY),
-        (f"NOT coalesce({is_number}, true)", Reason.NUMBER),
+        (f"NOT coalesce({is_sequence_number()}, true)", Reason.NUMBER),
     ]
     if table.has_partial_changes:
         values = ", ".join(text_value(name_key(name)) for name in table.values)

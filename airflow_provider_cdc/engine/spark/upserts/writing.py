@@ -19,7 +19,6 @@ from ...core.upserts.change_rows import (
     SEQUENCE,
     SINCE,
     Reason,
-    padded_sequence,
     reason,
 )
 from ...core.upserts.definition import (
@@ -29,6 +28,7 @@ from ...core.upserts.definition import (
     UpsertTable,
     is_reserved,
 )
+from ...core.upserts.sequence_numbers import padded_sequence
 from ..session.idempotent_writes import plain_write
 from ..tables.log_stores import warn_of_one_driver
 from .upsert_types import sql_type

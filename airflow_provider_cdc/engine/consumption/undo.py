@@ -1,4 +1,4 @@
-"""Restores targets to what they held before a consumption, except what others wrote since."""
+"""Undoes what statements did to a target, unless somebody else has written to it since."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class UndoneTooMuch(ConsumptionOpen):
     """
 
 
-class Restores:
+class TargetUndo:
     """Undoes the statements of a consumption."""
 
     def __init__(self, writer: StatementWriter, files: Files, log: TargetLog) -> None:
