@@ -19,6 +19,11 @@ from airflow_provider_cdc.engine.storage.files.stores import Files
 APP = "cdc-1-0"
 
 
+@pytest.fixture(autouse=True)
+def _quick_restore() -> None:
+    """These tests compare the RESTORE of Spark itself with that of delta-rs."""
+
+
 @pytest.fixture(params=["delta_rs", "spark"])
 def writer(request: pytest.FixtureRequest, spark: SparkSession) -> StatementWriter:
     if request.param == "spark":
