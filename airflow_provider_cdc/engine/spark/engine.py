@@ -154,7 +154,6 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         listener: Listener = on_progress or (lambda _: None)
         writer = SparkWriter(spark, files)
         targets = Targets(writer, files)
-        self._spark = spark
         self._change_sets = SparkChangeSets(spark, self._reader, self._scratch)
         self._resolution = Resolution(self._consumptions, writer, files, listener)
         self._parts = ConsumptionServices(
