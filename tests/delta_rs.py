@@ -86,9 +86,7 @@ class DeltaRsWriter:
         _commit(location, nothing, "append", transaction=Transaction(app_id, version))
 
     def restore(self, location: str, version: int, mark: str) -> None:
-        DeltaTable(location).restore(
-            version, commit_properties=CommitProperties(custom_metadata={"userMetadata": mark})
-        )
+        restore(DeltaTable(location), version, mark)
 
     def create(self, text: str, mark: str) -> None:
         self._executed(text, mark=mark)
@@ -113,8 +111,7 @@ class DeltaRsWriter:
         if not self.is_ansi:
             tree = tree.transform(_lenient)
         with DUCKDB.cursor() as db:
-            place = _target(tree)
-            location = place.name
+            location = target_of(tree).name
             if isinstance(tree, exp.Create):
                 _load(db, tree.expression, self.views)
                 query = tree.expression.sql("duckdb")
@@ -129,19 +126,43 @@ class DeltaRsWriter:
                 tree.set("overwrite", False)
             is_insert = isinstance(tree, exp.Insert)
             held = DeltaTable(location).to_pyarrow_table()
-            db.register("held", held)
-            db.execute(f"CREATE TEMP TABLE target AS FROM held{' LIMIT 0' if is_insert else ''}")
-            place.replace(exp.to_table("target", alias=place.alias or None))
-            _load(db, tree, self.views)
-            db.execute(f"{'EXPLAIN ' if is_check else ''}{tree.sql('duckdb')}")
-            rows = db.sql("FROM target").to_arrow_table()
+            start = held.slice(0, 0) if is_insert else held
+            rows = rows_after(db, tree, start, self.views, is_check=is_check)
             if is_check or (isinstance(tree, exp.Delete) and rows.num_rows == held.num_rows):
                 return  # Spark does not commit a DELETE that matches no row.
             mode = "append" if is_insert and not is_overwrite else "overwrite"
             _commit(location, rows, mode, transaction=transaction, mark=mark)
 
 
-def _target(tree: exp.Expression) -> exp.Table:
+def rows_after(
+    db: duckdb.DuckDBPyConnection,
+    tree: exp.Expression,
+    start: pa.Table,
+    views: Views,
+    *,
+    is_check: bool = False,
+) -> pa.Table:
+    """The rows that the statement ``tree`` makes of the rows ``start`` of its target.
+
+    :param is_check: only plan the statement
+    """
+    place = target_of(tree)
+    db.register("held", start)
+    db.execute("CREATE TEMP TABLE target AS FROM held")
+    place.replace(exp.to_table("target", alias=place.alias or None))
+    _load(db, tree, views)
+    db.execute(f"{'EXPLAIN ' if is_check else ''}{tree.sql('duckdb')}")
+    return db.sql("FROM target").to_arrow_table()
+
+
+def restore(table: DeltaTable, version: int, mark: str) -> None:
+    """Commit a RESTORE with ``mark`` as user metadata."""
+    table.restore(
+        version, commit_properties=CommitProperties(custom_metadata={"userMetadata": mark})
+    )
+
+
+def target_of(tree: exp.Expression) -> exp.Table:
     """The table that a statement writes to."""
     found = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     assert isinstance(found, exp.Table)

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from delta_rs import DUCKDB, DeltaRsWriter, PathTables, RowDifferences, Views
+from delta_rs import DUCKDB, DeltaRsWriter, PathTables, RowDifferences, Views, rows_after, target_of
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from sqlglot import exp, parse_one
+from sqlglot import parse_one
 from stream_lab import StreamLab
 from streams import new_stream, register
 
@@ -93,13 +93,13 @@ class ProtocolLab(StreamLab):
     def sql(self, *statements: str) -> None:
         for text in map(self.text, statements):
             tree = parse_one(text, dialect="spark")
-            place = tree.find(exp.Table)
-            assert place is not None
-            folder = Path(place.name)
+            folder = Path(target_of(tree).name)
             if DeltaTable(folder).protocol().min_writer_version < 7:
                 self.writer.execute(text)
             else:
-                commit_rows(folder, _changed(folder, tree, place))
+                held = DeltaTable(folder).to_pyarrow_table()
+                with DUCKDB.cursor() as db:
+                    commit_rows(folder, rows_after(db, tree, held, Views()))
 
     @contextmanager
     def lenient_casts(self) -> Iterator[None]:
@@ -114,16 +114,6 @@ def _no_rows(columns: str) -> pa.Table:
     with DUCKDB.cursor() as db:
         db.execute(f"CREATE TEMP TABLE made ({columns})")
         return db.sql("FROM made").to_arrow_table()
-
-
-def _changed(folder: Path, tree: exp.Expression, place: exp.Table) -> pa.Table:
-    """The rows of a source after the statement ``tree``."""
-    with DUCKDB.cursor() as db:
-        db.register("held", DeltaTable(folder).to_pyarrow_table())
-        db.execute("CREATE TEMP TABLE target AS FROM held")
-        place.replace(exp.to_table("target"))
-        db.execute(tree.sql("duckdb"))
-        return db.sql("FROM target").to_arrow_table()
 
 
 def commit_rows(folder: Path, rows: pa.Table) -> None:

@@ -4,7 +4,8 @@ seconds.
 
 from __future__ import annotations
 
-from deltalake import CommitProperties, DeltaTable
+import delta_rs
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from airflow_provider_cdc.engine.spark.consumption.statement_writer import SparkWriter
@@ -24,8 +25,6 @@ def restore(writer: SparkWriter, location: str, version: int, mark: str) -> None
         by_spark(writer, location, version, mark)
         return
     try:
-        table.restore(
-            version, commit_properties=CommitProperties(custom_metadata={"userMetadata": mark})
-        )
+        delta_rs.restore(table, version, mark)
     except DeltaError:
         by_spark(writer, location, version, mark)

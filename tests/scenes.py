@@ -50,6 +50,28 @@ def crash(lab: StreamLab, point: ProtocolPoint, index: int | None, *statements: 
         lab.consume(*statements, consumer="first", engine=lab.new_engine(CrashAt(point, index)))
 
 
+def foreign(lab: StreamLab) -> Callable[[], None]:
+    """A commit of somebody else to the table ``log``."""
+    return lambda: lab.sql("INSERT INTO {log} VALUES (99, 'foreign', 'y')")
+
+
+def crash_after_an_undo_that_met_another(
+    lab: StreamLab, writer: type, patch: pytest.MonkeyPatch
+) -> None:
+    """Crash right after the undo of a failed consumption, which removed a foreign commit too."""
+    restore = writer.restore
+
+    def late(found: Any, *arguments: Any) -> None:
+        foreign(lab)()
+        restore(found, *arguments)
+        raise Crash("right after the RESTORE")
+
+    patch.setattr(writer, "restore", late)
+    with pytest.raises(Crash):
+        lab.consume(LOG, NUMBERS, consumer="me")
+    patch.undo()
+
+
 def transitions(lab: StreamLab, stream: str = "s") -> list[str]:
     return [record.transition.value for record in lab.engine._catalog.history(stream)]
 

@@ -146,6 +146,11 @@ PASSED_POINTS = (
 )
 
 
+def point_name(point: tuple[ProtocolPoint, int | None]) -> str:
+    """The id of a test's point and statement."""
+    return " ".join(str(part) for part in point if part is not None)
+
+
 @dataclass
 class CrashAt:
     """A listener that ends the driver at a point of the protocol, once."""

@@ -71,6 +71,12 @@ class Site(StreamLab):
         return [self.text(statement) for statement in statements]
 
 
+def selected_points(request: pytest.FixtureRequest) -> list[Point]:
+    """The points of the tests of a module that this run selects, each once."""
+    found = (item for item in request.session.items if item.module is request.module)
+    return list(dict.fromkeys(item.callspec.params["point"] for item in found))
+
+
 def minus(left: list[Any], right: list[Any]) -> list[Any]:
     return sorted((Counter(left) - Counter(right)).elements(), key=repr)
 

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Mapping
 
 import pytest
-from drivers import DRIVER_SECONDS, Point, Site, Workshop, running
-from stream_lab import Crash, CrashAt
+from drivers import DRIVER_SECONDS, Point, Site, Workshop, running, selected_points
+from stream_lab import Crash, CrashAt, point_name
 
 from airflow_provider_cdc.engine import ProtocolPoint
 
@@ -36,10 +36,6 @@ IN_CI = pytest.mark.in_ci("after_begin", "after_statement 0", "before_commit", "
 Sites = Mapping[tuple[Point, str], Site]
 
 
-def name(point: Point) -> str:
-    return " ".join(str(part) for part in point if part is not None)
-
-
 @pytest.fixture(scope="module")
 def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
     """The sites of a killed driver, by the point it had reached on a site and by the site's use.
@@ -47,11 +43,7 @@ def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
     The driver consumes all of them at once, and is killed when it has reached the point of each
     one: so a dozen points cost one JVM.
     """
-    points = dict.fromkeys(
-        item.callspec.params["point"]
-        for item in request.session.items
-        if item.module is request.module
-    )
+    points = selected_points(request)
     sites = {(point, use): prepared(workshop, point) for point in points for use in USES}
     halts = {site: point for (point, _), site in sites.items()}
     driver = workshop.driver("killed", halts, is_killed=True)
@@ -72,7 +64,7 @@ def prepared(workshop: Workshop, point: Point) -> Site:
 
 
 @IN_CI
-@pytest.mark.parametrize("point", CONSUMING + RESOLVING, ids=name)
+@pytest.mark.parametrize("point", CONSUMING + RESOLVING, ids=point_name)
 def test_driver_killed_and_retried_applies_every_change_once(killed: Sites, point: Point) -> None:
     site = killed[point, "retry"]
 
@@ -82,7 +74,7 @@ def test_driver_killed_and_retried_applies_every_change_once(killed: Sites, poin
 
 
 @IN_CI
-@pytest.mark.parametrize("point", CONSUMING + RESOLVING, ids=name)
+@pytest.mark.parametrize("point", CONSUMING + RESOLVING, ids=point_name)
 def test_driver_killed_and_taken_over_applies_every_change_once(
     killed: Sites, point: Point
 ) -> None:

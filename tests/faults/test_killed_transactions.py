@@ -6,7 +6,8 @@ import signal
 from collections.abc import Mapping
 
 import pytest
-from drivers import CHANGES, DRIVER_SECONDS, Point, Site, Workshop, running
+from drivers import CHANGES, DRIVER_SECONDS, Point, Site, Workshop, running, selected_points
+from stream_lab import point_name
 
 from airflow_provider_cdc.engine import ProtocolPoint
 
@@ -33,10 +34,6 @@ TWO_COMMITS = {"max_commits": 2}
 Sites = Mapping[tuple[Point, str], Site]
 
 
-def name(point: Point) -> str:
-    return " ".join(str(part) for part in point if part is not None)
-
-
 @pytest.fixture(scope="module")
 def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
     """The sites of one killed driver, by the point it had reached on a site and by the site's use.
@@ -44,11 +41,7 @@ def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
     The driver consumes all of them at once, and is killed when it has reached the point of each
     one.
     """
-    points = {
-        item.callspec.params["point"]
-        for item in request.session.items
-        if item.module is request.module
-    }
+    points = selected_points(request)
     wanted = [(point, use) for point in IN_A_TRANSACTION for use in TRANSACTION_USES]
     wanted += [(point, BATCH) for point in IN_A_BATCH]
     wanted = [(point, use) for point, use in wanted if point in points]
@@ -68,7 +61,7 @@ def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
 
 
 @IN_CI
-@pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=name)
+@pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=point_name)
 def test_transaction_killed_and_retried_applies_every_change_once(
     killed: Sites, point: Point
 ) -> None:
@@ -82,7 +75,7 @@ def test_transaction_killed_and_retried_applies_every_change_once(
 
 
 @IN_CI
-@pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=name)
+@pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=point_name)
 def test_transaction_killed_and_taken_over_applies_every_change_once(
     killed: Sites, point: Point
 ) -> None:
@@ -94,7 +87,7 @@ def test_transaction_killed_and_taken_over_applies_every_change_once(
 
 
 @IN_CI
-@pytest.mark.parametrize("point", IN_A_BATCH, ids=name)
+@pytest.mark.parametrize("point", IN_A_BATCH, ids=point_name)
 def test_batch_killed_and_retried_takes_the_same_commits(killed: Sites, point: Point) -> None:
     site = killed[point, BATCH]
     site.sql("INSERT INTO {src} VALUES (6, 600)", "DELETE FROM {src} WHERE id = 6")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from protocol_lab import ProtocolLab
 from scenes import FIRST, LOG, OTHER, SUMS, contents, offset, transitions
-from stream_lab import Crash, CrashAt
+from stream_lab import Crash, CrashAt, point_name
 
 from airflow_provider_cdc.engine import ProtocolPoint
 
@@ -35,10 +35,6 @@ RESOLVING = [
 Point = tuple[ProtocolPoint, int | None]
 
 
-def name(point: Point) -> str:
-    return " ".join(str(part) for part in point if part is not None)
-
-
 def crashed(lab: ProtocolLab, consumer: str, point: Point) -> None:
     with pytest.raises(Crash):
         lab.consume(*STATEMENTS, consumer=consumer, engine=lab.new_engine(CrashAt(*point)))
@@ -56,7 +52,7 @@ def check(lab: ProtocolLab) -> None:
 
 
 @pytest.mark.parametrize("consumer", ["first", "second"])
-@pytest.mark.parametrize("point", CONSUMING, ids=name)
+@pytest.mark.parametrize("point", CONSUMING, ids=point_name)
 def test_driver_that_crashed_is_finished_by_any_consumer(
     three: ProtocolLab, point: Point, consumer: str
 ) -> None:
@@ -68,7 +64,7 @@ def test_driver_that_crashed_is_finished_by_any_consumer(
 
 
 @pytest.mark.parametrize("consumer", ["first", "second", "third"])
-@pytest.mark.parametrize("point", RESOLVING, ids=name)
+@pytest.mark.parametrize("point", RESOLVING, ids=point_name)
 def test_takeover_that_crashed_is_finished_by_any_consumer(
     three: ProtocolLab, point: Point, consumer: str
 ) -> None:
@@ -80,8 +76,8 @@ def test_takeover_that_crashed_is_finished_by_any_consumer(
     check(three)
 
 
-@pytest.mark.parametrize("second", CONSUMING, ids=name)
-@pytest.mark.parametrize("first", CONSUMING[1:-1], ids=name)
+@pytest.mark.parametrize("second", CONSUMING, ids=point_name)
+@pytest.mark.parametrize("first", CONSUMING[1:-1], ids=point_name)
 def test_driver_that_crashed_twice_applies_every_change_once(
     three: ProtocolLab, first: Point, second: Point
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +16,8 @@ from scenes import (
     before,
     contents,
     crash,
+    crash_after_an_undo_that_met_another,
+    foreign,
     offset,
     phase,
     transitions,
@@ -105,10 +106,6 @@ def test_create_or_replace_beside_a_failing_statement_restores_the_table(
         three.consume("CREATE OR REPLACE TABLE {log} USING delta AS SELECT id FROM s", NUMBERS)
 
     assert three.rows("log") == [(0, "kept", "x")]
-
-
-def foreign(lab: ProtocolLab) -> Callable[[], None]:
-    return lambda: lab.sql("INSERT INTO {log} VALUES (99, 'foreign', 'y')")
 
 
 def left_open(lab: ProtocolLab) -> None:
@@ -303,24 +300,10 @@ def test_refused_undo_is_continued_by_the_next_attempt(
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
 
 
-def crash_after_an_undo_that_met_another(three: ProtocolLab, patch: pytest.MonkeyPatch) -> None:
-    restore = DeltaRsWriter.restore
-
-    def late(writer: DeltaRsWriter, *arguments: Any) -> None:
-        foreign(three)()
-        restore(writer, *arguments)
-        raise Crash("right after the RESTORE")
-
-    patch.setattr(DeltaRsWriter, "restore", late)
-    with pytest.raises(Crash):
-        three.consume(LOG, NUMBERS, consumer="me")
-    patch.undo()
-
-
 def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
     three: ProtocolLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crash_after_an_undo_that_met_another(three, monkeypatch)
+    crash_after_an_undo_that_met_another(three, DeltaRsWriter, monkeypatch)
 
     with pytest.raises(ConsumptionOpen, match="keep="):
         three.consume(SUMS, consumer="second")
@@ -333,7 +316,7 @@ def test_crash_between_undo_and_its_check_does_not_lose_a_foreign_commit(
 def test_undo_that_removed_too_much_is_reported_until_an_abort(
     three: ProtocolLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crash_after_an_undo_that_met_another(three, monkeypatch)
+    crash_after_an_undo_that_met_another(three, DeltaRsWriter, monkeypatch)
     three.sql("INSERT INTO {log} VALUES (100, 'later', 'y')")
 
     for consumer in ("me", "me", "second"):

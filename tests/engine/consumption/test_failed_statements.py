@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scenes import (
@@ -16,11 +14,12 @@ from scenes import (
     before,
     contents,
     crash,
+    crash_after_an_undo_that_met_another,
     offset,
     phase,
     transitions,
 )
-from stream_lab import Crash, StreamLab
+from stream_lab import StreamLab
 
 from airflow_provider_cdc.engine import (
     ConsumptionOpen,
@@ -216,10 +215,6 @@ def test_table_under_two_names_is_undone_as_one(three: StreamLab) -> None:
     assert transitions(three)[-1] == "aborted"
 
 
-def foreign(lab: StreamLab) -> Callable[[], None]:
-    return lambda: lab.sql("INSERT INTO {log} VALUES (99, 'foreign', 'y')")
-
-
 @pytest.mark.parametrize("replace", ["dropped", "recreated"])
 def test_dropped_or_recreated_target_can_be_given_up_with_keep(
     three: StreamLab, replace: str
@@ -250,20 +245,6 @@ def test_neutral_commit_in_between_does_not_block_the_undo(three: StreamLab) -> 
 
     assert three.rows("log") == [(0, "kept", "x")]
     assert phase(three) is Phase.IDLE
-
-
-def crash_after_an_undo_that_met_another(three: StreamLab, patch: pytest.MonkeyPatch) -> None:
-    restore = SparkWriter.restore
-
-    def late(writer: SparkWriter, *arguments: Any) -> None:
-        foreign(three)()
-        restore(writer, *arguments)
-        raise Crash("right after the RESTORE")
-
-    patch.setattr(SparkWriter, "restore", late)
-    with pytest.raises(Crash):
-        three.consume(LOG, NUMBERS, consumer="me")
-    patch.undo()
 
 
 def follow_log(lab: StreamLab, semantics: str) -> None:
@@ -334,7 +315,7 @@ def test_append_only_stream_returns_rows_that_an_undo_gives_back_later(
     follow_log(three, semantics)
     copy = "INSERT INTO {sums} SELECT id, 1 FROM after"
 
-    crash_after_an_undo_that_met_another(three, monkeypatch)
+    crash_after_an_undo_that_met_another(three, SparkWriter, monkeypatch)
     three.consume(copy, consumer="reader")
     with pytest.raises(ConsumptionOpen, match="keep="):
         three.consume(SUMS, consumer="second")
