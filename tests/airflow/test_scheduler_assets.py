@@ -23,7 +23,7 @@ def airflow(running_airflow):
     """The server, with all DAGs of this module parsed and three streams without data."""
     for name in ("woken", "kept", "witness"):
         add_stream(running_airflow, name)
-    for dag in ("cdc_woken", "cdc_kept", "cdc_witness", "cdc_after", "cdc_deadline"):
+    for dag in ("cdc_woken", "cdc_kept", "cdc_witness", "cdc_deadline"):
         running_airflow.server.wait_dag(dag)
     return running_airflow
 

@@ -1,4 +1,4 @@
-"""The DAGs of tests/airflow/test_scheduler_assets.py, which streams and consumptions wake."""
+"""The DAGs of tests/airflow/test_scheduler_assets.py, which streams wake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, AsyncCallback, DeadlineAlert
 
-from airflow_provider_cdc.assets.stream import consumption_asset, stream_asset
+from airflow_provider_cdc.assets.stream import stream_asset
 from airflow_provider_cdc.deadlines.stale import StreamStaleDeadline
 from airflow_provider_cdc.notifications.log import LogNotifier
 from airflow_provider_cdc.operators.stream import AdvanceStream
@@ -25,9 +25,6 @@ with DAG("cdc_woken", schedule=[watched("woken")], max_active_runs=1, catchup=Fa
 for name in ("kept", "witness"):
     with DAG(f"cdc_{name}", schedule=[watched(name)], max_active_runs=1, catchup=False):
         EmptyOperator(task_id="nothing")
-
-with DAG("cdc_after", schedule=[consumption_asset("flow_changes")], catchup=False):
-    EmptyOperator(task_id="nothing")
 
 with DAG(
     "cdc_deadline",

@@ -1,4 +1,4 @@
-"""The DAGs of tests/connect/test_background_applies.py: one for each upsert table that the test
+"""The DAGs of tests/connect/test_dags_over_connect.py: one for each upsert table that the test
 makes.
 """
 
