@@ -76,6 +76,7 @@ def test_takeover_that_crashed_is_finished_by_any_consumer(
     check(three)
 
 
+@pytest.mark.in_ci("*-after_statement 1", "*-before_commit")
 @pytest.mark.parametrize("second", CONSUMING, ids=point_name)
 @pytest.mark.parametrize("first", CONSUMING[1:-1], ids=point_name)
 def test_driver_that_crashed_twice_applies_every_change_once(
