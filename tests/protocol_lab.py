@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -29,6 +30,9 @@ from airflow_provider_cdc.engine.consumption.resolution import Resolution
 from airflow_provider_cdc.engine.consumption.targets import Targets
 from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.progress import Listener
+from airflow_provider_cdc.engine.spark.consumption.stream_consumption import StreamConsumption
+from airflow_provider_cdc.engine.spark.reading.stream_reading import StreamReading
+from airflow_provider_cdc.engine.spark.streams.administration import StreamAdministration
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.registry.consumptions import Consumptions
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
@@ -42,25 +46,26 @@ class ProtocolEngine(Engine):
     """An engine that can consume, but has no session of Spark."""
 
     def __init__(self, state: str, writer: DeltaRsWriter, listener: Listener | None) -> None:
-        files = Files()
-        self._streams = self._catalog = StreamCatalog(state)
-        self._registry = Registry(state)
-        self._sources = SourceLog(files)
-        self._consumptions = Consumptions(self._registry, utc_now)
-        targets = Targets(writer, files)
+        files, registry = Files(), Registry(state)
+        catalog, sources = StreamCatalog(state), SourceLog(files)
+        consumptions, targets = Consumptions(registry, utc_now), Targets(writer, files)
         reports: Listener = listener or (lambda _: None)
-        self._resolution = Resolution(self._consumptions, writer, files, reports)
-        self._parts = ConsumptionServices(
-            registry=self._registry,
-            consumptions=self._consumptions,
-            sources=self._sources,
+        services = ConsumptionServices(
+            registry=registry,
+            consumptions=consumptions,
+            sources=sources,
             change_sets=RowDifferences(writer.views),
             planner=Planner(PathTables(), targets),
             targets=targets,
-            resolution=self._resolution,
+            resolution=Resolution(consumptions, writer, files, reports),
             listener=reports,
-            principal=self._catalog.principal,
+            principal=catalog.principal,
         )
+        self._parts: Any = SimpleNamespace(catalog=catalog, sources=sources, consumption=services)
+        none: Any = None
+        self._administration = StreamAdministration(none, catalog, none, none, none, none)
+        self._reading = StreamReading(catalog, sources, none, none, none)
+        self._consumption = StreamConsumption(none, catalog, services, none, none, none, none)
 
 
 @dataclass(eq=False)
@@ -84,9 +89,9 @@ class ProtocolLab(StreamLab):
 
     def create_stream(self, name: str, table: str) -> None:
         """Register a stream at the newest version of a source."""
-        offset = self.engine._sources.newest_offset(self.path(table))
+        offset = self.engine._parts.sources.newest_offset(self.path(table))
         source = Source(self.name(table), self.path(table), offset.table_id)
-        owner = self.engine._streams.principal
+        owner = self.engine._parts.catalog.principal
         stream = new_stream(name, source=source, offset=offset, created_at=utc_now(), owner=owner)
         register(self.root / "state", stream)
 

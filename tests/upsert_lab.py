@@ -18,6 +18,7 @@ from table_copies import TEMPLATES
 from airflow_provider_cdc.engine import Engine
 from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
 from airflow_provider_cdc.engine.core.model.stream import Stream
+from airflow_provider_cdc.engine.spark.upserts.changes_stream import create_changes_stream
 from airflow_provider_cdc.engine.storage.registry.registry import Registry
 
 SALARIES = "ID INT, Name STRING, Salary INT"
@@ -52,7 +53,9 @@ class UpsertLab(StreamLab):
 
         what = "upsert table", fill, *sorted(options.items())
         TEMPLATES.make(spark, Path(lab.table()), what, create)
-        lab.engine._create_changes_stream(lab.engine._upsert_tables.get(lab.table()))
+        create_changes_stream(
+            lab.engine._parts.creation, lab.engine._parts.upsert_tables.get(lab.table())
+        )
         return lab
 
     def copy(self, root: Path) -> Self:

@@ -46,7 +46,7 @@ def test_failed_second_of_three_statements_undoes_all_and_can_be_retried(
     assert contents(three, "log", "numbers", "sums") == found
     assert offset(three) == 0
     assert transitions(three)[-1] == "aborted"
-    failed = three.engine._catalog.history("s")[1].stream.consumption
+    failed = three.engine._parts.catalog.history("s")[1].stream.consumption
     assert failed is not None
     three.sql("UPDATE {src} SET v = '30' WHERE id = 3")
     outcome = three.consume(LOG, NUMBERS, SUMS, consumer="me")

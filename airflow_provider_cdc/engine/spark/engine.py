@@ -2,81 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from ..catalog.stream_catalog import StreamCatalog
 from ..clock import utc_now
-from ..consumption.attempts import Attempt, ConsumptionServices
-from ..consumption.consumer import Consumer
-from ..consumption.planning import Planner
-from ..consumption.resolution import Resolution
-from ..consumption.targets import Targets
-from ..core.arguments.one_or_several import one_or_several
 from ..core.arguments.points import Point
-from ..core.arguments.validation import validated, validated_call
-from ..core.change_sets.read_plan import Strategy, parse_strategy
-from ..core.consumption.batches import BatchLimit
-from ..core.errors import StreamConflict
-from ..core.model.access import Right
-from ..core.model.outcomes import Outcome
+from ..core.arguments.validation import validated_call
+from ..core.change_sets.read_plan import Strategy
 from ..core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
 from ..core.model.stream_spec import StreamSpec
-from ..core.names import table_name
 from ..core.progress import Listener
 from ..core.retention.staleness import MAX_DATA_EXTENSION
-from ..core.upserts.definition import UpsertTable
 from ..storage.files.best_effort import log_failures
-from ..storage.files.scratch import Scratch
-from ..storage.files.stores import Files
-from ..storage.registry.consumptions import Consumptions
-from ..storage.registry.registry import Registry
-from ..storage.sources.folder_logs import FolderLogs
-from ..storage.sources.source_history import SourceHistory
-from ..storage.sources.source_log import SourceLog
-from ..storage.state.apply_times import ApplyTimes
-from ..storage.state.extended_sources import ExtendedSources
-from ..storage.state.job_history import JobHistory
-from ..storage.state.query_results import Results
-from .change_sets.file_rows import FileRows
-from .change_sets.table_changes_reader import ChangeSetReader
-from .consumption.consuming_query import ConsumingQuery
-from .consumption.recovery import Recovery
-from .consumption.statement_writer import SparkWriter
-from .consumption.stream_views import SparkChangeSets
-from .consumption.transactions import Transaction, transaction
-from .reading.file_sources import FileSources
-from .reading.found_sources import Sources
-from .reading.stream_reader import StreamReader
+from .consumption.stream_consumption import StreamConsumption
+from .parts import Parts
 from .reading.stream_reading import StreamReading
-from .reading.table_changes import TableChanges
 from .session.session_checks import check_session
 from .streams.administration import StreamAdministration
-from .streams.creation import Creation
-from .streams.maintenance import Maintainer
-from .streams.rewinding import Readability, Rewinding
-from .tables.cloning import Cloning
-from .tables.delta_tables import Tables
-from .upserts.apply_pruning import Pruning
-from .upserts.applying import Applying
-from .upserts.metering import Metering
-from .upserts.quarantine import Quarantine
-from .upserts.reads import Reads
-from .upserts.upkeep import Upkeep
-from .upserts.upsert_tables import UpsertTables
 from .upserts.upserting import Upserting
-from .views.view_changes import ViewReader
-from .views.view_definitions import ViewDefinitions
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+Service = TypeVar("Service")
 
 
-@validated
-class Engine(StreamAdministration, StreamReading, Upserting):
+def _delegate(
+    method: Callable[Concatenate[Service, Arguments], Answer],
+    service: Callable[[Engine], Service],
+) -> Callable[Concatenate[Engine, Arguments], Answer]:
+    """A method of the engine that calls the ``method`` of one of its services."""
+
+    @wraps(method)
+    def call(engine: Engine, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+        return method(service(engine), *args, **kwargs)
+
+    return call
+
+
+def _administration(engine: Engine) -> StreamAdministration:
+    return engine._administration
+
+
+def _reading(engine: Engine) -> StreamReading:
+    return engine._reading
+
+
+def _consumption(engine: Engine) -> StreamConsumption:
+    return engine._consumption
+
+
+def _upserting(engine: Engine) -> Upserting:
+    return engine._upserting
+
+
+class Engine:
     """Streams on Delta tables: create, read, consume.
 
     :param spark: a session with Delta, classic or over Spark Connect
@@ -109,98 +92,53 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         slot_meter: Callable[[], int] | None = None,
     ) -> None:
         check_session(spark)
-        files = Files(storage_options)
-        catalog = StreamCatalog(
-            state, storage_options=storage_options, clock=clock, principal=principal
-        )
-        tables = Tables(spark, files)
-        definitions = ViewDefinitions(spark, tables)
-        self._registry = Registry(state, storage_options=storage_options, clock=clock)
-        self._sources = SourceLog(files, clock)
-        maintainer = Maintainer(
-            catalog=catalog,
-            registry=self._registry,
-            sources=self._sources,
-            tables=tables,
-            extended_sources=ExtendedSources(state, files),
-            files=files,
+        parts = Parts(
+            spark,
+            state,
+            storage_options=storage_options,
+            on_progress=on_progress,
             clock=clock,
+            strategy=strategy,
+            principal=principal,
+            slot_meter=slot_meter,
         )
-        cloning = Cloning(spark, tables, files, clock)
-        StreamAdministration.__init__(
-            self, spark, catalog, tables, cloning, definitions, maintainer
+        self._parts = parts
+        self._administration = StreamAdministration(
+            spark,
+            parts.catalog,
+            parts.tables,
+            parts.cloning,
+            parts.definitions,
+            parts.maintainer,
         )
-        self._scratch = Scratch(state, files, clock)
-        tables_reader = ChangeSetReader(spark, files, self._scratch, parse_strategy(strategy))
-        views = ViewReader(spark, tables_reader, definitions)
-        self._reader = StreamReader(spark, tables_reader, views, FileRows(spark, files))
-        sources = Sources(self._tables, definitions, SourceHistory(files, clock))
-        readability = Readability(self._sources, self._reader, self._scratch)
-        self._rewinding = Rewinding(self._registry, sources, readability, catalog.principal)
-        self._creation = Creation(
-            registry=self._registry,
-            tables=self._tables,
-            sources=sources,
-            readability=readability,
-            clock=clock,
-            principal=catalog.principal,
-            file_sources=FileSources(spark, state, files, FolderLogs(files, clock), self._sources),
+        self._reading = StreamReading(
+            parts.catalog, parts.sources, parts.reader, parts.scratch, parts.changes
         )
-        changes = TableChanges(
-            self._registry, sources, self._sources, self._reader, clock, catalog.principal
+        self._consumption = StreamConsumption(
+            spark,
+            parts.catalog,
+            parts.consumption,
+            parts.change_sets,
+            parts.reader,
+            parts.tables,
+            parts.results,
         )
-        StreamReading.__init__(self, catalog, self._sources, self._reader, self._scratch, changes)
-        self._consumptions = Consumptions(self._registry, clock)
-        listener: Listener = on_progress or (lambda _: None)
-        writer = SparkWriter(spark, files)
-        targets = Targets(writer, files)
-        self._change_sets = SparkChangeSets(spark, self._reader, self._scratch)
-        self._resolution = Resolution(self._consumptions, writer, files, listener)
-        self._parts = ConsumptionServices(
-            registry=self._registry,
-            consumptions=self._consumptions,
-            sources=self._sources,
-            change_sets=self._change_sets,
-            planner=Planner(self._tables, targets),
-            targets=targets,
-            resolution=self._resolution,
-            listener=listener,
-            principal=catalog.principal,
-        )
-        quarantine = Quarantine(spark, files)
-        upsert_tables = UpsertTables(spark, self._tables, files, self._create_changes_stream)
-        parts = replace(self._parts, is_for_upserts=True)
-        Upserting.__init__(
-            self,
-            catalog.for_upserts(),
-            upsert_tables,
-            quarantine,
-            Applying(spark, parts, upsert_tables, quarantine, Pruning(spark, files)),
-            Reads(spark, upsert_tables, quarantine, self._sources, self._reader, clock),
-            Metering(JobHistory(state, storage_options), clock, slot_meter, catalog.principal),
-            Upkeep(spark, files, clock),
-            ApplyTimes(state, files, clock),
+        self._upserting = Upserting(
+            parts.catalog.for_upserts(),
+            parts.upsert_tables,
+            parts.quarantine,
+            parts.applying,
+            parts.upsert_reads,
+            parts.metering,
+            parts.upkeep,
+            parts.apply_times,
             clock,
         )
-        self._results = Results(state, files, clock)
-        for sweep in (self._scratch.sweep, self._results.sweep):
+        for sweep in (parts.scratch.sweep, parts.results.sweep):
             with log_failures(f"sweeping {state}"):
                 sweep()
 
-    def _create_changes_stream(self, table: UpsertTable) -> None:
-        """Create the stream on the changes of an upsert table, from the first change on."""
-        spec = StreamSpec(
-            name=table.stream,
-            on_table=table.changes,
-            mode=StreamMode.APPEND_ONLY,
-            at={"version": 0},
-            comment=f"changes of {table.name} that are not applied",
-            # The monitor reports a missed ``max_staleness`` like any other lag.
-            max_lag=table.max_staleness,
-            if_not_exists=True,
-        )
-        self._creation.create(spec, upsert_table=table.name)
-
+    @validated_call
     def create_stream(
         self,
         name: str,
@@ -304,41 +242,9 @@ class Engine(StreamAdministration, StreamReading, Upserting):
             max_data_extension=max_data_extension,
             max_lag=max_lag,
         )
-        return self._creation.create(spec)
+        return self._parts.creation.create(spec)
 
-    def recover(
-        self, name: str, target: str, key: str | Collection[str], *, consumer: str
-    ) -> Outcome:
-        """Make a target equal to the source of a stale stream, and move the stream to the source's
-        newest version, in one consumption.
-
-        The engine compares rows by ``key``, in all columns of the target. It compares values in the
-        form in which these columns store them (Delta's store assignment, independent of the
-        session's settings). It writes only rows that differ. The target of an append-only stream
-        gets only the rows that it lacks.
-
-        The stream may be stale because commits or files are missing, or because its source was
-        recreated at the same location. The engine searches the source only there. If the table is
-        at another location now, create its stream again (``or_replace``). If the driver crashes,
-        the same call finishes the consumption.
-
-        :param target: the name or path of a Delta table; the source must have all its columns, and
-            all the fields in them
-        :param key: the column or the columns that identify a row
-        :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
-        :raises StreamNotFound: there is no such stream
-        :raises StreamAccessDenied: the principal may not consume it
-        :raises InvalidRequest: rows share a key, the source lacks a column or has one of a type
-            that the target does not store, or the stream is on files or is the stream of an upsert
-            table
-        :raises ChangeTrackingDisabled: row tracking of the source is off now
-        :raises StatementFailed: a value does not fit its column, or the target could not be
-            changed; nothing of the consumption remains
-        :raises StreamConflict: another consumer moved the stream first
-        """
-        found = Recovery(self._parts, self._change_sets, self._reader, self._tables, consumer)
-        return found.recover(name, target, key)
-
+    @validated_call
     def rewind(self, name: str, *, to: Point) -> Stream:
         """Move a stream back to an earlier point. It then returns the changes after it again.
 
@@ -354,114 +260,60 @@ class Engine(StreamAdministration, StreamReading, Upserting):
         :raises InvalidRequest: it is the stream of an upsert table
         :raises StreamUnusable: the change set after the point can no longer be read
         """
-        return self._rewinding.rewind(name, to)
+        return self._parts.rewinding.rewind(name, to)
 
-    def consume(
-        self,
-        statements: str | Sequence[str],
-        *,
-        consumer: str,
-        max_commits: int | None = None,
-        max_bytes: int | None = None,
-    ) -> Outcome:
-        """Apply DML that reads streams and move these streams, exactly once.
+    show_streams = _delegate(
+        StreamAdministration.show_streams, lambda engine: engine._administration
+    )
+    streams = _delegate(StreamAdministration.streams, _administration)
+    describe_stream = _delegate(
+        StreamAdministration.describe_stream, lambda engine: engine._administration
+    )
+    history = _delegate(StreamAdministration.history, _administration)
+    maintain = _delegate(StreamAdministration.maintain, _administration)
+    advance = _delegate(StreamAdministration.advance, _administration)
+    clone_table = _delegate(StreamAdministration.clone_table, _administration)
+    drop_stream = _delegate(StreamAdministration.drop_stream, _administration)
+    undrop_stream = _delegate(
+        StreamAdministration.undrop_stream, lambda engine: engine._administration
+    )
+    alter_stream = _delegate(
+        StreamAdministration.alter_stream, lambda engine: engine._administration
+    )
+    rename_stream = _delegate(
+        StreamAdministration.rename_stream, lambda engine: engine._administration
+    )
+    clone_stream = _delegate(
+        StreamAdministration.clone_stream, lambda engine: engine._administration
+    )
 
-        Every statement sees the same records: from each stream's offset to the moment at which the
-        consumption began. Either all streams move, or no stream moves. If the driver crashes, the
-        next call of the same consumer finishes the consumption. A call of another consumer first
-        commits or undoes it. Readers of several targets may see one changed before the other.
+    has_data = _delegate(StreamReading.has_data, _reading)
+    read_stream = _delegate(StreamReading.read_stream, _reading)
+    changes = _delegate(StreamReading.changes, _reading)
+    explain = _delegate(StreamReading.explain, _reading)
 
-        :param statements: one, or several: INSERT, MERGE, UPDATE, DELETE or CREATE TABLE AS; they
-            read streams by name
-        :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
-        :param max_commits: take at most this many commits of each stream, and leave the rest for
-            the next consumption
-        :param max_bytes: take only the first commits that together added and removed at most this
-            many bytes of files, but at least one commit
-        :raises InvalidStatement: a statement cannot take part in a consumption; nothing was written
-        :raises InvalidRequest: a stream is the stream of an upsert table
-        :raises StatementFailed: a statement failed; nothing of the consumption remains
-        :raises StreamConflict: another consumer moved a stream first
-        :raises StreamAccessDenied: the principal may not consume a stream that is read
-        :raises ConsumptionOpen: a failed consumption could not be undone
-        """
-        limit = BatchLimit(max_commits, max_bytes)
-        texts = one_or_several(f"consumer {consumer}", "statements", statements)
-        return Consumer(self._parts, consumer, limit).consume(texts)
+    consume = _delegate(StreamConsumption.consume, _consumption)
+    transaction = _delegate(StreamConsumption.transaction, _consumption)
+    read_and_consume = _delegate(
+        StreamConsumption.read_and_consume, lambda engine: engine._consumption
+    )
+    recover = _delegate(StreamConsumption.recover, _consumption)
+    abort = _delegate(StreamConsumption.abort, _consumption)
 
-    def transaction(
-        self, *, consumer: str, max_commits: int | None = None, max_bytes: int | None = None
-    ) -> AbstractContextManager[Transaction]:
-        """A block whose statements see the same records and consume them together, exactly once.
-
-        ``with engine.transaction(consumer="c") as tx:`` begins the transaction. Each stream returns
-        its records up to this moment, even if the block uses the stream later. The end of the block
-        commits the transaction. If the block raises an exception, the transaction consumes nothing
-        and undoes what was done. If the driver crashes, the next transaction of the same consumer,
-        or the next consumer of one of its streams, undoes what is left.
-
-        :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
-        :param max_commits: as for :meth:`consume`
-        :param max_bytes: as for :meth:`consume`
-        :raises StreamConflict: another consumer moved a stream first; nothing of the transaction
-            remains
-        :raises ConsumptionOpen: a failed transaction, or what an earlier attempt left, could not be
-            undone
-        """
-        limit = BatchLimit(max_commits, max_bytes)
-        return transaction(Attempt(self._parts, consumer), self._change_sets, limit)
-
-    def read_and_consume(
-        self,
-        query: str,
-        *,
-        consumer: str,
-        max_commits: int | None = None,
-        max_bytes: int | None = None,
-    ) -> DataFrame:
-        """Return the rows of a query, and move the streams that the query reads.
-
-        Databend: a query WITH CONSUME consumes the streams that it reads.
-
-        The call writes the rows to a result table below the state folder, and consumes them as
-        :meth:`consume` does. Then it marks the table and returns its rows. Exactly once: of all
-        calls of one consumer with one query, exactly one call gets each row. If a driver crashes
-        before the mark, the next call gets its rows. If it crashes after the mark and before it
-        used the rows, no call gets them again. The table stays until one day after the mark.
-
-        :param query: SELECT; it reads streams by name
-        :param consumer: the stable name of the consumer, such as ``dag_id.task_id``
-        :param max_commits: as for :meth:`consume`
-        :param max_bytes: as for :meth:`consume`
-        :returns: the rows of the query, in no order, with the query's columns
-        :raises InvalidStatement: it is not a query, reads no stream, or Spark refuses it
-        :raises InvalidRequest: a stream is the stream of an upsert table
-        :raises StatementFailed: the query failed; nothing was consumed
-        :raises StreamConflict: another consumer moved a stream first
-        :raises StreamAccessDenied: the principal may not consume a stream that is read
-        """
-        found = ConsumingQuery(self._spark, self._parts, self._results, consumer, query)
-        return found.rows(BatchLimit(max_commits, max_bytes))
-
-    def abort(self, name: str, *, keep: str | Collection[str] = ()) -> Stream:
-        """End the open consumption of a stream without moving its offset.
-
-        The engine undoes what was applied, except in the targets in ``keep``. These targets stay as
-        they are, and the next consumption applies the same changes to them again.
-
-        :param keep: the target, or the targets, as the statements name them
-        :raises StreamConflict: no consumption is open
-        :raises ConsumptionOpen: somebody else has written to a target that is not in ``keep``
-        """
-        stream = self._streams.permitted(name, Right.ABORT)
-        if stream.consumption is None:
-            raise StreamConflict(
-                f"stream {stream.name}",
-                "has no open consumption to abort",
-                cause=f"expected it to be applying or resolving, it is {stream.phase.value}",
-                fix="nothing needs to be done",
-            )
-        named = one_or_several(f"stream {name}", "keep", keep)
-        kept = {table_name(target).sql for target in named}
-        self._resolution.abort(stream.consumption, self._streams.principal, kept)
-        return self._streams.describe(name)
+    create_upsert_table = _delegate(Upserting.create_upsert_table, _upserting)
+    alter_upsert_table = _delegate(Upserting.alter_upsert_table, _upserting)
+    add_columns = _delegate(Upserting.add_columns, _upserting)
+    drop_upsert_table = _delegate(Upserting.drop_upsert_table, _upserting)
+    describe_upsert_table = _delegate(
+        Upserting.describe_upsert_table, lambda engine: engine._upserting
+    )
+    write_changes = _delegate(Upserting.write_changes, _upserting)
+    change_sink = _delegate(Upserting.change_sink, _upserting)
+    redrive = _delegate(Upserting.redrive, _upserting)
+    apply_upserts = _delegate(Upserting.apply_upserts, _upserting)
+    read_table = _delegate(Upserting.read_table, _upserting)
+    query_table = _delegate(Upserting.query_table, _upserting)
+    upsert_usage = _delegate(Upserting.upsert_usage, _upserting)
+    recommended_max_staleness = _delegate(
+        Upserting.recommended_max_staleness, lambda engine: engine._upserting
+    )

@@ -190,7 +190,7 @@ def test_concurrent_calls_of_one_consumer_do_not_get_the_same_rows(lab: StreamLa
 
 
 def test_result_table_is_handed_out_by_only_one_of_many_threads(lab: StreamLab) -> None:
-    results = lab.engine._results
+    results = lab.engine._parts.results
     root = results.new("me", QUERY)
     won: list[bool] = []
     threads = [

@@ -47,7 +47,7 @@ def test_transaction_statements_see_the_same_records_and_consume_them_once(lab: 
     assert transitions(lab) == ["created", "begun", "extended", "committed"]
     assert tx.outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
     assert [item.index for item in tx.outcome.statements] == [0, 1]
-    assert lab.engine._catalog.describe("s").last_outcome == tx.outcome
+    assert lab.engine._parts.catalog.describe("s").last_outcome == tx.outcome
     assert lab.seen("s") == [(3, "30", "INSERT", False)]
 
 
@@ -72,7 +72,7 @@ def test_two_streams_that_join_at_different_times_advance_together(lab: StreamLa
     assert (offset(lab, "s"), offset(lab, "d")) == (1, 1)
     assert transitions(lab, "s") == ["created", "begun", "extended", "committed"]
     assert transitions(lab, "d") == ["created", "begun", "committed"]
-    nonces = {lab.engine._catalog.history(name)[-1].nonce for name in ("s", "d")}
+    nonces = {lab.engine._parts.catalog.history(name)[-1].nonce for name in ("s", "d")}
     assert len(nonces) == 1
     assert [item.name for item in tx.outcome.streams] == ["s", "d"]
 

@@ -196,7 +196,7 @@ def test_transaction_taken_over_by_a_consumer_fails_and_leaves_nothing(
             tx.sql(lab.text(LOG))
 
     assert (lab.rows("log"), lab.rows("other")) == ([], FIRST)
-    assert lab.engine._catalog.describe("s").last_consumer == "another"
+    assert lab.engine._parts.catalog.describe("s").last_consumer == "another"
 
 
 def test_statement_fenced_just_before_it_runs_is_not_applied(lab: StreamLab) -> None:
@@ -214,9 +214,9 @@ def test_takeover_also_ends_streams_that_joined_after_its_read(lab: StreamLab) -
     """The consumer that takes over reads the consumption before ``d`` joins it."""
     with pytest.raises(StreamConflict), begun(lab) as tx:
         tx.sql(lab.text(LOG))
-        looked_at = lab.engine._catalog.describe("s").consumption
+        looked_at = lab.engine._parts.catalog.describe("s").consumption
         tx.sql(lab.text(DIM))
-        lab.engine._resolution.take_over(looked_at, "another")
+        lab.engine._parts.consumption.resolution.take_over(looked_at, "another")
 
     assert is_untouched(lab)
 

@@ -317,9 +317,9 @@ def test_file_overwritten_between_its_listing_and_its_read_is_refused(
     target: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target.put("a.csv", "1,a")
-    span = target.engine._sources.span(target.engine._catalog.describe("s"))
+    span = target.engine._parts.sources.span(target.engine._parts.catalog.describe("s"))
     target.put("a.csv", "2,b")
-    monkeypatch.setattr(target.engine._sources, "span", lambda *_, **__: span)
+    monkeypatch.setattr(target.engine._parts.sources, "span", lambda *_, **__: span)
     with pytest.raises(FilesChanged):
         target.engine.read_stream("s")
 
@@ -477,7 +477,7 @@ def test_file_streams_can_be_advanced_cloned_undropped_and_replaced(target: Inbo
 
     target.stream(or_replace=True)
     assert target.ids("s") == []
-    assert target.stream(if_not_exists=True) == target.engine._catalog.describe("s")
+    assert target.stream(if_not_exists=True) == target.engine._parts.catalog.describe("s")
 
 
 def test_status_reports_files_that_are_not_read(inbox: Inbox) -> None:
@@ -855,7 +855,7 @@ def test_returned_rows_stay_the_same_after_their_files_change(inbox: Inbox) -> N
 def test_every_reader_reports_a_file_that_changes_while_it_is_read(
     target: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = target.engine._reader.read
+    opened = target.engine._parts.reader.read
     contents = iter(range(10, 20))
 
     def overtaken(span: Any) -> Any:
@@ -868,7 +868,7 @@ def test_every_reader_reports_a_file_that_changes_while_it_is_read(
             transaction.sql("SELECT id FROM s")
 
     target.put("a.csv", "1,a")
-    monkeypatch.setattr(target.engine._reader, "read", overtaken)
+    monkeypatch.setattr(target.engine._parts.reader, "read", overtaken)
     for read in (
         lambda: target.engine.read_stream("s"),
         lambda: target.engine.has_data("s"),

@@ -140,7 +140,7 @@ def test_stream_option_that_is_unknown_is_refused(lab: StreamLab, option: str, v
 def test_stream_options_are_kept(lab: StreamLab) -> None:
     create(lab, mode="append_only", append_semantics="surviving", column_style="databend")
 
-    stream = lab.engine._catalog.describe("s")
+    stream = lab.engine._parts.catalog.describe("s")
     assert stream.mode is StreamMode.APPEND_ONLY
     assert stream.append_semantics is AppendSemantics.SURVIVING
     assert stream.column_style is ColumnStyle.DATABEND

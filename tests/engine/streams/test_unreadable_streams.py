@@ -21,7 +21,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
     for name in ("bad", "good"):
         lab.engine.create_stream(name, on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (1)")
-    damage(str(tmp_path / "state"), lab.engine._catalog.describe("bad"), mistyped)
+    damage(str(tmp_path / "state"), lab.engine._parts.catalog.describe("bad"), mistyped)
     with pytest.raises(StreamUnreadable):
         lab.engine.read_stream("bad")
     return lab

@@ -291,7 +291,7 @@ def test_dropped_table_leaves_nothing_and_can_be_created_again(lab: UpsertLab) -
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
     assert lab.read() == []
     # A call was killed after it had deleted the log.
-    lab.engine._catalog.drop(lab.engine.show_streams()[0].name)
+    lab.engine._parts.catalog.drop(lab.engine.show_streams()[0].name)
     shutil.rmtree(Path(lab.table(), "_delta_log"))
     lab.engine.drop_upsert_table(lab.table())
     assert not Path(lab.table()).exists()
@@ -328,11 +328,11 @@ def test_folder_that_is_not_an_upsert_table_is_not_removed(lab: UpsertLab, besid
 
 def test_upkeep_beside_a_drop_leaves_no_files(lab: UpsertLab) -> None:
     lab.write((1, "a", 1, "UPSERT"))
-    tables = lab.engine._upsert_tables
+    tables = lab.engine._parts.upsert_tables
     table = tables.whole(lab.table())
     lab.engine.drop_upsert_table(lab.table())
 
-    lab.engine._upkeep.run_when_due(table)
+    lab.engine._parts.upkeep.run_when_due(table)
     assert not Path(lab.table()).exists()
 
 
