@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.engine.core.arguments.intervals import interval_of
 from airflow_provider_cdc.engine.core.arguments.one_or_several import one_or_several
 from airflow_provider_cdc.engine.core.model.json_text import to_json
+from airflow_provider_cdc.engine.core.retention.staleness import NEXT_MAINTENANCE
 from airflow_provider_cdc.hooks.failures import CdcJobFailed, task_errors
 from airflow_provider_cdc.hooks.registry_reach import check_reach
 from airflow_provider_cdc.jobs import model as jobs
@@ -36,7 +37,7 @@ class MaintainStreams(StreamOperator):
 
     template_fields: Sequence[str] = ("conn_id",)
 
-    def __init__(self, *, ahead: timedelta | str = timedelta(days=2), **kwargs: Any) -> None:
+    def __init__(self, *, ahead: timedelta | str = NEXT_MAINTENANCE, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.ahead = ahead
 

@@ -99,10 +99,6 @@ class StreamCatalog:
             return None
         return [*snapshot.streams(), *snapshot.unreadable()]
 
-    def names(self) -> list[str]:
-        """The names of all streams, including those that cannot be read."""
-        return self._registry.snapshot().names
-
     def registered(self, names: Collection[str]) -> tuple[list[str], list[str]]:
         """``names`` as they are registered, and the names of all streams, from one read.
 

@@ -43,7 +43,6 @@ GOOD: dict[str, dict[str, Any]] = {
     "status": {"name": "s"},
     "undrop": {"name": "s"},
     "check_begun": {},
-    "names": {},
     "show": {},
     "show_if_begun": {},
     "statuses": {},

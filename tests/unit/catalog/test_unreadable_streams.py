@@ -56,11 +56,11 @@ def test_other_streams_keep_working_beside_an_unreadable_one(
     bad, good = create(registry, "bad"), create(registry, "good")
     damage(state, bad, mistyped)
     assert [each.name for each in catalog.show()] == ["good"]
-    assert catalog.names() == ["bad", "good"]
+    assert catalog.registered(["Good"]) == (["good"], ["bad", "good"])
     assert catalog.describe("good") == good
     assert catalog.alter("good", comment="fine").comment == "fine"
     catalog.drop("good")
-    assert catalog.names() == ["bad"]
+    assert catalog.registered([]) == ([], ["bad"])
 
 
 def test_status_of_an_unreadable_stream_says_why_and_what_is_known(
@@ -192,7 +192,7 @@ def test_dropped_unreadable_stream_frees_its_name(
     created = create(registry, "bad")
     damage(state, created, mistyped)
     catalog.drop("bad")
-    assert catalog.names() == []
+    assert catalog.registered([]) == ([], [])
     assert create(registry, "bad").stream_id != created.stream_id
     records = registry.history(created.stream_id)
     assert [record.transition.value for record in records] == ["created", "altered", "dropped"]

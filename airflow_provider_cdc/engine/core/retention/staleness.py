@@ -9,6 +9,8 @@ from .table_retention import own_log_retention, own_retention
 
 MAX_DATA_EXTENSION = timedelta(days=14)
 """How far the retention of a source is extended for a stream by default (Snowflake: 14 days)."""
+NEXT_MAINTENANCE = timedelta(days=2)
+"""The longest time until the next maintenance by default: twice the interval of a daily DAG."""
 
 
 def stale_after(

@@ -15,6 +15,7 @@ from ...core.arguments.intervals import interval_of
 from ...core.arguments.validation import KEPT, Kept, validated
 from ...core.errors import RegistryNotFound, StreamStale
 from ...core.model.stream import Stream
+from ...core.retention.staleness import NEXT_MAINTENANCE
 from ...core.retention.table_retention import Maintenance
 from ...storage.registry.registry_snapshot import Record
 from ..tables.cloning import Cloning
@@ -82,7 +83,7 @@ class StreamAdministration:
         """
         return self._streams.history(name)
 
-    def maintain(self, *, ahead: timedelta | str = timedelta(days=1)) -> Maintenance:
+    def maintain(self, *, ahead: timedelta | str = NEXT_MAINTENANCE) -> Maintenance:
         """Keep the streams of this state folder from going stale; call it regularly.
 
         If a source would soon remove changes that a stream has not consumed, the source's retention
@@ -94,7 +95,7 @@ class StreamAdministration:
         Snowflake: the retention of a source is extended to the offset of a stream that is not
         consumed, and goes back when the stream is consumed.
 
-        :param ahead: the longest time until the next call
+        :param ahead: the longest time until the next call; twice the interval is a good value
         """
         found = self._maintainer.run(interval_of(ahead, "ahead"))
         if not found.sources:
