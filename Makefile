@@ -69,7 +69,7 @@ test: lint check-engine docs test-fast test-spark test-services ## lint, the doc
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
-	$(PYTEST) tests/unit tests/protocol tests/docs tests/stateful -m 'not (airflow or $(NEEDS_JVM))' $(SESSIONS) \
+	$(PYTEST) tests/unit tests/protocol tests/docs tests/stateful -m 'not (airflow or thorough or $(NEEDS_JVM))' $(SESSIONS) \
 		$(JUNIT)
 
 .PHONY: test-spark
@@ -95,7 +95,7 @@ test-airflow: venv jars ## the tests that need an Airflow database or a real sch
 
 .PHONY: test-thorough
 test-thorough: venv jars ## what is too long for CI: more variants and random examples, a benchmark
-	$(PYTEST) tests/faults tests/docs tests/engine tests/stateful -m thorough $(SESSIONS) \
+	$(PYTEST) tests/protocol tests/faults tests/docs tests/engine tests/stateful -m thorough $(SESSIONS) \
 		--shared-jvm $(JUNIT)
 	HYPOTHESIS_PROFILE=thorough MACHINE_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/stateful -o timeout=0 \
 		-m stateful $(SESSIONS) --shared-jvm

@@ -37,12 +37,14 @@ def export(lab: StreamLab, target: str, export_id: str = "run 1", **fields: Any)
     return run(Request("r", state, task), lab.spark)
 
 
+@pytest.mark.thorough
 def test_export_that_is_repeated_overwrites_what_it_wrote(lab: StreamLab) -> None:
     for version in (1, 2, 2):
         assert export(lab, lab.path("out"), end={"version": version}).error is None
     assert [row[:4] for row in lab.rows("out")] == [(1, "b", "INSERT", False)]
 
 
+@pytest.mark.thorough
 def test_overwrite_by_an_export_removes_all_previous_rows(lab: StreamLab) -> None:
     metadata = "`METADATA$ACTION` STRING, `METADATA$ISUPDATE` BOOLEAN, `METADATA$ROW_ID` STRING"
     lab.make("out", f"id INT, v STRING, {metadata}", clause="PARTITIONED BY (v)")
@@ -75,6 +77,7 @@ def test_export_stores_fields_by_their_names_or_is_refused(lab: StreamLab) -> No
     assert lab.rows("less") == []
 
 
+@pytest.mark.thorough
 def test_append_is_written_once_for_each_run(lab: StreamLab) -> None:
     for run_id in ("run 1", "run 1", "run 2"):
         assert export(lab, lab.path("out"), run_id, mode=ExportMode.APPEND).error is None
@@ -96,6 +99,7 @@ def test_export_creates_a_table_for_a_name_and_a_folder_for_files(lab: StreamLab
     assert (row["id"], row["v"], row["METADATA$ACTION"]) == (1, "b", "INSERT")
 
 
+@pytest.mark.in_ci("out")
 @pytest.mark.parametrize("target", ["exported", "out"])
 def test_killed_export_to_a_new_table_is_finished_by_its_retry(
     lab: StreamLab, target: str, monkeypatch: pytest.MonkeyPatch
@@ -122,6 +126,7 @@ def test_killed_export_to_a_new_table_is_finished_by_its_retry(
     lab.sql("DROP TABLE IF EXISTS exported")
 
 
+@pytest.mark.thorough
 def test_exports_of_intervals_before_the_first_commit_have_each_row_once(
     lab: StreamLab,
 ) -> None:

@@ -30,6 +30,7 @@ def last_commit(lab: StreamLab) -> dict[str, Any]:
     return found | {"info": (info["operation"], asked, info["userMetadata"])}
 
 
+@pytest.mark.in_ci("1")
 @pytest.mark.parametrize("version", [1, 3])
 def test_quick_restore_commits_the_same_files_and_mark_as_spark(
     spark: SparkSession, tmp_path: Path, version: int

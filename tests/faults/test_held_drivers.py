@@ -23,6 +23,7 @@ SLOW_LOG = (
 _LOOKS = 3000
 
 
+@pytest.mark.thorough
 def test_driver_held_before_or_in_a_statement_changes_nothing_on_waking(
     workshop: Workshop,
 ) -> None:

@@ -28,7 +28,6 @@ IN_A_BATCH = [
 ]
 TRANSACTION_USES = ("transaction retried", "transaction taken over")
 BATCH = "batch retried"
-IN_CI = pytest.mark.in_ci("after_statement 0", "after_extend")
 TWO_COMMITS = {"max_commits": 2}
 
 Sites = Mapping[tuple[Point, str], Site]
@@ -60,7 +59,7 @@ def killed(request: pytest.FixtureRequest, workshop: Workshop) -> Sites:
     return sites
 
 
-@IN_CI
+@pytest.mark.in_ci("after_statement 0")
 @pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=point_name)
 def test_transaction_killed_and_retried_applies_every_change_once(
     killed: Sites, point: Point
@@ -74,7 +73,7 @@ def test_transaction_killed_and_retried_applies_every_change_once(
     site.check()
 
 
-@IN_CI
+@pytest.mark.in_ci("after_extend")
 @pytest.mark.parametrize("point", IN_A_TRANSACTION, ids=point_name)
 def test_transaction_killed_and_taken_over_applies_every_change_once(
     killed: Sites, point: Point
@@ -86,7 +85,7 @@ def test_transaction_killed_and_taken_over_applies_every_change_once(
     site.check()
 
 
-@IN_CI
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", IN_A_BATCH, ids=point_name)
 def test_batch_killed_and_retried_takes_the_same_commits(killed: Sites, point: Point) -> None:
     site = killed[point, BATCH]

@@ -146,6 +146,7 @@ class World:
         self.lab.sql(*statements)
 
 
+@pytest.mark.thorough
 @examples(1)
 @given(steps=STEPS, has_vectors=st.booleans())
 def test_stream_is_exact_or_stale_after_any_loss_of_history(

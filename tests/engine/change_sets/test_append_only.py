@@ -24,6 +24,7 @@ def values(table: SourceTable, stream: Stream) -> list[tuple[Any, ...]]:
     return sorted((change.values for change in changes.elements()), key=repr)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_append_only_streams_return_inserts_by_their_semantics(
     make_table: MakeTable, vectors: bool
@@ -54,6 +55,7 @@ def test_append_only_streams_return_inserts_by_their_semantics(
     assert values(table, surviving) == [(1, "anew")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_append_only_streams_across_restore_return_no_row_twice(
     make_table: MakeTable, vectors: bool
@@ -72,6 +74,7 @@ def test_append_only_streams_across_restore_return_no_row_twice(
     table.check(later)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_append_only_streams_do_not_return_older_restored_rows(
     make_table: MakeTable, vectors: bool
@@ -99,6 +102,7 @@ def test_append_only_streams_return_rows_with_restarted_row_ids(
     assert values(table, surviving) == values(table, inserted) == [(4, "d")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mapping", ["none", "name"])
 def test_append_only_streams_read_each_file_by_the_schema_of_its_write(
     make_table: MakeTable, mapping: str

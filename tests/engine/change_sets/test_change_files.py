@@ -38,6 +38,7 @@ def check(table: SourceTable, stream: Stream) -> list[Change]:
     return found
 
 
+@pytest.mark.thorough
 @either_vectors
 def test_change_files_of_many_commits_give_the_minimal_change_set(
     make_table: MakeTable, vectors: bool
@@ -70,6 +71,7 @@ def test_change_files_of_many_commits_give_the_minimal_change_set(
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("first", "vectors"), [("on", True), ("off", False)])
 def test_change_files_of_a_part_of_the_range_give_the_minimal_change_set(
     make_table: MakeTable, first: str, vectors: bool
@@ -83,6 +85,7 @@ def test_change_files_of_a_part_of_the_range_give_the_minimal_change_set(
     assert len(check(table, stream)) == 2 * 3 + 3 + 1
 
 
+@pytest.mark.in_ci("off")
 @pytest.mark.parametrize("first", ["on", "off"])
 def test_change_files_of_a_part_of_the_range_omit_rows_only_carried_over(
     make_table: MakeTable, first: str
@@ -113,6 +116,7 @@ def test_change_files_from_before_a_column_with_a_clashing_name_are_unread(
     assert by_feed.plan(stream).strategy is Strategy.FILE_DIFFERENCE
 
 
+@pytest.mark.thorough
 def test_change_files_beside_overwrites_and_restores_give_minimal_changes(
     make_table: MakeTable,
 ) -> None:
@@ -155,6 +159,7 @@ def test_change_files_under_column_mapping_follow_columns_by_id(
     assert by_feed.plan(stream).strategy is strategy
 
 
+@pytest.mark.in_ci("vectors")
 @either_vectors
 def test_change_files_of_partitions_and_odd_values_give_minimal_changes(
     make_table: MakeTable, vectors: bool
@@ -177,6 +182,7 @@ def test_change_files_of_partitions_and_odd_values_give_minimal_changes(
     assert len(check(table, stream)) == 5
 
 
+@pytest.mark.thorough
 def test_change_files_for_append_only_streams_give_the_surviving_rows(
     make_table: MakeTable,
 ) -> None:
@@ -187,6 +193,7 @@ def test_change_files_for_append_only_streams_give_the_surviving_rows(
     assert [change.values for change in found] == [(50, "later")]
 
 
+@pytest.mark.thorough
 def test_plan_reads_change_files_if_they_are_smaller(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
@@ -211,6 +218,7 @@ def test_plan_reads_change_files_if_they_are_smaller(
     )
 
 
+@pytest.mark.in_ci("plain")
 @pytest.mark.parametrize("folder", ["täble 1", "plain"])
 def test_change_files_without_row_ids_are_refused_when_they_are_read(
     make_table: MakeTable, folder: str

@@ -23,6 +23,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
     return lab
 
 
+@pytest.mark.thorough
 def test_tables_keep_similar_columns_apart_in_streams_clones_and_recovery(lab: StreamLab) -> None:
     engine = lab.engine
     engine.create_stream("s", on_table=lab.path("src"))
@@ -51,6 +52,7 @@ def test_tables_keep_similar_columns_apart_in_streams_clones_and_recovery(lab: S
     assert set(again.streams[0].rows.values()) == {0}
 
 
+@pytest.mark.thorough
 def test_views_and_folders_keep_similar_columns_apart(lab: StreamLab) -> None:
     lab.spark.sql("CREATE SCHEMA IF NOT EXISTS names_lab")
     view = "names_lab.measures"
@@ -75,6 +77,7 @@ def test_views_and_folders_keep_similar_columns_apart(lab: StreamLab) -> None:
     assert [row[:3] for row in lab.seen("f")] == [(7, "ell", 1), (8, "zoll", 2), (9, "fuß", 3)]
 
 
+@pytest.mark.thorough
 def test_upsert_tables_keep_similar_columns_apart(lab: StreamLab) -> None:
     lab.engine.create_upsert_table(lab.path("t"), COLUMNS, "id", partial_changes=True)
     columns = f"{COLUMNS}, _CHANGE_TYPE STRING, _CHANGE_UNCHANGED ARRAY<STRING>"

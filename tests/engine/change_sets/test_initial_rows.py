@@ -42,6 +42,7 @@ def test_first_read_returns_the_rows_at_the_offset_as_inserts(lab: StreamLab) ->
     assert lab.engine.explain("s").strategy is Strategy.INITIAL_ROWS
 
 
+@pytest.mark.thorough
 def test_initial_rows_are_read_from_a_version_older_than_the_retention(lab: StreamLab) -> None:
     create(lab)
     lab.sql(
@@ -55,6 +56,7 @@ def test_initial_rows_are_read_from_a_version_older_than_the_retention(lab: Stre
     assert lab.rows("log") == [(1, "a", "INSERT"), (2, "b", "INSERT")]
 
 
+@pytest.mark.in_ci("1-0")
 @pytest.mark.parametrize(("statements", "kept"), [(1, 0), (2, 1)])
 def test_initial_rows_are_cached_only_for_several_statements(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, statements: int, kept: int
@@ -74,6 +76,7 @@ def test_initial_rows_are_cached_only_for_several_statements(
     assert len(lab.rows("log")) == 2 * statements
 
 
+@pytest.mark.thorough
 def test_later_changes_wait_until_the_initial_rows_are_consumed(lab: StreamLab) -> None:
     create(lab)
     lab.sql("UPDATE {src} SET v = 'x' WHERE id = 1", "INSERT INTO {src} VALUES (3, 'c')")
@@ -89,6 +92,7 @@ def test_later_changes_wait_until_the_initial_rows_are_consumed(lab: StreamLab) 
     ]
 
 
+@pytest.mark.thorough
 def test_initial_row_has_the_id_of_its_later_changes(lab: StreamLab) -> None:
     create(lab)
     initial = row_ids(lab.changes("s"))
@@ -97,6 +101,7 @@ def test_initial_row_has_the_id_of_its_later_changes(lab: StreamLab) -> None:
     assert row_ids(lab.changes("s")) == initial
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.AFTER_COMMIT]
 )
@@ -131,6 +136,7 @@ def test_initial_rows_at_a_missing_version_make_the_stream_stale(lab: StreamLab)
     assert lab.rows("log") == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("applied", [False, True])
 def test_killed_consumption_of_missing_initial_rows_is_ended(lab: StreamLab, applied: bool) -> None:
     create(lab)

@@ -29,7 +29,7 @@ def remove_commits(table: SourceTable, through: int) -> None:
         (log_of(table) / f"{version:020d}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.in_ci("classic", "v2 json")
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", ["classic", "multi-part", "v2 parquet", "v2 json"])
 def test_offset_of_a_checkpointed_log_is_that_of_the_whole_log(
     make_table: MakeTable, spark: SparkSession, policy: str
@@ -80,6 +80,7 @@ def without_nulls(action: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in action.items() if value is not None}
 
 
+@pytest.mark.thorough
 def test_change_set_of_a_thousand_commits_is_the_net_difference(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS, "5, 'e'")
     stream, inserted = table.stream(), table.inserted()
@@ -119,6 +120,7 @@ def test_change_set_of_a_thousand_commits_is_the_net_difference(make_table: Make
     )
 
 
+@pytest.mark.thorough
 def test_change_set_of_commits_that_were_cleaned_up_is_stale(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS, properties="'delta.checkpointInterval' = '4'")
     table.sql("DELETE FROM {t} WHERE id = 1")
@@ -136,6 +138,7 @@ def test_change_set_of_commits_that_were_cleaned_up_is_stale(make_table: MakeTab
         table.read(newer)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_change_set_of_vacuumed_files_is_stale_before_anything_is_read(
     make_table: MakeTable, spark: SparkSession, vectors: bool
@@ -185,6 +188,7 @@ def test_change_set_of_another_table_at_the_same_path_is_stale(make_table: MakeT
         table.read(stream)
 
 
+@pytest.mark.thorough
 def test_change_set_of_an_external_table_continues_after_drop_and_create(
     make_table: MakeTable, spark: SparkSession
 ) -> None:

@@ -12,6 +12,7 @@ ROWS = ("1, 'a'", "2, 'b'", "3, 'c'", "4, 'd'")
 COLUMNS = "id INT, v STRING"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_change_set_across_restore_compares_commit_versions_for_equality(
     make_table: MakeTable, vectors: bool
@@ -36,6 +37,7 @@ def test_change_set_across_restore_compares_commit_versions_for_equality(
     table.check(before)
 
 
+@pytest.mark.thorough
 def test_change_set_across_restore_returns_undeleted_rows(
     make_table: MakeTable,
 ) -> None:
@@ -54,6 +56,7 @@ def test_change_set_across_restore_returns_undeleted_rows(
     assert [change.row_id for change in table.check(stream)] == [0, 1, 2]
 
 
+@pytest.mark.thorough
 def test_change_set_across_replace_and_restore_back_is_exact(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS)
     stream = table.stream()
@@ -71,6 +74,7 @@ def test_change_set_across_replace_and_restore_back_is_exact(make_table: MakeTab
     assert len(table.check(stream)) == 3
 
 
+@pytest.mark.thorough
 def test_change_set_of_overwrites_deletes_and_inserts(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
@@ -91,6 +95,7 @@ def test_change_set_of_overwrites_deletes_and_inserts(
     assert [change.values for change in table.check(stream)] == [(5, "e5")]
 
 
+@pytest.mark.thorough
 def test_change_set_across_save_as_table_overwrite_keeps_the_stream(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
@@ -105,6 +110,7 @@ def test_change_set_across_save_as_table_overwrite_keeps_the_stream(
         spark.sql("DROP TABLE overwritten_ones")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_change_set_of_only_maintenance_is_empty(
     make_table: MakeTable, spark: SparkSession, vectors: bool
@@ -123,6 +129,7 @@ def test_change_set_of_only_maintenance_is_empty(
     assert sorted(table.check(stream)) == sorted(update(2, (3, "c"), (3, "x")))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_change_set_after_maintenance_reads_only_the_touched_files(
     make_table: MakeTable, vectors: bool
@@ -161,6 +168,7 @@ def test_change_set_across_a_drop_of_deletion_vectors_is_exact(make_table: MakeT
     assert len(table.check(between)) == 3
 
 
+@pytest.mark.thorough
 def test_change_set_across_auto_compaction_holds_the_inserts(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
@@ -180,6 +188,7 @@ def test_change_set_across_auto_compaction_holds_the_inserts(
     assert len(table.check(table.stream())) == 0
 
 
+@pytest.mark.thorough
 def test_change_set_with_clustering_holds_only_changes(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS, clause="CLUSTER BY (id)")
     table.sql("INSERT INTO {t} VALUES (9, 'z')")

@@ -28,6 +28,7 @@ def actions(table: SourceTable, name: str, version: int | None = None) -> list[d
     return [action[name] for action in found if name in action]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "folder", ["日本 ordner", "100% & more+#;=,", "it's {here} [x]", "a%20b", "new\\slash"]
 )
@@ -41,6 +42,7 @@ def test_change_set_of_a_table_in_an_odd_folder_is_exact(
     assert table.check(stream) == [delete(1, 2, "b")]
 
 
+@pytest.mark.thorough
 def test_change_set_of_a_table_named_by_a_uri_is_exact(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS)
     forms = (f"file:{table.location}", f"file://{table.location}", f"{table.location}/")
@@ -50,6 +52,7 @@ def test_change_set_of_a_table_named_by_a_uri_is_exact(make_table: MakeTable) ->
         assert [change.values[0] for change in table.check(stream)] == [number]
 
 
+@pytest.mark.thorough
 def test_change_set_with_randomised_file_prefixes_is_exact(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS, properties="'delta.randomizeFilePrefixes' = 'true'")
     stream = table.stream()
@@ -57,6 +60,7 @@ def test_change_set_with_randomised_file_prefixes_is_exact(make_table: MakeTable
     assert len(table.check(stream)) == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_change_set_of_a_shallow_clone_reads_the_files_of_its_origin(
     make_table: MakeTable, vectors: bool
@@ -102,6 +106,7 @@ def test_change_set_across_computed_statistics_treats_no_file_as_new(
     assert len(table.check(stream)) == 4
 
 
+@pytest.mark.thorough
 def test_change_set_of_absolute_and_encoded_paths_opens_them(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS)
     add = actions(table, "add")[0]

@@ -40,6 +40,7 @@ def check(table: SourceTable, stream: Stream) -> list[Change]:
     return table.check(stream)
 
 
+@pytest.mark.in_ci("vectors")
 @either_vectors
 def test_plain_files_of_many_commits_give_the_minimal_change_set(
     make_table: MakeTable, vectors: bool
@@ -75,6 +76,7 @@ def test_plain_files_of_many_commits_give_the_minimal_change_set(
     assert check(table, middle) == []
 
 
+@pytest.mark.in_ci("no vectors")
 @either_vectors
 def test_plain_files_of_partitions_give_the_values_that_the_log_has(
     make_table: MakeTable, vectors: bool
@@ -98,6 +100,7 @@ def test_plain_files_of_partitions_give_the_values_that_the_log_has(
     assert len(check(table, stream)) == 2 * 2 + 1
 
 
+@pytest.mark.thorough
 def test_plain_files_may_have_columns_of_any_name(make_table: MakeTable) -> None:
     names = ["file", "at", "row", "row_id", "side", "partition", "base_row_id", "a.b"]
     columns = ", ".join(f"`{name}` STRING" for name in names)
@@ -110,6 +113,7 @@ def test_plain_files_may_have_columns_of_any_name(make_table: MakeTable) -> None
     assert len(check(table, stream)) == 3
 
 
+@pytest.mark.thorough
 def test_plain_files_may_have_a_column_called_metadata(make_table: MakeTable) -> None:
     table = make_table("id INT, _metadata STRING", "1, 'a'", folder=PLAIN)
     stream = table.stream()
@@ -118,6 +122,7 @@ def test_plain_files_may_have_a_column_called_metadata(make_table: MakeTable) ->
     assert [change.values for change in check(table, stream)] == [(2, "b"), (3, None)]
 
 
+@pytest.mark.thorough
 @either_vectors
 def test_plain_change_files_give_the_minimal_change_set(
     make_table: MakeTable, vectors: bool
@@ -136,6 +141,7 @@ def test_plain_change_files_give_the_minimal_change_set(
     assert len(check(table, stream)) == 2 + 1 + 2 + 1
 
 
+@pytest.mark.thorough
 @either_vectors
 def test_many_plain_files_are_read_by_a_file_list(make_table: MakeTable, vectors: bool) -> None:
     rows = [f"{i}, {i % 40}" for i in range(80)]
@@ -149,6 +155,7 @@ def test_many_plain_files_are_read_by_a_file_list(make_table: MakeTable, vectors
     assert len(check(table, stream)) == 2 * 39 + 4
 
 
+@pytest.mark.thorough
 def test_session_that_ignores_file_lists_reads_a_crafted_log(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
@@ -162,6 +169,7 @@ def test_session_that_ignores_file_lists_reads_a_crafted_log(
         assert table.check(stream) == expected
 
 
+@pytest.mark.in_ci("2")
 @pytest.mark.parametrize("interval", ["1", "2", "10"])
 def test_file_sink_compaction_interval_does_not_change_the_rows_read(
     make_table: MakeTable, spark: SparkSession, interval: str
@@ -210,6 +218,7 @@ def test_file_list_that_spark_does_not_see_never_gives_an_empty_change_set(
     assert len(table.check(stream)) == 1
 
 
+@pytest.mark.in_ci("not so plain")
 @pytest.mark.parametrize("folder", [PLAIN, "not so plain"])
 def test_file_missing_at_its_read_fails_even_if_the_session_ignores_it(
     make_table: MakeTable, spark: SparkSession, folder: str
@@ -225,6 +234,7 @@ def test_file_missing_at_its_read_fails_even_if_the_session_ignores_it(
             rows.collect()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit", ["MOST_FILES", "MOST_WORDS", "MOST_BYTES"])
 def test_files_above_a_limit_are_read_through_a_crafted_log(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, limit: str
@@ -240,6 +250,7 @@ def test_files_above_a_limit_are_read_through_a_crafted_log(
     assert table.check(stream) == expected
 
 
+@pytest.mark.thorough
 def test_inserts_in_many_files_use_a_crafted_log_that_filters_can_prune(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +266,7 @@ def test_inserts_in_many_files_use_a_crafted_log_that_filters_can_prune(
         assert has_crafted_log(table, stream)
 
 
+@pytest.mark.thorough
 def test_columns_added_later_are_read_as_null_from_older_plain_files(make_table: MakeTable) -> None:
     table = make_table("id INT", "1", "2", "3", folder=PLAIN)
     stream = table.stream()

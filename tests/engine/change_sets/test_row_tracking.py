@@ -16,6 +16,7 @@ OFF = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'false')"
 ON = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
 
 
+@pytest.mark.thorough
 def test_stream_across_row_tracking_switched_off_and_on_is_unusable(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS)
     stream = table.stream()
@@ -41,6 +42,7 @@ def test_stream_across_a_dropped_feature_is_unusable(make_table: MakeTable) -> N
         table.read(stream)
 
 
+@pytest.mark.thorough
 def test_stream_begun_before_the_backfill_is_stale(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS)
     table.sql("ALTER TABLE {t} DROP FEATURE rowTracking")
@@ -69,6 +71,7 @@ def test_stream_across_create_or_replace_is_stale(make_table: MakeTable) -> None
         table.may_have_data(stream)
 
 
+@pytest.mark.thorough
 def test_stream_across_an_undone_replace_without_tracking_is_stale(
     make_table: MakeTable,
 ) -> None:
@@ -106,6 +109,7 @@ def test_stream_across_an_overwrite_marked_as_no_data_change_is_stale(
     assert len(table.check(anew)) == 3
 
 
+@pytest.mark.in_ci("alone")
 @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside a change"])
 def test_stream_across_an_append_marked_as_no_data_change_is_stale(
     make_table: MakeTable, is_alone: bool
@@ -122,6 +126,7 @@ def test_stream_across_an_append_marked_as_no_data_change_is_stale(
     assert table.check(table.stream()) == []
 
 
+@pytest.mark.in_ci("defaultRowCommitVersion", "size")
 @pytest.mark.parametrize("field", ["baseRowId", "defaultRowCommitVersion", "size"])
 def test_file_actions_that_lack_fields_are_refused(make_table: MakeTable, field: str) -> None:
     """The protocol allows a ``remove`` without the row ids of the file, and without its size and

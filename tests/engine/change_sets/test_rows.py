@@ -23,6 +23,7 @@ from airflow_provider_cdc.engine.spark.session.session_settings import settings
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "no vectors"])
 def test_change_set_of_many_commits_is_minimal(make_table: MakeTable, vectors: bool) -> None:
     table = make_table(
@@ -58,6 +59,7 @@ def test_change_set_of_many_commits_is_minimal(make_table: MakeTable, vectors: b
     )
 
 
+@pytest.mark.thorough
 def test_change_set_of_an_update_that_changes_nothing_is_empty(make_table: MakeTable) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", "2, NULL")
     stream = table.stream()
@@ -68,6 +70,7 @@ def test_change_set_of_an_update_that_changes_nothing_is_empty(make_table: MakeT
     assert table.check(stream) == []
 
 
+@pytest.mark.thorough
 def test_change_set_of_a_truncate_is_deletes(make_table: MakeTable) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", "2, NULL")
     stream = table.stream()
@@ -75,6 +78,7 @@ def test_change_set_of_a_truncate_is_deletes(make_table: MakeTable) -> None:
     assert table.check(stream) == [delete(0, 1, "a"), delete(1, 2, None)]
 
 
+@pytest.mark.thorough
 def test_change_set_of_inserts_then_truncate_is_empty(make_table: MakeTable) -> None:
     table = make_table()
     stream = table.stream()
@@ -84,6 +88,7 @@ def test_change_set_of_inserts_then_truncate_is_empty(make_table: MakeTable) -> 
     assert table.check(stream) == []
 
 
+@pytest.mark.thorough
 def test_change_set_of_a_merge_holds_all_its_branches(make_table: MakeTable) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'", "3, 'c'", "4, NULL")
     stream = table.stream()
@@ -102,6 +107,7 @@ def test_change_set_of_a_merge_holds_all_its_branches(make_table: MakeTable) -> 
     assert [change.values for change in changes if not change.is_update] == [(2, "b"), (9, "n")]
 
 
+@pytest.mark.thorough
 def test_change_set_through_an_older_version_ends_there(make_table: MakeTable) -> None:
     table = make_table("id INT, v STRING", "1, 'a'", "2, 'b'")
     stream = table.stream()
@@ -113,6 +119,7 @@ def test_change_set_through_an_older_version_ends_there(make_table: MakeTable) -
     assert table.check(stream, stream.offset.version) == []
 
 
+@pytest.mark.thorough
 def test_change_set_in_databend_style_names_its_columns_like_databend(
     make_table: MakeTable,
 ) -> None:
@@ -128,6 +135,7 @@ def test_change_set_in_databend_style_names_its_columns_like_databend(
     assert rows.collect()[0]["change$row_id"] == "1" + "0" * 15
 
 
+@pytest.mark.thorough
 def test_change_set_reads_only_the_rows_whose_vector_changed(make_table: MakeTable) -> None:
     table = make_table("id INT", *[str(i) for i in range(20)])
     table.sql("DELETE FROM {t} WHERE id IN (3, 4)")
@@ -138,6 +146,7 @@ def test_change_set_reads_only_the_rows_whose_vector_changed(make_table: MakeTab
     assert table.check(stream) == [delete(5, 5)]
 
 
+@pytest.mark.thorough
 def test_change_set_of_rewritten_files_holds_only_what_changed(
     make_table: MakeTable, spark: SparkSession
 ) -> None:
@@ -230,6 +239,7 @@ def test_change_set_of_a_vector_too_large_for_the_log_uses_a_file(make_table: Ma
         assert read_ids(table, stream) == ([*deleted], files)
 
 
+@pytest.mark.thorough
 def test_change_set_of_a_file_of_ten_million_rows_is_exact(
     make_table: MakeTable, spark: SparkSession
 ) -> None:

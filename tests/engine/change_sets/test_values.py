@@ -4,10 +4,12 @@ back whole.
 
 from __future__ import annotations
 
+import pytest
 from oracle import MakeTable, insert, update
 from pyspark.sql import SparkSession
 
 
+@pytest.mark.thorough
 def test_change_set_of_maps_ignores_their_order_and_nothing_else(make_table: MakeTable) -> None:
     table = make_table(
         "id INT, m MAP<STRING, MAP<INT, STRING>>, l ARRAY<MAP<INT, INT>>",
@@ -29,6 +31,7 @@ def test_change_set_of_maps_ignores_their_order_and_nothing_else(make_table: Mak
     assert {change.row_id for change in table.check(stream)} == {0, 1, 2, 3}
 
 
+@pytest.mark.thorough
 def test_change_set_of_variants_distinguishes_values_of_different_types(
     make_table: MakeTable,
 ) -> None:
@@ -65,6 +68,7 @@ def test_change_set_of_variants_distinguishes_values_of_different_types(
     assert {change.row_id for change in table.check(stream)} == changed
 
 
+@pytest.mark.thorough
 def test_change_set_of_variants_counts_rewritten_mixed_arrays_as_changed(
     make_table: MakeTable,
 ) -> None:
@@ -82,6 +86,7 @@ def test_change_set_of_variants_counts_rewritten_mixed_arrays_as_changed(
     assert {change.row_id for change in table.changes(stream)} == {0, 1}
 
 
+@pytest.mark.thorough
 def test_change_set_of_zeros_ignores_their_signs(make_table: MakeTable) -> None:
     table = make_table("id INT, d DOUBLE, l ARRAY<FLOAT>", "1, 0.0D, array(0.0F)")
     stream = table.stream()
@@ -116,6 +121,7 @@ def test_change_set_of_collated_strings_compares_their_bytes(
         spark.conf.unset("spark.databricks.delta.schema.typeCheck.enabled")
 
 
+@pytest.mark.thorough
 def test_change_set_of_nulls_distinguishes_them_from_everything_else(make_table: MakeTable) -> None:
     table = make_table(
         "a INT, b INT, s STRUCT<x: INT, y: STRUCT<z: INT>>, l ARRAY<INT>, d DOUBLE, k STRING",
@@ -143,6 +149,7 @@ def test_change_set_of_nulls_distinguishes_them_from_everything_else(make_table:
     assert changes == [insert(changes[0].row_id, None, None, None, None, None, None)]
 
 
+@pytest.mark.thorough
 def test_change_set_of_every_plain_type_returns_its_values(make_table: MakeTable) -> None:
     table = make_table(
         "a BOOLEAN, b BYTE, c SMALLINT, d BIGINT, e FLOAT, f DECIMAL(38, 18), g BINARY, h DATE,"
@@ -167,6 +174,7 @@ ODD_VALUES = [
 ]
 
 
+@pytest.mark.thorough
 def test_change_set_of_partitions_with_any_value_returns_it(make_table: MakeTable) -> None:
     table = make_table(
         "id INT, p STRING, q DATE",
@@ -184,6 +192,7 @@ def test_change_set_of_partitions_with_any_value_returns_it(make_table: MakeTabl
     table.check(stream)
 
 
+@pytest.mark.thorough
 def test_change_set_of_an_update_that_moves_partitions_is_an_update(
     make_table: MakeTable,
 ) -> None:

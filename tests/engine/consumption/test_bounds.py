@@ -27,6 +27,7 @@ def new_ids(lab: StreamLab) -> list[int]:
     return [row[0] for row in lab.rows("log")]
 
 
+@pytest.mark.thorough
 def test_consumption_of_at_most_two_commits_takes_two_and_leaves_the_rest(five: StreamLab) -> None:
     first = offset(five)
     five.consume(LOG, max_commits=2)
@@ -34,6 +35,7 @@ def test_consumption_of_at_most_two_commits_takes_two_and_leaves_the_rest(five: 
     assert sorted({row[0] for row in five.seen("s")}) == [3, 4, 5]
 
 
+@pytest.mark.thorough
 def test_consecutive_batches_cover_every_commit_once(five: StreamLab) -> None:
     while five.engine.has_data("s"):
         five.consume(LOG, max_commits=2)
@@ -45,6 +47,7 @@ def test_consecutive_batches_cover_every_commit_once(five: StreamLab) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_batch_bounded_by_bytes_holds_at_least_one_commit(five: StreamLab) -> None:
     first = offset(five)
     five.consume(LOG, max_bytes=1)
@@ -53,6 +56,7 @@ def test_batch_bounded_by_bytes_holds_at_least_one_commit(five: StreamLab) -> No
     assert five.engine.has_data("s") is False
 
 
+@pytest.mark.thorough
 def test_batch_stays_the_same_after_a_crash_even_if_retry_bounds_differ(five: StreamLab) -> None:
     engine = five.new_engine(CrashAt(ProtocolPoint.AFTER_STATEMENT, 0))
     with pytest.raises(Crash):
@@ -66,6 +70,7 @@ def test_batch_stays_the_same_after_a_crash_even_if_retry_bounds_differ(five: St
     assert sorted({row[0] for row in five.seen("s")}) == [3, 4, 5, 6]
 
 
+@pytest.mark.thorough
 def test_statements_of_a_batch_see_the_same_records(five: StreamLab) -> None:
     write = before(
         ProtocolPoint.BEFORE_STATEMENT, lambda: five.sql("DELETE FROM {src} WHERE id = 1"), 1

@@ -35,6 +35,7 @@ from airflow_provider_cdc.engine import (
 from airflow_provider_cdc.engine.core.model.stream import Phase
 
 
+@pytest.mark.thorough
 def test_statements_see_the_same_records_if_the_source_changes_between(lab: StreamLab) -> None:
     write = before(
         ProtocolPoint.BEFORE_STATEMENT,
@@ -50,6 +51,7 @@ def test_statements_see_the_same_records_if_the_source_changes_between(lab: Stre
     assert lab.rows("log") == sorted([*FIRST, (1, "10", "DELETE"), (3, "30", "INSERT")], key=repr)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("targets", [("log",), ("log", "other")], ids=["once", "twice"])
 def test_outcome_of_an_append_only_stream_counts_only_inserts(
     lab: StreamLab, targets: tuple[str, ...]
@@ -109,6 +111,7 @@ def test_delete_and_update_by_rows_of_a_stream_run_as_merges(lab: StreamLab) -> 
     assert lab.engine.has_data("s") is False
 
 
+@pytest.mark.thorough
 def test_consuming_an_empty_stream_moves_its_offset(lab: StreamLab) -> None:
     lab.consume(LOG)
     lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('note' = 'x')")
@@ -244,6 +247,7 @@ def test_create_table_as_at_a_path_fills_the_table_and_logs_its_steps(
     ]
 
 
+@pytest.mark.thorough
 def test_create_table_as_by_name_creates_and_fills_the_table(lab: StreamLab) -> None:
     spark = lab.spark
     location = f"LOCATION '{lab.path('a place. b')}'"
@@ -288,6 +292,7 @@ def test_failing_statement_advances_none_of_several_streams(lab: StreamLab) -> N
     assert lab.rows("log") == []
 
 
+@pytest.mark.thorough
 def test_consumption_of_several_streams_first_frees_one_open_elsewhere(lab: StreamLab) -> None:
     crash(lab, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, OTHER)
 
@@ -312,6 +317,7 @@ def test_advance_with_an_open_consumption_is_refused(lab: StreamLab) -> None:
         lab.engine.advance("s")
 
 
+@pytest.mark.thorough
 def test_two_streams_on_one_table_do_not_disturb_each_other(lab: StreamLab) -> None:
     lab.engine.create_stream("late", on_table=lab.path("src"))
     lab.consume(LOG)
@@ -326,6 +332,7 @@ def test_two_streams_on_one_table_do_not_disturb_each_other(lab: StreamLab) -> N
     assert lab.rows("log") == sorted(FIRST + update, key=repr)
 
 
+@pytest.mark.thorough
 def test_session_is_clean_after_success_and_after_failure(three: StreamLab) -> None:
     spark = three.spark
     with pytest.raises(StatementFailed):
@@ -339,6 +346,7 @@ def test_session_is_clean_after_success_and_after_failure(three: StreamLab) -> N
     assert list((three.root / "state" / "scratch").glob("*")) == []
 
 
+@pytest.mark.thorough
 def test_source_dropped_and_recreated_makes_the_stream_stale(lab: StreamLab) -> None:
     spark = lab.spark
     spark.sql("CREATE TABLE born_twice (id INT) USING delta")

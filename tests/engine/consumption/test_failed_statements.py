@@ -37,6 +37,7 @@ AT_ONCE = "'delta.deletedFileRetentionDuration' = 'interval 0 seconds'"
 BY_NAME = "INSERT INTO by_name SELECT id, v, METADATA$ACTION FROM s"
 
 
+@pytest.mark.thorough
 def test_failed_single_statement_leaves_target_and_offset_unchanged(three: StreamLab) -> None:
     found = contents(three, "numbers")
 
@@ -89,6 +90,7 @@ def test_undo_restores_a_target_version_older_than_the_file_retention(three: Str
     assert transitions(three)[-1] == "aborted"
 
 
+@pytest.mark.in_ci("not null")
 @pytest.mark.parametrize(
     ("columns", "setup"),
     [
@@ -192,6 +194,7 @@ def test_leftover_empty_table_is_not_replaced_by_a_query_delta_refuses(three: St
     assert three.rows("made") == [(1,), (2,), (3,)]
 
 
+@pytest.mark.thorough
 def test_retry_of_a_failed_create_table_as_may_have_other_columns(
     three: StreamLab,
 ) -> None:
@@ -203,6 +206,7 @@ def test_retry_of_a_failed_create_table_as_may_have_other_columns(
     assert len(three.rows("made")) == 3
 
 
+@pytest.mark.thorough
 def test_table_under_two_names_is_undone_as_one(three: StreamLab) -> None:
     three.spark.sql(f"CREATE TABLE by_name USING delta LOCATION '{three.path('log')}'")
     try:
@@ -215,6 +219,7 @@ def test_table_under_two_names_is_undone_as_one(three: StreamLab) -> None:
     assert transitions(three)[-1] == "aborted"
 
 
+@pytest.mark.in_ci("dropped")
 @pytest.mark.parametrize("replace", ["dropped", "recreated"])
 def test_dropped_or_recreated_target_can_be_given_up_with_keep(
     three: StreamLab, replace: str
@@ -236,6 +241,7 @@ def test_dropped_or_recreated_target_can_be_given_up_with_keep(
         three.spark.sql("DROP TABLE IF EXISTS vanishing")
 
 
+@pytest.mark.thorough
 def test_neutral_commit_in_between_does_not_block_the_undo(three: StreamLab) -> None:
     engine = three.new_engine(
         before(ProtocolPoint.AFTER_STATEMENT, lambda: three.sql("OPTIMIZE {log}"), 0)
@@ -254,6 +260,7 @@ def follow_log(lab: StreamLab, semantics: str) -> None:
     lab.engine.create_stream("after", on_table=lab.path("log"), **options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
     three: StreamLab, semantics: str
@@ -270,7 +277,7 @@ def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
     assert [change[0] for change in three.seen("after")] == [1, 2, 3]
 
 
-@pytest.mark.in_ci("inserted-version", "surviving-moment")
+@pytest.mark.in_ci("surviving-moment")
 @pytest.mark.parametrize("is_by_moment", [False, True], ids=["version", "moment"])
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_stream_returns_undone_rows_that_a_user_restores(
@@ -290,6 +297,7 @@ def test_append_only_stream_returns_undone_rows_that_a_user_restores(
     assert [change[0] for change in three.seen("after")] == [1, 2, 3, 9]
 
 
+@pytest.mark.in_ci("surviving")
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_batch_does_not_end_between_a_statement_and_its_undo(
     three: StreamLab, semantics: str
@@ -308,6 +316,7 @@ def test_append_only_batch_does_not_end_between_a_statement_and_its_undo(
     assert three.rows("sums") == sorted([*before, (9, 1)])
 
 
+@pytest.mark.in_ci("surviving")
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_stream_returns_rows_that_an_undo_gives_back_later(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch, semantics: str

@@ -58,6 +58,7 @@ def leave_empty(lab: StreamLab, monkeypatch: pytest.MonkeyPatch, consumer: str =
     assert lab.rows("made") == []
 
 
+@pytest.mark.thorough
 def test_undo_after_a_later_consumption_is_reverted(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_table_filled_during_its_replacement_gets_its_rows_back(
     assert (offset(lab), phase(lab)) == (0, Phase.IDLE)
 
 
+@pytest.mark.thorough
 def test_leftover_table_filled_by_another_keeps_its_rows_after_takeover(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def result_tables(lab: StreamLab) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
+@pytest.mark.thorough
 def test_rows_are_handed_out_once_and_the_stream_is_consumed(lab: StreamLab) -> None:
     assert taken(lab) == FIRST
     assert lab.engine.has_data("s") is False
@@ -50,6 +51,7 @@ def test_rows_are_handed_out_once_and_the_stream_is_consumed(lab: StreamLab) -> 
     assert taken(lab) == [(3, "30", "INSERT")]
 
 
+@pytest.mark.thorough
 def test_returned_rows_stay_the_same_after_later_consumptions(lab: StreamLab) -> None:
     rows = lab.engine.read_and_consume(QUERY, consumer="me")
     lab.sql("DELETE FROM {src} WHERE id = 1")
@@ -65,6 +67,7 @@ def test_columns_of_a_query_may_have_any_name(lab: StreamLab) -> None:
     assert contents(rows) == [(2, 2)]
 
 
+@pytest.mark.thorough
 def test_query_within_bounds_takes_whole_commits(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {src} VALUES (3, '30')")
 
@@ -99,6 +102,7 @@ def test_query_with_a_type_that_delta_refuses_leaves_no_table(lab: StreamLab) ->
     assert taken(lab) == FIRST
 
 
+@pytest.mark.thorough
 def test_query_that_fails_consumes_nothing_and_hands_out_nothing(lab: StreamLab) -> None:
     with pytest.raises(StatementFailed, match="DIVIDE_BY_ZERO"):
         taken(lab, "SELECT 1 / (id - id) FROM s")
@@ -112,6 +116,7 @@ def crash(lab: StreamLab, point: ProtocolPoint) -> None:
         taken(lab, engine=lab.new_engine(CrashAt(point)))
 
 
+@pytest.mark.in_ci("before_commit")
 @pytest.mark.parametrize("point", PASSED_POINTS)
 def test_rows_of_a_crashed_call_are_handed_out_by_the_next_call(
     lab: StreamLab, point: ProtocolPoint
@@ -127,6 +132,7 @@ def test_rows_of_a_crashed_call_are_handed_out_by_the_next_call(
     assert len(result_tables(lab)) == 2
 
 
+@pytest.mark.in_ci("after_begin", "before_begin")
 @pytest.mark.parametrize("point", PASSED_POINTS)
 def test_rows_of_a_crashed_call_reach_only_its_retry_or_another_consumer(
     lab: StreamLab, point: ProtocolPoint
@@ -161,6 +167,7 @@ def test_call_that_crashes_after_its_rows_are_marked_is_not_repeated(
     assert taken(lab) == []
 
 
+@pytest.mark.thorough
 def test_other_queries_and_consumers_do_not_get_waiting_rows(lab: StreamLab) -> None:
     crash(lab, ProtocolPoint.AFTER_COMMIT)
 

@@ -87,6 +87,7 @@ def test_statement_that_fails_has_ended_without_a_commit(
     assert (rows(table), version(table)) == ([1, 2], 1)
 
 
+@pytest.mark.thorough
 def test_restore_commits_the_earlier_rows_with_its_mark(
     writer: StatementWriter, table: str
 ) -> None:

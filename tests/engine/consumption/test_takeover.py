@@ -17,6 +17,12 @@ from airflow_provider_cdc.engine import (
 )
 
 
+@pytest.mark.in_ci(
+    "DELETE FROM {log} WHERE id = 77",
+    "DELETE FROM {log} WHERE id IN (SELECT id + 77 FROM s)",
+    "INSERT INTO {log} SELECT id, v, 'z' FROM s WHERE id = 77",
+    "INSERT OVERWRITE {other} SELECT id, v, 'z' FROM s WHERE id = 77",
+)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -37,6 +43,7 @@ def test_statement_that_changes_nothing_is_confirmed_as_applied(
     assert three.rows("log") == [(0, "kept", "x")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("columns", "clause", "properties"),
     [
@@ -82,6 +89,7 @@ def test_target_of_any_kind_can_be_fenced_and_undone(
 CREATE = "CREATE TABLE {made} USING delta AS SELECT id, v FROM s"
 
 
+@pytest.mark.thorough
 def test_create_table_as_with_changed_statements_is_retried(lab: StreamLab) -> None:
     crash(lab, ProtocolPoint.BEFORE_STATEMENT, 1, CREATE, LOG)
 

@@ -35,6 +35,7 @@ from airflow_provider_cdc.engine.core.model.stream import Phase
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
 
 
+@pytest.mark.thorough
 def test_transaction_statements_see_the_same_records_and_consume_them_once(lab: StreamLab) -> None:
     with begun(lab) as tx:
         tx.sql(lab.text(LOG))
@@ -51,6 +52,7 @@ def test_transaction_statements_see_the_same_records_and_consume_them_once(lab: 
     assert lab.seen("s") == [(3, "30", "INSERT", False)]
 
 
+@pytest.mark.thorough
 def test_transaction_records_end_at_its_start_even_for_streams_used_late(lab: StreamLab) -> None:
     with begun(lab) as tx:
         lab.sql("INSERT INTO {src} VALUES (3, '30')", "INSERT INTO {dim} VALUES (2, 200)")
@@ -127,6 +129,7 @@ def test_dataframe_of_a_stream_is_written_and_consumed(lab: StreamLab) -> None:
     assert lab.engine.has_data("s") is False
 
 
+@pytest.mark.thorough
 def test_dataframe_written_with_overwrite_replaces_the_target_rows(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {log} VALUES (7, 'old', 'x')")
     with pytest.raises(ZeroDivisionError), begun(lab) as tx:
@@ -195,6 +198,7 @@ def test_statement_on_a_temporary_view_of_a_stream_consumes_the_stream(lab: Stre
     assert (offset(lab, "s"), offset(lab, "d")) == (1, 0)
 
 
+@pytest.mark.thorough
 def test_create_table_as_is_emptied_if_its_transaction_fails(lab: StreamLab) -> None:
     create = lab.text("CREATE TABLE {made} USING delta AS SELECT id, v FROM s")
     more = lab.text("INSERT INTO {made} SELECT id + 10, v FROM s")
@@ -218,6 +222,7 @@ def test_create_table_as_holds_the_records_up_to_the_transaction_start(lab: Stre
     assert lab.rows("made") == [(1,), (2,)]
 
 
+@pytest.mark.thorough
 def test_transactions_of_the_snowflake_example_read_the_documented_rows(lab: StreamLab) -> None:
     """Snowflake, repeatable read: T1 queries, updates the source and queries again; T2 begins
     later.
@@ -250,6 +255,7 @@ def test_stream_renamed_during_a_transaction_keeps_its_name_in_the_block(
     assert offset(lab, "another") == 1
 
 
+@pytest.mark.thorough
 def test_exception_in_the_block_undoes_all_statements_and_consumes_nothing(lab: StreamLab) -> None:
     with pytest.raises(ZeroDivisionError), begun(lab) as tx:
         tx.sql(lab.text(LOG))
@@ -266,6 +272,7 @@ def test_exception_in_the_block_undoes_all_statements_and_consumes_nothing(lab: 
     assert lab.rows("log") == FIRST
 
 
+@pytest.mark.thorough
 def test_failed_statement_undoes_the_transaction_even_if_the_block_goes_on(
     three: StreamLab,
 ) -> None:
@@ -344,6 +351,7 @@ def test_unreadable_source_fails_only_the_stream_that_reads_it(lab: StreamLab) -
     assert lab.rows("log") == FIRST
 
 
+@pytest.mark.thorough
 def test_transaction_within_bounds_takes_whole_commits_and_leaves_the_rest(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {src} VALUES (3, '30')", "INSERT INTO {src} VALUES (4, '40')")
     with lab.engine.transaction(consumer="me", max_commits=2) as tx:
@@ -353,6 +361,7 @@ def test_transaction_within_bounds_takes_whole_commits_and_leaves_the_rest(lab: 
     assert [row[0] for row in lab.seen("s")] == [4]
 
 
+@pytest.mark.thorough
 def test_initial_rows_are_the_records_of_only_the_first_transaction(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {src} VALUES (3, '30')")
     lab.engine.create_stream("initial", on_table=lab.path("src"), show_initial_rows=True)
@@ -368,6 +377,7 @@ def test_initial_rows_are_the_records_of_only_the_first_transaction(lab: StreamL
     assert lab.rows("log") == sorted([*FIRST, (3, "30", "INSERT"), (1, "10", "DELETE")])
 
 
+@pytest.mark.thorough
 def test_stream_on_a_view_ends_at_the_transaction_start_in_each_table(lab: StreamLab) -> None:
     lab.sql("CREATE VIEW numbered AS SELECT id, v, n FROM {src} NATURAL JOIN {dim}")
     try:
@@ -405,6 +415,7 @@ def test_transaction_of_a_reader_can_query_but_not_consume(lab: StreamLab) -> No
     assert is_untouched(lab)
 
 
+@pytest.mark.thorough
 def test_stream_on_files_ends_with_the_files_at_the_transaction_start(lab: StreamLab) -> None:
     folder = lab.root / "inbox"
     folder.mkdir()

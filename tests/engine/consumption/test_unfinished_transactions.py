@@ -69,7 +69,7 @@ def both(lab: StreamLab, tx: Transaction) -> None:
     tx.sql(lab.text(DIM))
 
 
-@pytest.mark.in_ci("after_begin-*-me", "after_statement-0-*", "before_commit-*-another")
+@pytest.mark.in_ci("after_begin-None-0-me")
 @pytest.mark.parametrize("consumer", ["me", "another"])
 @pytest.mark.parametrize(
     ("point", "index", "applied"), POINTS, ids=lambda value: str(getattr(value, "value", value))
@@ -89,6 +89,7 @@ def test_transaction_that_crashed_is_undone_before_anything_else(
     assert [offset(lab, name) for name in ("s", "d")] == [1, 1]
 
 
+@pytest.mark.thorough
 def test_transaction_that_crashed_after_its_commit_is_not_repeated(lab: StreamLab) -> None:
     engine = lab.new_engine(CrashAt(ProtocolPoint.AFTER_COMMIT))
     with pytest.raises(Crash), begun(lab, engine=engine) as tx:
@@ -100,6 +101,7 @@ def test_transaction_that_crashed_after_its_commit_is_not_repeated(lab: StreamLa
     assert (lab.rows("log"), lab.rows("other")) == (FIRST, DIM_ROWS)
 
 
+@pytest.mark.thorough
 def test_fully_applied_crashed_transaction_is_not_rolled_forward(lab: StreamLab) -> None:
     killed(lab, lambda tx: tx.sql(lab.text(LOG)))
 
@@ -108,6 +110,7 @@ def test_fully_applied_crashed_transaction_is_not_rolled_forward(lab: StreamLab)
     assert (lab.rows("log"), lab.rows("other")) == ([], FIRST)
 
 
+@pytest.mark.thorough
 def test_consumption_of_the_same_statement_does_not_resume_a_transaction(lab: StreamLab) -> None:
     killed(lab, lambda tx: tx.sql(lab.text(LOG)))
 
@@ -117,6 +120,7 @@ def test_consumption_of_the_same_statement_does_not_resume_a_transaction(lab: St
     assert lab.rows("log") == FIRST
 
 
+@pytest.mark.thorough
 def test_undo_of_a_write_to_a_source_precedes_the_next_transactions_read(
     lab: StreamLab,
 ) -> None:
@@ -129,6 +133,7 @@ def test_undo_of_a_write_to_a_source_precedes_the_next_transactions_read(
     assert lab.engine.has_data("s") is False
 
 
+@pytest.mark.thorough
 def test_interrupt_in_the_block_leaves_the_undo_to_the_next_attempt(lab: StreamLab) -> None:
     with pytest.raises(KeyboardInterrupt), begun(lab) as tx:
         tx.sql(lab.text(LOG))
@@ -210,6 +215,7 @@ def test_statement_fenced_just_before_it_runs_is_not_applied(lab: StreamLab) -> 
     assert (lab.rows("log"), lab.rows("other")) == ([], FIRST)
 
 
+@pytest.mark.thorough
 def test_takeover_also_ends_streams_that_joined_after_its_read(lab: StreamLab) -> None:
     """The consumer that takes over reads the consumption before ``d`` joins it."""
     with pytest.raises(StreamConflict), begun(lab) as tx:

@@ -160,6 +160,7 @@ def test_overwritten_file_is_read_whole_again_and_a_removed_one_is_not(inbox: In
     assert inbox.ids() == [0, 2, 3]
 
 
+@pytest.mark.thorough
 def test_appended_file_is_read_whole_again(target: Inbox) -> None:
     target.put("log.csv", "1,a")
     target.take()
@@ -178,6 +179,7 @@ def test_file_removed_before_its_read_counts_as_no_data(target: Inbox) -> None:
     assert target.ids() == []
 
 
+@pytest.mark.thorough
 def test_consumption_takes_present_files_and_the_next_one_later_files(target: Inbox) -> None:
     target.put("a.csv", "1,a", "2,b")
     outcome = target.take()
@@ -201,6 +203,7 @@ def test_transaction_takes_only_the_files_present_at_its_start(target: Inbox) ->
     assert target.taken() == [1, 2]
 
 
+@pytest.mark.in_ci("after_begin", "before_statement")
 @pytest.mark.parametrize(
     "point",
     [
@@ -225,6 +228,7 @@ def test_killed_consumption_is_finished_with_the_files_it_began_with(
     assert target.taken() == [1, 2]
 
 
+@pytest.mark.thorough
 def test_killed_consumption_with_an_overwritten_file_is_undone_and_retried(
     target: Inbox,
 ) -> None:
@@ -324,6 +328,7 @@ def test_file_overwritten_between_its_listing_and_its_read_is_refused(
         target.engine.read_stream("s")
 
 
+@pytest.mark.thorough
 def test_batches_follow_refreshes_and_skip_files_overwritten_later(target: Inbox) -> None:
     for path in ("a.csv", "b.csv", "c.csv"):
         target.put(path, f"{'abc'.index(path[0])},x")
@@ -335,6 +340,7 @@ def test_batches_follow_refreshes_and_skip_files_overwritten_later(target: Inbox
     assert target.taken() == [1, 2, 7]
 
 
+@pytest.mark.thorough
 def test_killed_batch_is_finished_as_it_began_despite_later_files(
     target: Inbox,
 ) -> None:
@@ -675,6 +681,7 @@ def test_files_that_do_not_match_the_format_are_named(inbox: Inbox) -> None:
         file.unlink()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("file_format", ["csv", "json"])
 def test_malformed_row_fails_fast_for_any_requested_columns(
     target: Inbox, file_format: str

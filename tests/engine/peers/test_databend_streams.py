@@ -115,6 +115,7 @@ def test_row_ids_of_both_streams_of_one_table_are_the_same(lab: StreamLab) -> No
     assert found == lab.changes("s_append_only")
 
 
+@pytest.mark.thorough
 def test_successful_transaction_consumes_the_stream(lab: StreamLab) -> None:
     _table_with_one_change(lab)
     lab.consume("INSERT INTO {target} SELECT a FROM s")
@@ -122,6 +123,7 @@ def test_successful_transaction_consumes_the_stream(lab: StreamLab) -> None:
     assert lab.changes("s") == []
 
 
+@pytest.mark.thorough
 def test_failed_transaction_leaves_the_stream_unchanged(lab: StreamLab) -> None:
     _table_with_one_change(lab)
     before = lab.changes("s")
@@ -138,6 +140,7 @@ def test_failed_transaction_leaves_the_stream_unchanged(lab: StreamLab) -> None:
     assert lab.rows("target") == [("1",)]
 
 
+@pytest.mark.in_ci("before_begin")
 @pytest.mark.parametrize("held_at", [ProtocolPoint.BEFORE_BEGIN, ProtocolPoint.AFTER_BEGIN])
 def test_concurrent_transactions_succeed_only_for_the_first_to_commit(
     lab: StreamLab, held_at: ProtocolPoint

@@ -26,6 +26,7 @@ def create(lab: StreamLab, **options: bool) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"), **options)
 
 
+@pytest.mark.thorough
 def test_rows_of_the_bootstrap_are_not_read_again_as_changes(lab: StreamLab) -> None:
     """delta#4391: the start version was read again after the bootstrap."""
     create(lab, show_initial_rows=True)
@@ -55,6 +56,7 @@ def test_key_deleted_and_inserted_in_one_commit_returns_both_changes(lab: Stream
     assert changes[0].row_id != changes[1].row_id
 
 
+@pytest.mark.thorough
 def test_rollback_inside_the_range_is_seen(lab: StreamLab) -> None:
     """iceberg#10247: a rollback was ignored."""
     create(lab)
@@ -64,6 +66,7 @@ def test_rollback_inside_the_range_is_seen(lab: StreamLab) -> None:
     assert lab.seen("s") == [(2, "b", "DELETE", False)]
 
 
+@pytest.mark.thorough
 def test_equal_rows_have_distinct_row_ids(lab: StreamLab) -> None:
     create(lab)
     lab.sql("INSERT INTO {src} VALUES (2, 'b'), (2, 'b')", "INSERT INTO {src} VALUES (2, 'b')")
@@ -81,6 +84,7 @@ def test_value_that_became_null_is_a_change(lab: StreamLab) -> None:
     assert lab.seen("s") == [(1, "a", "DELETE", True), (1, None, "INSERT", True)]
 
 
+@pytest.mark.thorough
 def test_failed_consumption_leaves_its_rows_for_the_next_one(lab: StreamLab) -> None:
     """databend#15581: a stream was consumed although its transaction failed."""
     create(lab)

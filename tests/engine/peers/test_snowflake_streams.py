@@ -70,6 +70,7 @@ def test_stream_stores_its_offset_and_no_rows_of_the_table(source: StreamLab) ->
     assert not any(b"needle in the table" in file.read_bytes() for file in kept)
 
 
+@pytest.mark.thorough
 def test_first_stream_switches_tracking_on_without_a_visible_column(
     lab: StreamLab,
 ) -> None:
@@ -82,6 +83,7 @@ def test_first_stream_switches_tracking_on_without_a_visible_column(
     assert lab.seen("s") == [(1, "a", *DELETED)]
 
 
+@pytest.mark.thorough
 def test_streams_of_one_table_have_independent_offsets(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     source.engine.create_stream("later", on_table=source.path("t"))
@@ -97,6 +99,7 @@ def test_streams_of_one_table_have_independent_offsets(source: StreamLab) -> Non
 # Table versioning
 
 
+@pytest.mark.thorough
 def test_stream_returns_every_transaction_after_its_offset(
     lab: StreamLab,
 ) -> None:
@@ -111,6 +114,7 @@ def test_stream_returns_every_transaction_after_its_offset(
     assert (status.offset_version, status.latest_version) == (3, 10)
 
 
+@pytest.mark.thorough
 def test_change_set_of_mixed_changes_is_minimal(source: StreamLab) -> None:
     source.sql(
         "INSERT INTO {t} VALUES (4, 'd'), (5, 'e'), (6, 'unchanged'), (7, 'g')",
@@ -146,6 +150,7 @@ def test_truncate_is_a_delete_of_every_row(source: StreamLab) -> None:
 # Moving the offset
 
 
+@pytest.mark.thorough
 def test_repeated_reads_of_a_stream_never_move_its_offset(source: StreamLab) -> None:
     source.sql("UPDATE {t} SET v = 'z' WHERE id = 1")
     offset = source.engine.describe_stream("s").offset_version
@@ -156,6 +161,7 @@ def test_repeated_reads_of_a_stream_never_move_its_offset(source: StreamLab) -> 
     assert source.engine.describe_stream("s").offset_version == offset
 
 
+@pytest.mark.thorough
 def test_dml_that_reads_a_stream_consumes_all_of_it_even_if_it_filters(
     source: StreamLab,
 ) -> None:
@@ -165,6 +171,7 @@ def test_dml_that_reads_a_stream_consumes_all_of_it_even_if_it_filters(
     assert source.changes("s") == []
 
 
+@pytest.mark.thorough
 def test_create_table_as_select_consumes_a_stream(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     source.consume("CREATE TABLE {filled} USING delta AS SELECT id, v FROM s")
@@ -172,6 +179,7 @@ def test_create_table_as_select_consumes_a_stream(source: StreamLab) -> None:
     assert source.changes("s") == []
 
 
+@pytest.mark.thorough
 def test_insert_with_a_false_filter_advances_the_offset_and_writes_nothing(
     source: StreamLab,
 ) -> None:
@@ -182,6 +190,7 @@ def test_insert_with_a_false_filter_advances_the_offset_and_writes_nothing(
     assert source.engine.describe_stream("s").offset_version == source.version("t")
 
 
+@pytest.mark.thorough
 def test_advance_moves_the_offset_to_now_without_dml(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     source.engine.advance("s")
@@ -190,6 +199,7 @@ def test_advance_moves_the_offset_to_now_without_dml(source: StreamLab) -> None:
     assert source.seen("s") == [(4, "d", *DELETED)]
 
 
+@pytest.mark.thorough
 def test_consuming_an_empty_stream_skips_versions_without_changes(
     source: StreamLab,
 ) -> None:
@@ -201,6 +211,7 @@ def test_consuming_an_empty_stream_skips_versions_without_changes(
     assert source.engine.describe_stream("s").offset_version == source.version("t")
 
 
+@pytest.mark.thorough
 def test_consuming_moves_stale_after_forward(source: StreamLab) -> None:
     before = source.engine.describe_stream("s")
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
@@ -213,6 +224,7 @@ def test_consuming_moves_stale_after_forward(source: StreamLab) -> None:
 # Repeatable read isolation
 
 
+@pytest.mark.thorough
 def test_repeatable_read_gives_each_statement_the_same_records(source: StreamLab) -> None:
     # Transaction 1 changes the table itself, and another writer changes it meanwhile.
     source.sql("INSERT INTO {t} VALUES (4, 'before the transaction')")
@@ -239,6 +251,7 @@ def test_repeatable_read_gives_each_statement_the_same_records(source: StreamLab
     ]
 
 
+@pytest.mark.thorough
 def test_rows_read_before_a_commit_do_not_include_it(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     early = source.engine.read_stream("s")
@@ -247,6 +260,7 @@ def test_rows_read_before_a_commit_do_not_include_it(source: StreamLab) -> None:
     assert source.seen("s") == [(5, "e", *NEW)]
 
 
+@pytest.mark.thorough
 def test_several_statements_of_one_transaction_see_the_same_records(source: StreamLab) -> None:
     source.make("counted", "rows LONG")
     source.sql("UPDATE {t} SET v = 'z' WHERE id = 1")
@@ -256,6 +270,7 @@ def test_several_statements_of_one_transaction_see_the_same_records(source: Stre
     assert source.changes("s") == []
 
 
+@pytest.mark.thorough
 def test_transaction_that_reads_a_stream_locks_it_until_it_commits(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     refused = []
@@ -290,6 +305,7 @@ def test_stream_columns_are_the_source_columns_in_order_plus_three(
     assert source.engine.read_stream("s").dtypes == found.dtypes
 
 
+@pytest.mark.thorough
 def test_update_is_a_pair_with_isupdate_true_and_one_row_id(source: StreamLab) -> None:
     source.sql("UPDATE {t} SET v = 'z' WHERE id = 2")
     old, new = source.changes("s")
@@ -304,6 +320,7 @@ def test_row_inserted_and_updated_after_the_offset_is_one_plain_insert(
     assert source.seen("s") == [(4, "z", "INSERT", False)]
 
 
+@pytest.mark.thorough
 def test_row_id_is_unique_and_never_changes_through_the_life_of_a_row(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd'), (4, 'd')")
     born = source.changes("s")
@@ -348,6 +365,7 @@ def test_append_only_stream_returns_ten_inserts_after_five_are_deleted(source: S
     ]
 
 
+@pytest.mark.thorough
 def test_append_only_stream_captures_no_update_no_delete_and_no_truncate(
     source: StreamLab,
 ) -> None:
@@ -359,6 +377,7 @@ def test_append_only_stream_captures_no_update_no_delete_and_no_truncate(
     assert not source.engine.has_data("added")
 
 
+@pytest.mark.thorough
 def test_truncate_after_consuming_adds_nothing_to_an_append_only_stream(
     source: StreamLab,
 ) -> None:
@@ -374,6 +393,7 @@ def test_truncate_after_consuming_adds_nothing_to_an_append_only_stream(
 # Data flow
 
 
+@pytest.mark.thorough
 def test_consumption_returns_what_changed_since_the_previous_one(
     source: StreamLab,
 ) -> None:
@@ -398,6 +418,7 @@ def test_consumption_returns_what_changed_since_the_previous_one(
 # Staleness
 
 
+@pytest.mark.in_ci("(id INT, v STRING) USING delta")
 @pytest.mark.parametrize("definition", ["(id INT, v STRING) USING delta", FILLED])
 def test_source_recreated_makes_its_streams_stale(
     source: StreamLab, schema: str, definition: str
@@ -452,6 +473,7 @@ def test_managed_source_that_is_renamed_leaves_its_stream_stale(
         source.engine.read_stream("on_name")
 
 
+@pytest.mark.thorough
 def test_stream_recreated_on_a_renamed_managed_source_loses_no_change(
     source: StreamLab, schema: str
 ) -> None:
@@ -491,6 +513,7 @@ def test_external_source_that_is_dropped_keeps_its_files_and_its_stream(
 # Several consumers
 
 
+@pytest.mark.thorough
 def test_consumers_with_separate_streams_get_the_same_changes(source: StreamLab) -> None:
     source.engine.create_stream("s2", on_table=source.path("t"))
     source.sql("INSERT INTO {t} VALUES (4, 'd')", "DELETE FROM {t} WHERE id = 1")
@@ -502,6 +525,7 @@ def test_consumers_with_separate_streams_get_the_same_changes(source: StreamLab)
     assert source.rows("target") == sorted(2 * [(1, "a", *DELETED), (4, "d", *NEW)], key=repr)
 
 
+@pytest.mark.thorough
 def test_consumers_of_one_stream_get_different_changes(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     source.consume(CONSUME, consumer="first")

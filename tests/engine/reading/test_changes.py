@@ -61,6 +61,7 @@ def difference(lab: StreamLab, first: int, last: int) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
+@pytest.mark.thorough
 def test_changes_of_every_range_are_the_difference_of_its_ends(lab: StreamLab) -> None:
     last = lab.version("src")
     for first, end in combinations_with_replacement(range(last + 1), 2):

@@ -80,6 +80,7 @@ def changes(lab: StreamLab, **points: Any) -> Counter[tuple[Any, ...]]:
     )
 
 
+@pytest.mark.thorough
 def test_version_range_equals_the_netted_change_data_feed(lab: StreamLab) -> None:
     for first, last in combinations_with_replacement(range(LAST + 1), 2):
         rows = feed(lab, startingVersion=first, endingVersion=last).collect()
@@ -87,6 +88,7 @@ def test_version_range_equals_the_netted_change_data_feed(lab: StreamLab) -> Non
         assert found == net(rows), (first, last)
 
 
+@pytest.mark.thorough
 def test_time_range_equals_the_netted_change_data_feed(lab: StreamLab) -> None:
     times = [lab.committed_at("src", version) for version in range(LAST + 1)]
     for first, last in ((0, 0), (0, 3), (1, 2), (2, LAST)):
@@ -114,6 +116,7 @@ def test_range_equals_the_netted_result_of_table_changes(lab: StreamLab) -> None
     assert found == net(rows) == Counter([(1, "y", "INSERT", False), *_inserts(4, 5)])
 
 
+@pytest.mark.thorough
 def test_range_of_one_version_equals_the_feed_of_that_version(lab: StreamLab) -> None:
     for version in range(LAST + 1):
         rows = feed(lab, startingVersion=version, endingVersion=version).collect()
@@ -136,6 +139,7 @@ def test_range_beyond_the_newest_commit_is_refused_and_at_it_is_empty(
     assert changes(lab, at=Timestamp(lab.committed_at("src", LAST))) == Counter()
 
 
+@pytest.mark.thorough
 def test_archive_that_consumes_one_commit_at_a_time_has_every_change(lab: StreamLab) -> None:
     """Delta change data feed: to keep all changes for good, write them to a table of your own."""
     lab.engine.create_stream(

@@ -88,7 +88,7 @@ def there(lab: StreamLab, version: int, table: str = "src") -> Rows:
     )
 
 
-@pytest.mark.in_ci("vectors-file_difference", "no vectors-change_files")
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", [Strategy.FILE_DIFFERENCE, Strategy.CHANGE_FILES])
 @pytest.mark.parametrize("vectors", [VECTORS, NO_VECTORS], ids=["vectors", "no vectors"])
 def test_changes_from_version_0_are_inserts_of_the_rows_at_the_end(
@@ -105,6 +105,7 @@ def test_changes_from_version_0_are_inserts_of_the_rows_at_the_end(
     assert inserted(lab, strategy=strategy, before=FROM_0) == there(lab, newest)
 
 
+@pytest.mark.thorough
 def test_changes_from_version_0_of_partitions_are_the_rows_at_the_end(lab: StreamLab) -> None:
     create(lab, clause="PARTITIONED BY (v)")
     lab.sql(*LIFE[:4], "UPDATE {src} SET v = NULL WHERE id = 4")
@@ -120,6 +121,7 @@ def test_changes_from_version_0_read_change_files_only_by_that_strategy(lab: Str
         assert any("_change_data" in file for file in rows.inputFiles()) is reads
 
 
+@pytest.mark.thorough
 def test_changes_from_a_time_before_the_first_commit_begin_with_version_0(lab: StreamLab) -> None:
     create(lab)
     lab.sql(*LIFE[:2])
@@ -151,6 +153,7 @@ def test_changes_before_a_stream_offset_at_version_0_include_version_0(lab: Stre
     assert inserted(lab, before=OffsetOf("s")) == there(lab, 0)
 
 
+@pytest.mark.thorough
 def test_append_only_changes_from_version_0_are_all_rows_as_inserted(
     lab: StreamLab,
 ) -> None:
@@ -205,6 +208,7 @@ def test_changes_from_version_0_are_exact_if_column_mapping_came_later(lab: Stre
             assert found == there(lab, end), (strategy, end)
 
 
+@pytest.mark.thorough
 def test_changes_from_version_0_of_clones_are_all_their_rows(lab: StreamLab) -> None:
     create(lab, NO_VECTORS)
     # The UPDATE makes a file whose stored row ids are smaller than those that the file would give.
@@ -231,6 +235,7 @@ def test_new_table_tracks_its_rows_by_a_session_default(lab: StreamLab) -> None:
     assert inserted(lab, before=FROM_0) == there(lab, 0) != Counter()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("tracked_by_default")
 def test_changes_from_version_0_of_a_converted_folder_are_its_rows(lab: StreamLab) -> None:
     lab.spark.sql(ROWS).write.parquet(lab.path("src"))
@@ -276,6 +281,7 @@ def test_changes_from_before_the_table_was_replaced_are_refused(lab: StreamLab) 
         lab.engine.changes(lab.path("src"), before=FROM_0)
 
 
+@pytest.mark.thorough
 def test_stream_with_initial_rows_at_version_0_begins_with_them(lab: StreamLab) -> None:
     """Two consumptions return what a stream before version 0 would return."""
     create(lab)

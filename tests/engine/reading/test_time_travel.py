@@ -55,6 +55,7 @@ def create(lab: StreamLab, name: str = "s", **options: Any) -> Any:
     return lab.engine.create_stream(name, on_table=lab.path("src"), **options)
 
 
+@pytest.mark.thorough
 def test_stream_at_a_version_returns_later_changes(lab: StreamLab) -> None:
     assert create(lab, at=Version(2)).offset.version == 2
     assert lab.seen("s") == [
@@ -64,6 +65,7 @@ def test_stream_at_a_version_returns_later_changes(lab: StreamLab) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_stream_before_a_version_also_returns_the_changes_of_that_version(
     lab: StreamLab,
 ) -> None:
@@ -73,6 +75,7 @@ def test_stream_before_a_version_also_returns_the_changes_of_that_version(
     assert lab.seen("empty") == []
 
 
+@pytest.mark.in_ci("files")
 @pytest.mark.parametrize("properties", [TRACKED, f"{TRACKED}, {OWN_TIMES}"], ids=["files", "own"])
 def test_stream_at_a_timestamp_is_at_the_version_of_delta_time_travel(
     spark: SparkSession, tmp_path: Path, properties: str
@@ -92,6 +95,7 @@ def test_stream_at_a_timestamp_is_at_the_version_of_delta_time_travel(
     assert sorted(map(tuple, read.collect())) == [(1, "x"), (2, "b")]
 
 
+@pytest.mark.thorough
 def test_stream_at_the_offset_of_another_stream_returns_the_same_changes(lab: StreamLab) -> None:
     create(lab, at=Version(1))
     create(lab, "twin", at=OffsetOf("S"))
@@ -110,6 +114,7 @@ def test_stream_at_the_offset_of_a_stream_on_another_table_is_refused(lab: Strea
     assert [status.name for status in lab.engine.show_streams()] == ["elsewhere"]
 
 
+@pytest.mark.in_ci("options1-show_initial_rows", "options2-show_initial_rows")
 @pytest.mark.parametrize(
     ("options", "fix"),
     [
@@ -152,6 +157,7 @@ def test_stream_at_a_point_before_a_gap_in_change_tracking_is_refused(
     assert lab.version("src") == version
 
 
+@pytest.mark.thorough
 def test_stream_at_a_point_with_missing_files_is_refused_without_replacing(
     lab: StreamLab,
 ) -> None:

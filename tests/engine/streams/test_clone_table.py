@@ -102,7 +102,7 @@ def check_steps(table: SourceTable, *statements: str) -> None:
     table.check_inserts(surviving)
 
 
-@pytest.mark.in_ci("vectors")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("vectors", "folder"),
     [(True, "täble 1"), (False, "täble 1"), (True, "plain")],
@@ -124,6 +124,7 @@ def test_streams_on_a_clone_are_exact_after_any_write(
     assert ids(source) == before
 
 
+@pytest.mark.thorough
 def test_streams_on_a_table_and_on_its_clone_give_the_same_row_ids(lab: StreamLab) -> None:
     lab.make("src", COLUMNS, properties=TRACKED)
     lab.sql("INSERT INTO {src} SELECT id, 'a' FROM range(6)", "UPDATE {src} SET v = 'b'")
@@ -155,6 +156,7 @@ def test_streams_on_a_table_and_on_its_clone_give_the_same_row_ids(lab: StreamLa
     assert lab.engine.has_data("c") is False
 
 
+@pytest.mark.thorough
 def test_streams_on_the_source_of_a_clone_stay_exact(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
@@ -190,7 +192,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.in_ci("partitions", "mapped by id", "v2 checkpoints")
+@pytest.mark.in_ci("v2 checkpoints")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_table_of_any_shape_is_cloned_with_its_row_ids(
     make_table: MakeTable, clone_of: CloneOf, shape: str
@@ -240,6 +242,7 @@ def test_clone_with_a_renamed_column_and_in_commit_timestamps_is_exact(
     assert len(clone.snapshot(0).collect()) == len(ROWS)
 
 
+@pytest.mark.thorough
 def test_clones_of_clones_keep_row_ids(make_table: MakeTable, clone_of: CloneOf) -> None:
     source = make_table(COLUMNS, *ROWS, writes=HISTORY)
     clone = clone_of(source)
@@ -256,6 +259,7 @@ def test_clones_of_clones_keep_row_ids(make_table: MakeTable, clone_of: CloneOf)
     assert len(adds_of(third)) == len(adds_of(clone))
 
 
+@pytest.mark.thorough
 def test_clone_restored_to_version_0_holds_the_rows_of_its_source(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
@@ -269,6 +273,7 @@ def test_clone_restored_to_version_0_holds_the_rows_of_its_source(
     assert len(clone.check(changed)) > len(ROWS)
 
 
+@pytest.mark.thorough
 def test_clone_of_an_empty_table_is_exact(make_table: MakeTable, clone_of: CloneOf) -> None:
     clone = clone_of(make_table(COLUMNS))
     check_steps(clone, "INSERT INTO {t} VALUES (1, 'a')", ALL_ROWS)
@@ -289,6 +294,7 @@ def vacuum(spark: SparkSession) -> Callable[[SourceTable], None]:
 AT_ONCE = "'delta.deletedFileRetentionDuration' = 'interval 0 hours'"
 
 
+@pytest.mark.thorough
 def test_vacuum_of_a_clone_takes_nothing_from_its_source(
     make_table: MakeTable, clone_of: CloneOf, vacuum: Callable[[SourceTable], None]
 ) -> None:
@@ -311,6 +317,7 @@ def test_vacuum_of_a_clone_takes_nothing_from_its_source(
         assert (change.action, change.values[0]) == ("DELETE", 5)
 
 
+@pytest.mark.thorough
 def test_vacuum_of_the_source_can_take_files_that_a_clone_needs(
     make_table: MakeTable, clone_of: CloneOf, vacuum: Callable[[SourceTable], None]
 ) -> None:
@@ -353,6 +360,7 @@ def files_below(table: SourceTable) -> set[str]:
     return {str(path) for path in Path(table.location).rglob("*") if "_delta_log" not in path.parts}
 
 
+@pytest.mark.thorough
 def test_delta_duplicates_row_ids_if_a_clone_replaces_its_source(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:

@@ -61,6 +61,7 @@ def data_files(lab: StreamLab, table: str = "src") -> int:
     return len(list(Path(lab.path(table)).glob("*.parquet")))
 
 
+@pytest.mark.thorough
 def test_retention_is_extended_while_changes_wait_and_restored_afterwards(
     lab: StreamLab,
 ) -> None:
@@ -111,6 +112,7 @@ def test_extension_keeps_files_from_vacuum_and_reports_their_size(lab: StreamLab
     assert data_files(lab) < before
 
 
+@pytest.mark.thorough
 def test_stream_whose_files_were_vacuumed_raises_and_extends_nothing(lab: StreamLab) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"), max_data_extension=timedelta(0))
     lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 0 seconds')")
@@ -126,6 +128,7 @@ def test_stream_whose_files_were_vacuumed_raises_and_extends_nothing(lab: Stream
     assert lab.rows("copy") == []
 
 
+@pytest.mark.thorough
 def test_stream_with_its_own_extension_keeps_data_that_long(lab: StreamLab) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"), max_data_extension=timedelta(days=60))
     lab.engine.create_stream("t", on_table=lab.path("src"))
@@ -155,6 +158,7 @@ def test_source_without_streams_gets_its_own_retention_back(lab: StreamLab) -> N
     assert lab.engine.maintain().sources == ()
 
 
+@pytest.mark.thorough
 def test_two_state_folders_extend_one_table_independently(lab: StreamLab) -> None:
     before = properties(lab)
     other = StreamLab(lab.spark, lab.root / "other")
@@ -171,6 +175,7 @@ def test_two_state_folders_extend_one_table_independently(lab: StreamLab) -> Non
     assert properties(lab) == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "own",
     [
@@ -277,6 +282,7 @@ def test_stream_whose_changes_were_reverted_stays_fresh_by_an_exact_probe(
     assert later.describe_stream("s").offset_version == lab.version("src")
 
 
+@pytest.mark.in_ci("True")
 @pytest.mark.parametrize("is_looked_at", [False, True])
 def test_surviving_stream_returns_rows_deleted_and_then_restored(
     lab: StreamLab, is_looked_at: bool

@@ -227,6 +227,7 @@ def test_first_stream_on_a_table_switches_row_tracking_on(untracked: StreamLab) 
     assert untracked.version("plain") == version
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("earlier", [None, "false"])
 def test_failed_creation_leaves_tracking_unchanged(
     untracked: StreamLab, monkeypatch: pytest.MonkeyPatch, earlier: str | None
@@ -351,6 +352,7 @@ def test_tracking_that_is_switched_off_disables_the_stream(untracked: StreamLab)
     assert "switched row tracking off" in status.invalid_reason
 
 
+@pytest.mark.thorough
 def test_named_table_at_an_odd_location_can_have_a_stream(lab: StreamLab) -> None:
     spark = lab.spark
     place = lab.path("a place. b")
@@ -368,6 +370,7 @@ def test_named_table_at_an_odd_location_can_have_a_stream(lab: StreamLab) -> Non
     assert lab.rows("src") == [(7, "INSERT")]
 
 
+@pytest.mark.in_ci("a b.c", "d.e")
 @pytest.mark.parametrize("table", ["a b.c", "d.e", "100%", "tä;'q'"])
 def test_table_with_odd_characters_in_its_path_can_have_a_stream(
     lab: StreamLab, table: str
@@ -453,6 +456,7 @@ def test_invalid_state_folder_of_the_engine_is_refused(lab: StreamLab, state: st
         Engine(lab.spark, state)
 
 
+@pytest.mark.thorough
 def test_delta_rs_can_write_a_source_again_after_features_are_dropped(
     untracked: StreamLab,
 ) -> None:

@@ -44,6 +44,7 @@ def versions(lab: UpsertLab) -> list[int]:
     ]
 
 
+@pytest.mark.thorough
 def test_added_column_is_null_until_a_change_sets_it(lab: QuarantineLab) -> None:
     lab.write((1, "a", 10, "UPSERT", "1"))
     lab.apply()
@@ -74,7 +75,7 @@ def test_existing_column_is_left_unchanged_when_added_again(lab: QuarantineLab) 
     assert versions(lab) == before
 
 
-@pytest.mark.in_ci("changes")
+@pytest.mark.thorough
 @pytest.mark.parametrize("done", [1, 2], ids=["quarantine", "changes"])
 def test_killed_add_columns_blocks_no_apply_and_the_next_call_finishes_it(
     lab: QuarantineLab, done: int
@@ -94,7 +95,7 @@ def test_killed_add_columns_blocks_no_apply_and_the_next_call_finishes_it(
     assert lab.apply_all() == [(1, "a", 10, None), (2, "b", 21, "556"), (3, "c", 30, "555")]
 
 
-@pytest.mark.in_ci("after_begin-one statement", "after_statement-two statements")
+@pytest.mark.thorough
 @pytest.mark.parametrize("held", [False, True], ids=["one statement", "two statements"])
 @pytest.mark.parametrize("point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT])
 def test_column_added_after_a_killed_apply_does_not_alter_its_result(
@@ -111,6 +112,7 @@ def test_column_added_after_a_killed_apply_does_not_alter_its_result(
     assert [row[:2] for row in lab.held()] == ([(2, 20), (2, 21)] if held else [])
 
 
+@pytest.mark.in_ci("one statement")
 @pytest.mark.parametrize("held", [False, True], ids=["one statement", "two statements"])
 def test_column_added_just_before_an_apply_begins_is_not_lost(
     lab: QuarantineLab, held: bool
@@ -129,6 +131,7 @@ def test_column_added_just_before_an_apply_begins_is_not_lost(
     assert lab.apply_all() == [(1, "a", 10, None), *waits, (3, "c", 30, "555")]
 
 
+@pytest.mark.thorough
 def test_quarantined_change_keeps_its_value_in_an_added_column(lab: QuarantineLab) -> None:
     lab.engine.add_columns(lab.table(), PHONE)
     call(lab, (1, "a", 10, "UPSERT", BAD, "555"))
@@ -138,6 +141,7 @@ def test_quarantined_change_keeps_its_value_in_an_added_column(lab: QuarantineLa
     assert lab.apply_all() == [(1, "a", 10, "555")]
 
 
+@pytest.mark.thorough
 def test_partial_change_can_leave_an_added_column_unchanged(
     spark: SparkSession, tmp_path: Path
 ) -> None:

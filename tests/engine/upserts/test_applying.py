@@ -44,6 +44,7 @@ def shares(outcome: Any) -> tuple[int, int]:
     return metrics["baseBytesRead"], metrics["baseBytes"]
 
 
+@pytest.mark.thorough
 def test_files_without_a_key_of_a_change_are_not_read(lab: UpsertLab) -> None:
     lab.write((12, "new", 1, "UPSERT", "2"), (15, None, None, "DELETE", "2"))
     lab.write((99, "added", 99, "UPSERT", "2"))
@@ -66,6 +67,7 @@ def test_files_without_a_key_of_a_change_are_not_read(lab: UpsertLab) -> None:
     assert (found[12], found[99], 15 in found, len(found)) == (1, 99, False, 40)
 
 
+@pytest.mark.thorough
 def test_braces_in_keys_are_text(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +121,7 @@ def test_bounds_with_quotes_are_text_under_any_escape_setting(
     assert len(expected) == 7
 
 
+@pytest.mark.thorough
 def test_base_is_read_whole_if_changes_touch_every_file(lab: UpsertLab) -> None:
     lab.write(*((key, "new", 0, "UPSERT", "2") for key in range(0, 40, 5)))
     expected = lab.read()
@@ -129,6 +132,7 @@ def test_base_is_read_whole_if_changes_touch_every_file(lab: UpsertLab) -> None:
     assert lab.applied() == expected
 
 
+@pytest.mark.thorough
 def test_changes_after_the_pruning_check_wait_for_the_next_apply(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +163,7 @@ def test_changes_after_the_pruning_check_wait_for_the_next_apply(
     assert found == {12: "last", 14: "base", 35: "later"}
 
 
+@pytest.mark.in_ci("base")
 @pytest.mark.parametrize("move", ["keep", "stream", "base"])
 def test_apply_compares_rows_if_stream_or_base_moved_after_the_check(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, move: str
@@ -220,6 +225,7 @@ def test_changes_newer_than_all_rows_are_applied_without_comparison(
     assert texts_of(lab)[0] == "compared"
 
 
+@pytest.mark.thorough
 def test_changes_are_compared_if_newer_ones_were_applied_after_the_check(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +248,7 @@ def test_changes_are_compared_if_newer_ones_were_applied_after_the_check(
     assert lab.apply() is None
 
 
-@pytest.mark.in_ci("older-before_statement", "newer-after_statement")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point",
     [

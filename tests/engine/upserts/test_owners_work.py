@@ -22,6 +22,7 @@ def names_in_files(lab: UpsertLab) -> set[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_reorg_and_vacuum_remove_erased_values_from_the_files(
     lab: UpsertLab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def in_order(changes: list[Change]) -> list[Change]:
     return sorted(((key, *row) for key, row in rows.items()), key=repr)
 
 
+@pytest.mark.thorough
 def test_unchanged_columns_keep_their_values(lab: UpsertLab) -> None:
     lab.write((1, "a", 10, "UPSERT", "1", None), (2, "b", 20, "UPSERT", "1", []))
     lab.apply()
@@ -47,6 +48,7 @@ def test_unchanged_columns_keep_their_values(lab: UpsertLab) -> None:
     assert lab.applied() == lab.read() == expected
 
 
+@pytest.mark.thorough
 def test_column_never_written_is_null(lab: UpsertLab) -> None:
     lab.write((1, "x", 10, "UPSERT", None, ["name"]))
     assert lab.read() == [(1, None, 10)]
@@ -57,6 +59,7 @@ def test_column_never_written_is_null(lab: UpsertLab) -> None:
     assert lab.applied() == lab.read() == [(1, None, 11)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "late",
     [
@@ -79,7 +82,7 @@ def test_late_change_is_compared_with_newer_ones_column_by_column(
     assert lab.applied() == in_order(early + late)
 
 
-@pytest.mark.in_ci("0")
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
 def test_partial_changes_in_any_order_and_batches_match_a_plain_model(
     lab: UpsertLab, seed: int
@@ -103,7 +106,7 @@ def test_partial_changes_in_any_order_and_batches_match_a_plain_model(
     assert lab.applied() == lab.read() == expected
 
 
-@pytest.mark.in_ci("0")
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
 def test_partial_changes_with_no_or_equal_numbers_keep_arrival_order(
     lab: UpsertLab, seed: int
@@ -151,6 +154,7 @@ def test_partial_changes_of_a_killed_apply_are_applied_once(
     assert lab.applied() == [(1, "b", 11)]
 
 
+@pytest.mark.thorough
 def test_repeated_partial_changes_write_no_data_file(lab: UpsertLab) -> None:
     changes = [
         (1, "a", 10, "UPSERT", "1", ["name"]),
@@ -168,6 +172,7 @@ def test_repeated_partial_changes_write_no_data_file(lab: UpsertLab) -> None:
     assert lab.applied() == [(1, None, 10), (2, "b", None)]
 
 
+@pytest.mark.thorough
 def test_only_value_columns_can_be_left_unchanged(lab: UpsertLab) -> None:
     for names, shown in ((["ID"], '["id"]'), (["nmae"], '["nmae"]'), (["name", None], "null]")):
         with pytest.raises(InvalidRequest, match="not a column of values") as refused:
@@ -187,6 +192,7 @@ def test_only_value_columns_can_be_left_unchanged(lab: UpsertLab) -> None:
     assert lab.applied() == [(2, None, None)]
 
 
+@pytest.mark.thorough
 def test_corrected_change_leaves_its_named_columns_unchanged(lab: UpsertLab) -> None:
     lab.write((1, "a", 10, "UPSERT", "1", None))
     rows = lab.frame([(1, "x", 11, "UPSERT", "2", ["nmae"]), (1, "x", 12, "UPSERT", "3", ["Name"])])

@@ -25,6 +25,7 @@ from airflow_provider_cdc.engine.spark.upserts.quarantine import Quarantine
 from airflow_provider_cdc.engine.storage.sources.source_log import SourceLog
 
 
+@pytest.mark.thorough
 def test_bad_changes_and_later_ones_of_their_keys_wait_while_others_apply(
     lab: QuarantineLab,
 ) -> None:
@@ -51,6 +52,7 @@ def test_bad_changes_and_later_ones_of_their_keys_wait_while_others_apply(
     assert (status.held_changes, status.late_changes, status.pending_commits) == (5, 0, 0)
 
 
+@pytest.mark.thorough
 def test_corrected_changes_are_applied_in_their_order(lab: QuarantineLab) -> None:
     lab.send((1, "a", 10, "UPSERT", None), (1, "a", 11, "UPSERT", BAD))
     lab.apply()
@@ -101,6 +103,7 @@ def test_held_delete_below_the_watermark_is_reported_until_applied(
     assert (summary.pending_commits, summary.quarantined_changes) == (0, 0)
 
 
+@pytest.mark.thorough
 def test_redrive_releases_waiting_changes_after_the_bad_one_is_removed(lab: QuarantineLab) -> None:
     lab.send((1, "a", 10, "UPSERT", BAD), (1, None, None, "DELETE", "2"))
     lab.apply()
@@ -114,6 +117,7 @@ def test_redrive_releases_waiting_changes_after_the_bad_one_is_removed(lab: Quar
     assert lab.held() == []
 
 
+@pytest.mark.thorough
 def test_changes_after_one_that_is_still_bad_stay_in_quarantine(lab: QuarantineLab) -> None:
     rows = [(1, "a", 10 + step, "UPSERT", BAD if step in (0, 2) else None) for step in range(4)]
     lab.send(*rows)
@@ -126,6 +130,7 @@ def test_changes_after_one_that_is_still_bad_stay_in_quarantine(lab: QuarantineL
     assert [row[1] for row in lab.held()] == [12, 13]
 
 
+@pytest.mark.thorough
 def test_invalid_correction_stays_in_quarantine(lab: QuarantineLab) -> None:
     lab.send((1, "a", 10, "UPSERT", BAD))
     lab.apply()
@@ -135,7 +140,7 @@ def test_invalid_correction_stays_in_quarantine(lab: QuarantineLab) -> None:
     assert lab.held() == [(1, 10, Reason.NUMBER)]
 
 
-@pytest.mark.in_ci("after_statement")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.BEFORE_COMMIT]
 )
@@ -152,7 +157,7 @@ def test_apply_killed_while_quarantining_changes_loses_nothing(
     assert [row[1] for row in lab.held()] == [11, 12]
 
 
-@pytest.mark.in_ci("other name-after_statement")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point", [ProtocolPoint.AFTER_BEGIN, ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.BEFORE_COMMIT]
 )
@@ -176,6 +181,7 @@ def test_redriven_changes_are_applied_after_an_apply_killed_at_any_point(
     assert lab.spark.sql(f"SELECT * FROM {lab.quarantine()}").count() == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "method"), [(Quarantine, "memory"), (SourceLog, "span")], ids=["first", "later"]
 )
@@ -199,6 +205,7 @@ def test_read_during_a_redrive_shows_no_change_out_of_order(
     assert lab.read() == [(1, "a", 10)]
 
 
+@pytest.mark.thorough
 def test_change_after_the_pruning_check_waits_for_one_held_meanwhile(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +230,7 @@ def test_change_after_the_pruning_check_waits_for_one_held_meanwhile(
     assert lab.apply_all() == [(1, "a", 11), (2, "b", 20)]
 
 
+@pytest.mark.thorough
 def test_change_redriven_before_its_quarantining_is_undone_counts_once(lab: QuarantineLab) -> None:
     """The change is redriven, and then the consumption that put it into quarantine is undone."""
     lab.send((1, "a", 10, "UPSERT", BAD), (1, "a", 11, "UPSERT", None))
@@ -237,6 +245,7 @@ def test_change_redriven_before_its_quarantining_is_undone_counts_once(lab: Quar
     assert lab.applied() == lab.read() == [(1, "a", 10)]
 
 
+@pytest.mark.thorough
 def test_change_being_released_waits_for_its_redriven_copy(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +276,7 @@ def test_change_being_released_waits_for_its_redriven_copy(
     assert lab.held() == []
 
 
+@pytest.mark.thorough
 def test_quarantine_with_the_change_data_feed_on_can_be_corrected(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -282,6 +292,7 @@ def test_quarantine_with_the_change_data_feed_on_can_be_corrected(
     assert lab.apply_all() == [(1, "a", 11)]
 
 
+@pytest.mark.thorough
 def test_correction_may_clear_the_reason(lab: QuarantineLab) -> None:
     lab.send((1, "a", 10, "UPSERT", BAD), (1, "a", 11, "UPSERT", None))
     lab.apply()
@@ -328,6 +339,7 @@ def test_unknown_value_of_on_bad_rows_is_refused(lab: QuarantineLab) -> None:
         lab.engine.write_changes(lab.table(), rows, on_bad_rows="ignore")
 
 
+@pytest.mark.thorough
 def test_streaming_sink_quarantines_bad_rows_once(lab: QuarantineLab) -> None:
     sink = lab.engine.change_sink(lab.table(), query="q", on_bad_rows="quarantine")
     batch = lab.spark.createDataFrame([(1, "a", 1, "UPSERT"), (2, "b", 2, "MOVE")], CHANGES)

@@ -42,6 +42,7 @@ def test_column_with_a_length_is_refused(spark: SparkSession, tmp_path: Path, ki
     assert not Path(lab.table()).exists()
 
 
+@pytest.mark.thorough
 def test_schema_of_a_table_gives_only_names_and_types(spark: SparkSession, tmp_path: Path) -> None:
     """A delete writes a row with its key alone, so no other column can be NOT NULL."""
     lab = UpsertLab(spark, tmp_path)
@@ -57,6 +58,7 @@ def test_schema_of_a_table_gives_only_names_and_types(spark: SparkSession, tmp_p
     assert lab.read() == [(1, None, 10)]
 
 
+@pytest.mark.thorough
 def test_existing_rows_enter_as_upserts_older_than_numbered_changes(
     lab: UpsertLab,
 ) -> None:
@@ -116,6 +118,7 @@ def test_existing_upsert_table_is_not_created_again(lab: UpsertLab) -> None:
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID", if_not_exists=True)
 
 
+@pytest.mark.thorough
 def test_key_columns_without_statistics_still_identify_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -196,6 +199,7 @@ def test_error_distinguishes_a_plain_table_or_view_from_a_missing_table(
     engine.drop_upsert_table("plain_lab.nothing", if_exists=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("partial", [False, True], ids=["whole rows", "parts of rows"])
 def test_changes_with_a_composite_key_and_odd_names_are_applied(
     spark: SparkSession, tmp_path: Path, partial: bool
@@ -280,6 +284,7 @@ def test_jobs_create_finish_alter_and_drop_an_upsert_table(
         assert (dropped.error and dropped.error.kind) == kind
 
 
+@pytest.mark.thorough
 def test_dropped_table_leaves_nothing_and_can_be_created_again(lab: UpsertLab) -> None:
     lab.write((1, "a", 1, "UPSERT"))
     lab.engine.drop_upsert_table(lab.table())

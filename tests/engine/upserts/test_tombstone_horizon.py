@@ -89,6 +89,7 @@ def test_longer_horizon_keeps_the_remaining_tombstones(
     assert engine.describe_upsert_table(lab.table()).max_staleness == "0-0 0 0:5:0 (5 minutes)"
 
 
+@pytest.mark.thorough
 def test_late_change_is_applied_only_on_demand(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:
@@ -101,6 +102,7 @@ def test_late_change_is_applied_only_on_demand(
     assert lab.held() == []
 
 
+@pytest.mark.thorough
 def test_waiting_change_that_became_late_returns_only_on_demand(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:
@@ -147,6 +149,7 @@ def test_delete_repeated_after_its_horizon_changes_nothing_for_readers(
     assert lab.held() == []
 
 
+@pytest.mark.thorough
 def test_upkeep_runs_at_intervals_and_not_in_each_apply(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +183,7 @@ def test_failed_upkeep_is_logged_and_does_not_fail_the_apply(
     assert "was postponed" in caplog.text
 
 
+@pytest.mark.thorough
 def test_old_changes_are_removed_except_those_that_wait(lab: QuarantineLab) -> None:
     clock = Clock()
     engine = Engine(lab.spark, str(lab.root / "state"), clock=clock)

@@ -71,6 +71,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("applied", [False, True], ids=["one apply", "two applies"])
 def test_greater_sequence_number_wins_and_the_later_among_equal_ones(
     lab: UpsertLab, applied: bool
@@ -86,6 +87,7 @@ def test_greater_sequence_number_wins_and_the_later_among_equal_ones(
     assert {row[0]: row[2] for row in lab.applied()} == expected
 
 
+@pytest.mark.thorough
 def test_later_row_of_one_write_wins_without_numbers(lab: UpsertLab) -> None:
     rows = [(key, f"v{number}", number, "UPSERT") for number in range(50) for key in (1, 2)]
     lab.write(*rows)
@@ -94,6 +96,7 @@ def test_later_row_of_one_write_wins_without_numbers(lab: UpsertLab) -> None:
     assert lab.applied() == [(1, "v49", 49), (2, "v49", 49)]
 
 
+@pytest.mark.thorough
 def test_delete_keeps_an_older_change_from_coming_back(lab: UpsertLab) -> None:
     lab.write((1, "a", 1, "UPSERT", "5"))
     lab.apply()
@@ -109,6 +112,7 @@ def test_delete_keeps_an_older_change_from_coming_back(lab: UpsertLab) -> None:
     assert lab.applied() == [(1, "back", 3), (2, "b", 2)]
 
 
+@pytest.mark.thorough
 def test_delete_that_arrives_before_its_older_upsert_still_wins(lab: UpsertLab) -> None:
     lab.write((1, None, None, "DELETE", "9"))
     lab.apply()
@@ -119,6 +123,7 @@ def test_delete_that_arrives_before_its_older_upsert_still_wins(lab: UpsertLab) 
     assert lab.applied() == []
 
 
+@pytest.mark.thorough
 def test_sequence_numbers_are_read_alike_under_any_escape_setting(lab: UpsertLab) -> None:
     with settings(lab.spark, {"spark.sql.parser.escapedStringLiterals": "true"}):
         lab.write((1, "a", 10, "UPSERT", "F/1"), (1, "a", 11, "UPSERT", "F/0"))
@@ -130,6 +135,7 @@ def test_sequence_numbers_are_read_alike_under_any_escape_setting(lab: UpsertLab
     assert lab.applied() == [(1, "a", 10)]
 
 
+@pytest.mark.thorough
 def test_names_with_quotes_are_the_same_under_any_escape_setting(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -159,6 +165,7 @@ def test_names_with_quotes_are_the_same_under_any_escape_setting(
     assert not Path(lab.table()).exists()
 
 
+@pytest.mark.thorough
 def test_timestamps_are_the_same_under_any_session_timestamp_type(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -180,6 +187,7 @@ def test_timestamps_are_the_same_under_any_session_timestamp_type(
         assert [tuple(row) for row in pending] == [(1, moment)]
 
 
+@pytest.mark.thorough
 def test_session_that_disables_broadcast_joins_is_respected(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +206,7 @@ def test_session_that_disables_broadcast_joins_is_respected(
     assert ["BROADCAST" in plan for plan in plans] == [True, False]
 
 
+@pytest.mark.thorough
 def test_changes_that_change_nothing_write_no_data_file(lab: UpsertLab) -> None:
     rows = [(1, "a", 1, "UPSERT", "5"), (2, None, None, "DELETE", "5"), (3, "c", 3, "UPSERT", "5")]
     lab.write(*rows)
@@ -211,7 +220,7 @@ def test_changes_that_change_nothing_write_no_data_file(lab: UpsertLab) -> None:
     assert lab.applied() == [(1, "a", 1), (3, "c", 3)]
 
 
-@pytest.mark.in_ci("1")
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
 def test_changes_in_any_order_and_batches_match_a_plain_model(lab: UpsertLab, seed: int) -> None:
     chance = random.Random(seed)
@@ -236,6 +245,7 @@ def test_changes_in_any_order_and_batches_match_a_plain_model(lab: UpsertLab, se
     assert lab.applied() == lab.read() == sorted(rows, key=repr)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("most_writes", [32, 0], ids=["known from the log", "searched"])
 def test_changes_with_no_or_equal_sequence_numbers_keep_arrival_order(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, most_writes: int
@@ -262,6 +272,7 @@ def test_changes_with_no_or_equal_sequence_numbers_keep_arrival_order(
             assert lab.applied() == lab.read() == expected
 
 
+@pytest.mark.thorough
 def test_rows_of_a_read_stay_the_same_after_later_applies(lab: UpsertLab) -> None:
     lab.write((1, "a", 1, "UPSERT"), (3, "c", 3, "UPSERT"))
     rows = lab.engine.read_table(lab.table())
@@ -273,7 +284,7 @@ def test_rows_of_a_read_stay_the_same_after_later_applies(lab: UpsertLab) -> Non
     assert lab.read() == [(1, "b", 2)]
 
 
-@pytest.mark.in_ci("after_begin", "after_statement")
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", PASSED_POINTS)
 def test_killed_apply_is_finished_by_the_next_apply(lab: UpsertLab, point: ProtocolPoint) -> None:
     lab.write((1, "a", 1, "UPSERT"), (2, "b", 2, "UPSERT"))
@@ -288,6 +299,7 @@ def test_killed_apply_is_finished_by_the_next_apply(lab: UpsertLab, point: Proto
     assert lab.engine.describe_upsert_table(lab.table()).pending_commits == 0
 
 
+@pytest.mark.thorough
 def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
     """BigQuery's example: applied at T20, read at T25 and at T35, ten minutes allowed."""
     clock = Clock()
@@ -320,6 +332,7 @@ def test_reads_are_as_stale_as_max_staleness_allows(lab: UpsertLab) -> None:
     assert lab.read(engine) == [(1, "after T20", 21)]
 
 
+@pytest.mark.thorough
 def test_watermark_never_decreases_and_is_before_waiting_changes(lab: UpsertLab) -> None:
     def status() -> Any:
         return lab.engine.describe_upsert_table(lab.table())

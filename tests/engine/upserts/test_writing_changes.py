@@ -25,6 +25,7 @@ from airflow_provider_cdc.jobs.model import (
 from airflow_provider_cdc.jobs.run import run
 
 
+@pytest.mark.thorough
 def test_writes_are_not_skipped_by_a_leftover_session_transaction_id(lab: UpsertLab) -> None:
     left = {
         "spark.databricks.delta.write.txnAppId": "left by another",
@@ -40,6 +41,7 @@ def test_writes_are_not_skipped_by_a_leftover_session_transaction_id(lab: Upsert
     assert lab.read() == [(1, "a", 10), (2, "b", 20), (3, "c", 30)]
 
 
+@pytest.mark.thorough
 def test_concurrent_writes_and_applies_apply_each_change_once(lab: UpsertLab) -> None:
     """Two writers count up keys of their own, and a third writer counts up one key."""
 
@@ -80,6 +82,7 @@ def test_repeated_batch_of_a_streaming_query_is_written_once(lab: UpsertLab) -> 
     assert lab.spark.read.format("delta").load(lab.changes()).count() == 3
 
 
+@pytest.mark.thorough
 def test_streaming_query_writes_changes(lab: UpsertLab) -> None:
     lab.make("src", CHANGES)
     lab.sql("INSERT INTO {src} VALUES (1, 'a', 1, 'UPSERT'), (2, 'b', 2, 'UPSERT')")
@@ -150,6 +153,7 @@ def test_refused_row_is_named_in_the_error(lab: UpsertLab) -> None:
     assert '"_CHANGE_SEQUENCE_NUMBER":"xyz"' in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_changes_may_have_fewer_and_narrower_columns(lab: UpsertLab) -> None:
     rows = lab.spark.createDataFrame([(1, "UPSERT")], "id SMALLINT, _change_type STRING")
     lab.engine.write_changes(lab.table(), rows)

@@ -63,6 +63,7 @@ def stream(lab: StreamLab, text: str, **options: Any) -> None:
 JOIN = "SELECT * FROM {orders} NATURAL JOIN {customers}"
 
 
+@pytest.mark.thorough
 def test_stream_on_a_join_view_returns_the_documented_rows(lab: StreamLab) -> None:
     stream(lab, JOIN)
     assert lab.seen("s") == []
@@ -76,6 +77,7 @@ def test_stream_on_a_join_view_returns_the_documented_rows(lab: StreamLab) -> No
     ]
 
 
+@pytest.mark.thorough
 def test_change_of_only_one_join_side_joins_the_current_other_side(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("UPDATE {customers} SET customer_name = 'renamed'")
@@ -104,6 +106,7 @@ def test_explain_of_a_view_reports_how_each_of_its_tables_is_read(lab: StreamLab
     assert lab.engine.explain("t").tables == ()
 
 
+@pytest.mark.in_ci("SELECT * FROM {orders}")
 @pytest.mark.parametrize("text", ["SELECT * FROM {orders}", JOIN])
 def test_maintenance_keeps_rows_that_an_append_only_stream_still_owes(
     lab: StreamLab, text: str
@@ -116,6 +119,7 @@ def test_maintenance_keeps_rows_that_an_append_only_stream_still_owes(
     assert lab.seen("s") == owed
 
 
+@pytest.mark.thorough
 def test_row_leaving_a_view_is_deleted_and_row_entering_it_is_inserted(
     lab: StreamLab,
 ) -> None:
@@ -131,6 +135,7 @@ def test_row_leaving_a_view_is_deleted_and_row_entering_it_is_inserted(
     ]
 
 
+@pytest.mark.thorough
 def test_update_that_the_view_does_not_show_is_not_a_change(lab: StreamLab) -> None:
     stream(lab, "SELECT id FROM {orders}")
     lab.sql("UPDATE {orders} SET order_name = 'x'")
@@ -186,6 +191,7 @@ def test_self_join_returns_the_changes_of_both_sides(lab: StreamLab) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_append_only_stream_joins_inserted_rows_with_old_and_new_rows(lab: StreamLab) -> None:
     stream(lab, JOIN, mode="append_only")
     lab.sql(
@@ -201,6 +207,7 @@ def test_append_only_stream_joins_inserted_rows_with_old_and_new_rows(lab: Strea
     ]
 
 
+@pytest.mark.thorough
 def test_view_row_keeps_its_id_through_its_updates(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("UPDATE {orders} SET order_name = 'x'")
@@ -211,6 +218,7 @@ def test_view_row_keeps_its_id_through_its_updates(lab: StreamLab) -> None:
     assert len(first) == 1
 
 
+@pytest.mark.in_ci("databend")
 @pytest.mark.parametrize("style", ["snowflake", "databend"])
 def test_view_over_a_table_with_change_set_columns_can_have_a_stream(
     lab: StreamLab, style: str
@@ -250,6 +258,7 @@ def test_consumption_of_a_view_moves_the_offsets_of_all_its_tables(lab: StreamLa
     ]
 
 
+@pytest.mark.thorough
 def test_changes_of_a_view_between_two_times_need_no_stream(lab: StreamLab) -> None:
     view(lab, JOIN)
     lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
@@ -266,6 +275,7 @@ def test_changes_of_a_view_between_two_times_need_no_stream(lab: StreamLab) -> N
         lab.engine.changes("v", at=Version(1))
 
 
+@pytest.mark.thorough
 def test_stream_at_the_offset_of_another_view_stream_returns_its_changes(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
@@ -273,6 +283,7 @@ def test_stream_at_the_offset_of_another_view_stream_returns_its_changes(lab: St
     assert lab.seen("s2") == lab.seen("s") != []
 
 
+@pytest.mark.thorough
 def test_initial_rows_of_a_view_come_before_its_changes(lab: StreamLab) -> None:
     stream(lab, JOIN, show_initial_rows=True)
     lab.make("log", "order_name STRING, action STRING")
@@ -381,6 +392,7 @@ def test_view_row_has_another_id_than_the_row_of_the_table(lab: StreamLab) -> No
     assert re.fullmatch("[0-9a-f]{32}", of_view.row_id)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_stream_joins_inserts_with_rows_at_the_offset(
     lab: StreamLab, semantics: str
@@ -405,6 +417,7 @@ def test_append_only_view_shows_its_initial_rows_first(lab: StreamLab) -> None:
     assert lab.seen("s") == [(1, "order2", "customer1", "INSERT", False)]
 
 
+@pytest.mark.thorough
 def test_bound_of_a_consumption_applies_to_each_table_of_a_view(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.make("log", "id INT, order_name STRING, customer_name STRING")
@@ -425,6 +438,7 @@ def test_bound_of_a_consumption_applies_to_each_table_of_a_view(lab: StreamLab) 
     assert lab.engine.has_data("s") is False
 
 
+@pytest.mark.thorough
 def test_stream_on_a_view_at_a_time_excludes_it_and_before_includes_it(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {orders} VALUES (1, 'order2')")
     moment = Timestamp(lab.committed_at("orders", lab.version("orders")))
@@ -514,6 +528,7 @@ def test_show_reports_the_offset_of_each_table_of_a_view(lab: StreamLab) -> None
     assert row.base_tables == f"{lab.name('orders')}, {lab.name('customers')}"
 
 
+@pytest.mark.thorough
 def test_reordered_table_columns_leave_a_view_of_all_columns_unchanged(
     lab: StreamLab,
 ) -> None:
@@ -530,6 +545,7 @@ def test_reordered_table_columns_leave_a_view_of_all_columns_unchanged(
     ]
 
 
+@pytest.mark.thorough
 def test_view_with_schema_evolution_gets_columns_added_to_its_table(lab: StreamLab) -> None:
     lab.sql("CREATE VIEW v WITH SCHEMA EVOLUTION AS SELECT * FROM {orders}")
     lab.engine.create_stream("s", on_view="v")
@@ -615,7 +631,7 @@ def test_column_that_may_shadow_a_field_makes_the_stream_of_a_view_stale(
         lab.changes("s")
 
 
-@pytest.mark.in_ci("*-standard")
+@pytest.mark.in_ci("dropped and added-standard")
 @pytest.mark.parametrize("mode", ["standard", "append_only"])
 @pytest.mark.parametrize(
     ("columns", "values", "properties", "text", "changes", "name"),
@@ -716,6 +732,7 @@ def test_initial_rows_from_before_a_column_that_the_view_needs_are_refused(
     assert [change.values[-1].upper() for change in lab.changes("s")] == ["N"]
 
 
+@pytest.mark.thorough
 def test_condition_is_not_evaluated_on_a_mix_of_old_and_new_rows(
     lab: StreamLab,
 ) -> None:
@@ -729,6 +746,7 @@ def test_condition_is_not_evaluated_on_a_mix_of_old_and_new_rows(
     assert lab.seen("s") == [(1, 1, "DELETE", True), (2, 3, "INSERT", True)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["standard", "append_only"])
 def test_char_columns_are_compared_in_old_rows_as_in_current_ones(
     lab: StreamLab, mode: str
