@@ -65,19 +65,12 @@ $(VENV)/.jars: $(VENV)/.installed .ci/jars | java
 	@touch $@
 
 .PHONY: test
-test: lint check-engine docs test-fast test-jvm ## lint, the docs, every layer of tests
+test: lint check-engine docs test-fast test-spark test-services ## lint, the docs, every layer of tests
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
 	$(PYTEST) tests/unit tests/protocol tests/docs tests/stateful -m 'not (airflow or thorough or $(NEEDS_JVM))' $(SESSIONS) \
 		$(JUNIT)
-
-.PHONY: test-jvm
-test-jvm: venv jars ## test-spark and test-services side by side: servers leave the processors idle
-	mkdir -p $(STATE)
-	$(MAKE) --no-print-directory test-services > $(STATE)/test-services.log 2>&1 & services=$$!; \
-		$(MAKE) --no-print-directory test-spark; spark=$$?; \
-		wait $$services; services=$$?; cat $(STATE)/test-services.log; exit $$((spark + services))
 
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults
