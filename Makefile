@@ -95,7 +95,7 @@ test-airflow: venv jars ## the tests that need an Airflow database or a real sch
 
 .PHONY: test-thorough
 test-thorough: venv jars ## what is too long for CI: more variants and random examples, a benchmark
-	$(PYTEST) tests/protocol tests/faults tests/docs tests/engine tests/stateful -m thorough $(SESSIONS) \
+	$(PYTEST) tests/protocol tests/faults tests/docs tests/engine -m thorough $(SESSIONS) \
 		--shared-jvm $(JUNIT)
 	HYPOTHESIS_PROFILE=thorough MACHINE_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/stateful -o timeout=0 \
 		-m stateful $(SESSIONS) --shared-jvm

@@ -38,7 +38,6 @@ def driver_processes(state: Path) -> list[psutil.Process]:
 def test_consumer_killed_between_statements_is_finished_by_its_retry(
     running_airflow, spark, wait_for
 ):
-
     server, tables = running_airflow.server, running_airflow.tables
     state = running_airflow.state
     source, first, second = (
@@ -46,9 +45,9 @@ def test_consumer_killed_between_statements_is_finished_by_its_retry(
     )
     spark.sql(f"CREATE TABLE {source} (id INT, v STRING) USING delta")
     spark.sql(f"INSERT INTO {source} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    for log in (first, second):
-        columns = "id INT, v STRING, action STRING, is_update BOOLEAN"
-        spark.sql(f"CREATE TABLE {log} ({columns}) USING delta")
+    columns = "id INT, v STRING, action STRING, is_update BOOLEAN"
+    for target in (first, second):
+        spark.sql(f"CREATE TABLE {target} ({columns}) USING delta")
     server.wait_dag("cdc_create")
     server.wait_dag("cdc_retry")
     server.wait_success("cdc_create", server.trigger("cdc_create"))
@@ -67,8 +66,8 @@ def test_consumer_killed_between_statements_is_finished_by_its_retry(
 
     assert killed
     assert server.task("cdc_retry", run, "consume")["try_number"] == 2
-    for log in (first, second):
-        assert sorted(map(tuple, spark.sql(f"SELECT * FROM {log}").collect())) == [
+    for target in (first, second):
+        assert sorted(map(tuple, spark.sql(f"SELECT * FROM {target}").collect())) == [
             (2, "B", "INSERT", True),
             (2, "b", "DELETE", True),
             (4, "d", "INSERT", False),

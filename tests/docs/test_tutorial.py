@@ -36,16 +36,13 @@ def test_tutorial_shows_the_outputs_that_it_holds(
 def run(source: str, names: dict[str, Any]) -> str:
     """What a cell prints, and the value of its last expression unless it ends with a semicolon."""
     tree = ast.parse(source)
-    last = tree.body[-1]
+    *before, last = tree.body
     is_shown = isinstance(last, ast.Expr) and not source.rstrip().endswith(";")
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        if not is_shown:
-            exec(compile(tree, "cell", "exec"), names)
-            return printed.getvalue()
-        assert isinstance(last, ast.Expr)
-        exec(compile(ast.Module(tree.body[:-1], []), "cell", "exec"), names)
-        value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    value = None
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(ast.Module(before if is_shown else tree.body, []), "cell", "exec"), names)
+        if is_shown:
+            value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
     return printed.getvalue() + ("" if value is None else repr(value))
 
 

@@ -262,30 +262,18 @@ class Engine:
         """
         return self._parts.rewinding.rewind(name, to)
 
-    show_streams = _delegate(
-        StreamAdministration.show_streams, lambda engine: engine._administration
-    )
+    show_streams = _delegate(StreamAdministration.show_streams, _administration)
     streams = _delegate(StreamAdministration.streams, _administration)
-    describe_stream = _delegate(
-        StreamAdministration.describe_stream, lambda engine: engine._administration
-    )
+    describe_stream = _delegate(StreamAdministration.describe_stream, _administration)
     history = _delegate(StreamAdministration.history, _administration)
     maintain = _delegate(StreamAdministration.maintain, _administration)
     advance = _delegate(StreamAdministration.advance, _administration)
     clone_table = _delegate(StreamAdministration.clone_table, _administration)
     drop_stream = _delegate(StreamAdministration.drop_stream, _administration)
-    undrop_stream = _delegate(
-        StreamAdministration.undrop_stream, lambda engine: engine._administration
-    )
-    alter_stream = _delegate(
-        StreamAdministration.alter_stream, lambda engine: engine._administration
-    )
-    rename_stream = _delegate(
-        StreamAdministration.rename_stream, lambda engine: engine._administration
-    )
-    clone_stream = _delegate(
-        StreamAdministration.clone_stream, lambda engine: engine._administration
-    )
+    undrop_stream = _delegate(StreamAdministration.undrop_stream, _administration)
+    alter_stream = _delegate(StreamAdministration.alter_stream, _administration)
+    rename_stream = _delegate(StreamAdministration.rename_stream, _administration)
+    clone_stream = _delegate(StreamAdministration.clone_stream, _administration)
 
     has_data = _delegate(StreamReading.has_data, _reading)
     read_stream = _delegate(StreamReading.read_stream, _reading)
@@ -294,9 +282,7 @@ class Engine:
 
     consume = _delegate(StreamConsumption.consume, _consumption)
     transaction = _delegate(StreamConsumption.transaction, _consumption)
-    read_and_consume = _delegate(
-        StreamConsumption.read_and_consume, lambda engine: engine._consumption
-    )
+    read_and_consume = _delegate(StreamConsumption.read_and_consume, _consumption)
     recover = _delegate(StreamConsumption.recover, _consumption)
     abort = _delegate(StreamConsumption.abort, _consumption)
 
@@ -304,9 +290,7 @@ class Engine:
     alter_upsert_table = _delegate(Upserting.alter_upsert_table, _upserting)
     add_columns = _delegate(Upserting.add_columns, _upserting)
     drop_upsert_table = _delegate(Upserting.drop_upsert_table, _upserting)
-    describe_upsert_table = _delegate(
-        Upserting.describe_upsert_table, lambda engine: engine._upserting
-    )
+    describe_upsert_table = _delegate(Upserting.describe_upsert_table, _upserting)
     write_changes = _delegate(Upserting.write_changes, _upserting)
     change_sink = _delegate(Upserting.change_sink, _upserting)
     redrive = _delegate(Upserting.redrive, _upserting)
@@ -314,6 +298,4 @@ class Engine:
     read_table = _delegate(Upserting.read_table, _upserting)
     query_table = _delegate(Upserting.query_table, _upserting)
     upsert_usage = _delegate(Upserting.upsert_usage, _upserting)
-    recommended_max_staleness = _delegate(
-        Upserting.recommended_max_staleness, lambda engine: engine._upserting
-    )
+    recommended_max_staleness = _delegate(Upserting.recommended_max_staleness, _upserting)

@@ -1,4 +1,4 @@
-"""The DAG of tests/airflow/test_scheduler.py; the tables are below ``CDC_TEST_TABLES``."""
+"""The DAGs of tests/airflow/test_scheduler.py; the tables are below ``CDC_TEST_TABLES``."""
 
 from __future__ import annotations
 
