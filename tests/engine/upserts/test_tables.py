@@ -296,7 +296,7 @@ def test_dropped_table_leaves_nothing_and_can_be_created_again(lab: UpsertLab) -
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
     assert lab.read() == []
     # A call was killed after it had deleted the log.
-    lab.engine._parts.catalog.drop(lab.engine.show_streams()[0].name)
+    lab.engine._parts.catalog.for_upserts().drop(lab.engine.show_streams()[0].name)
     shutil.rmtree(Path(lab.table(), "_delta_log"))
     lab.engine.drop_upsert_table(lab.table())
     assert not Path(lab.table()).exists()
