@@ -47,7 +47,7 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
         group = with_data(commits)
         catalog = StreamCatalog(str(root / "state"))
         yield Row(group, PROBE, _rounds(partial(_probe, catalog, has_data=True)))
-        yield Row(group, "status with exact lag", _rounds(partial(catalog.status, "s")))
+        yield Row(group, "status with exact lag", _rounds(partial(catalog.describe_stream, "s")))
         yield from _folding(root, group, patience)
     for commits in logs[1:]:
         root = workshop.new_folder()
@@ -62,7 +62,7 @@ def measure(spark: SparkSession, workshop: Workshop, patience: Patience) -> Iter
     _make_transitions(str(root / "state"), template, transitions)
     catalog = StreamCatalog(str(root / "state"))
     group = f"{STREAMS:,} streams after {transitions:,} transitions, {TOGETHER} a commit"
-    yield Row(group, "SHOW", _rounds(catalog.show))
+    yield Row(group, "SHOW", _rounds(catalog.list_streams))
 
 
 def with_data(commits: int) -> str:
@@ -78,7 +78,7 @@ def of_maintenance(commits: int) -> str:
 
 
 def _probe(catalog: StreamCatalog, *, has_data: bool) -> None:
-    if catalog.probe("s").may_have_data is not has_data:
+    if catalog.probe_stream("s").may_have_data is not has_data:
         raise AssertionError(f"expected data: {has_data}")
 
 
@@ -149,7 +149,7 @@ def _folding(root: Path, group: str, patience: Patience) -> Iterator[Row]:
 def _fold(state: str) -> dict[str, float]:
     before = _memory("VmRSS")
     begun = time.perf_counter()
-    span = SourceLog(Files()).range(StreamCatalog(state).describe("s"))
+    span = SourceLog(Files()).range(StreamCatalog(state).get_stream("s"))
     plan_difference(span.commits, [Layout.of(span.end.metadata)])
     seconds = time.perf_counter() - begun
     return {"seconds": seconds, "peak_bytes": _memory("VmHWM") - before}

@@ -24,7 +24,7 @@ from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.engine.spark.session.idempotent_writes import idempotent_write
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer
-from airflow_provider_cdc.jobs.model import Consume, Request
+from airflow_provider_cdc.jobs.model import ConsumeStream, Request
 
 from . import bare_statement, processes, session
 from .results import Row
@@ -87,7 +87,7 @@ class Ledger:
         """Change a row when the stream has no other change. The view ``changes`` holds what the
         stream would return.
         """
-        self.engine.advance("s")
+        self.engine.advance_stream("s")
         self._spark.sql(f"UPDATE {self.source} SET n = n + 1 WHERE id = {CHANGED}")
         self.engine.read_stream("s").createOrReplaceTempView("changes")
 
@@ -112,11 +112,11 @@ def in_session(spark: SparkSession, root: Path, patience: Patience, name: str) -
     }
     for _ in range(WARMING_ROUNDS if patience.is_thorough else 0):
         for work in ways.values():
-            ledger.advance()
+            ledger.advance_stream()
             work()
     warm = replace(patience, repeats=WARM_ROUNDS) if patience.is_thorough else patience
     for way, work in ways.items():
-        yield Row(name, way, timed(spark, work, warm, prepare=ledger.advance))
+        yield Row(name, way, timed(spark, work, warm, prepare=ledger.advance_stream))
 
 
 def _submitted(spark: SparkSession, root: Path, patience: Patience) -> Iterator[Row]:
@@ -127,7 +127,7 @@ def _submitted(spark: SparkSession, root: Path, patience: Patience) -> Iterator[
         CONSUME: partial(_submit_consumption, ledger),
     }
     for way, work in ways.items():
-        yield Row(SUBMITTED, way, timed(spark, work, patience, prepare=ledger.advance))
+        yield Row(SUBMITTED, way, timed(spark, work, patience, prepare=ledger.advance_stream))
 
 
 def _submit(application: str | None, *arguments: str) -> None:
@@ -146,7 +146,7 @@ def _submit(application: str | None, *arguments: str) -> None:
 
 
 def _submit_consumption(ledger: Ledger) -> None:
-    consume = Consume((ledger.of_stream,), CONSUMER)
+    consume = ConsumeStream((ledger.of_stream,), CONSUMER)
     request = Request(uuid.uuid4().hex, ledger.state, consume)
     _submit(entry_point.__file__, "--request", to_json(request))
     answer = read_answer(ledger.state, request.request_id)

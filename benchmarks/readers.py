@@ -51,7 +51,7 @@ def _ours(name: str, strategy: str | None) -> Reader:
         name,
         lambda spark, bench: engine(spark, bench).read_stream("s"),
         _count_ours,
-        plan=lambda spark, bench: engine(spark, bench).explain("s"),
+        plan=lambda spark, bench: engine(spark, bench).explain_stream("s"),
     )
 
 

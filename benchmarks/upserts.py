@@ -120,7 +120,7 @@ class Tables:
 
     def check(self) -> None:
         """Compare the results of all ways for the same changes."""
-        expected = self.engine.read_table(self.upserts)
+        expected = self.engine.read_upsert_table(self.upserts)
         for location in (self.by_hand, self.delta_rs):
             found = self._spark.read.format("delta").load(location)
             if _digest(found) != _digest(expected):
@@ -184,7 +184,9 @@ def _read(spark: SparkSession, tables: Tables, changes: str, patience: Patience)
     tables.pending(changes)()
     tables.engine.alter_upsert_table(tables.upserts, max_staleness=timedelta(days=1))
     for name in (PLAIN_READ, MERGED_READ):
-        timing = timed(spark, lambda: read_all(tables.engine.read_table(tables.upserts)), patience)
+        timing = timed(
+            spark, lambda: read_all(tables.engine.read_upsert_table(tables.upserts)), patience
+        )
         yield Row(PENDING, name, timing)
         tables.engine.alter_upsert_table(tables.upserts, max_staleness=None)
 

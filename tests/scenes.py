@@ -73,7 +73,7 @@ def crash_after_an_undo_that_met_another(
 
 
 def transitions(lab: StreamLab, stream: str = "s") -> list[str]:
-    return [record.transition.value for record in lab.engine._parts.catalog.history(stream)]
+    return [record.transition.value for record in lab.engine._parts.catalog.stream_history(stream)]
 
 
 def offset(lab: StreamLab, stream: str = "s") -> int:
@@ -81,7 +81,7 @@ def offset(lab: StreamLab, stream: str = "s") -> int:
 
 
 def phase(lab: StreamLab, stream: str = "s") -> Phase:
-    return lab.engine._parts.catalog.describe(stream).phase
+    return lab.engine._parts.catalog.get_stream(stream).phase
 
 
 def contents(lab: StreamLab, *tables: str) -> dict[str, list[tuple[Any, ...]]]:

@@ -99,7 +99,7 @@ class UpsertLab(StreamLab):
         self.apply()
 
     def read(self, engine: Engine | None = None) -> list[tuple[Any, ...]]:
-        rows = (engine or self.engine).read_table(self.table()).collect()
+        rows = (engine or self.engine).read_upsert_table(self.table()).collect()
         return sorted(map(tuple, rows), key=repr)
 
     def applied(self) -> list[tuple[Any, ...]]:

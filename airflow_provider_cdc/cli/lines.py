@@ -19,7 +19,7 @@ def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any
 
     :raises StreamNotFound: there is no stream of that name
     """
-    statuses = catalog.statuses() if name is None else [catalog.status(name)]
+    statuses = catalog.describe_streams() if name is None else [catalog.describe_stream(name)]
     return [
         {column: _plain(value) for column, value in shown(status).items()} for status in statuses
     ]

@@ -92,7 +92,7 @@ def _plan(
     :raises FileNotFoundError: a registry is needed, and there is no registry
     """
     catalog = settings.catalog()
-    streams = catalog.show_if_begun()
+    streams = catalog.list_streams_if_begun()
     if streams is None:
         if is_needed:
             raise FileNotFoundError(f"there is no registry in {settings.state}")

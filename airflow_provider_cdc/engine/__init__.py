@@ -36,23 +36,34 @@ from .core.errors import (
     UnsupportedEnvironment,
     UnsupportedView,
 )
-from .core.model.outcomes import Outcome
+from .core.model.outcomes import Outcome, StatementOutcome
 from .core.model.sources import FileFormat, Folder, Offset
 from .core.model.stream import AppendSemantics, ColumnStyle, Stream, StreamMode
 from .core.progress import Progress, ProtocolPoint
+from .core.retention.table_retention import Maintenance
+from .core.upserts.definition import OnBadRows, UpsertTable
+from .core.upserts.job_records import Usage
+from .core.upserts.write_result import WriteResult
 
 if TYPE_CHECKING:
     from .catalog.stream_catalog import StreamCatalog
     from .catalog.stream_status import StreamStatus, shown
+    from .catalog.upsert_status import UpsertTableStatus, UpsertTableSummary
     from .spark.consumption.transactions import Transaction
     from .spark.engine import Engine
     from .spark.session.local_session import local_session
+    from .storage.registry.registry_snapshot import Record
+    from .storage.sources.source_log import StreamProbe
 
 _LOADED_LATE = {
     "Engine": ".spark.engine",
+    "Record": ".storage.registry.registry_snapshot",
     "StreamCatalog": ".catalog.stream_catalog",
+    "StreamProbe": ".storage.sources.source_log",
     "StreamStatus": ".catalog.stream_status",
     "Transaction": ".spark.consumption.transactions",
+    "UpsertTableStatus": ".catalog.upsert_status",
+    "UpsertTableSummary": ".catalog.upsert_status",
     "local_session": ".spark.session.local_session",
     "shown": ".catalog.stream_status",
 }
@@ -72,16 +83,20 @@ __all__ = [
     "InvalidRange",
     "InvalidRequest",
     "InvalidStatement",
+    "Maintenance",
     "NotADeltaTable",
     "Offset",
     "OffsetOf",
+    "OnBadRows",
     "Outcome",
     "OutcomeUnknown",
     "Point",
     "Progress",
     "ProtocolPoint",
     "ReadPlan",
+    "Record",
     "StatementFailed",
+    "StatementOutcome",
     "Strategy",
     "Stream",
     "StreamAccessDenied",
@@ -90,6 +105,7 @@ __all__ = [
     "StreamExists",
     "StreamMode",
     "StreamNotFound",
+    "StreamProbe",
     "StreamStale",
     "StreamStatus",
     "StreamUnreadable",
@@ -101,7 +117,12 @@ __all__ = [
     "Transaction",
     "UnsupportedEnvironment",
     "UnsupportedView",
+    "UpsertTable",
+    "UpsertTableStatus",
+    "UpsertTableSummary",
+    "Usage",
     "Version",
+    "WriteResult",
     "local_session",
     "shown",
 ]

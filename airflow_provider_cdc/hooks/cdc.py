@@ -151,7 +151,7 @@ class CdcHook(BaseHook):
         return True, f"{found} in {self.settings.state}, Spark connection {spark.conn_id}"
 
     def _found(self) -> str:
-        streams = self.catalog().show_if_begun()
+        streams = self.catalog().list_streams_if_begun()
         return "no registry of streams yet" if streams is None else f"{len(streams)} streams"
 
     def _list_state(self) -> None:

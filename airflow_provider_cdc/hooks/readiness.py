@@ -35,7 +35,7 @@ def readiness(
     :raises StreamUnusable: the stream can no longer return an exact change set, and waiting cannot
         help; a table or a folder that cannot be reached counts as missing
     """
-    known = catalog.describe(stream)
-    found = catalog.probe_stream(known)
+    known = catalog.get_stream(stream)
+    found = catalog.probe_of(known)
     probed = ProbedStream(known.stream_id, found.offset_version, found.latest_version)
     return probed if found.may_have_data and probed != empty else None

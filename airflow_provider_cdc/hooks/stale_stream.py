@@ -38,17 +38,17 @@ class StaleStreamHook(BaseHook):
         """The monitor, which reports each change of an objective's status once."""
         return CdcHook(self.conn_id).monitor()
 
-    def get_statuses(self) -> list[StreamStatus]:
+    def describe_streams(self) -> list[StreamStatus]:
         """The status of every stream."""
-        return self.get_conn().statuses()
+        return self.get_conn().describe_streams()
 
-    def get_status(self, name: str) -> StreamStatus:
+    def describe_stream(self, name: str) -> StreamStatus:
         """The status of one stream.
 
         :raises StreamNotFound: there is no stream of that name
         """
-        return self.get_conn().status(name)
+        return self.get_conn().describe_stream(name)
 
     def stale_streams(self) -> list[StreamStatus]:
         """The statuses of the streams that are stale, or whose ``stale_after`` has passed."""
-        return [status for status in self.get_statuses() if status.stale]
+        return [status for status in self.describe_streams() if status.stale]

@@ -16,9 +16,9 @@ from .model import (
     DropUpsertTable,
     ExportChanges,
     ExportTable,
-    HasData,
     RedriveChanges,
     Request,
+    StreamHasData,
     WriteChanges,
 )
 
@@ -37,14 +37,14 @@ def answer_lines(request: Request, answer: Answer) -> tuple[str, ...]:
     match request.task:
         case ApplyUpserts() as task if answer.outcome is None:
             return (f"upsert table {task.table}: no change waits",)
-        case HasData() as task:
+        case StreamHasData() as task:
             return (f"stream {task.stream}: has {'' if answer.has_data else 'no '}data",)
         case ExportChanges() as task:
             return (f"changes of {task.name}: are written to {task.target}",)
         case ExportTable() as task:
             return (f"rows of upsert table {task.table}: are written to {task.target}",)
-        case WriteChanges() as task:
-            return (f"upsert table {task.table}: its changes are written and wait to be applied",)
+        case WriteChanges() as task if answer.written is not None:
+            return (f"upsert table {task.table}: {answer.written.text}",)
         case AlterUpsertTable() as task:
             return (f"upsert table {task.table}: is altered",)
         case DropUpsertTable() as task:

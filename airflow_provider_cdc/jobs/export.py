@@ -59,9 +59,9 @@ def export_table(task: ExportTable, engine: Engine, spark: SparkSession, tables:
     :func:`export_changes`.
 
     :raises InvalidRequest: the target exists and the mode is ``error``, or its columns do not fit
-    :raises CdcError: the errors of ``Engine.query_table``
+    :raises CdcError: the errors of ``Engine.query_upsert_table``
     """
-    engine.query_table(task.table, lambda rows: _write(task, rows, spark, tables))
+    engine.query_upsert_table(task.table, lambda rows: _write(task, rows, spark, tables))
 
 
 def _write(task: Export, rows: DataFrame, spark: SparkSession, tables: Tables) -> None:

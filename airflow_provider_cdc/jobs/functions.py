@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 
-from .model import Consume
+from .model import ConsumeStream
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.engine import Engine, Outcome
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<function>[^\W\d]\w*(\.[^\W\d]\w*)*)")
 
 
-def check_consume(task: Consume) -> None:
+def check_consume(task: ConsumeStream) -> None:
     """Check that a task gives exactly one way to consume.
 
     :raises InvalidRequest: the task has both statements and a function, or neither; the name of the
@@ -40,7 +40,7 @@ def check_consume(task: Consume) -> None:
             )
 
 
-def consume_by_function(engine: Engine, task: Consume) -> Outcome:
+def consume_by_function(engine: Engine, task: ConsumeStream) -> Outcome:
     """Call the function with the change set of each stream, in order, and the transaction.
 
     If the function raises an exception, nothing is consumed, and the exception reaches the caller;

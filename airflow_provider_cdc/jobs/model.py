@@ -18,6 +18,7 @@ from ..engine.core.model.stream import ColumnStyle, Stream
 from ..engine.core.model.stream_spec import StreamSpec
 from ..engine.core.retention.table_retention import Maintenance
 from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
+from ..engine.core.upserts.write_result import WriteResult
 
 
 def _job_name(class_name: str) -> str:
@@ -43,7 +44,7 @@ class CreateStream(_Task, frozen=True):
     spec: StreamSpec
 
 
-class Consume(_Task, frozen=True):
+class ConsumeStream(_Task, frozen=True):
     """Consume streams as ``consumer``, at most ``max_commits`` and ``max_bytes`` of them.
 
     Either ``statements`` read the streams, or ``apply`` names a function as
@@ -59,7 +60,7 @@ class Consume(_Task, frozen=True):
     streams: tuple[str, ...] = ()
 
 
-class HasData(_Task, frozen=True):
+class StreamHasData(_Task, frozen=True):
     """Check exactly whether ``stream`` has a change."""
 
     stream: str
@@ -108,7 +109,7 @@ class ExportChanges(_Task, frozen=True):
 
 class ExportTable(_Task, frozen=True):
     """Write the rows of the upsert table ``table`` to ``target``, as fresh as its ``max_staleness``
-    requires; see ``Engine.query_table``, and :class:`ExportChanges` for the other fields.
+    requires; see ``Engine.query_upsert_table``, and :class:`ExportChanges` for the other fields.
     """
 
     table: str
@@ -135,15 +136,15 @@ def _check_export(task: Export) -> None:
         )
 
 
-class Maintain(_Task, frozen=True):
-    """Prevent the streams of the state folder from going stale; see ``Engine.maintain``."""
+class MaintainStreams(_Task, frozen=True):
+    """Prevent the streams of the state folder from going stale; see ``Engine.maintain_streams``."""
 
     ahead: timedelta
 
 
-class Recover(_Task, frozen=True):
+class RecoverStream(_Task, frozen=True):
     """Make ``target`` equal to the source of ``stream`` after it went stale; see
-    ``Engine.recover``.
+    ``Engine.recover_stream``.
     """
 
     stream: str
@@ -154,7 +155,7 @@ class Recover(_Task, frozen=True):
 
 class AbortConsumption(_Task, frozen=True):
     """Abort the open consumption of ``stream``, and leave the targets in ``keep`` unchanged; see
-    ``Engine.abort``.
+    ``Engine.abort_consumption``.
     """
 
     stream: str
@@ -163,7 +164,7 @@ class AbortConsumption(_Task, frozen=True):
 
 class RewindStream(_Task, frozen=True):
     """Move ``stream`` back to the point ``to``, in the form of :class:`CreateStream`; see
-    ``Engine.rewind``.
+    ``Engine.rewind_stream``.
     """
 
     stream: str
@@ -228,7 +229,7 @@ class ApplyUpserts(_Task, frozen=True):
 
 
 class RedriveChanges(_Task, frozen=True):
-    """Redrive the changes in quarantine of the upsert table ``table``; see ``Engine.redrive``."""
+    """Redrive the changes in quarantine of ``table``; see ``Engine.redrive_changes``."""
 
     table: str
     late: bool = False
@@ -246,12 +247,12 @@ UpsertTask = (
 
 Task = (
     CreateStream
-    | Consume
-    | HasData
+    | ConsumeStream
+    | StreamHasData
     | ExportChanges
     | ExportTable
-    | Maintain
-    | Recover
+    | MaintainStreams
+    | RecoverStream
     | AbortConsumption
     | RewindStream
     | UpsertTask
@@ -301,4 +302,5 @@ class Answer:
     maintenance: Maintenance | None = None
     has_data: bool | None = None
     redriven: int | None = None
+    written: WriteResult | None = None
     upsert_table: UpsertTable | None = None

@@ -23,16 +23,16 @@ from .metering import slot_meter
 from .model import (
     AbortConsumption,
     Answer,
-    Consume,
+    ConsumeStream,
     CreateStream,
     ExportChanges,
     ExportTable,
-    HasData,
     JobError,
-    Maintain,
-    Recover,
+    MaintainStreams,
+    RecoverStream,
     Request,
     RewindStream,
+    StreamHasData,
 )
 from .upserts import upsert_answer
 
@@ -89,7 +89,7 @@ def _answer(
         case CreateStream() as task:
             stream = engine.create_stream(**task.spec.arguments)
             return Answer(request.request_id, stream=stream)
-        case Consume() as task:
+        case ConsumeStream() as task:
             check_consume(task)
             if task.apply is not None:
                 return Answer(request.request_id, outcome=consume_by_function(engine, task))
@@ -100,25 +100,31 @@ def _answer(
                 max_bytes=task.max_bytes,
             )
             return Answer(request.request_id, outcome=outcome)
-        case HasData() as task:
-            return Answer(request.request_id, has_data=engine.has_data(task.stream, exact=True))
+        case StreamHasData() as task:
+            return Answer(
+                request.request_id, has_data=engine.stream_has_data(task.stream, exact=True)
+            )
         case ExportChanges() as task:
             export_changes(task, engine, spark, Tables(spark, Files(storage_options)))
             return Answer(request.request_id)
         case ExportTable() as task:
             export_table(task, engine, spark, Tables(spark, Files(storage_options)))
             return Answer(request.request_id)
-        case Maintain() as task:
-            found = engine.maintain(ahead=task.ahead)
+        case MaintainStreams() as task:
+            found = engine.maintain_streams(ahead=task.ahead)
             return Answer(request.request_id, maintenance=found)
-        case Recover() as task:
-            outcome = engine.recover(task.stream, task.target, task.key, consumer=task.consumer)
+        case RecoverStream() as task:
+            outcome = engine.recover_stream(
+                task.stream, task.target, task.key, consumer=task.consumer
+            )
             return Answer(request.request_id, outcome=outcome)
         case AbortConsumption() as task:
-            return Answer(request.request_id, stream=engine.abort(task.stream, keep=task.keep))
+            return Answer(
+                request.request_id, stream=engine.abort_consumption(task.stream, keep=task.keep)
+            )
         case RewindStream() as task:
             point = point_of(task.to)
             assert point is not None  # a mapping names a point, or is refused
-            return Answer(request.request_id, stream=engine.rewind(task.stream, to=point))
+            return Answer(request.request_id, stream=engine.rewind_stream(task.stream, to=point))
         case task:
             return upsert_answer(request.request_id, task, engine, spark)

@@ -58,15 +58,15 @@ def upsert_answer(request_id: str, task: UpsertTask, engine: Engine, spark: Spar
             engine.drop_upsert_table(task.table, if_exists=task.if_exists)
             return Answer(request_id)
         case WriteChanges():
-            engine.write_changes(
+            written = engine.write_changes(
                 task.table,
                 spark.sql(only_query(task.query)),
                 write_id=task.write_id,
                 on_bad_rows=task.on_bad_rows,
             )
-            return Answer(request_id)
+            return Answer(request_id, written=written)
         case RedriveChanges():
-            redriven = engine.redrive(task.table, late=task.late)
+            redriven = engine.redrive_changes(task.table, late=task.late)
             return Answer(request_id, redriven=redriven)
         case ApplyUpserts():
             return Answer(request_id, outcome=engine.apply_upserts(task.table))

@@ -50,7 +50,7 @@ class MaintainStreams(StreamOperator):
         with task_errors():
             ahead = interval_of(self.ahead, "ahead")
         check_reach(self.hook)
-        answer = self.hook.submit(jobs.Maintain(ahead), context=context)
+        answer = self.hook.submit(jobs.MaintainStreams(ahead), context=context)
         if answer.maintenance is None:
             raise CdcJobFailed("maintenance: answered without a report. Fix: run the task again.")
         problems = [source for source in answer.maintenance.sources if source.problem]
@@ -96,5 +96,5 @@ class RecoverStream(ConsumingOperator):
         """
         with task_errors():
             key = one_or_several(f"target {self.target}", "key", self.key)
-        task = jobs.Recover(self.stream, self.target, key, default_consumer(context))
+        task = jobs.RecoverStream(self.stream, self.target, key, default_consumer(context))
         return self.announced(self.hook.submit(task, context=context).outcome, context)

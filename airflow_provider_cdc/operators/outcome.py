@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from airflow_provider_cdc.engine.core.model.json_text import to_json
 from airflow_provider_cdc.engine.core.model.outcomes import Outcome
 from airflow_provider_cdc.engine.core.model.stream import Stream
 from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
+from airflow_provider_cdc.engine.core.upserts.write_result import WriteResult
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 
 
@@ -43,6 +45,16 @@ def upsert_table_result(table: UpsertTable | None) -> dict[str, Any]:
         "primary_key": list(table.primary_key),
         "max_staleness": None if longest is None else longest.total_seconds(),
     }
+
+
+def write_result(written: WriteResult | None) -> dict[str, Any]:
+    """The numbers of changes that a write wrote, and the version that holds them.
+
+    :raises CdcJobFailed: the job answered without a result
+    """
+    if written is None:
+        raise CdcJobFailed("write changes job: answered without a result. Fix: run the task again.")
+    return asdict(written)
 
 
 def outcome_result(outcome: Outcome | None) -> dict[str, Any]:

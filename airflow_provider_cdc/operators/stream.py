@@ -190,7 +190,7 @@ class CreateStream(StreamOperator):
     def _existing(self) -> Stream | None:
         with task_errors():
             try:
-                return self.hook.catalog().describe(self.stream)
+                return self.hook.catalog().get_stream(self.stream)
             except StreamNotFound:
                 return None
 
@@ -278,9 +278,9 @@ class ConsumeStream(ConsumingOperator):
         answer = self.hook.submit(task, context=context)
         return self.announced(answer.outcome, context)
 
-    def _task(self, context: Context) -> jobs.Consume:
+    def _task(self, context: Context) -> jobs.ConsumeStream:
         limit = BatchLimit(parse_int(self.max_commits), parse_int(self.max_bytes))
-        task = jobs.Consume(
+        task = jobs.ConsumeStream(
             one_or_several("consumption", "sql", self.sql or ()),
             self.consumer or default_consumer(context),
             limit.max_commits,
@@ -291,7 +291,7 @@ class ConsumeStream(ConsumingOperator):
         check_consume(task)
         return task
 
-    def _check(self, task: jobs.Consume) -> None:
+    def _check(self, task: jobs.ConsumeStream) -> None:
         expected, registered = self.hook.catalog().registered(task.streams)
         if task.apply is not None:
             return
@@ -329,7 +329,7 @@ class AdvanceStream(StreamOperator):
         :raises CdcJobFailed: a consumption of it is open
         """
         with reached_errors(self.hook):
-            return stream_result(self.hook.catalog().advance(self.stream))
+            return stream_result(self.hook.catalog().advance_stream(self.stream))
 
 
 class DropStream(StreamOperator):
@@ -356,4 +356,4 @@ class DropStream(StreamOperator):
         with reached_errors(self.hook):
             if self.if_exists:
                 check_reach(self.hook)
-            self.hook.catalog().drop(self.stream, if_exists=self.if_exists)
+            self.hook.catalog().drop_stream(self.stream, if_exists=self.if_exists)

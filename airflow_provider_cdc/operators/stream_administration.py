@@ -165,7 +165,7 @@ class AlterStream(StreamOperator):
         """
         with reached_errors(self.hook):
             extension = parse_duration(self.max_data_extension, "max_data_extension")
-            altered = self.hook.catalog().alter(
+            altered = self.hook.catalog().alter_stream(
                 self.stream,
                 comment=self.comment,
                 owner=self.stream_owner,
@@ -200,7 +200,7 @@ class UndropStream(StreamOperator):
             name exists, for example because an earlier attempt restored it
         """
         with reached_errors(self.hook):
-            return stream_result(self.hook.catalog().undrop(self.stream))
+            return stream_result(self.hook.catalog().undrop_stream(self.stream))
 
 
 class CloneStream(StreamOperator):
@@ -231,5 +231,5 @@ class CloneStream(StreamOperator):
             it
         """
         with reached_errors(self.hook):
-            cloned = self.hook.catalog().clone(self.stream, self.of, comment=self.comment)
+            cloned = self.hook.catalog().clone_stream(self.stream, self.of, comment=self.comment)
         return stream_result(cloned)

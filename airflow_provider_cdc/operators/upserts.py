@@ -19,6 +19,7 @@ from .arguments import parse_bool
 from .base import ConsumingOperator, StreamOperator
 from .identities import once_for_run
 from .metrics import measure
+from .outcome import write_result
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,6 +37,10 @@ class WriteChanges(StreamOperator):
     Each row has the key, ``_CHANGE_TYPE`` (UPSERT or DELETE), the values and, if there is an order,
     ``_CHANGE_SEQUENCE_NUMBER``. A retry after the write writes nothing. If the query of the task
     changed, the task writes again in the same run.
+
+    Returns (XCom) the numbers of ``changes`` that were written, of those that are ``bad``, and the
+    ``version`` of the table of changes. A retry returns what the first attempt wrote, and
+    ``is_repeated``.
 
     :param table: the upsert table (templated)
     :param query: the SELECT that returns the changes (templated; ``.sql`` files)
@@ -56,7 +61,7 @@ class WriteChanges(StreamOperator):
         self.query = query
         self.on_bad_rows = on_bad_rows
 
-    def execute(self, context: Context) -> None:
+    def execute(self, context: Context) -> dict[str, Any]:
         """Write the changes.
 
         :raises AirflowFailException: a column or a row does not fit; nothing was written
@@ -69,7 +74,7 @@ class WriteChanges(StreamOperator):
         with task_errors():
             on_bad_rows = parse_enum(subject, "on_bad_rows", OnBadRows, self.on_bad_rows)
         task = jobs.WriteChanges(self.table, self.query, write_id, on_bad_rows)
-        self.hook.submit(task, context=context)
+        return write_result(self.hook.submit(task, context=context).written)
 
 
 class ExportTable(StreamOperator):
@@ -185,8 +190,8 @@ class ApplyUpserts(ConsumingOperator):
         began = utc_now()
         with task_errors():
             catalog = self.hook.catalog()
-            stream = upsert_stream(catalog.show(), self.table)
-            if stream and not stream.consumption and not catalog.probe_stream(stream).may_have_data:
+            stream = upsert_stream(catalog.list_streams(), self.table)
+            if stream and not stream.consumption and not catalog.probe_of(stream).may_have_data:
                 self.log.info("No change of %s waits", stream.upsert_table)
                 size = catalog.quarantine_of(stream)
                 if size is not None and size.changes == 0:

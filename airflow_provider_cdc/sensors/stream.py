@@ -24,7 +24,7 @@ from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import FailsPlainly, task_errors, task_failure
 from airflow_provider_cdc.hooks.readiness import ProbedStream, readiness
 from airflow_provider_cdc.hooks.stale_after_variable import knows_streams
-from airflow_provider_cdc.jobs.model import HasData
+from airflow_provider_cdc.jobs.model import StreamHasData
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class StreamHasDataSensor(FailsPlainly, BaseSensorOperator):
     def _confirmed(self, found: ProbedStream, context: Context) -> bool:
         if not self.exact:
             return True
-        answer = self.hook.submit(HasData(self.stream), context=context)
+        answer = self.hook.submit(StreamHasData(self.stream), context=context)
         if not answer.has_data:
             # The log was read before the exact check, so a later commit has a higher version.
             self._empty = found

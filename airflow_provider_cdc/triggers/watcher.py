@@ -163,7 +163,7 @@ class StreamPoll:
         if isinstance(stream, UnreadableStream):
             return Wake(stream.name, stream.stream_id, _NOWHERE, None, str(stream.error))
         try:
-            found = self._catalog.probe_stream(stream)
+            found = self._catalog.probe_of(stream)
         except (StreamUnusable, StreamAccessDenied) as error:
             return Wake(stream.name, stream.stream_id, stream.offset.version, None, str(error))
         except Exception as error:
@@ -200,7 +200,7 @@ class StreamPolls(SharedStreamProducer):
                 found = await CdcHook.asettings(self._conn_id)
                 if catalog is None or found != settings:
                     settings, catalog = found, found.catalog()
-                streams = await in_own_thread(catalog.show_if_begun)
+                streams = await in_own_thread(catalog.list_streams_if_begun)
                 if streams is None and not is_missed:
                     _log.warning(
                         "There is no registry in %s, so no stream of %s wakes a DAG. If there"

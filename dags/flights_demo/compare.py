@@ -71,7 +71,7 @@ def run(spark: SparkSession, warehouse: Warehouse, state: str) -> list[Compariso
     airlines = spark.read.format("delta").load(warehouse.airlines)
     current = spark.read.format("delta").load(warehouse.current_flights)
     punctuality = spark.read.format("delta").load(warehouse.carrier_punctuality)
-    board = Engine(spark, state).read_table(warehouse.flight_board)
+    board = Engine(spark, state).read_upsert_table(warehouse.flight_board)
     return [
         compare("current_flights", flights, current),
         compare("flight_board", flights, board),

@@ -57,7 +57,7 @@ class Consumed:
 
     def report(self) -> None:
         """Print each consumption that was committed since the last report."""
-        for record in self.catalog.history(STREAM):
+        for record in self.catalog.stream_history(STREAM):
             outcome = record.stream.last_outcome
             if outcome is None or outcome.consumption_id in self.outcomes:
                 continue
@@ -71,8 +71,10 @@ class Consumed:
 
     def caught_up(self) -> bool:
         """Whether the offset has reached the source's newest version."""
-        stream = self.catalog.describe(STREAM)
-        return stream.phase is Phase.IDLE and self.catalog.status(STREAM).versions_behind == 0
+        stream = self.catalog.get_stream(STREAM)
+        return (
+            stream.phase is Phase.IDLE and self.catalog.describe_stream(STREAM).versions_behind == 0
+        )
 
     def rows(self) -> int:
         """The rows that all consumptions found inserted, updated or deleted."""
@@ -115,7 +117,7 @@ class Board:
 
     def report(self) -> None:
         """Print the watermark if it has moved since the last report."""
-        stream = upsert_stream(self.catalog.show(), self.location)
+        stream = upsert_stream(self.catalog.list_streams(), self.location)
         if stream is None or stream.max_lag is None:
             raise DemoFailed(f"{self.location} is not an upsert table with a max_staleness")
         status = self.catalog.status_of(stream)
@@ -218,7 +220,7 @@ def wait_for_stream(server: AirflowServer, catalog: StreamCatalog) -> None:
     while time.monotonic() < deadline:
         refuse_failed_runs(server)
         try:
-            offset = catalog.describe(STREAM).offset
+            offset = catalog.get_stream(STREAM).offset
         except StreamNotFound:
             time.sleep(LOOK_SECONDS)
         else:

@@ -185,9 +185,9 @@ def test_absurd_argument_of_an_operator_ends_in_our_error(catalog, operator, arg
             assert argument == "conn_id"
         except (*ENDS, Submitted) as error:
             str(error).encode()
-    found = catalog.show_if_begun()
+    found = catalog.list_streams_if_begun()
     assert not [each for each in found if isinstance(each, UnreadableStream)]
-    catalog.statuses()
+    catalog.describe_streams()
 
 
 def test_every_argument_of_every_operator_is_tried():

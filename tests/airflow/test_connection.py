@@ -205,5 +205,5 @@ def test_connection_test_distinguishes_no_registry_from_an_empty_registry(
 
     stream = register(tmp_path, new_stream())
     assert CdcHook().test_connection()[1].startswith("1 streams")
-    StreamCatalog(str(tmp_path), principal=stream.owner).drop("s")
+    StreamCatalog(str(tmp_path), principal=stream.owner).drop_stream("s")
     assert CdcHook().test_connection()[1].startswith("0 streams")

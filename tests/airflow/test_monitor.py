@@ -189,7 +189,7 @@ def test_check_of_an_empty_folder_or_of_only_dropped_streams_succeeds(streams, t
     assert check.execute({}) == []
     streams(("s", 1))
     check.execute({})
-    StreamCatalog(str(tmp_path / "state"), principal="somebody").drop("s")
+    StreamCatalog(str(tmp_path / "state"), principal="somebody").drop_stream("s")
 
     assert check.execute({}) == []
     assert variables == {"cdc_stale_after.cdc_default": "{}"}
@@ -229,7 +229,7 @@ def test_log_notifier_warns_of_staleness_but_logs_a_recovery_as_info(streams, tm
         return [line["log_level"] for line in logs if "of stream s on" in line["event"]]
 
     assert levels() == ["warning"]
-    StreamCatalog(str(tmp_path / "state"), principal="somebody").advance("s")
+    StreamCatalog(str(tmp_path / "state"), principal="somebody").advance_stream("s")
     assert levels() == ["info"]
 
 

@@ -24,12 +24,13 @@ from airflow_provider_cdc.engine.core.model.outcomes import (
     StreamOutcome,
 )
 from airflow_provider_cdc.engine.core.names import consumer_name
+from airflow_provider_cdc.engine.core.upserts.write_result import WriteResult
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 from airflow_provider_cdc.hooks.submission import SparkSubmission
 from airflow_provider_cdc.jobs import model as jobs
-from airflow_provider_cdc.jobs.model import Answer, Consume, JobError, Request
+from airflow_provider_cdc.jobs.model import Answer, JobError, Request
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
@@ -544,7 +545,7 @@ def test_consume_stream_by_a_function_hands_name_and_streams_to_the_job():
 
     task = consume._task({"ti": SimpleNamespace(dag_id="d", task_id="t", map_index=-1)})
 
-    assert task == Consume((), "d/t", apply="etl.load:apply", streams=("s", "o"))
+    assert task == jobs.ConsumeStream((), "d/t", apply="etl.load:apply", streams=("s", "o"))
     request = Request("r", "/state", task)
     assert from_json(to_json(request), Request) == request
 
@@ -611,7 +612,7 @@ class Submitted:
         self.answer = answer or SimpleNamespace(outcome=None)
 
     def catalog(self):
-        return SimpleNamespace(show=list, is_begun=True)
+        return SimpleNamespace(list_streams=list, is_begun=True)
 
     def submit(self, task, *, context=None):
         self.tasks.append(task)
@@ -619,13 +620,14 @@ class Submitted:
 
 
 def test_write_keeps_one_id_in_every_attempt_that_no_other_write_has():
-    hook = Submitted()
+    hook = Submitted(SimpleNamespace(written=WriteResult(2, 1, 3, is_repeated=False)))
 
     def write(dag_id, task_id, run_id="r", query="SELECT 1", map_index=-1):
         operator = WriteChanges(task_id="write", table="t", query=query)
         operator.__dict__["hook"] = hook
         ti = SimpleNamespace(dag_id=dag_id, task_id=task_id, map_index=map_index, run_id=run_id)
-        operator.execute({"ti": ti})
+        found = operator.execute({"ti": ti})
+        assert found == {"changes": 2, "bad": 1, "version": 3, "is_repeated": False}
         return hook.tasks[-1].write_id
 
     first = write("sales", "eu.w")

@@ -61,7 +61,7 @@ def test_consumer_killed_between_statements_is_finished_by_its_retry(
     for process in killed:
         with suppress(psutil.NoSuchProcess):  # the Python driver ends with its JVM
             process.kill()
-    begun = StreamCatalog(state.as_uri()).describe("retry_changes").consumption
+    begun = StreamCatalog(state.as_uri()).get_stream("retry_changes").consumption
     server.wait_success("cdc_retry", run)
 
     assert killed
@@ -97,7 +97,7 @@ def test_stream_consumed_late_causes_one_warning_breach_and_recovery(running_air
     server.api("PATCH", "/dags/cdc_monitor", {"is_paused": False})
     try:
         wait_for(lambda: len(sent()) == 2)
-        catalog.advance(watched)
+        catalog.advance_stream(watched)
         wait_for(lambda: len(sent()) == 3)
         runs = server.api("GET", "/dags/cdc_monitor/dagRuns")["total_entries"]
         # Checks without news run before and after these.

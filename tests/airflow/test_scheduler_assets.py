@@ -70,7 +70,7 @@ def test_new_data_wakes_a_dag_once_and_an_optimize_wakes_none(airflow, wait_for)
     server, catalog = airflow.server, StreamCatalog(str(airflow.state))
     commit(airflow, "woken", 1)
     wait_for(lambda: runs(server, "cdc_woken") == ["success"])
-    assert catalog.describe("woken").offset.version == 1
+    assert catalog.get_stream("woken").offset.version == 1
 
     commit(airflow, "woken", 2, data_change=False)
     commit(airflow, "witness", 1)
@@ -81,7 +81,7 @@ def test_new_data_wakes_a_dag_once_and_an_optimize_wakes_none(airflow, wait_for)
     commit(airflow, "woken", 3)
     wait_for(lambda: runs(server, "cdc_woken") == ["success"] * 2)
     assert wakes(server, "woken") == [1, 3]
-    assert catalog.describe("woken").offset.version == 3
+    assert catalog.get_stream("woken").offset.version == 3
 
 
 def test_restarted_triggerer_repeats_no_wake_and_loses_none(airflow, wait_for):

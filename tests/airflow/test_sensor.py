@@ -52,7 +52,7 @@ def looks(stream, monkeypatch):
                 raise now
             return now
 
-        monkeypatch.setattr(StreamCatalog, "probe_stream", look_at)
+        monkeypatch.setattr(StreamCatalog, "probe_of", look_at)
 
     return script
 
@@ -264,9 +264,9 @@ def test_exact_sensor_checks_again_if_another_stream_takes_the_name(
     assert not wait.poke({}).is_done
     assert len(checks) == 1
     catalog = StreamCatalog(str(tmp_path / "state"), principal=stream.owner)
-    catalog.clone("other", "s")
-    catalog.drop("s")
-    catalog.rename("other", "s")
+    catalog.clone_stream("other", "s")
+    catalog.drop_stream("s")
+    catalog.rename_stream("other", "s")
 
     wait.poke({})
 

@@ -107,7 +107,7 @@ def test_sensor_of_a_stream_on_files_is_done_when_a_file_arrives(stream, tmp_pat
 
 def test_sensor_after_only_an_optimize_is_not_done(stream, spark):
     spark.sql(f"INSERT INTO {stream.table} VALUES (3, 'c')")
-    stream.engine.advance("s")
+    stream.engine.advance_stream("s")
     spark.sql(f"OPTIMIZE {stream.table}")
 
     assert not sensor().poke(TASK).is_done
@@ -164,7 +164,7 @@ def test_exact_sensor_without_a_net_change_waits_for_a_later_commit(
 
     deferred = deferral(lambda: wait.execute(TASK))
 
-    latest = StaleStreamHook().get_status("s").latest_version
+    latest = StaleStreamHook().describe_stream("s").latest_version
     assert deferred.trigger.serialize()[1]["after_version"] == latest
     spark.sql(f"UPDATE {stream.table} SET v = 'y' WHERE id = 1")
     event = event_of(deferred.trigger)
@@ -178,7 +178,7 @@ def test_create_stream_if_not_exists_on_an_existing_one_submits_nothing(stream):
 
     assert result["stream"] == "s"
     assert result["mode"] == "standard"
-    assert result["offset_version"] == StaleStreamHook().get_status("s").offset_version
+    assert result["offset_version"] == StaleStreamHook().describe_stream("s").offset_version
 
 
 def test_consume_stream_of_a_missing_stream_fails_before_submission(stream):
@@ -211,7 +211,7 @@ def test_advance_stream_of_a_missing_stream_fails_before_submission(stream):
 def test_drop_stream_removes_it_and_a_second_drop_needs_if_exists(stream):
     DropStream(task_id="d", stream="s").execute(TASK)
 
-    assert CdcHook().catalog().show() == []
+    assert CdcHook().catalog().list_streams() == []
     DropStream(task_id="d", stream="s", if_exists=True).execute(TASK)
     with pytest.raises(AirflowFailException, match="stream s"):
         DropStream(task_id="d", stream="s").execute(TASK)
@@ -236,7 +236,7 @@ def test_abort_ends_an_open_consumption_and_rewind_restores_the_offset(
     spark.sql(f"CREATE TABLE delta.`{target}` (id INT) USING delta")
     spark.sql(f"DELETE FROM {stream.table} WHERE id = 1")
     abort = AbortConsumption(task_id="abort", stream="s", keep=target)
-    begin = CdcHook().catalog().describe("s").offset.version
+    begin = CdcHook().catalog().get_stream("s").offset.version
     assert abort.execute(TASK)["offset_version"] == begin
 
     def interrupted():
@@ -248,22 +248,22 @@ def test_abort_ends_an_open_consumption_and_rewind_restores_the_offset(
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert CdcHook().catalog().describe("s").consumption is not None
+    assert CdcHook().catalog().get_stream("s").consumption is not None
     abort.execute(TASK)
 
-    assert CdcHook().catalog().describe("s").consumption is None
+    assert CdcHook().catalog().get_stream("s").consumption is None
     assert sorted(row.id for row in spark.table(f"delta.`{target}`").collect()) == [1, 99]
-    stream.engine.advance("s")
+    stream.engine.advance_stream("s")
     rewound = RewindStream(task_id="rewind", stream="s", to=Version(begin)).execute(TASK)
     assert rewound["offset_version"] == begin
-    assert stream.engine.has_data("s")
+    assert stream.engine.stream_has_data("s")
 
 
 def test_stream_is_cloned_dropped_and_undropped_without_spark(stream):
-    offset = CdcHook().catalog().describe("s").offset.version
+    offset = CdcHook().catalog().get_stream("s").offset.version
     cloned = CloneStream(task_id="clone", stream="copy", of="s", comment="mine").execute(TASK)
     assert (cloned["stream"], cloned["offset_version"]) == ("copy", offset)
-    assert CdcHook().catalog().describe("copy").comment == "mine"
+    assert CdcHook().catalog().get_stream("copy").comment == "mine"
 
     with pytest.raises(AirflowFailException, match="cannot be brought back"):
         UndropStream(task_id="undrop", stream="s").execute(TASK)
@@ -271,7 +271,7 @@ def test_stream_is_cloned_dropped_and_undropped_without_spark(stream):
     undropped = UndropStream(task_id="undrop", stream="s").execute(TASK)
 
     assert (undropped["stream"], undropped["offset_version"]) == ("s", offset)
-    assert [each.name for each in CdcHook().catalog().show()] == ["copy", "s"]
+    assert [each.name for each in CdcHook().catalog().list_streams()] == ["copy", "s"]
 
 
 def test_stream_is_altered_without_spark_and_keeps_other_properties(stream):
@@ -280,7 +280,7 @@ def test_stream_is_altered_without_spark_and_keeps_other_properties(stream):
     ).execute(TASK)
     AlterStream(task_id="alter", stream="s", max_data_extension="P3D").execute(TASK)
 
-    found = CdcHook().catalog().describe("s")
+    found = CdcHook().catalog().get_stream("s")
     assert (found.comment, found.readers, found.max_lag, found.max_data_extension) == (
         "mine",
         ("bob",),
@@ -294,12 +294,12 @@ def test_stream_is_altered_without_spark_and_keeps_other_properties(stream):
 def test_stale_stream_hook_counts_the_lag_in_versions_and_commits(stream, spark):
     spark.sql(f"DELETE FROM {stream.table} WHERE id = 1")
 
-    (status,) = StaleStreamHook().get_statuses()
+    (status,) = StaleStreamHook().describe_streams()
 
     assert (status.name, status.versions_behind, status.commits_behind) == ("s", 1, 1)
     assert StaleStreamHook().stale_streams() == []
     with pytest.raises(StreamNotFound):
-        StaleStreamHook().get_status("other")
+        StaleStreamHook().describe_stream("other")
 
 
 def test_stale_stream_hook_names_a_stream_whose_source_is_missing(stream):

@@ -34,7 +34,7 @@ from airflow_provider_cdc.hooks.submission import (
 )
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer, write_answer
-from airflow_provider_cdc.jobs.model import Answer, Consume, HasData, JobError, Request
+from airflow_provider_cdc.jobs.model import Answer, ConsumeStream, JobError, Request, StreamHasData
 
 SECRET = "hunter2hunter2"
 
@@ -60,7 +60,7 @@ def connection(define_connection, tmp_path, monkeypatch) -> CdcConnection:
 
 def submission_of(connection: CdcConnection, task=None) -> SparkSubmission:
     """The submission of a task by the Spark connection as it is defined now."""
-    request = request_for(connection, task or HasData("s"))
+    request = request_for(connection, task or StreamHasData("s"))
     spark = CdcHook.get_connection(connection.spark_conn_id)
     return SparkSubmission(request, connection, spark=spark)
 
@@ -74,7 +74,7 @@ def settings_of(command: list[str]) -> dict[str, str]:
 
 
 def test_submission_command_holds_the_request_and_the_connections_settings(connection):
-    submission = submission_of(connection, Consume(("INSERT INTO t SELECT 1",), "dag.task"))
+    submission = submission_of(connection, ConsumeStream(("INSERT INTO t SELECT 1",), "dag.task"))
 
     command = command_of(submission)
 
@@ -117,7 +117,7 @@ def test_submission_to_a_cluster_leaves_it_its_own_settings(connection, define_c
 def test_submission_over_connect_leaves_the_server_its_own_settings():
     connection = CdcConnection("c", "file:///s", conf={"spark.sql.ansi.enabled": "true"})
 
-    found = ConnectSubmission(request_for(connection, HasData("s")), connection).conf
+    found = ConnectSubmission(request_for(connection, StreamHasData("s")), connection).conf
 
     assert found == {"spark.sql.ansi.enabled": "true"}
 
@@ -202,7 +202,7 @@ def test_submission_secrets_of_openlineage_reach_only_the_environment(
     define_connection("spark_default", "spark", "yarn", **{"deploy-mode": mode})
     spark = CdcHook.get_connection("spark_default")
     submission = SparkSubmission(
-        request_for(connection, HasData("s")), connection, spark=spark, conf=LINEAGE
+        request_for(connection, StreamHasData("s")), connection, spark=spark, conf=LINEAGE
     )
 
     command, environment = command_of(submission), submission.environment()
@@ -222,7 +222,7 @@ def test_submission_secrets_of_openlineage_reach_only_the_environment(
 
 def test_submission_argument_survives_any_cluster_and_locale_unchanged():
     sql = """INSERT INTO t SELECT '{{x}}', "}}", '\\\\' , 'ü', '🦆', '$(HOME)', '$$' FROM s"""
-    request = request_for(CdcConnection("c", "file:///s"), Consume((sql,), "a"))
+    request = request_for(CdcConnection("c", "file:///s"), ConsumeStream((sql,), "a"))
 
     text = request_argument(request)
 
@@ -233,7 +233,7 @@ def test_submission_argument_survives_any_cluster_and_locale_unchanged():
 
 def test_submission_argument_longer_than_the_system_allows_is_refused():
     request = request_for(
-        CdcConnection("c", "file:///s"), Consume(("SELECT " + "x" * 200_000,), "a")
+        CdcConnection("c", "file:///s"), ConsumeStream(("SELECT " + "x" * 200_000,), "a")
     )
 
     with pytest.raises(InvalidRequest, match="too long for a command line"):
@@ -242,7 +242,7 @@ def test_submission_argument_longer_than_the_system_allows_is_refused():
 
 def test_hook_chooses_the_submission_by_the_type_of_spark_connection(define_connection, tmp_path):
     define_connection("cdc_default", "cdc", state=tmp_path.as_uri())
-    request = request_for(CdcConnection("c", tmp_path.as_uri()), HasData("s"))
+    request = request_for(CdcConnection("c", tmp_path.as_uri()), StreamHasData("s"))
     define_connection("spark_default", "spark", "local[2]")
     assert isinstance(CdcHook().submission(request), SparkSubmission)
 
@@ -254,7 +254,7 @@ def test_hook_without_a_spark_connection_submits_nothing_and_may_retry(define_co
     define_connection("cdc_default", "cdc", state=tmp_path.as_uri(), spark_conn_id="nowhere")
 
     with pytest.raises(CdcJobFailed, match="Spark connection nowhere: was not found"):
-        CdcHook().submit(HasData("s"))
+        CdcHook().submit(StreamHasData("s"))
 
 
 def test_hook_does_not_use_yarn_if_the_spark_provider_finds_no_connection(
@@ -269,7 +269,7 @@ def test_hook_does_not_use_yarn_if_the_spark_provider_finds_no_connection(
     monkeypatch.setattr(SparkSubmitHook, "get_connection", is_out)
 
     with pytest.raises(CdcJobFailed, match="was not found by the Spark provider"):
-        CdcHook().submit(HasData("s"))
+        CdcHook().submit(StreamHasData("s"))
 
 
 @pytest.fixture
@@ -305,7 +305,7 @@ ROOT = str(Path(__file__).parents[2])
 def test_hook_with_an_answer_returns_it_for_any_exit_code(fake_spark_submit, tmp_path, code):
     hook = fake_spark_submit(ANSWERING.format(root=ROOT, answer="has_data=True", code=code))
 
-    assert hook.submit(HasData("s")).has_data is True
+    assert hook.submit(StreamHasData("s")).has_data is True
     assert list((tmp_path / "state" / "answers").iterdir()) == []
 
 
@@ -319,7 +319,7 @@ def test_hook_raises_a_retryable_failure_only_for_a_retryable_error(
     hook = fake_spark_submit(ANSWERING.format(root=ROOT, answer=error, code=1))
 
     with pytest.raises(expected, match="stream s: is stale") as caught:
-        hook.submit(HasData("s"))
+        hook.submit(StreamHasData("s"))
 
     assert type(caught.value) is expected
 
@@ -407,7 +407,7 @@ def test_task_log_has_the_drivers_records_at_their_levels(fake_spark_submit, air
     )
 
     with capture_logs() as found:
-        hook.submit(HasData("s"))
+        hook.submit(StreamHasData("s"))
 
     shown = [(line["log_level"], line["event"]) for line in found if line["log_level"] != "debug"]
     assert shown == [("error", "stream s: is stale.")]
@@ -426,7 +426,7 @@ def test_hook_killed_before_spark_submit_runs_submits_nothing(
     monkeypatch.setattr(hook, "submission", slowly)
 
     with pytest.raises(CdcJobFailed, match="was killed before it was submitted"):
-        hook.submit(HasData("s"))
+        hook.submit(StreamHasData("s"))
     assert not (tmp_path / "ran").exists()
 
 
@@ -434,7 +434,7 @@ def test_hook_without_an_answer_reports_how_spark_ended(fake_spark_submit):
     hook = fake_spark_submit("print('the cluster is full'); sys.exit(3)")
 
     with pytest.raises(CdcJobFailed, match="ended without an answer") as caught:
-        hook.submit(HasData("s"))
+        hook.submit(StreamHasData("s"))
 
     assert "spark-submit ended with exit code 3: the cluster is full. Fix:" in str(caught.value)
     assert "--request" not in str(caught.value)
@@ -447,7 +447,7 @@ def test_hook_without_an_answer_from_a_cluster_reports_the_log_location(
     define_connection("spark_default", "spark", "yarn", **{"deploy-mode": "cluster"})
 
     with pytest.raises(CdcJobFailed, match=r"yarn logs.*AIRFLOW_PROVIDER_CDC_STORAGE_OPTIONS"):
-        hook.submit(HasData("s"))
+        hook.submit(StreamHasData("s"))
 
 
 CHILD_THAT_OUTLIVES = """
@@ -464,7 +464,7 @@ def test_hook_killed_ends_every_process_of_the_application(fake_spark_submit, mo
 
     def submit() -> None:
         try:
-            hook.submit(HasData("s"))
+            hook.submit(StreamHasData("s"))
         except CdcJobFailed as error:
             failures.append(error)
 
@@ -518,7 +518,7 @@ def test_hook_whose_answer_cannot_be_removed_still_returns_it(
     monkeypatch.setattr(Files, "remove", refuse)
     hook = fake_spark_submit(ANSWERING.format(root=ROOT, answer="has_data=True", code=0))
 
-    assert hook.submit(HasData("s")).has_data is True
+    assert hook.submit(StreamHasData("s")).has_data is True
     assert "its answer cannot be removed" in caplog.text
 
 
@@ -537,7 +537,7 @@ class Session:
 
 def test_hook_killed_over_connect_keeps_the_error_of_the_task(monkeypatch, caplog):
     connection = CdcConnection("c", "file:///s")
-    submission = ConnectSubmission(request_for(connection, HasData("s")), connection)
+    submission = ConnectSubmission(request_for(connection, StreamHasData("s")), connection)
     monkeypatch.setattr(submission, "_new_session", Session)
 
     def late(request, session, options):

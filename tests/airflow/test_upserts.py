@@ -38,7 +38,7 @@ from airflow_provider_cdc.engine.storage.state.apply_times import ApplyTimes
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.jobs import model as jobs
-from airflow_provider_cdc.jobs.model import Answer, HasData, Request
+from airflow_provider_cdc.jobs.model import Answer, Request, StreamHasData
 from airflow_provider_cdc.operators.upsert_tables import (
     AddColumns,
     AlterUpsertTable,
@@ -125,7 +125,7 @@ def test_schedule_follows_apply_durations_and_an_altered_max_staleness(state):
     assert schedules() == {"apply_upserts.orders": timedelta(minutes=8, seconds=20)}
 
     streams = StreamCatalog(str(state), principal=stream.owner).for_upserts()
-    streams.alter(stream.name, max_lag=2 * MINUTE)
+    streams.alter_stream(stream.name, max_lag=2 * MINUTE)
     assert schedules() == {"apply_upserts.orders": MINUTE}
 
 
@@ -163,13 +163,13 @@ def test_dags_are_shown_by_the_names_of_their_tables(state, define_connection):
 def test_registry_is_read_only_once_within_the_refresh_interval(state, monkeypatch):
     add_table(state, "orders")
     reads = []
-    show = StreamCatalog.show_if_begun
+    show = StreamCatalog.list_streams_if_begun
 
     def counted(catalog):
         reads.append(1)
         return show(catalog)
 
-    monkeypatch.setattr(StreamCatalog, "show_if_begun", counted)
+    monkeypatch.setattr(StreamCatalog, "list_streams_if_begun", counted)
     for _ in range(3):
         assert set(background_apply_dags(refresh=MINUTE)) == {"apply_upserts.orders"}
     assert len(reads) == 1
@@ -184,7 +184,7 @@ def test_registry_that_is_unreachable_removes_no_dag(state, monkeypatch, caplog)
     def unreachable(catalog):
         raise OSError("no route to the store")
 
-    monkeypatch.setattr(StreamCatalog, "show_if_begun", unreachable)
+    monkeypatch.setattr(StreamCatalog, "list_streams_if_begun", unreachable)
     assert set(schedules()) == {"apply_upserts.orders"}
     assert "cannot be read" in caplog.text
     with pytest.raises(OSError, match="no route"):
@@ -195,7 +195,7 @@ def test_registry_that_does_not_answer_removes_no_dag(state, monkeypatch, caplog
     add_table(state, "orders")
     background_apply_dags()
     released = Event()
-    monkeypatch.setattr(StreamCatalog, "show_if_begun", lambda _: released.wait(60))
+    monkeypatch.setattr(StreamCatalog, "list_streams_if_begun", lambda _: released.wait(60))
     monkeypatch.setattr(apply_plan, "_PATIENCE_SECONDS", 0.2)
 
     try:
@@ -388,7 +388,7 @@ def test_jobs_of_a_pool_have_its_spark_settings(define_connection, tmp_path):
     hook.submission = _submission(hook, found)
 
     for pool in ("cdc_background", "default_pool"):
-        hook.submit(HasData("s"), context={"task": SimpleNamespace(pool=pool)})
+        hook.submit(StreamHasData("s"), context={"task": SimpleNamespace(pool=pool)})
 
     background, other = (submission.spark_hook._conf for submission in found)
     assert (background["spark.cores.max"], background["spark.a"]) == ("2", "1")

@@ -183,7 +183,7 @@ def test_data_that_comes_back_by_a_rewind_wakes_again(folder):
 
 def test_data_that_still_waits_does_not_wake_again_after_a_failed_probe(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
-    look_at, failing = StreamCatalog.probe_stream, []
+    look_at, failing = StreamCatalog.probe_of, []
 
     def unreliable(catalog, stream):
         if stream.name in failing:
@@ -191,7 +191,7 @@ def test_data_that_still_waits_does_not_wake_again_after_a_failed_probe(folder, 
             raise OSError("the store is away")
         return look_at(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "probe_stream", unreliable)
+    monkeypatch.setattr(StreamCatalog, "probe_of", unreliable)
 
     async def scenario():
         async with triggerer(Store(), "s", "witness") as running:
@@ -299,7 +299,7 @@ def test_stream_that_cannot_be_read_wakes_once_and_reports_why(folder):
 
 def test_stream_that_may_not_be_read_wakes_once_and_reports_why(folder):
     catalog = StreamCatalog(str(folder / "state"), principal="somebody")
-    catalog.alter("s", readers=["somebody else"])
+    catalog.alter_stream("s", readers=["somebody else"])
     add_file(folder / "s", 1, NOW)
 
     first, second = wakes_before_and_after_a_commit(folder, 2)
@@ -362,7 +362,7 @@ def test_watcher_that_joins_late_is_woken_by_waiting_data(folder):
 def test_one_poll_and_one_probe_serve_all_watchers_of_a_stream(folder, monkeypatch):
     add_file(folder / "s", 1, NOW)
     polls, looks = [], []
-    show, look_at = StreamCatalog.show_if_begun, StreamCatalog.probe_stream
+    show, look_at = StreamCatalog.list_streams_if_begun, StreamCatalog.probe_of
 
     def counted_show(catalog):
         polls.append(catalog)
@@ -372,8 +372,8 @@ def test_one_poll_and_one_probe_serve_all_watchers_of_a_stream(folder, monkeypat
         looks.append(len(polls))
         return look_at(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "show_if_begun", counted_show)
-    monkeypatch.setattr(StreamCatalog, "probe_stream", counted_look)
+    monkeypatch.setattr(StreamCatalog, "list_streams_if_begun", counted_show)
+    monkeypatch.setattr(StreamCatalog, "probe_of", counted_look)
 
     async def scenario():
         async with triggerer(Store(), "s") as running:
@@ -420,14 +420,14 @@ def test_connection_that_is_edited_is_watched_at_its_new_state_folder(folder, de
 
 def test_probe_that_hangs_delays_others_of_its_connection_only_briefly(folder, monkeypatch):
     monkeypatch.setattr(watcher, "_PATIENCE_SECONDS", 0.05)
-    hanging, look_at = Event(), StreamCatalog.probe_stream
+    hanging, look_at = Event(), StreamCatalog.probe_of
 
     def look(catalog, stream):
         if stream.name == "s":
             hanging.wait(20)
         return look_at(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "probe_stream", look)
+    monkeypatch.setattr(StreamCatalog, "probe_of", look)
 
     async def scenario():
         async with triggerer(Store(), "s", "witness") as running:
@@ -453,7 +453,7 @@ def test_probes_that_hang_delay_no_probe_of_other_connections(
         add_stream(folder, name)
     quiet_stream(folder / "other", folder / "healthy", "healthy", NOW)
     add_file(folder / "healthy", 1, NOW)
-    released, begun, look_at = Event(), [], StreamCatalog.probe_stream
+    released, begun, look_at = Event(), [], StreamCatalog.probe_of
 
     def look(catalog, stream):
         if stream.name in names:
@@ -461,7 +461,7 @@ def test_probes_that_hang_delay_no_probe_of_other_connections(
             released.wait(20)
         return look_at(catalog, stream)
 
-    monkeypatch.setattr(StreamCatalog, "probe_stream", look)
+    monkeypatch.setattr(StreamCatalog, "probe_of", look)
 
     async def scenario():
         async with triggerer(Store(), *names) as running:

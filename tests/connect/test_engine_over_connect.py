@@ -69,9 +69,9 @@ def test_session_is_a_remote_one_and_this_process_runs_no_jvm(source: StreamLab)
 
 def test_read_standard_stream_gives_the_minimal_change_set(source: StreamLab) -> None:
     assert source.changes("s") == []
-    assert not source.engine.has_data("s")
+    assert not source.engine.stream_has_data("s")
     change(source)
-    assert source.engine.has_data("s")
+    assert source.engine.stream_has_data("s")
     assert source.seen("s") == [
         (1, "a", "DELETE", True),
         (1, "z", "INSERT", True),
@@ -330,8 +330,8 @@ def test_upsert_table_is_written_read_applied_and_redriven(lab: StreamLab) -> No
         f"UPDATE delta.`{table}/_cdc/quarantine` SET _CHANGE_SEQUENCE_NUMBER = '2'"
         " WHERE Salary = 10"
     )
-    assert upserts.engine.redrive(table) == 2
-    assert upserts.engine.query_table(table, lambda found: found.count()) == 1
+    assert upserts.engine.redrive_changes(table) == 2
+    assert upserts.engine.query_upsert_table(table, lambda found: found.count()) == 1
     upserts.apply()
     assert upserts.applied() == upserts.read() == [(1, "a", 11)]
     classes = {each.job_class for each in upserts.engine.upsert_usage()}

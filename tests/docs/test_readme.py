@@ -63,7 +63,7 @@ def test_python_of_the_readme_runs_from_its_tables_to_its_upsert_table(tmp_path:
     shown = """
 copy = spark.table("delta.`/lake/customers_copy`").collect()
 seen = spark.table("delta.`/lake/names_seen`").collect()
-people = engine.read_table("people").collect()
+people = engine.read_upsert_table("people").collect()
 names = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
 print("FOUND", [[tuple(row) for row in rows] for rows in (copy, seen, people)])
 print("SET", [spark.conf.get(name) for name in names])

@@ -16,7 +16,7 @@ from airflow_provider_cdc.engine import Engine, Transaction, Version
 from airflow_provider_cdc.engine.core.errors import CdcError
 
 INSERT = "INSERT INTO {copy} SELECT id, v FROM s"
-WITHOUT_ARGUMENTS = {"show_streams", "streams"}
+WITHOUT_ARGUMENTS = {"describe_streams", "show_streams"}
 
 
 def used(rows: Any) -> None:
@@ -69,8 +69,8 @@ class Scene(UpsertLab):
             | people
             | lengths,
             "alter_stream": {"name": "s", "comment": "c"} | people | lengths,
-            "abort": {"name": "s", "keep": ()},
-            "advance": {"name": "s"},
+            "abort_consumption": {"name": "s", "keep": ()},
+            "advance_stream": {"name": "s"},
             "changes": {"name": self.path("source"), "at": Version(0), "before": None, "end": None}
             | {"information": "default", "column_style": "snowflake"},
             "clone_stream": {"name": "c", "of": "s", "comment": None},
@@ -80,14 +80,19 @@ class Scene(UpsertLab):
             "read_and_consume": {"query": "SELECT * FROM s", "consumer": "c"} | bounds,
             "describe_stream": {"name": "s"},
             "drop_stream": {"name": "s", "if_exists": False},
-            "explain": {"name": "s"},
-            "has_data": {"name": "s", "exact": True},
-            "history": {"name": "s"},
-            "maintain": {"ahead": "P1D"},
+            "explain_stream": {"name": "s"},
+            "stream_has_data": {"name": "s", "exact": True},
+            "stream_history": {"name": "s"},
+            "maintain_streams": {"ahead": "P1D"},
             "read_stream": {"name": "s"},
-            "recover": {"name": "s", "target": self.path("copy"), "key": "id", "consumer": "c"},
+            "recover_stream": {
+                "name": "s",
+                "target": self.path("copy"),
+                "key": "id",
+                "consumer": "c",
+            },
             "rename_stream": {"name": "s", "to": "r"},
-            "rewind": {"name": "s", "to": Version(0)},
+            "rewind_stream": {"name": "s", "to": Version(0)},
             "transaction": {"consumer": "c"} | bounds,
             "undrop_stream": {"name": "s"},
             "create_upsert_table": {"name": self.path("u"), "schema": SALARIES, "primary_key": "ID"}
@@ -99,19 +104,19 @@ class Scene(UpsertLab):
             "change_sink": table | {"query": "q", "on_bad_rows": "fail"},
             "describe_upsert_table": table,
             "drop_upsert_table": table | {"if_exists": False},
-            "query_table": table | {"work": DataFrame.count},
-            "read_table": table,
+            "query_upsert_table": table | {"work": DataFrame.count},
+            "read_upsert_table": table,
             "recommended_max_staleness": table,
-            "redrive": table | {"late": False},
+            "redrive_changes": table | {"late": False},
             "upsert_usage": {"since": "P7D", "period": "PT1H"},
             "write_changes": table | {"rows": changes, "write_id": None, "on_bad_rows": "fail"},
         }
 
     def check_readers(self) -> None:
-        self.engine.streams().count()
+        self.engine.show_streams().count()
         assert not [
             each.name
-            for each in self.engine.show_streams()
+            for each in self.engine.describe_streams()
             if "cannot be read" in str(each.invalid_reason)
         ]
         self.engine.upsert_usage()
@@ -178,7 +183,7 @@ def test_absurd_argument_of_the_engine_constructor_raises_only_cdc_errors(
     spark: SparkSession, tmp_path: Path, value: Any
 ) -> None:
     state = str(tmp_path)
-    assert attempt(lambda: Engine(spark, value).show_streams()) is None
+    assert attempt(lambda: Engine(spark, value).describe_streams()) is None
     for argument in ("storage_options", "strategy", "principal"):
         given = {argument: value}
-        assert attempt(lambda: Engine(spark, state, **given).show_streams()) is None  # noqa: B023
+        assert attempt(lambda: Engine(spark, state, **given).describe_streams()) is None  # noqa: B023

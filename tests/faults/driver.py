@@ -42,7 +42,7 @@ class Halt:
 
     def give_up(self) -> None:
         """A consumption ended without reaching its point, so the others need not wait."""
-        self._everybody.abort()
+        self._everybody.abort_consumption()
 
     def _stop(self) -> None:
         if self._everybody.wait() == 0:

@@ -59,7 +59,7 @@ class Site(StreamLab):
         assert log == expected, f"lost {minus(expected, log)}, doubled {minus(log, expected)}"
         sums = {0: SUMS_BEFORE[0] + 400 - 200, 1: SUMS_BEFORE[1] + 1 + 500}
         assert dict(self.rows("sums")) == sums
-        stream = self.engine._parts.catalog.describe("s")
+        stream = self.engine._parts.catalog.get_stream("s")
         assert stream.phase is Phase.IDLE
         assert stream.offset.version == self.version("src")
 

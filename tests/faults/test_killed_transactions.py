@@ -94,6 +94,6 @@ def test_batch_killed_and_retried_takes_the_same_commits(killed: Sites, point: P
     site.consume(*site.texts(), consumer="killed")
 
     assert site.rows("log") == sorted([*site.initial_log(), *CHANGES[:3]], key=repr)
-    assert site.engine._parts.catalog.describe("s").offset.version == 3
+    assert site.engine._parts.catalog.get_stream("s").offset.version == 3
     site.consume(*site.texts(), consumer="killed")
     site.check()

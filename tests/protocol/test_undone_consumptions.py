@@ -46,7 +46,7 @@ def test_failed_second_of_three_statements_undoes_all_and_can_be_retried(
     assert contents(three, "log", "numbers", "sums") == found
     assert offset(three) == 0
     assert transitions(three)[-1] == "aborted"
-    failed = three.engine._parts.catalog.history("s")[1].stream.consumption
+    failed = three.engine._parts.catalog.stream_history("s")[1].stream.consumption
     assert failed is not None
     three.sql("UPDATE {src} SET v = '30' WHERE id = 3")
     outcome = three.consume(LOG, NUMBERS, SUMS, consumer="me")
@@ -140,17 +140,17 @@ def test_target_that_moved_on_leaves_the_consumption_open_until_retried(three: P
     expected = [(0, "kept", "x"), *FIRST, (3, "x", "INSERT"), (99, "foreign", "y")]
     assert three.rows("log") == expected
     assert three.rows("sums") == [(0, 1020), (1, 2010)]
-    assert three.engine.has_data("s") is False
+    assert three.engine.stream_has_data("s") is False
 
 
 def test_abort_with_keep_ends_a_consumption_whose_target_moved_on(three: ProtocolLab) -> None:
     left_open(three)
     with pytest.raises(ConsumptionOpen):
-        three.engine.abort("s")
+        three.engine.abort_consumption("s")
     with pytest.raises(ConsumptionOpen):
         three.consume(SUMS, consumer="another")
 
-    three.engine.abort("s", keep=[three.path("log")])
+    three.engine.abort_consumption("s", keep=[three.path("log")])
 
     assert transitions(three)[-1] == "aborted"
     assert offset(three) == 0
@@ -164,7 +164,7 @@ def test_abort_keep_of_an_unknown_target_is_refused(three: ProtocolLab) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
 
     with pytest.raises(InvalidRequest, match="logg"):
-        three.engine.abort("s", keep=[three.path("logg")])
+        three.engine.abort_consumption("s", keep=[three.path("logg")])
 
     assert len(three.rows("log")) == 4
     assert phase(three) is Phase.APPLYING
@@ -173,19 +173,19 @@ def test_abort_keep_of_an_unknown_target_is_refused(three: ProtocolLab) -> None:
 def test_abort_without_keep_undoes_what_was_applied(three: ProtocolLab) -> None:
     crash(three, ProtocolPoint.BEFORE_STATEMENT, 1, LOG, SUMS)
 
-    three.engine.abort("s")
+    three.engine.abort_consumption("s")
 
     assert three.rows("log") == [(0, "kept", "x")]
     assert offset(three) == 0
     assert phase(three) is Phase.IDLE
     with pytest.raises(StreamConflict, match="has no open consumption"):
-        three.engine.abort("s")
+        three.engine.abort_consumption("s")
 
 
 def test_abort_undoes_a_fully_applied_consumption(three: ProtocolLab) -> None:
     crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG, SUMS)
 
-    three.engine.abort("s")
+    three.engine.abort_consumption("s")
 
     assert three.rows("log") == [(0, "kept", "x")]
     assert three.rows("sums") == [(0, 1000), (1, 2000)]
@@ -219,7 +219,9 @@ def test_concurrent_abort_and_commit_let_only_one_succeed(three: ProtocolLab) ->
     thread.start()
     assert driver_before_commit.wait(120)
     try:
-        three.new_engine(before(ProtocolPoint.BEFORE_UNDO, abort_lets_driver_go, 0)).abort("s")
+        three.new_engine(
+            before(ProtocolPoint.BEFORE_UNDO, abort_lets_driver_go, 0)
+        ).abort_consumption("s")
     finally:
         abort_before_undo.set()
         thread.join()
@@ -234,7 +236,7 @@ def test_abort_that_crashed_is_not_rolled_forward_by_another_consumer(three: Pro
     """An abort of a fully applied consumption crashes after it has undone the first target."""
     crash(three, ProtocolPoint.BEFORE_COMMIT, None, LOG, SUMS)
     with pytest.raises(Crash):
-        three.new_engine(CrashAt(ProtocolPoint.BEFORE_UNDO, 0)).abort("s")
+        three.new_engine(CrashAt(ProtocolPoint.BEFORE_UNDO, 0)).abort_consumption("s")
 
     three.consume(LOG, SUMS, consumer="second")
 
@@ -323,7 +325,7 @@ def test_undo_that_removed_too_much_is_reported_until_an_abort(
         with pytest.raises(ConsumptionOpen, match="undid a commit of somebody else") as caught:
             three.consume(LOG, NUMBERS, consumer=consumer)
         assert "apply version" in str(caught.value)
-    three.engine.abort("s", keep=[three.name("log")])
+    three.engine.abort_consumption("s", keep=[three.name("log")])
 
     three.consume(SUMS, consumer="second")
     assert three.rows("log") == [(0, "kept", "x"), (100, "later", "y")]

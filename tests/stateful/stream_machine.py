@@ -284,8 +284,8 @@ class StreamMachine(RuleBasedStateMachine):
 
     def ask_for_data(self, name: str) -> None:
         has_any = bool(self.table.change_set(self.streams[name]))
-        assert self.engine.has_data(name) == has_any
-        assert not has_any or self.engine.has_data(name, exact=False)
+        assert self.engine.stream_has_data(name) == has_any
+        assert not has_any or self.engine.stream_has_data(name, exact=False)
         self._count("has data")
 
     def look_back(self, back: int, length: int, information: str) -> None:
@@ -350,7 +350,7 @@ class StreamMachine(RuleBasedStateMachine):
                 expected[*after, "INSERT", is_update] += 1
         assert found == expected
         if advance:
-            self.engine.advance("on_view")
+            self.engine.advance_stream("on_view")
             self.view_offset = self.table.version
         self._count("read view")
 
@@ -361,9 +361,9 @@ class StreamMachine(RuleBasedStateMachine):
         stream = self.streams[APPENDED]
         if stream.pending:
             with pytest.raises(StreamConflict, match="cannot be advanced"):
-                self.engine.advance(APPENDED)
+                self.engine.advance_stream(APPENDED)
         else:
-            self.engine.advance(APPENDED)
+            self.engine.advance_stream(APPENDED)
             stream.offset = self.table.version
         self._count("advance")
 

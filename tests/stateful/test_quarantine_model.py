@@ -109,7 +109,7 @@ def test_bad_changes_fixes_and_redrives_in_any_order_match_a_plain_model(
             waiting = len(model.pending)
             model.redrive()
             redriven += len(model.pending) - waiting
-            lab.engine.redrive(lab.table())
+            lab.engine.redrive_changes(lab.table())
             assert lab.read() == model.rows()
     model.apply()
     assert lab.apply_all() == model.rows()

@@ -60,4 +60,4 @@ def test_change_set_of_a_random_view_leads_from_old_rows_to_new_rows(
         assert change.is_update == (row_id in deleted)
         assert row_id not in deleted or deleted[row_id].values != change.values
     assert Counter(rows.values()) == rows_of(lab, "v")
-    assert lab.engine.has_data("s") == bool(changes)
+    assert lab.engine.stream_has_data("s") == bool(changes)

@@ -95,14 +95,14 @@ class World:
         )
 
     def _maintain(self, _: int) -> None:
-        found = self.engine.maintain()
+        found = self.engine.maintain_streams()
         assert not any(source.problem for source in found.sources)
         is_extended = any(source.extension for source in found.sources)
         self.is_kept = is_extended and not self.may_have_lost
 
     def _probe(self, _: int) -> None:
         try:
-            found = self.engine.has_data("s")
+            found = self.engine.stream_has_data("s")
         except StreamStale:
             assert not self.is_kept
         else:
@@ -167,7 +167,7 @@ def test_stream_is_exact_or_stale_after_any_loss_of_history(
     lab.make("copy", "id INT, v INT")
     world = World(lab)
     world.engine.create_stream("s", on_table=lab.path("src"))
-    world.engine.maintain()
+    world.engine.maintain_streams()
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
         world.do("insert", 2)

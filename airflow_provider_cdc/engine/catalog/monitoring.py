@@ -95,7 +95,7 @@ class StreamMonitor:
             tried
         """
         early = interval_of(margin, "margin")
-        streams = self._catalog.show_if_begun()
+        streams = self._catalog.list_streams_if_begun()
         if streams is None:
             return []
         found: list[Alert] = []

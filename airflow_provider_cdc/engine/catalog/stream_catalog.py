@@ -88,11 +88,11 @@ class StreamCatalog:
                 fix="check the name of the folder; the first created stream creates the registry",
             )
 
-    def show(self) -> list[Stream]:
-        """All streams that can be read, by name. :meth:`statuses` also returns the others."""
+    def list_streams(self) -> list[Stream]:
+        """The streams that can be read, by name; :meth:`describe_streams` lists the others too."""
         return self._registry.snapshot().streams()
 
-    def show_if_begun(self) -> list[Stream | UnreadableStream] | None:
+    def list_streams_if_begun(self) -> list[Stream | UnreadableStream] | None:
         """All streams. Those that can be read come first. ``None``: there is no registry."""
         snapshot = self._registry.snapshot()
         if snapshot.version is None:
@@ -107,11 +107,11 @@ class StreamCatalog:
         snapshot = self._registry.snapshot()
         return [snapshot.get(stream_name(name)).name for name in names], snapshot.names
 
-    def describe(self, name: str) -> Stream:
+    def get_stream(self, name: str) -> Stream:
         """One stream; raises ``StreamNotFound``."""
         return self._registry.snapshot().get(stream_name(name))
 
-    def history(self, name: str) -> list[Record]:
+    def stream_history(self, name: str) -> list[Record]:
         """Every transition of a stream, oldest first, including those whose record cannot be read.
         Raises ``StreamNotFound``.
         """
@@ -125,13 +125,15 @@ class StreamCatalog:
         :raises StreamNotFound: there is no such stream
         :raises StreamAccessDenied: the principal does not have the right
         """
-        stream = self.describe(name)
+        stream = self.get_stream(name)
         check_access(stream, self.principal, right)
         return stream
 
-    def drop(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop a stream. The stream of an upsert table can be dropped only if that table is
-        missing. A stream whose record cannot be read can always be dropped.
+    def drop_stream(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a stream. Its source and its targets stay unchanged.
+
+        The stream of an upsert table can be dropped only if that table is missing. A stream whose
+        record cannot be read can always be dropped.
 
         :raises StreamNotFound: there is no such stream, unless ``if_exists``
         :raises StreamConflict: a consumption of it is open
@@ -152,7 +154,7 @@ class StreamCatalog:
         catalog = self.for_upserts() if is_left_over else self
         catalog._moved(snapshot, stream, Transition.DROPPED)
 
-    def alter(
+    def alter_stream(
         self,
         name: str,
         *,
@@ -168,7 +170,8 @@ class StreamCatalog:
         To repair a stream whose record cannot be read, give the attributes that cannot be read.
 
         :param comment: the new comment, or ``None``
-        :param owner: the principal that owns it after the call
+        :param owner: the principal that owns it after the call; the former owner keeps only the
+            rights that ``readers`` and ``consumers`` give
         :param max_data_extension: how long its sources may be made to keep what it has not consumed
         :param max_lag: how old a change may get before the monitor sends an alert; ``None``: no
             limit
@@ -199,7 +202,7 @@ class StreamCatalog:
             stream = snapshot.get(name)
         return self._moved(snapshot, stream, Transition.ALTERED, **changed)
 
-    def rename(self, name: str, to: str) -> Stream:
+    def rename_stream(self, name: str, to: str) -> Stream:
         """Give a stream another name. After that, statements find it under the new name only.
 
         :raises StreamNotFound: there is no such stream
@@ -212,7 +215,7 @@ class StreamCatalog:
         stream = snapshot.get(stream_name(name))
         return self._moved(snapshot, stream, Transition.RENAMED, name=stream_name(to))
 
-    def clone(self, name: str, of: str, *, comment: str | None = None) -> Stream:
+    def clone_stream(self, name: str, of: str, *, comment: str | None = None) -> Stream:
         """Create a stream at the same offset as another one. Then the two streams move
         independently.
 
@@ -247,7 +250,7 @@ class StreamCatalog:
         )
         return created
 
-    def undrop(self, name: str) -> Stream:
+    def undrop_stream(self, name: str) -> Stream:
         """Bring back the stream that was dropped last under a name, at the offset that it had.
 
         :raises StreamNotFound: no stream was dropped under that name
@@ -265,7 +268,7 @@ class StreamCatalog:
             )
         return self._moved(snapshot, stream, Transition.UNDROPPED)
 
-    def advance(self, name: str) -> Stream:
+    def advance_stream(self, name: str) -> Stream:
         """Move a stream's offset to now without a DML statement. Initial rows are skipped too.
 
         :raises StreamNotFound: there is no such stream
@@ -317,9 +320,9 @@ class StreamCatalog:
             and (younger or oldest <= self._clock() - _SKIPPED_AFTER)
         )
 
-    def probe(self, name: str) -> StreamProbe:
+    def probe_stream(self, name: str) -> StreamProbe:
         """The position of a stream, and whether it may have a change: false only if it certainly
-        has no change. The call is faster than :meth:`status` if the offset is far back.
+        has no change. The call is faster than :meth:`describe_stream` if the offset is far back.
 
         Snowflake, SYSTEM$STREAM_HAS_DATA: it may be true without a change, and is never false with
         one. The call keeps an empty stream from going stale (:meth:`skip_range`).
@@ -328,10 +331,10 @@ class StreamCatalog:
         :raises StreamAccessDenied: the principal may not read it
         :raises StreamUnusable: its change set can no longer be read
         """
-        return self.probe_stream(self.describe(name))
+        return self.probe_of(self.get_stream(name))
 
-    def probe_stream(self, stream: Stream) -> StreamProbe:
-        """Like :meth:`probe`, for a stream that was already read, without another registry read."""
+    def probe_of(self, stream: Stream) -> StreamProbe:
+        """Like :meth:`probe_stream`, for a stream that was read already. It reads no registry."""
         check_access(stream, self.principal, Right.READ)
         found = self._sources.probe(stream)
         is_behind = not found.may_have_data and found.latest_version > found.offset_version
@@ -341,11 +344,11 @@ class StreamCatalog:
                 self.skip_range(span)
         return found
 
-    def status(self, name: str) -> StreamStatus:
+    def describe_stream(self, name: str) -> StreamStatus:
         """The status of one stream; raises ``StreamNotFound``."""
-        return self.status_of(self.describe(name))
+        return self.status_of(self.get_stream(name))
 
-    def statuses(self) -> list[StreamStatus]:
+    def describe_streams(self) -> list[StreamStatus]:
         """The status of every stream, by name. If a stream could not be checked, its status gives
         the reason.
         """
@@ -363,7 +366,7 @@ class StreamCatalog:
         now = self._clock()
         found = [
             summary_of(stream, status_or_reason(stream, self._sources, now), self._files)
-            for stream in upsert_streams(self.show())
+            for stream in upsert_streams(self.list_streams())
         ]
         return sorted(found, key=lambda each: each.name)
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 BRING_BACK = (
     "recover each target that must equal the source, with RecoverStream or"
-    " engine.recover(stream, target, key);"
+    " engine.recover_stream(stream, target, key);"
     " a stream that is only created again starts from now, and its targets never get the changes"
     " that it had not consumed"
 )
@@ -27,7 +27,7 @@ def ended_by_hand(*keep: str) -> str:
     """
     kept = f"keep=[{', '.join(map(repr, keep))}]" if keep else ""
     call = ", ".join(filter(None, ("stream", kept)))
-    return f"AbortConsumption{f' with {kept}' if keep else ''} or engine.abort({call})"
+    return f"AbortConsumption{f' with {kept}' if keep else ''} or engine.abort_consumption({call})"
 
 
 class CdcError(Exception):
@@ -220,8 +220,8 @@ class StatementFailed(CdcError):
 class ConsumptionOpen(CdcError):
     """A consumption is partly applied and cannot be undone, because a target has changed since.
 
-    It stays open. Its consumer may retry to finish it. ``AbortConsumption`` and ``engine.abort``
-    end it.
+    It stays open. Its consumer may retry to finish it. ``AbortConsumption`` and
+    ``engine.abort_consumption`` end it.
     """
 
     kind = "consumption_open"

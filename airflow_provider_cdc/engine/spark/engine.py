@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyspark.sql import SparkSession
 
+from ..catalog.stream_catalog import StreamCatalog
 from ..clock import utc_now
 from ..core.arguments.points import Point
 from ..core.arguments.validation import validated_call
@@ -41,6 +42,10 @@ def _delegate(
         return method(service(engine), *args, **kwargs)
 
     return call
+
+
+def _catalog(engine: Engine) -> StreamCatalog:
+    return engine._parts.catalog
 
 
 def _administration(engine: Engine) -> StreamAdministration:
@@ -132,6 +137,7 @@ class Engine:
             parts.metering,
             parts.upkeep,
             parts.apply_times,
+            parts.files,
             clock,
         )
         for sweep in (parts.scratch.sweep, parts.results.sweep):
@@ -203,9 +209,9 @@ class Engine:
         :param readers: the principals that may read it besides its owner; by default everybody
         :param consumers: the principals that may consume it besides its owner; by default its
             readers
-        :param max_data_extension: the longest time for which :meth:`maintain` makes its sources
-            keep what it has not consumed, as ``INTERVAL 14 DAY``, ``P14D`` or a ``timedelta``;
-            zero: only as long as the sources keep it by themselves
+        :param max_data_extension: the longest time for which :meth:`maintain_streams` makes its
+            sources keep what it has not consumed, as ``INTERVAL 14 DAY``, ``P14D`` or a
+            ``timedelta``; zero: only as long as the sources keep it by themselves
         :param max_lag: how old a change may get before the monitor sends an alert, in the same form
         :raises InvalidName: the name is not valid
         :raises InvalidRequest: the arguments contradict each other, or Spark cannot read the files
@@ -245,11 +251,11 @@ class Engine:
         return self._parts.creation.create(spec)
 
     @validated_call
-    def rewind(self, name: str, *, to: Point) -> Stream:
+    def rewind_stream(self, name: str, *, to: Point) -> Stream:
         """Move a stream back to an earlier point. It then returns the changes after it again.
 
-        The registry records the actor and the time (:meth:`history`). A target of a MERGE by a key
-        does not change if it gets the same changes again.
+        The registry records the actor and the time (:meth:`stream_history`). A target of a MERGE by
+        a key does not change if it gets the same changes again.
 
         :param to: the new offset, as ``at`` of :meth:`create_stream`
         :raises StreamNotFound: there is no such stream
@@ -262,29 +268,29 @@ class Engine:
         """
         return self._parts.rewinding.rewind(name, to)
 
+    describe_streams = _delegate(StreamAdministration.describe_streams, _administration)
     show_streams = _delegate(StreamAdministration.show_streams, _administration)
-    streams = _delegate(StreamAdministration.streams, _administration)
     describe_stream = _delegate(StreamAdministration.describe_stream, _administration)
-    history = _delegate(StreamAdministration.history, _administration)
-    maintain = _delegate(StreamAdministration.maintain, _administration)
-    advance = _delegate(StreamAdministration.advance, _administration)
+    stream_history = _delegate(StreamCatalog.stream_history, _catalog)
+    maintain_streams = _delegate(StreamAdministration.maintain_streams, _administration)
+    advance_stream = _delegate(StreamCatalog.advance_stream, _catalog)
     clone_table = _delegate(StreamAdministration.clone_table, _administration)
-    drop_stream = _delegate(StreamAdministration.drop_stream, _administration)
+    drop_stream = _delegate(StreamCatalog.drop_stream, _catalog)
     undrop_stream = _delegate(StreamAdministration.undrop_stream, _administration)
-    alter_stream = _delegate(StreamAdministration.alter_stream, _administration)
+    alter_stream = _delegate(StreamCatalog.alter_stream, _catalog)
     rename_stream = _delegate(StreamAdministration.rename_stream, _administration)
     clone_stream = _delegate(StreamAdministration.clone_stream, _administration)
 
-    has_data = _delegate(StreamReading.has_data, _reading)
+    stream_has_data = _delegate(StreamReading.stream_has_data, _reading)
     read_stream = _delegate(StreamReading.read_stream, _reading)
     changes = _delegate(StreamReading.changes, _reading)
-    explain = _delegate(StreamReading.explain, _reading)
+    explain_stream = _delegate(StreamReading.explain_stream, _reading)
 
     consume = _delegate(StreamConsumption.consume, _consumption)
     transaction = _delegate(StreamConsumption.transaction, _consumption)
     read_and_consume = _delegate(StreamConsumption.read_and_consume, _consumption)
-    recover = _delegate(StreamConsumption.recover, _consumption)
-    abort = _delegate(StreamConsumption.abort, _consumption)
+    recover_stream = _delegate(StreamConsumption.recover_stream, _consumption)
+    abort_consumption = _delegate(StreamConsumption.abort_consumption, _consumption)
 
     create_upsert_table = _delegate(Upserting.create_upsert_table, _upserting)
     alter_upsert_table = _delegate(Upserting.alter_upsert_table, _upserting)
@@ -293,9 +299,9 @@ class Engine:
     describe_upsert_table = _delegate(Upserting.describe_upsert_table, _upserting)
     write_changes = _delegate(Upserting.write_changes, _upserting)
     change_sink = _delegate(Upserting.change_sink, _upserting)
-    redrive = _delegate(Upserting.redrive, _upserting)
+    redrive_changes = _delegate(Upserting.redrive_changes, _upserting)
     apply_upserts = _delegate(Upserting.apply_upserts, _upserting)
-    read_table = _delegate(Upserting.read_table, _upserting)
-    query_table = _delegate(Upserting.query_table, _upserting)
+    read_upsert_table = _delegate(Upserting.read_upsert_table, _upserting)
+    query_upsert_table = _delegate(Upserting.query_upsert_table, _upserting)
     upsert_usage = _delegate(Upserting.upsert_usage, _upserting)
     recommended_max_staleness = _delegate(Upserting.recommended_max_staleness, _upserting)

@@ -67,7 +67,7 @@ class Parts:
         principal: str | None,
         slot_meter: Callable[[], int] | None,
     ) -> None:
-        files = Files(storage_options)
+        self.files = files = Files(storage_options)
         self.catalog = StreamCatalog(
             state, storage_options=storage_options, clock=clock, principal=principal
         )

@@ -44,11 +44,11 @@ def test_tables_keep_similar_columns_apart_in_streams_clones_and_recovery(lab: S
     engine.clone_table(lab.path("src"), lab.path("clone"))
     assert lab.rows("clone") == lab.rows("src")
 
-    outcome = engine.recover("s", lab.path("copy"), "id", consumer="c")
+    outcome = engine.recover_stream("s", lab.path("copy"), "id", consumer="c")
 
     assert outcome.streams[0].rows == {"inserted": 1, "updated": 1, "deleted": 0}
     assert lab.rows("copy") == [(1, "11", "ell"), (2, "20", "zoll"), (3, "30", "fuß")]
-    again = engine.recover("s", lab.path("copy"), "id", consumer="c")
+    again = engine.recover_stream("s", lab.path("copy"), "id", consumer="c")
     assert set(again.streams[0].rows.values()) == {0}
 
 
@@ -85,7 +85,7 @@ def test_upsert_tables_keep_similar_columns_apart(lab: StreamLab) -> None:
         lab.engine.write_changes(lab.path("t"), lab.spark.createDataFrame([row], columns))
         lab.engine.apply_upserts(lab.path("t"))
 
-    assert [tuple(row) for row in lab.engine.read_table(lab.path("t")).collect()] == [
+    assert [tuple(row) for row in lab.engine.read_upsert_table(lab.path("t")).collect()] == [
         (1, "fuß", 10)
     ]
     lab.engine.add_columns(lab.path("t"), "p STRUCT<street: STRING, city: STRING>")
@@ -100,4 +100,4 @@ def test_columns_that_spark_sometimes_confuses_are_refused_by_name(lab: StreamLa
         lab.engine.create_stream("n", on_table=lab.path("near"))
     lab.engine.create_stream("s", on_table=lab.path("src"))
     with pytest.raises(InvalidRequest, match=f"columns s and {LONG_S} as the same column"):
-        lab.engine.recover("s", lab.path("near"), "id", consumer="c")
+        lab.engine.recover_stream("s", lab.path("near"), "id", consumer="c")

@@ -39,7 +39,7 @@ def test_first_read_returns_the_rows_at_the_offset_as_inserts(lab: StreamLab) ->
     create(lab)
     lab.sql("UPDATE {src} SET v = 'x' WHERE id = 1", "DELETE FROM {src} WHERE id = 2")
     assert lab.seen("s") == FIRST
-    assert lab.engine.explain("s").strategy is Strategy.INITIAL_ROWS
+    assert lab.engine.explain_stream("s").strategy is Strategy.INITIAL_ROWS
 
 
 @pytest.mark.thorough
@@ -172,17 +172,17 @@ def test_append_only_stream_shows_its_initial_rows_too(lab: StreamLab) -> None:
 def test_advance_skips_the_initial_rows(lab: StreamLab) -> None:
     create(lab)
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
-    lab.engine.advance("s")
+    lab.engine.advance_stream("s")
     assert lab.seen("s") == []
 
 
 def test_stream_with_initial_rows_has_data_unless_its_table_is_empty(lab: StreamLab) -> None:
     create(lab)
-    assert lab.engine.has_data("s", exact=False) is True
+    assert lab.engine.stream_has_data("s", exact=False) is True
     assert lab.engine.describe_stream("s").may_have_data is True
     lab.sql("DELETE FROM {src}")
     create(lab, "empty")
-    assert lab.engine.has_data("empty") is False
+    assert lab.engine.stream_has_data("empty") is False
 
 
 def test_initial_rows_are_not_read_if_the_session_ignores_missing_files(lab: StreamLab) -> None:

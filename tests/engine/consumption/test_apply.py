@@ -10,7 +10,7 @@ import pytest
 from scenes import is_untouched
 from stream_lab import StreamLab
 
-from airflow_provider_cdc.jobs.model import Answer, Consume, Request
+from airflow_provider_cdc.jobs.model import Answer, ConsumeStream, Request
 from airflow_provider_cdc.jobs.run import run
 
 
@@ -23,7 +23,7 @@ def target(lab: StreamLab) -> Iterator[None]:
 
 
 def answer(lab: StreamLab, apply: str | None, *streams: str, **given: Any) -> Answer:
-    task = Consume((), "dag.task", apply=apply, streams=streams, **given)
+    task = ConsumeStream((), "dag.task", apply=apply, streams=streams, **given)
     request = Request("0" * 32, str(lab.root / "state"), task)
     return run(request, lab.spark)
 
@@ -35,7 +35,7 @@ def test_function_gets_each_change_set_and_the_transaction(lab: StreamLab) -> No
     assert lab.rows("log") == [(1, "10", "100")]
     assert [item.name for item in found.outcome.streams] == ["s", "d"]
     assert [item.metrics["numOutputRows"] for item in found.outcome.statements] == [1]
-    assert [lab.engine.has_data(name) for name in ("s", "d")] == [False, False]
+    assert [lab.engine.stream_has_data(name) for name in ("s", "d")] == [False, False]
 
 
 def test_function_that_raises_consumes_nothing_and_may_be_retried(lab: StreamLab) -> None:

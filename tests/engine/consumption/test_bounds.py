@@ -37,7 +37,7 @@ def test_consumption_of_at_most_two_commits_takes_two_and_leaves_the_rest(five: 
 
 @pytest.mark.thorough
 def test_consecutive_batches_cover_every_commit_once(five: StreamLab) -> None:
-    while five.engine.has_data("s"):
+    while five.engine.stream_has_data("s"):
         five.consume(LOG, max_commits=2)
     assert new_ids(five) == [1, 2, 3, 3, 3, 4, 5]
     assert sorted(five.rows("log"))[2:5] == [
@@ -53,7 +53,7 @@ def test_batch_bounded_by_bytes_holds_at_least_one_commit(five: StreamLab) -> No
     five.consume(LOG, max_bytes=1)
     assert offset(five) == first + 1
     five.consume(LOG, max_bytes=1 << 40)
-    assert five.engine.has_data("s") is False
+    assert five.engine.stream_has_data("s") is False
 
 
 @pytest.mark.thorough

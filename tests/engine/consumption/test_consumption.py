@@ -78,7 +78,7 @@ def test_insert_of_no_rows_consumes_the_stream(lab: StreamLab) -> None:
     lab.consume(LOG + " WHERE 0 = 1")
 
     assert lab.rows("log") == []
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
 
 
 def test_statement_without_a_stream_runs_beside_one_with_a_stream(lab: StreamLab) -> None:
@@ -108,7 +108,7 @@ def test_delete_and_update_by_rows_of_a_stream_run_as_merges(lab: StreamLab) -> 
         (3, "30", "x"),
     ]
     assert [str(each.rewritten_as)[:10] for each in outcome.statements] == ["MERGE INTO"] * 2
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
 
 
 @pytest.mark.thorough
@@ -203,14 +203,14 @@ def test_update_with_a_stream_in_its_assignment_is_refused_or_consumes(lab: Stre
         assert transitions(lab) == ["created"]
     else:
         assert lab.rows("total") == [(7,)]
-        assert lab.engine.has_data("s") is False
+        assert lab.engine.stream_has_data("s") is False
 
 
 def test_stream_names_in_statements_ignore_case(lab: StreamLab) -> None:
     lab.consume(LOG.replace("FROM s", "FROM S"))
 
     assert lab.rows("log") == FIRST
-    assert lab.engine.has_data("S") is False
+    assert lab.engine.stream_has_data("S") is False
 
 
 def test_insert_after_its_from_clause_in_one_text_consumes(lab: StreamLab) -> None:
@@ -220,7 +220,7 @@ def test_insert_after_its_from_clause_in_one_text_consumes(lab: StreamLab) -> No
 
     assert lab.rows("log") == FIRST
     assert [each.metrics["numOutputRows"] for each in outcome.statements] == [2]
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
 
 
 def test_create_table_as_at_a_path_fills_the_table_and_logs_its_steps(
@@ -234,7 +234,7 @@ def test_create_table_as_at_a_path_fills_the_table_and_logs_its_steps(
 
     assert lab.rows("made") == [(1, "10"), (2, "20")]
     assert outcome.statements[0].metrics["numOutputRows"] == 2
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
     # Seconds, bytes and files differ in each run.
     lines = [re.sub(r"[0-9.]+ (s\b|kB|files?)", r"#", message) for message in caplog.messages]
     assert lines == [
@@ -268,7 +268,7 @@ def test_create_or_replace_table_as_on_an_existing_target_replaces_it(lab: Strea
     lab.consume("CREATE OR REPLACE TABLE {log} USING delta AS SELECT id FROM s")
 
     assert lab.rows("log") == [(1,), (2,)]
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
 
 
 def test_several_streams_advance_together(lab: StreamLab) -> None:
@@ -304,9 +304,9 @@ def test_consumption_of_several_streams_first_frees_one_open_elsewhere(lab: Stre
 
 
 def test_advance_moves_the_offset_without_dml(lab: StreamLab) -> None:
-    lab.engine.advance("s")
+    lab.engine.advance_stream("s")
 
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
     assert transitions(lab) == ["created", "advanced"]
 
 
@@ -314,7 +314,7 @@ def test_advance_with_an_open_consumption_is_refused(lab: StreamLab) -> None:
     crash(lab, ProtocolPoint.AFTER_BEGIN, None, LOG)
 
     with pytest.raises(StreamConflict, match=r"cannot be advanced while it is applying.*of first"):
-        lab.engine.advance("s")
+        lab.engine.advance_stream("s")
 
 
 @pytest.mark.thorough
@@ -378,4 +378,4 @@ def test_engine_with_another_state_folder_does_not_see_these_streams(lab: Stream
 
     with pytest.raises(InvalidStatement):
         lab.consume(LOG, engine=elsewhere)
-    assert elsewhere.show_streams() == []
+    assert elsewhere.describe_streams() == []

@@ -73,7 +73,7 @@ def test_undo_is_refused_if_a_needed_deletion_vector_was_vacuumed(three: StreamL
     assert [row[0] for row in three.rows("log")] == [0, 102, 103]
     assert offset(three) == 0
     assert phase(three) is not Phase.IDLE
-    three.engine.abort("s", keep=[three.name("log")])
+    three.engine.abort_consumption("s", keep=[three.name("log")])
     assert phase(three) is Phase.IDLE
 
 
@@ -234,7 +234,7 @@ def test_dropped_or_recreated_target_can_be_given_up_with_keep(
         if replace == "dropped":
             with pytest.raises(ConsumptionOpen, match="keep="):
                 three.consume(SUMS, consumer="second")
-        three.engine.abort("s", keep=["vanishing"])
+        three.engine.abort_consumption("s", keep=["vanishing"])
         assert three.rows("sums") == [(0, 1000), (1, 2000)]
         assert phase(three) is Phase.IDLE
     finally:
@@ -269,7 +269,7 @@ def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
 
     with pytest.raises(StatementFailed, match="statement 2 of"):
         three.consume(LOG, NUMBERS)
-    assert three.engine.has_data("after", exact=False) is False
+    assert three.engine.stream_has_data("after", exact=False) is False
     assert three.seen("after") == []
 
     three.sql("UPDATE {src} SET v = '30' WHERE id = 3")
@@ -308,7 +308,7 @@ def test_append_only_batch_does_not_end_between_a_statement_and_its_undo(
     three.sql("INSERT INTO {log} VALUES (9, 'nine', 'x')")
 
     before, copied = three.rows("sums"), []
-    while three.engine.has_data("after", exact=False):
+    while three.engine.stream_has_data("after", exact=False):
         copy = "INSERT INTO {sums} SELECT id, 1 FROM after"
         outcome = three.consume(copy, consumer="reader", max_commits=1)
         copied.append(outcome.streams[0].rows["inserted"])
@@ -328,7 +328,7 @@ def test_append_only_stream_returns_rows_that_an_undo_gives_back_later(
     three.consume(copy, consumer="reader")
     with pytest.raises(ConsumptionOpen, match="keep="):
         three.consume(SUMS, consumer="second")
-    three.engine.abort("s", keep=[three.name("log")])
+    three.engine.abort_consumption("s", keep=[three.name("log")])
     three.consume(copy, consumer="reader")
 
     assert [row[0] for row in three.rows("log")] == [0, 1, 2, 3, 99]

@@ -44,7 +44,7 @@ def result_tables(lab: StreamLab) -> list[str]:
 @pytest.mark.thorough
 def test_rows_are_handed_out_once_and_the_stream_is_consumed(lab: StreamLab) -> None:
     assert taken(lab) == FIRST
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
     assert taken(lab) == []
 
     lab.sql("INSERT INTO {src} VALUES (3, '30')")

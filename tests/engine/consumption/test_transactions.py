@@ -48,7 +48,7 @@ def test_transaction_statements_see_the_same_records_and_consume_them_once(lab: 
     assert transitions(lab) == ["created", "begun", "extended", "committed"]
     assert tx.outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
     assert [item.index for item in tx.outcome.statements] == [0, 1]
-    assert lab.engine._parts.catalog.describe("s").last_outcome == tx.outcome
+    assert lab.engine._parts.catalog.get_stream("s").last_outcome == tx.outcome
     assert lab.seen("s") == [(3, "30", "INSERT", False)]
 
 
@@ -61,8 +61,8 @@ def test_transaction_records_end_at_its_start_even_for_streams_used_late(lab: St
 
     assert (lab.rows("log"), lab.rows("other")) == (FIRST, DIM_ROWS)
     assert (offset(lab, "s"), offset(lab, "d")) == (1, 1)
-    assert lab.engine.has_data("s")
-    assert lab.engine.has_data("d")
+    assert lab.engine.stream_has_data("s")
+    assert lab.engine.stream_has_data("d")
 
 
 def test_two_streams_that_join_at_different_times_advance_together(lab: StreamLab) -> None:
@@ -74,7 +74,7 @@ def test_two_streams_that_join_at_different_times_advance_together(lab: StreamLa
     assert (offset(lab, "s"), offset(lab, "d")) == (1, 1)
     assert transitions(lab, "s") == ["created", "begun", "extended", "committed"]
     assert transitions(lab, "d") == ["created", "begun", "committed"]
-    nonces = {lab.engine._parts.catalog.history(name)[-1].nonce for name in ("s", "d")}
+    nonces = {lab.engine._parts.catalog.stream_history(name)[-1].nonce for name in ("s", "d")}
     assert len(nonces) == 1
     assert [item.name for item in tx.outcome.streams] == ["s", "d"]
 
@@ -126,7 +126,7 @@ def test_dataframe_of_a_stream_is_written_and_consumed(lab: StreamLab) -> None:
 
     assert lab.rows("log") == FIRST
     assert lab.rows("other") == FIRST[1:]
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
 
 
 @pytest.mark.thorough
@@ -144,7 +144,7 @@ def test_dataframe_written_with_overwrite_replaces_the_target_rows(lab: StreamLa
         tx.write(rows, lab.path("log"), mode="overwrite")
 
     assert lab.rows("log") == FIRST
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
 
 
 def test_dataframe_is_stored_by_names_and_fails_if_a_value_does_not_fit(lab: StreamLab) -> None:
@@ -173,7 +173,7 @@ def test_dataframe_is_stored_by_names_and_fails_if_a_value_does_not_fit(lab: Str
     ):
         tx.write(tx.stream("s").selectExpr("id"), lab.path("place"))
     assert len(lab.rows("place")) == 2
-    assert lab.engine.has_data("s")
+    assert lab.engine.stream_has_data("s")
 
 
 def test_writing_the_rows_of_a_query_uses_the_streams_that_it_reads(lab: StreamLab) -> None:
@@ -327,7 +327,7 @@ def test_statement_before_any_stream_is_used_is_refused(lab: StreamLab, text: st
         tx.sql(lab.text("INSERT INTO {log} VALUES (1, 'a', 'b')"))
 
     assert lab.rows("log") == [(1, "a", "b")]
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
 
 
 def test_ended_transaction_refuses_further_calls(lab: StreamLab) -> None:

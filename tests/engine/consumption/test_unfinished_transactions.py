@@ -42,7 +42,7 @@ def test_target_that_moved_on_keeps_a_failed_transaction_open_until_abort(lab: S
 
     with pytest.raises(ConsumptionOpen), begun(lab):
         raise AssertionError("it cannot begin before that is settled")
-    lab.engine.abort("s", keep=[lab.path("log")])
+    lab.engine.abort_consumption("s", keep=[lab.path("log")])
     with begun(lab) as tx:
         tx.sql(lab.text(OTHER))
 
@@ -130,7 +130,7 @@ def test_undo_of_a_write_to_a_source_precedes_the_next_transactions_read(
         tx.sql(lab.text(LOG))
 
     assert lab.rows("log") == FIRST
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
 
 
 @pytest.mark.thorough
@@ -201,7 +201,7 @@ def test_transaction_taken_over_by_a_consumer_fails_and_leaves_nothing(
             tx.sql(lab.text(LOG))
 
     assert (lab.rows("log"), lab.rows("other")) == ([], FIRST)
-    assert lab.engine._parts.catalog.describe("s").last_consumer == "another"
+    assert lab.engine._parts.catalog.get_stream("s").last_consumer == "another"
 
 
 def test_statement_fenced_just_before_it_runs_is_not_applied(lab: StreamLab) -> None:
@@ -220,7 +220,7 @@ def test_takeover_also_ends_streams_that_joined_after_its_read(lab: StreamLab) -
     """The consumer that takes over reads the consumption before ``d`` joins it."""
     with pytest.raises(StreamConflict), begun(lab) as tx:
         tx.sql(lab.text(LOG))
-        looked_at = lab.engine._parts.catalog.describe("s").consumption
+        looked_at = lab.engine._parts.catalog.get_stream("s").consumption
         tx.sql(lab.text(DIM))
         lab.engine._parts.consumption.resolution.take_over(looked_at, "another")
 

@@ -139,7 +139,7 @@ def test_avro_without_its_package_is_refused_when_the_stream_is_created(inbox: I
             inbox.stream(file_format="avro")
         with pytest.raises(InvalidRequest, match=r"spark-avro_2\.13"):
             inbox.stream(file_format="avro", file_schema=None)
-        assert inbox.engine.show_streams() == []
+        assert inbox.engine.describe_streams() == []
     else:
         (inbox.folder / "old.csv").unlink()
         inbox.stream(file_format="avro")
@@ -172,10 +172,10 @@ def test_appended_file_is_read_whole_again(target: Inbox) -> None:
 
 def test_file_removed_before_its_read_counts_as_no_data(target: Inbox) -> None:
     file = target.put("a.csv", "1,a")
-    assert target.engine.has_data("s")
+    assert target.engine.stream_has_data("s")
     file.unlink()
-    assert not target.engine.has_data("s")
-    assert target.engine.explain("s").reason == "no new file remains"
+    assert not target.engine.stream_has_data("s")
+    assert target.engine.explain_stream("s").reason == "no new file remains"
     assert target.ids() == []
 
 
@@ -185,7 +185,7 @@ def test_consumption_takes_present_files_and_the_next_one_later_files(target: In
     outcome = target.take()
     assert outcome.streams[0].rows == {"inserted": 2, "updated": 0, "deleted": 0}
     assert outcome.streams[0].strategy == "inserted_files"
-    assert not target.engine.has_data("s")
+    assert not target.engine.stream_has_data("s")
 
     target.put("b.csv", "3,c")
     target.take()
@@ -220,7 +220,7 @@ def test_killed_consumption_is_finished_with_the_files_it_began_with(
     with pytest.raises(Crash):
         target.take(engine=target.new_engine(CrashAt(point)))
     target.put("b.csv", "2,b")
-    assert target.engine.has_data("s")
+    assert target.engine.stream_has_data("s")
 
     target.take()
     assert target.taken() == [1]
@@ -321,7 +321,7 @@ def test_file_overwritten_between_its_listing_and_its_read_is_refused(
     target: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target.put("a.csv", "1,a")
-    span = target.engine._parts.sources.span(target.engine._parts.catalog.describe("s"))
+    span = target.engine._parts.sources.span(target.engine._parts.catalog.get_stream("s"))
     target.put("a.csv", "2,b")
     monkeypatch.setattr(target.engine._parts.sources, "span", lambda *_, **__: span)
     with pytest.raises(FilesChanged):
@@ -332,7 +332,7 @@ def test_file_overwritten_between_its_listing_and_its_read_is_refused(
 def test_batches_follow_refreshes_and_skip_files_overwritten_later(target: Inbox) -> None:
     for path in ("a.csv", "b.csv", "c.csv"):
         target.put(path, f"{'abc'.index(path[0])},x")
-        assert target.engine.has_data("s", exact=False)
+        assert target.engine.stream_has_data("s", exact=False)
     target.put("a.csv", "7,x")
 
     rows = [target.take(max_commits=1).streams[0].rows["inserted"] for _ in range(4)]
@@ -346,12 +346,12 @@ def test_killed_batch_is_finished_as_it_began_despite_later_files(
 ) -> None:
     for path in ("a.csv", "b.csv"):
         target.put(path, f"{'ab'.index(path[0])},x")
-        target.engine.has_data("s", exact=False)
+        target.engine.stream_has_data("s", exact=False)
     target.put("a.csv", "7,x")
     with pytest.raises(Crash):
         target.take(max_commits=2, engine=target.new_engine(crash_after_first()))
     target.put("c.csv", "8,x")
-    target.engine.has_data("s", exact=False)
+    target.engine.stream_has_data("s", exact=False)
 
     target.take(max_commits=2)
     assert target.taken() == [1]
@@ -362,7 +362,7 @@ def test_killed_batch_is_finished_as_it_began_despite_later_files(
 def test_max_bytes_bounds_a_batch_of_files(target: Inbox) -> None:
     for number in range(3):
         target.put(f"{number}.csv", f"{number},x")
-        target.engine.has_data("s", exact=False)
+        target.engine.stream_has_data("s", exact=False)
     target.take(max_bytes=8)
     assert target.taken() == [0, 1]
 
@@ -452,7 +452,7 @@ def test_streams_start_at_earlier_points(inbox: Inbox) -> None:
     inbox.stream()
     before = utc_now()
     inbox.put("a.csv", "1,a")
-    inbox.engine.has_data("s")
+    inbox.engine.stream_has_data("s")
     inbox.put("b.csv", "2,b")
 
     inbox.stream("all_there_is", at=Version(0))
@@ -471,7 +471,7 @@ def test_streams_start_at_earlier_points(inbox: Inbox) -> None:
 def test_file_streams_can_be_advanced_cloned_undropped_and_replaced(target: Inbox) -> None:
     target.put("a.csv", "1,a")
     target.engine.clone_stream("copy", "s")
-    assert target.engine.advance("s").offset.version == 2
+    assert target.engine.advance_stream("s").offset.version == 2
     assert (target.ids("s"), target.ids("copy")) == ([], [1])
 
     target.engine.drop_stream("copy")
@@ -483,7 +483,7 @@ def test_file_streams_can_be_advanced_cloned_undropped_and_replaced(target: Inbo
 
     target.stream(or_replace=True)
     assert target.ids("s") == []
-    assert target.stream(if_not_exists=True) == target.engine._parts.catalog.describe("s")
+    assert target.stream(if_not_exists=True) == target.engine._parts.catalog.get_stream("s")
 
 
 def test_status_reports_files_that_are_not_read(inbox: Inbox) -> None:
@@ -491,8 +491,8 @@ def test_status_reports_files_that_are_not_read(inbox: Inbox) -> None:
     catalog = StreamCatalog(str(inbox.root / "state"))
     inbox.stream()
     inbox.put("a.csv", "1,a")
-    assert catalog.probe("s").may_have_data
-    status = catalog.status("s")
+    assert catalog.probe_stream("s").may_have_data
+    status = catalog.describe_stream("s")
     assert (status.commits_behind, status.bytes_behind, status.may_have_data) == (1, 4, True)
     assert not status.stale
     assert status.stale_after - now > timedelta(days=36_000)
@@ -508,7 +508,11 @@ def test_missing_folder_makes_the_stream_unusable_until_it_is_back(
     target: Inbox, tmp_path: Path
 ) -> None:
     os.rename(target.folder, tmp_path / "away")
-    for look in (target.engine.read_stream, target.engine.has_data, target.engine.explain):
+    for look in (
+        target.engine.read_stream,
+        target.engine.stream_has_data,
+        target.engine.explain_stream,
+    ):
         with pytest.raises(StreamUnusable, match="expected a folder, found none"):
             look("s")
     os.rename(tmp_path / "away", target.folder)
@@ -603,7 +607,7 @@ def test_invalid_definition_of_a_stream_on_files_is_refused(inbox: Inbox, case: 
     }
     with pytest.raises(InvalidRequest, match=message):
         inbox.engine.create_stream("s", **given)
-    assert inbox.engine.show_streams() == []
+    assert inbox.engine.describe_streams() == []
 
 
 def test_delta_table_and_state_folder_are_refused_as_file_sources(inbox: Inbox) -> None:
@@ -677,7 +681,7 @@ def test_files_that_do_not_match_the_format_are_named(inbox: Inbox) -> None:
         with pytest.raises(FileUnreadable, match=f"cannot read {path} in"):
             pytest.fail(f"{name}: {inbox.changes('s')}")
         with pytest.raises(FileUnreadable):
-            pytest.fail(f"{name}: {inbox.engine.has_data('s')}")
+            pytest.fail(f"{name}: {inbox.engine.stream_has_data('s')}")
         file.unlink()
 
 
@@ -691,13 +695,13 @@ def test_malformed_row_fails_fast_for_any_requested_columns(
     target.put("a", bad)
     for read in (
         lambda: target.engine.read_stream("s").select("v").count(),
-        lambda: target.engine.has_data("s"),
+        lambda: target.engine.stream_has_data("s"),
         lambda: target.consume("INSERT INTO {t} (v) SELECT v FROM s"),
     ):
         with pytest.raises(FileUnreadable, match=r"cannot read a in.*(?i:malformed|parse)"):
             read()
     target.put("a", good)
-    assert target.engine.has_data("s")
+    assert target.engine.stream_has_data("s")
     target.take()
     assert target.rows("t") == [(1, "a")]
 
@@ -725,9 +729,9 @@ def test_streams_that_drop_malformed_rows_count_what_they_return(
     monkeypatch.setattr(file_sources, "file_options", lambda *_: options)
     inbox.stream()
     inbox.put("a.csv", "x,b")
-    assert not inbox.engine.has_data("s")
+    assert not inbox.engine.stream_has_data("s")
     inbox.put("b.csv", "x,b", "1,a", "2,c,d")
-    assert inbox.engine.has_data("s")
+    assert inbox.engine.stream_has_data("s")
     rows = inbox.engine.read_stream("s")
     assert (rows.count(), rows.select("v").count(), len(rows.collect())) == (1, 1, 1)
 
@@ -799,7 +803,7 @@ def test_missing_or_misspelt_header_is_refused(target: Inbox) -> None:
         file.unlink()
     target.put("c.csv", "number,text", "3,c")
     with pytest.raises(FileUnreadable, match=r'or_replace=True and at=OffsetOf\("s"\)'):
-        target.engine.has_data("s")
+        target.engine.stream_has_data("s")
 
     options = {"header": True, "enforceSchema": True}
     target.stream(file_options=options, or_replace=True, at=OffsetOf("s"))
@@ -878,7 +882,7 @@ def test_every_reader_reports_a_file_that_changes_while_it_is_read(
     monkeypatch.setattr(target.engine._parts.reader, "read", overtaken)
     for read in (
         lambda: target.engine.read_stream("s"),
-        lambda: target.engine.has_data("s"),
+        lambda: target.engine.stream_has_data("s"),
         lambda: target.engine.read_and_consume("SELECT id FROM s", consumer="tests"),
         query,
         target.take,

@@ -48,7 +48,7 @@ def test_databend_transcript_gives_the_documented_rows_in_both_modes(lab: Stream
     # SHOW FULL STREAMS
     shown = [
         (item.name, item.mode, item.base_tables[0].location, item.invalid_reason)
-        for item in lab.engine.show_streams()
+        for item in lab.engine.describe_streams()
     ]
     assert shown == [
         ("s_append_only", StreamMode.APPEND_ONLY, lab.path("t_append_only"), None),
@@ -86,7 +86,7 @@ def test_databend_transcript_gives_the_documented_rows_in_both_modes(lab: Stream
         assert outcome.streams[0].rows == {"inserted": 1, "updated": 0, "deleted": 0}
         assert lab.rows(target) == [(3,)]
         assert lab.changes(stream) == []
-        assert not lab.engine.has_data(stream)
+        assert not lab.engine.stream_has_data(stream)
 
     # An update after the consumption gives a pair in one mode, and nothing in the other.
     for table in streams.values():

@@ -119,7 +119,7 @@ def test_change_set_of_mixed_changes_is_minimal(source: StreamLab) -> None:
     source.sql(
         "INSERT INTO {t} VALUES (4, 'd'), (5, 'e'), (6, 'unchanged'), (7, 'g')",
     )
-    source.engine.advance("s")
+    source.engine.advance_stream("s")
     source.sql(
         "INSERT INTO {t} VALUES (10, 'inserted'), (11, 'inserted then updated'), (12, 'deleted')",
         "UPDATE {t} SET v = 'new' WHERE id IN (1, 11)",
@@ -157,7 +157,7 @@ def test_repeated_reads_of_a_stream_never_move_its_offset(source: StreamLab) -> 
     first = source.changes("s")
     assert first
     assert source.changes("s") == first
-    assert source.engine.has_data("s")
+    assert source.engine.stream_has_data("s")
     assert source.engine.describe_stream("s").offset_version == offset
 
 
@@ -193,8 +193,8 @@ def test_insert_with_a_false_filter_advances_the_offset_and_writes_nothing(
 @pytest.mark.thorough
 def test_advance_moves_the_offset_to_now_without_dml(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
-    source.engine.advance("s")
-    assert not source.engine.has_data("s")
+    source.engine.advance_stream("s")
+    assert not source.engine.stream_has_data("s")
     source.sql("DELETE FROM {t} WHERE id = 4")
     assert source.seen("s") == [(4, "d", *DELETED)]
 
@@ -204,7 +204,7 @@ def test_consuming_an_empty_stream_skips_versions_without_changes(
     source: StreamLab,
 ) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
-    source.engine.advance("s")
+    source.engine.advance_stream("s")
     source.sql("OPTIMIZE {t}")
     outcome = source.consume(CONSUME)
     assert outcome.streams[0].rows == {"inserted": 0, "updated": 0, "deleted": 0}
@@ -277,7 +277,7 @@ def test_transaction_that_reads_a_stream_locks_it_until_it_commits(source: Strea
 
     def while_open(progress: Progress) -> None:
         if progress.point is ProtocolPoint.BEFORE_COMMIT:
-            for move in (source.engine.advance, source.engine.drop_stream):
+            for move in (source.engine.advance_stream, source.engine.drop_stream):
                 with pytest.raises(StreamConflict, match="while it is applying"):
                     move("s")
                 refused.append(move)
@@ -328,7 +328,7 @@ def test_row_id_is_unique_and_never_changes_through_the_life_of_a_row(source: St
     source.sql("DELETE FROM {t} WHERE id = 4", "INSERT INTO {t} VALUES (4, 'd'), (5, 'e')")
     again = row_ids(source.changes("s"))
     assert again[4] not in {change.row_id for change in born}
-    source.engine.advance("s")
+    source.engine.advance_stream("s")
     for statement in (
         "UPDATE {t} SET v = 'z' WHERE id = 5",
         "OPTIMIZE {t}",
@@ -374,7 +374,7 @@ def test_append_only_stream_captures_no_update_no_delete_and_no_truncate(
     assert source.changes("added") == []
     source.sql("TRUNCATE TABLE {t}")
     assert source.changes("added") == []
-    assert not source.engine.has_data("added")
+    assert not source.engine.stream_has_data("added")
 
 
 @pytest.mark.thorough
@@ -538,7 +538,7 @@ def test_consumers_of_one_stream_get_different_changes(source: StreamLab) -> Non
 
 
 def test_has_data_reports_whether_a_change_is_not_consumed(source: StreamLab) -> None:
-    has_data = source.engine.has_data
+    has_data = source.engine.stream_has_data
     assert not has_data("s")
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
     assert has_data("s")
@@ -551,7 +551,7 @@ def test_has_data_reports_whether_a_change_is_not_consumed(source: StreamLab) ->
 
 def test_has_data_after_only_a_file_rearrangement_is_false(source: StreamLab) -> None:
     source.sql("INSERT INTO {t} VALUES (4, 'd')")
-    source.engine.advance("s")
+    source.engine.advance_stream("s")
     source.sql("OPTIMIZE {t}")
     assert source.engine.describe_stream("s").versions_behind == 1
-    assert not source.engine.has_data("s", exact=False)
+    assert not source.engine.stream_has_data("s", exact=False)

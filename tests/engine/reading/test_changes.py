@@ -100,7 +100,7 @@ def test_changes_between_stream_offsets_and_times_move_no_stream(
     found = changes(lab, at=OffsetOf("first"), end=OffsetOf("last"))
 
     assert found == difference(lab, 1, 3) == changes(lab, at=start, end=end)
-    offsets = [status.offset_version for status in lab.engine.show_streams()]
+    offsets = [status.offset_version for status in lab.engine.describe_streams()]
     assert offsets == [1, 3]
 
 

@@ -150,7 +150,7 @@ def test_archive_that_consumes_one_commit_at_a_time_has_every_change(lab: Stream
         "INSERT INTO {archive} SELECT id, v, METADATA$ACTION, METADATA$ISUPDATE,"
         " current_timestamp() FROM archived"
     )
-    while lab.engine.has_data("archived"):
+    while lab.engine.stream_has_data("archived"):
         lab.consume(append, max_commits=1)
 
     found = lab.spark.table(lab.name("archive")).collect()

@@ -111,7 +111,7 @@ def test_stream_at_the_offset_of_a_stream_on_another_table_is_refused(lab: Strea
         create(lab, at=OffsetOf("elsewhere"))
     with pytest.raises(StreamNotFound):
         create(lab, at=OffsetOf("nowhere"))
-    assert [status.name for status in lab.engine.show_streams()] == ["elsewhere"]
+    assert [status.name for status in lab.engine.describe_streams()] == ["elsewhere"]
 
 
 @pytest.mark.in_ci("options1-show_initial_rows", "options2-show_initial_rows")
@@ -128,7 +128,7 @@ def test_stream_outside_of_the_sources_history_is_refused(
 ) -> None:
     with pytest.raises(InvalidRange, match=fix):
         create(lab, **options)
-    assert lab.engine.show_streams() == []
+    assert lab.engine.describe_streams() == []
 
 
 def test_stream_at_a_point_before_change_tracking_was_on_is_refused(
@@ -183,7 +183,7 @@ def test_replaced_stream_is_at_the_offset_of_the_new_one(lab: StreamLab) -> None
     old = create(lab, at=Version(1))
     new = create(lab, "S", or_replace=True)
     assert (new.offset.version, new.stream_id != old.stream_id) == (4, True)
-    assert [status.stream_id for status in lab.engine.show_streams()] == [new.stream_id]
+    assert [status.stream_id for status in lab.engine.describe_streams()] == [new.stream_id]
     create(lab, or_replace=True, at=Version(2))
     assert len(lab.seen("s")) == 3
 
@@ -212,4 +212,4 @@ def test_stream_in_an_open_consumption_is_not_replaced(lab: StreamLab) -> None:
     lab.consume("INSERT INTO {target} SELECT id, v FROM s", engine=engine)
     assert len(lab.rows("target")) == 2
     assert lab.engine.describe_stream("s").offset_version == 4
-    assert lab.engine.advance("s").phase == Phase.IDLE
+    assert lab.engine.advance_stream("s").phase == Phase.IDLE

@@ -35,11 +35,11 @@ def of(lab: StreamLab, principal: str) -> Engine:
 def test_reader_reads_and_does_not_consume(lab: StreamLab) -> None:
     ralf = of(lab, "ralf")
     assert ralf.read_stream("s").count() == 1
-    assert ralf.has_data("s") is True
+    assert ralf.stream_has_data("s") is True
     acts: list[Callable[[], object]] = [
         lambda: lab.consume(LOG, engine=ralf),
-        lambda: ralf.advance("s"),
-        lambda: ralf.abort("s"),
+        lambda: ralf.advance_stream("s"),
+        lambda: ralf.abort_consumption("s"),
         lambda: ralf.drop_stream("s"),
         lambda: ralf.alter_stream("s", readers=None),
         lambda: ralf.rename_stream("s", "mine"),
@@ -62,8 +62,8 @@ def test_others_neither_read_nor_consume_nor_clone(lab: StreamLab) -> None:
     emil = of(lab, "emil")
     acts: list[Callable[[], object]] = [
         lambda: emil.read_stream("s"),
-        lambda: emil.has_data("s", exact=False),
-        lambda: emil.explain("s"),
+        lambda: emil.stream_has_data("s", exact=False),
+        lambda: emil.explain_stream("s"),
         lambda: emil.clone_stream("mine", "s"),
         lambda: lab.consume(LOG, engine=emil),
     ]
@@ -87,9 +87,9 @@ def test_owner_can_change_readers_and_a_clone_keeps_them(lab: StreamLab) -> None
 
 
 def test_streams_as_a_data_frame_have_the_columns_of_show(lab: StreamLab) -> None:
-    frame = lab.engine.streams()
+    frame = lab.engine.show_streams()
     (row,) = frame.collect()
-    (status,) = lab.engine.show_streams()
+    (status,) = lab.engine.describe_streams()
     assert frame.columns == list(shown(status))
     assert (row["name"], row["owner"], row["offset"], row["stale"]) == ("s", "olga", 0, False)
 

@@ -133,7 +133,7 @@ def test_streams_on_a_table_and_on_its_clone_give_the_same_row_ids(lab: StreamLa
     lab.sql("INSERT INTO {src} VALUES (7, 'in the source')")
     lab.engine.create_stream("s", on_table=lab.path("src"), at=Version(version))
     lab.engine.create_stream("c", on_table=lab.path("clone"))
-    assert (lab.engine.has_data("s"), lab.engine.has_data("c")) == (True, False)
+    assert (lab.engine.stream_has_data("s"), lab.engine.stream_has_data("c")) == (True, False)
 
     lab.sql("UPDATE {src} SET v = concat(v, id) WHERE id < 5", "DELETE FROM {src} WHERE id = 0")
     for number in range(5):
@@ -153,7 +153,7 @@ def test_streams_on_a_table_and_on_its_clone_give_the_same_row_ids(lab: StreamLa
         " VALUES (c.id, c.v)"
     )
     assert lab.rows("copy") == lab.rows("clone")
-    assert lab.engine.has_data("c") is False
+    assert lab.engine.stream_has_data("c") is False
 
 
 @pytest.mark.thorough

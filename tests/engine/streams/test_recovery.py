@@ -59,7 +59,9 @@ def lose(lab: StreamLab) -> None:
 
 def recover(lab: StreamLab, engine: Engine | None = None, consumer: str = "c", **key: Any) -> Any:
     target = lab.path("copy")
-    return (engine or lab.engine).recover("s", target, key.get("key", ["id"]), consumer=consumer)
+    return (engine or lab.engine).recover_stream(
+        "s", target, key.get("key", ["id"]), consumer=consumer
+    )
 
 
 def checked(lab: StreamLab) -> None:
@@ -82,7 +84,7 @@ def test_target_of_a_stale_stream_gets_only_the_rows_that_differ(lab: StreamLab)
     metrics = outcome.statements[0].metrics
     written = [metrics[f"numTargetRows{kind}"] for kind in ("Inserted", "Updated", "Deleted")]
     assert written == [1, 1, 1]
-    assert lab.engine.history("s")[-1].transition == "committed"
+    assert lab.engine.stream_history("s")[-1].transition == "committed"
     checked(lab)
 
 
@@ -238,15 +240,15 @@ def test_key_that_does_not_identify_rows_is_refused(lab: StreamLab, key: Any, me
     with pytest.raises(InvalidRequest, match=message):
         recover(lab, key=key)
     assert lab.rows("copy") == before
-    assert lab.engine.history("s")[-1].transition == "created"
+    assert lab.engine.stream_history("s")[-1].transition == "created"
 
 
 def test_recovery_of_an_invalid_target_or_without_access_is_refused(lab: StreamLab) -> None:
     lab.make("wider", "id INT, v STRING, own INT")
     with pytest.raises(InvalidRequest, match="no column own"):
-        lab.engine.recover("s", lab.path("wider"), ["id"], consumer="c")
+        lab.engine.recover_stream("s", lab.path("wider"), ["id"], consumer="c")
     with pytest.raises(TableNotFound):
-        lab.engine.recover("s", lab.path("nothing"), ["id"], consumer="c")
+        lab.engine.recover_stream("s", lab.path("nothing"), ["id"], consumer="c")
     lab.engine.alter_stream("s", consumers=["carla"])
     emil = Engine(lab.spark, str(lab.root / "state"), principal="emil")
     with pytest.raises(StreamAccessDenied):
@@ -264,7 +266,7 @@ def test_composite_key_with_nulls_and_other_types_compares_as_in_merge(
     lab.make("old", "b STRING, a BIGINT, n BIGINT, m MAP<STRING, INT>")
     lab.sql("INSERT INTO {old} VALUES (NULL, 1, 1, map('y', 2, 'x', 1)), ('b', 1, 9, NULL)")
     lab.engine.create_stream("w", on_table=lab.path("wide"))
-    outcome = lab.engine.recover("w", lab.path("old"), ["a", "B"], consumer="c")
+    outcome = lab.engine.recover_stream("w", lab.path("old"), ["a", "B"], consumer="c")
     assert outcome.streams[0].rows == {"inserted": 1, "updated": 1, "deleted": 0}
     found = [row[:3] for row in lab.rows("old")]
     assert found == [("b", 1, 2), (None, 1, 1), (None, None, 3)]
@@ -279,7 +281,7 @@ def compared(lab: StreamLab, source: str, target: str, key: str = "id") -> Any:
         lab.make("to", target)
         lab.engine.create_stream("p", on_table=lab.path("of"))
         return None
-    return lab.engine.recover("p", lab.path("to"), key, consumer="c").streams[0].rows
+    return lab.engine.recover_stream("p", lab.path("to"), key, consumer="c").streams[0].rows
 
 
 NOTHING = {"inserted": 0, "updated": 0, "deleted": 0}
@@ -335,7 +337,7 @@ def test_column_unfit_for_the_target_is_refused_before_recovery_begins(
     compared(pair, *columns)
     with settings(pair.spark, LENIENT), pytest.raises(InvalidRequest, match=message):
         compared(pair, *columns)
-    assert pair.engine.history("p")[-1].transition == "created"
+    assert pair.engine.stream_history("p")[-1].transition == "created"
 
 
 @pytest.mark.in_ci("STRING-'abcd'-VARCHAR(3)-*")
@@ -368,7 +370,7 @@ def test_key_that_does_not_fit_fails_before_anything_begins(pair: StreamLab) -> 
     pair.sql("INSERT INTO {of} VALUES (3000000000)")
     with settings(pair.spark, LENIENT), pytest.raises(StatementFailed, match="column id: "):
         compared(pair, "id BIGINT", "id INT")
-    assert pair.engine.history("p")[-1].transition == "created"
+    assert pair.engine.stream_history("p")[-1].transition == "created"
 
 
 def test_char_and_varchar_values_are_compared_as_they_are_stored(pair: StreamLab) -> None:

@@ -69,22 +69,22 @@ def test_retention_is_extended_while_changes_wait_and_restored_afterwards(
     before = properties(lab)
     lab.engine.create_stream("s", on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
-    assert not lab.engine.maintain().sources[0].has_changed
+    assert not lab.engine.maintain_streams().sources[0].has_changed
     assert properties(lab) == before
 
-    (source,) = in_days(lab, 1.5).maintain().sources
+    (source,) = in_days(lab, 1.5).maintain_streams().sources
     assert (source.has_changed, source.streams) == (True, ("s",))
     assert (source.own, source.extension) == (timedelta(days=2), timedelta(days=14))
     extended = properties(lab)
     assert extended[FILES] == f"interval {14 * 24 * 3600} seconds"
     assert LOG not in extended  # a month is long enough
     version = lab.version("src")
-    (again,) = in_days(lab, 1.5).maintain().sources
+    (again,) = in_days(lab, 1.5).maintain_streams().sources
     assert (again.has_changed, again.extension) == (False, source.extension)
     assert lab.version("src") == version
 
     lab.consume(MERGE_INTO_COPY)
-    (source,) = lab.engine.maintain().sources
+    (source,) = lab.engine.maintain_streams().sources
     assert (source.has_changed, source.extension, source.streams) == (True, None, ())
     assert properties(lab) == before
 
@@ -93,7 +93,7 @@ def test_extension_keeps_files_from_vacuum_and_reports_their_size(lab: StreamLab
     lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 0 seconds')")
     lab.engine.create_stream("s", on_table=lab.path("src"))
     lab.sql("UPDATE {src} SET v = 'c'", "OPTIMIZE {src}", "UPDATE {src} SET v = 'd'")
-    report = lab.engine.maintain()
+    report = lab.engine.maintain_streams()
     before = data_files(lab)
     lab.sql("VACUUM {src}")
 
@@ -101,13 +101,13 @@ def test_extension_keeps_files_from_vacuum_and_reports_their_size(lab: StreamLab
     assert report.bytes_kept > 0
     assert len(lab.seen("s")) == 4
     lab.consume(MERGE_INTO_COPY)
-    (source,) = lab.engine.maintain().sources
+    (source,) = lab.engine.maintain_streams().sources
     assert (source.has_changed, source.bytes_kept) == (False, 0)
     # The owner's own retention is zero, so the next change would not be kept.
     lab.sql("UPDATE {src} SET v = 'e'", "VACUUM {src}")
     assert len(lab.seen("s")) == 4
     lab.engine.drop_stream("s")
-    lab.engine.maintain()
+    lab.engine.maintain_streams()
     lab.sql("VACUUM {src}")
     assert data_files(lab) < before
 
@@ -117,12 +117,12 @@ def test_stream_whose_files_were_vacuumed_raises_and_extends_nothing(lab: Stream
     lab.engine.create_stream("s", on_table=lab.path("src"), max_data_extension=timedelta(0))
     lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 0 seconds')")
     lab.sql("DELETE FROM {src} WHERE id > 0")
-    assert not any(source.has_changed for source in lab.engine.maintain().sources)
+    assert not any(source.has_changed for source in lab.engine.maintain_streams().sources)
     lab.sql("VACUUM {src}")
     with pytest.raises(StreamStale, match="missing"):
         lab.changes("s")
     with pytest.raises(StreamStale):
-        lab.engine.has_data("s")
+        lab.engine.stream_has_data("s")
     with pytest.raises(StreamStale):
         lab.consume(MERGE_INTO_COPY)
     assert lab.rows("copy") == []
@@ -133,14 +133,14 @@ def test_stream_with_its_own_extension_keeps_data_that_long(lab: StreamLab) -> N
     lab.engine.create_stream("s", on_table=lab.path("src"), max_data_extension=timedelta(days=60))
     lab.engine.create_stream("t", on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
-    in_days(lab, 6.5).maintain()
+    in_days(lab, 6.5).maintain_streams()
     assert properties(lab)[FILES] == properties(lab)[LOG] == f"interval {60 * 86400} seconds"
     first = Timestamp(lab.committed_at("src", lab.version("src") - 1)).moment
-    (status, _) = lab.engine.show_streams()
+    (status, _) = lab.engine.describe_streams()
     assert timedelta(days=59) < status.stale_after - first < timedelta(days=61)
 
     lab.engine.alter_stream("s", max_data_extension=timedelta(days=3))
-    in_days(lab, 6.5).maintain()
+    in_days(lab, 6.5).maintain_streams()
     assert properties(lab)[FILES] == f"interval {14 * 86400} seconds"
     assert lab.engine.describe_stream("s").stale_after < status.stale_after
 
@@ -149,13 +149,13 @@ def test_source_without_streams_gets_its_own_retention_back(lab: StreamLab) -> N
     before = properties(lab)
     lab.engine.create_stream("s", on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
-    in_days(lab, 6.5).maintain()
+    in_days(lab, 6.5).maintain_streams()
     assert properties(lab) != before
     lab.engine.drop_stream("s")
-    (source,) = lab.engine.maintain().sources
+    (source,) = lab.engine.maintain_streams().sources
     assert (source.has_changed, source.extension) == (True, None)
     assert properties(lab) == before
-    assert lab.engine.maintain().sources == ()
+    assert lab.engine.maintain_streams().sources == ()
 
 
 @pytest.mark.thorough
@@ -166,12 +166,12 @@ def test_two_state_folders_extend_one_table_independently(lab: StreamLab) -> Non
         engine.create_stream("s", on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
     for each in (lab, other):
-        in_days(each, 6.5).maintain()
-    lab.engine.advance("s")
-    lab.engine.maintain()
+        in_days(each, 6.5).maintain_streams()
+    lab.engine.advance_stream("s")
+    lab.engine.maintain_streams()
     assert properties(lab)[FILES] == f"interval {14 * 86400} seconds"
-    other.engine.advance("s")
-    other.engine.maintain()
+    other.engine.advance_stream("s")
+    other.engine.maintain_streams()
     assert properties(lab) == before
 
 
@@ -192,13 +192,13 @@ def test_extension_beyond_the_default_log_retention_is_set_and_reverted(
     before = properties(lab)
     lab.engine.create_stream("s", on_table=lab.path("src"), max_data_extension=timedelta(days=45))
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
-    (source,) = in_days(lab, 40).maintain().sources
+    (source,) = in_days(lab, 40).maintain_streams().sources
     assert (source.problem, source.extension) == (None, timedelta(days=45))
     lab.engine.alter_stream("s", max_data_extension=timedelta(days=41))
-    (source,) = in_days(lab, 40).maintain().sources
+    (source,) = in_days(lab, 40).maintain_streams().sources
     assert (source.problem, source.extension) == (None, timedelta(days=41))
     lab.engine.drop_stream("s")
-    (source,) = lab.engine.maintain().sources
+    (source,) = lab.engine.maintain_streams().sources
     assert (source.problem, source.extension) == (None, None)
     assert properties(lab) == before
 
@@ -214,15 +214,15 @@ def test_table_named_by_path_and_by_catalog_is_kept_for_both_streams(
         locations = [base.location for each in "ab" for base in status(lab, each).base_tables]
         assert len(set(locations)) == 2
         lab.sql("INSERT INTO {src} VALUES (3, 'c')")
-        (source,) = in_days(lab, 6.5).maintain().sources
+        (source,) = in_days(lab, 6.5).maintain_streams().sources
         assert (source.streams, source.extension) == (("a", "b"), longest)
         version = lab.version("src")
-        in_days(lab, 6.5).maintain()
+        in_days(lab, 6.5).maintain_streams()
         assert lab.version("src") == version
         for each in "ab":
             lab.engine.drop_stream(each)
-        assert [each.extension for each in lab.engine.maintain().sources] == [None]
-        assert lab.engine.maintain().sources == ()
+        assert [each.extension for each in lab.engine.maintain_streams().sources] == [None]
+        assert lab.engine.maintain_streams().sources == ()
     finally:
         lab.sql("DROP TABLE kept_twice")
 
@@ -234,7 +234,7 @@ def test_maintenance_continues_after_a_table_that_cannot_be_changed(lab: StreamL
         lab.sql(f"INSERT INTO {{{name}}} (id) VALUES (3)")
     log = Path(lab.path("missing"), "_delta_log")
     log.rename(log.with_name("moved"))
-    report = in_days(lab, 6.5).maintain()
+    report = in_days(lab, 6.5).maintain_streams()
     assert [source.streams for source in report.sources if source.has_changed] == [("on_src",)]
 
 
@@ -246,28 +246,28 @@ def test_probed_empty_stream_moves_over_commits_without_changes(
     lab.engine.create_stream("appended", on_table=lab.path("src"), mode="append_only")
     lab.sql("OPTIMIZE {src}")
     offset = lab.engine.describe_stream("s").offset_version
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
     assert lab.engine.describe_stream("s").offset_version == offset  # the offset is young
 
     later = in_days(lab, 20)
     assert later.describe_stream("s").stale is False
-    assert later.has_data("s", exact=False) is False
+    assert later.stream_has_data("s", exact=False) is False
     assert later.describe_stream("s").offset_version == lab.version("src")
-    record = lab.engine.history("s")[-1]
+    record = lab.engine.stream_history("s")[-1]
     assert (record.transition, record.stream.last_consumed_at) == ("skipped", None)
 
     lab.sql(
         "MERGE INTO {src} USING (SELECT 1) ON true WHEN MATCHED THEN UPDATE SET v = 'x'"
         " WHEN NOT MATCHED THEN INSERT (id, v) VALUES (9, 'z')",
     )
-    assert in_days(lab, 20).maintain().skipped == ()  # only the rows of new files show it
-    assert in_days(lab, 20).has_data("appended") is False
+    assert in_days(lab, 20).maintain_streams().skipped == ()  # only the rows of new files show it
+    assert in_days(lab, 20).stream_has_data("appended") is False
     assert lab.engine.describe_stream("appended").offset_version == lab.version("src")
     lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('a' = 'b')")
-    assert in_days(lab, 20).maintain().skipped == ("appended",)
+    assert in_days(lab, 20).maintain_streams().skipped == ("appended",)
     lab.sql("UPDATE {src} SET v = 'y'")  # its log shows that it inserts nothing
-    assert in_days(lab, 20).maintain().skipped == ("appended",)
-    assert lab.engine.has_data("s") is True
+    assert in_days(lab, 20).maintain_streams().skipped == ("appended",)
+    assert lab.engine.stream_has_data("s") is True
 
 
 def test_stream_whose_changes_were_reverted_stays_fresh_by_an_exact_probe(
@@ -276,9 +276,9 @@ def test_stream_whose_changes_were_reverted_stays_fresh_by_an_exact_probe(
     lab.engine.create_stream("s", on_table=lab.path("src"))
     lab.sql("UPDATE {src} SET v = 'x' WHERE id = 1", "UPDATE {src} SET v = 'a' WHERE id = 1")
     later = in_days(lab, 5)
-    assert later.has_data("s", exact=False) is True
+    assert later.stream_has_data("s", exact=False) is True
     assert later.describe_stream("s").offset_version < lab.version("src")
-    assert later.has_data("s") is False
+    assert later.stream_has_data("s") is False
     assert later.describe_stream("s").offset_version == lab.version("src")
 
 
@@ -294,9 +294,9 @@ def test_surviving_stream_returns_rows_deleted_and_then_restored(
     version = lab.version("src")
     lab.sql("DELETE FROM {src} WHERE id = 3")
     if is_looked_at:
-        assert in_days(lab, 2).has_data("s") is False
+        assert in_days(lab, 2).stream_has_data("s") is False
     else:
-        assert in_days(lab, 2).maintain().skipped == ()
+        assert in_days(lab, 2).maintain_streams().skipped == ()
     lab.sql(f"RESTORE TABLE {{src}} TO VERSION AS OF {version}")
     assert lab.seen("s") == [(3, "c", "INSERT", False)]
 
@@ -320,8 +320,8 @@ def test_sensor_without_a_jvm_keeps_an_empty_stream_fresh(lab: StreamLab) -> Non
     catalog = StreamCatalog(
         str(lab.root / "state"), clock=lambda: datetime.now(UTC) + timedelta(days=2)
     )
-    assert catalog.probe("s").may_have_data is False
-    assert catalog.describe("s").offset.version == lab.version("src")
+    assert catalog.probe_stream("s").may_have_data is False
+    assert catalog.get_stream("s").offset.version == lab.version("src")
 
 
 def test_probe_without_write_access_to_the_state_folder_still_answers(
@@ -334,7 +334,7 @@ def test_probe_without_write_access_to_the_state_folder_still_answers(
         raise InvalidRequest("state folder", "cannot be written")
 
     monkeypatch.setattr(Registry, "transact", refuse)
-    assert in_days(lab, 2).has_data("s", exact=False) is False
+    assert in_days(lab, 2).stream_has_data("s", exact=False) is False
 
 
 def test_replay_of_a_rewound_stream_into_a_merge_keeps_the_target(
@@ -353,12 +353,12 @@ def test_replay_of_a_rewound_stream_into_a_merge_keeps_the_target(
     wanted = lab.rows("copy")
     assert wanted == lab.rows("src")
 
-    rewound = lab.engine.rewind("s", to=Version(0))
+    rewound = lab.engine.rewind_stream("s", to=Version(0))
     assert rewound.offset.version == 0
     lab.consume(MERGE_INTO_COPY)
     assert lab.rows("copy") == wanted
 
-    history = lab.engine.history("s")
+    history = lab.engine.stream_history("s")
     moved = [record for record in history if record.transition == "rewound"]
     assert [record.stream.offset.version for record in moved] == [0]
     committed = [r.stream.offset.version for r in history if r.transition == "committed"]
@@ -371,14 +371,14 @@ def test_rewinding_is_refused_ahead_while_consuming_and_without_access(
     lab.engine.create_stream("s", on_table=lab.path("src"), at=Version(0), consumers=["carla"])
     lab.engine.create_stream("now", on_table=lab.path("src"))
     with pytest.raises(InvalidRange, match="a point that it has not reached"):
-        lab.engine.rewind("s", to=OffsetOf("now"))
+        lab.engine.rewind_stream("s", to=OffsetOf("now"))
     emil = Engine(lab.spark, str(lab.root / "state"), principal="emil")
     with pytest.raises(StreamAccessDenied):
-        emil.rewind("s", to=Version(0))
+        emil.rewind_stream("s", to=Version(0))
     with lab.engine.transaction(consumer="c") as tx:
         tx.stream("s").count()
         with pytest.raises(StreamConflict, match="rewound"):
-            lab.engine.rewind("s", to=Version(0))
+            lab.engine.rewind_stream("s", to=Version(0))
 
 
 def test_rewinding_to_a_version_of_missing_files_is_refused_without_moving(lab: StreamLab) -> None:
@@ -389,5 +389,5 @@ def test_rewinding_to_a_version_of_missing_files_is_refused_without_moving(lab: 
     lab.consume(MERGE_INTO_COPY)
     lab.sql("VACUUM {src}")
     with pytest.raises(StreamStale, match="missing"):
-        lab.engine.rewind("s", to=Version(start))
+        lab.engine.rewind_stream("s", to=Version(start))
     assert lab.engine.describe_stream("s").offset_version > start

@@ -84,7 +84,7 @@ def test_stream_does_not_take_the_name_of_a_table_or_a_view(lab: StreamLab) -> N
             ):
                 with pytest.raises(InvalidName, match="is taken"):
                     take(name)
-        assert [status.name for status in lab.engine.show_streams()] == ["s"]
+        assert [status.name for status in lab.engine.describe_streams()] == ["s"]
     finally:
         lab.spark.catalog.dropTempView("looked_at")
         lab.sql("DROP TABLE taken")
@@ -110,7 +110,7 @@ def test_created_stream_is_at_the_newest_version_and_holds_no_data(lab: StreamLa
 
     assert stream.offset.version == 1
     assert (stream.mode, stream.comment, stream.owner) == (StreamMode.STANDARD, "why", "me")
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
     assert lab.seen("s") == []
 
 
@@ -123,7 +123,7 @@ def test_stream_creation_refuses_a_name_that_is_not_an_identifier(
 ) -> None:
     with pytest.raises(InvalidName, match="is not a valid name"):
         create(lab, name)
-    assert lab.engine.show_streams() == []
+    assert lab.engine.describe_streams() == []
     assert lab.version("src") == 0
 
 
@@ -134,13 +134,13 @@ def test_stream_creation_refuses_a_name_that_is_not_an_identifier(
 def test_stream_option_that_is_unknown_is_refused(lab: StreamLab, option: str, value: str) -> None:
     with pytest.raises(InvalidRequest, match=f"{value}.*{option} (to )?one of"):
         create(lab, **{option: value})
-    assert lab.engine.show_streams() == []
+    assert lab.engine.describe_streams() == []
 
 
 def test_stream_options_are_kept(lab: StreamLab) -> None:
     create(lab, mode="append_only", append_semantics="surviving", column_style="databend")
 
-    stream = lab.engine._parts.catalog.describe("s")
+    stream = lab.engine._parts.catalog.get_stream("s")
     assert stream.mode is StreamMode.APPEND_ONLY
     assert stream.append_semantics is AppendSemantics.SURVIVING
     assert stream.column_style is ColumnStyle.DATABEND
@@ -196,7 +196,7 @@ def test_source_that_is_not_a_delta_table_is_refused(lab: StreamLab) -> None:
                 lab.engine.create_stream("s", on_table=name)
     finally:
         lab.spark.catalog.dropTempView("passing")
-    assert lab.engine.show_streams() == []
+    assert lab.engine.describe_streams() == []
 
 
 def test_name_of_an_existing_stream_is_refused_in_any_case(lab: StreamLab) -> None:
@@ -245,7 +245,7 @@ def test_failed_creation_leaves_tracking_unchanged(
     assert properties(untracked, "plain").get(ENABLED) == earlier
     assert untracked.rows("plain") == [(1,)]
     monkeypatch.undo()
-    assert untracked.engine.show_streams() == []
+    assert untracked.engine.describe_streams() == []
     create(untracked, table="plain")
     assert properties(untracked, "plain")[ENABLED] == "true"
 
@@ -280,7 +280,7 @@ def test_creation_is_refused_if_tracking_is_switched_off_meanwhile(
     monkeypatch.setattr(Tables, "set_properties", in_vain)
     with pytest.raises(StreamConflict, match="switched row tracking off meanwhile"):
         create(untracked, table="plain")
-    assert untracked.engine.show_streams() == []
+    assert untracked.engine.describe_streams() == []
 
 
 def test_stream_on_a_catalog_managed_table_is_refused(
@@ -337,7 +337,7 @@ def test_failed_creation_beside_another_stream_leaves_tracking_on(
         create(untracked, table="plain")
 
     assert properties(untracked, "plain")[ENABLED] == "true"
-    assert [status.name for status in untracked.engine.show_streams()] == ["other"]
+    assert [status.name for status in untracked.engine.describe_streams()] == ["other"]
 
 
 def test_tracking_that_is_switched_off_disables_the_stream(untracked: StreamLab) -> None:
@@ -345,7 +345,7 @@ def test_tracking_that_is_switched_off_disables_the_stream(untracked: StreamLab)
     untracked.sql(f"ALTER TABLE {{plain}} SET TBLPROPERTIES ('{ENABLED}' = 'false')")
 
     with pytest.raises(ChangeTrackingDisabled, match="switched row tracking off"):
-        untracked.engine.has_data("s")
+        untracked.engine.stream_has_data("s")
     status = untracked.engine.describe_stream("s")
     assert status.stale
     assert status.invalid_reason is not None
@@ -392,7 +392,7 @@ def test_show_and_describe_report_the_status_of_streams(lab: StreamLab) -> None:
     lab.sql("INSERT INTO {src} VALUES (1, 'a')", "OPTIMIZE {src}")
     lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('note' = 'x')")
 
-    assert [status.name for status in lab.engine.show_streams()] == ["Earlier", "later"]
+    assert [status.name for status in lab.engine.describe_streams()] == ["Earlier", "later"]
     status = lab.engine.describe_stream("EARLIER")
     assert status.base_tables[0].location == lab.path("src")
     assert (status.offset_version, status.latest_version) == (0, lab.version("src"))
@@ -405,8 +405,8 @@ def test_dropped_stream_does_not_exist_and_its_name_is_free(lab: StreamLab) -> N
     create(lab)
     lab.engine.drop_stream("S")
 
-    assert lab.engine.show_streams() == []
-    for ask in (lab.engine.describe_stream, lab.engine.has_data, lab.engine.read_stream):
+    assert lab.engine.describe_streams() == []
+    for ask in (lab.engine.describe_stream, lab.engine.stream_has_data, lab.engine.read_stream):
         with pytest.raises(StreamNotFound, match="stream s: does not exist"):
             ask("s")
     with pytest.raises(StreamNotFound):
@@ -440,11 +440,11 @@ def test_source_that_was_replaced_makes_the_stream_stale(lab: StreamLab) -> None
         with pytest.raises(StreamStale, match=r"was replaced.*recover each target that must equal"):
             lab.engine.read_stream("s")
         with pytest.raises(StreamStale):
-            lab.engine.advance("s")
+            lab.engine.advance_stream("s")
         assert lab.engine.describe_stream("s").stale
         lab.engine.drop_stream("s")
         lab.engine.create_stream("s", on_table="replaced")
-        assert lab.engine.has_data("s") is False
+        assert lab.engine.stream_has_data("s") is False
     finally:
         lab.spark.sql("DROP TABLE IF EXISTS replaced")
 

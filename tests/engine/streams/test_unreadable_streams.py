@@ -21,7 +21,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
     for name in ("bad", "good"):
         lab.engine.create_stream(name, on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (1)")
-    damage(str(tmp_path / "state"), lab.engine._parts.catalog.describe("bad"), mistyped)
+    damage(str(tmp_path / "state"), lab.engine._parts.catalog.get_stream("bad"), mistyped)
     with pytest.raises(StreamUnreadable):
         lab.engine.read_stream("bad")
     return lab
@@ -33,7 +33,7 @@ def test_other_stream_is_consumed_and_copied_beside_an_unreadable_one(lab: Strea
 
     assert lab.rows("log") == [(1,)]
     assert lab.seen("copy") == [(1, "INSERT", False)]
-    assert {status.name for status in lab.engine.show_streams()} == {"bad", "copy", "good"}
+    assert {status.name for status in lab.engine.describe_streams()} == {"bad", "copy", "good"}
 
 
 def test_unreadable_stream_is_replaced_by_a_new_one(lab: StreamLab) -> None:

@@ -91,7 +91,7 @@ def test_killed_add_columns_blocks_no_apply_and_the_next_call_finishes_it(
     call(lab, (3, "c", 30, "UPSERT", "2", "555"), (2, "b", 21, "UPSERT", "2", "556"))
     lab.correct(20, "1")
     assert lab.apply_all() == [(1, "a", 10, None), (3, "c", 30, "555")]
-    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.engine.redrive_changes(lab.table()) == 2
     assert lab.apply_all() == [(1, "a", 10, None), (2, "b", 21, "556"), (3, "c", 30, "555")]
 
 
@@ -137,7 +137,7 @@ def test_quarantined_change_keeps_its_value_in_an_added_column(lab: QuarantineLa
     call(lab, (1, "a", 10, "UPSERT", BAD, "555"))
     assert lab.apply_all() == []
     lab.correct(10, "1")
-    lab.engine.redrive(lab.table())
+    lab.engine.redrive_changes(lab.table())
     assert lab.apply_all() == [(1, "a", 10, "555")]
 
 

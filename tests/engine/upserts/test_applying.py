@@ -178,13 +178,13 @@ def test_apply_compares_rows_if_stream_or_base_moved_after_the_check(
         elif move == "stream":
             status = lab.engine.describe_upsert_table(lab.table())
             streams = StreamCatalog(str(lab.root / "state")).for_upserts()
-            streams.alter(status.stream, comment="another")
+            streams.alter_stream(status.stream, comment="another")
         else:
             lab.write((12, "newest", 9, "UPSERT", "9"))
             with pytest.raises(Crash):
                 lab.apply(lab.new_engine(CrashAt(ProtocolPoint.BEFORE_COMMIT)))
             status = lab.engine.describe_upsert_table(lab.table())
-            lab.engine.abort(status.stream, keep=[f"delta.`{lab.table()}`"])
+            lab.engine.abort_consumption(status.stream, keep=[f"delta.`{lab.table()}`"])
         return found
 
     lab.write((12, "first", 1, "UPSERT", "2"))
@@ -285,9 +285,12 @@ def test_jobs_are_recorded_by_their_class(lab: UpsertLab, spark: SparkSession) -
     assert since is not None
     clock.now = since
 
-    assert engine.query_table(lab.table(), lambda rows: rows.count()) == 40
+    assert engine.query_upsert_table(lab.table(), lambda rows: rows.count()) == 40
     engine.alter_upsert_table(lab.table(), max_staleness=None)
-    assert engine.query_table(lab.table(), lambda rows: rows.where("ID = 1").first()["Salary"]) == 1
+    assert (
+        engine.query_upsert_table(lab.table(), lambda rows: rows.where("ID = 1").first()["Salary"])
+        == 1
+    )
     engine.apply_upserts(lab.table())
 
     jobs = lab.spark.read.format("delta").load(str(lab.root / "state" / "upsert_jobs"))
@@ -327,7 +330,7 @@ def test_wide_table_applies_newer_changes_without_comparison(lab: UpsertLab) -> 
         )
         lab.engine.write_changes(table, rows)
         assert lab.engine.apply_upserts(table) is not None
-    assert lab.engine.read_table(table).columns == names
+    assert lab.engine.read_upsert_table(table).columns == names
     assert texts_of(lab, table) == ["not", "not"]
 
 
@@ -338,5 +341,5 @@ def test_failed_query_is_not_recorded_as_a_job(lab: UpsertLab) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        lab.engine.query_table(lab.table(), fail)
+        lab.engine.query_upsert_table(lab.table(), fail)
     assert len(lab.engine.upsert_usage()) == before

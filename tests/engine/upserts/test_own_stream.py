@@ -25,27 +25,27 @@ def test_stream_of_an_upsert_table_moves_only_by_methods_of_the_table(
         with pytest.raises(InvalidRequest, match="cannot be moved or changed by itself"):
             act()
 
-    use(lambda: engine.advance(stream))
+    use(lambda: engine.advance_stream(stream))
     use(lambda: engine.consume([insert], consumer="c"))
     use(lambda: engine.read_and_consume(f"SELECT ID FROM {stream}", consumer="c"))
     use(lambda: _in_a_transaction(engine, insert))
-    use(lambda: engine.rewind(stream, to=Version(0)))
-    use(lambda: engine.recover(stream, lab.path("log"), "id", consumer="c"))
+    use(lambda: engine.rewind_stream(stream, to=Version(0)))
+    use(lambda: engine.recover_stream(stream, lab.path("log"), "id", consumer="c"))
     use(lambda: engine.rename_stream(stream, "other"))
     use(lambda: engine.alter_stream(stream, max_lag=timedelta(days=1)))
     use(lambda: engine.drop_stream(stream))
     use(lambda: engine.create_stream(stream, on_table=lab.path("log"), or_replace=True))
 
-    assert engine.has_data(stream)
+    assert engine.stream_has_data(stream)
     assert engine.read_stream(stream).count() == 1
-    assert engine.explain(stream).commit_count == 1
+    assert engine.explain_stream(stream).commit_count == 1
     assert engine.describe_stream(stream).commits_behind == 1
-    assert engine.history(stream)[-1].transition == "created"
+    assert engine.stream_history(stream)[-1].transition == "created"
     with pytest.raises(Crash):
         lab.apply(lab.new_engine(CrashAt(ProtocolPoint.AFTER_BEGIN)))
-    assert engine.abort(stream).consumption is None
+    assert engine.abort_consumption(stream).consumption is None
 
-    engine.maintain()
+    engine.maintain_streams()
     engine.alter_upsert_table(lab.table(), max_staleness="PT10M")
     lab.apply()
     assert lab.applied() == [(1, "Tal", 3000)]

@@ -204,7 +204,7 @@ def test_corrected_change_leaves_its_named_columns_unchanged(lab: UpsertLab) -> 
     held = lab.spark.sql(f"SELECT _cdc_reason FROM {quarantine} ORDER BY _cdc_order").collect()
     assert [row[0] for row in held] == [Reason.UNCHANGED, Reason.WAITS]
     lab.sql(f"UPDATE {quarantine} SET _CHANGE_UNCHANGED = array('Name') WHERE Salary = 11")
-    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.engine.redrive_changes(lab.table()) == 2
     assert lab.read() == [(1, "a", 12)]
     lab.apply()
     assert lab.applied() == [(1, "a", 12)]

@@ -58,16 +58,16 @@ def test_corrected_changes_are_applied_in_their_order(lab: QuarantineLab) -> Non
     lab.apply()
     lab.send((1, "a", 12, "UPSERT", None))
     lab.apply()
-    assert lab.engine.redrive(lab.table()) == 0
+    assert lab.engine.redrive_changes(lab.table()) == 0
 
     lab.correct(11, None)
-    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.engine.redrive_changes(lab.table()) == 2
     lab.send((1, "a", 13, "UPSERT", None))
     assert lab.apply_all() == [(1, "a", 13)]
 
     assert lab.held() == []
     assert lab.spark.sql(f"SELECT * FROM {lab.quarantine()}").count() == 0
-    assert lab.engine.redrive(lab.table()) == 0
+    assert lab.engine.redrive_changes(lab.table()) == 0
 
 
 def test_held_delete_below_the_watermark_is_reported_until_applied(
@@ -93,7 +93,7 @@ def test_held_delete_below_the_watermark_is_reported_until_applied(
     assert (status().held_changes, lab.counted(outcome)) == (3, (3, 0))
 
     lab.sql(f"DELETE FROM {lab.quarantine()} WHERE Salary = 11")
-    lab.engine.redrive(lab.table())
+    lab.engine.redrive_changes(lab.table())
     assert (status().held_changes, status().held_since) == (0, held_since)
     (summary,) = lab.engine_catalog().upsert_tables()
     assert (summary.location, summary.quarantined_changes) == (lab.table(), 2)
@@ -112,7 +112,7 @@ def test_redrive_releases_waiting_changes_after_the_bad_one_is_removed(lab: Quar
     # A new change waits for changes in quarantine, whether or not these can be applied now.
     assert lab.apply_all() == []
 
-    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.engine.redrive_changes(lab.table()) == 2
     assert lab.apply_all() == []
     assert lab.held() == []
 
@@ -124,7 +124,7 @@ def test_changes_after_one_that_is_still_bad_stay_in_quarantine(lab: QuarantineL
     lab.apply()
     lab.correct(10, "1")
 
-    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.engine.redrive_changes(lab.table()) == 2
     # Change 11 has no sequence number and loses to 10.
     assert lab.apply_all() == [(1, "a", 10)]
     assert [row[1] for row in lab.held()] == [12, 13]
@@ -136,7 +136,7 @@ def test_invalid_correction_stays_in_quarantine(lab: QuarantineLab) -> None:
     lab.apply()
     lab.correct(10, "still bad")
 
-    assert lab.engine.redrive(lab.table()) == 0
+    assert lab.engine.redrive_changes(lab.table()) == 0
     assert lab.held() == [(1, 10, Reason.NUMBER)]
 
 
@@ -168,7 +168,7 @@ def test_redriven_changes_are_applied_after_an_apply_killed_at_any_point(
     lab.send((1, "a", 10, "UPSERT", BAD), (1, "a", 11, "UPSERT", None))
     lab.apply()
     lab.correct(10, None)
-    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.engine.redrive_changes(lab.table()) == 2
     with pytest.raises(Crash):
         lab.apply(lab.new_engine(CrashAt(point)))
     lab.send((1, "a", 12, "UPSERT", None))
@@ -196,7 +196,7 @@ def test_read_during_a_redrive_shows_no_change_out_of_order(
 
     def look_after_an_apply(*args: Any, **options: Any) -> Any:
         monkeypatch.setattr(kind, method, look)
-        assert lab.engine.redrive(lab.table()) == 1
+        assert lab.engine.redrive_changes(lab.table()) == 1
         lab.apply()
         return look(*args, **options)
 
@@ -226,7 +226,7 @@ def test_change_after_the_pruning_check_waits_for_one_held_meanwhile(
     assert lab.applied() == [(2, "b", 20)]
     assert [row[1] for row in lab.held()] == [10, 11]
     lab.correct(10, None)
-    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.engine.redrive_changes(lab.table()) == 2
     assert lab.apply_all() == [(1, "a", 11), (2, "b", 20)]
 
 
@@ -238,7 +238,7 @@ def test_change_redriven_before_its_quarantining_is_undone_counts_once(lab: Quar
     with pytest.raises(Crash):
         lab.apply(engine)
     lab.correct(10, "1")
-    assert lab.engine.redrive(lab.table()) == 2
+    assert lab.engine.redrive_changes(lab.table()) == 2
     assert lab.read() == [(1, "a", 10)]
     while lab.apply() is not None:
         pass
@@ -267,11 +267,11 @@ def test_change_being_released_waits_for_its_redriven_copy(
         write(table, rows, redrive)
 
     monkeypatch.setattr(quarantining, "write_again", slowly)
-    assert lab.engine.redrive(lab.table()) == 1
+    assert lab.engine.redrive_changes(lab.table()) == 1
     monkeypatch.undo()
 
     assert lab.apply_all() == [(1, "waits", 11)]
-    assert lab.engine.redrive(lab.table()) == 1
+    assert lab.engine.redrive_changes(lab.table()) == 1
     assert lab.apply_all() == [(1, "newer", 12)]
     assert lab.held() == []
 
@@ -288,7 +288,7 @@ def test_quarantine_with_the_change_data_feed_on_can_be_corrected(
     lab.apply()
     lab.correct(11, None)
 
-    assert lab.engine.redrive(lab.table()) == 1
+    assert lab.engine.redrive_changes(lab.table()) == 1
     assert lab.apply_all() == [(1, "a", 11)]
 
 
@@ -303,7 +303,7 @@ def test_correction_may_clear_the_reason(lab: QuarantineLab) -> None:
     lab.send((1, "a", 12, "UPSERT", None))
     assert lab.apply_all() == []
     assert lab.engine.describe_upsert_table(lab.table()).held_changes == 3
-    assert lab.engine.redrive(lab.table()) == 3
+    assert lab.engine.redrive_changes(lab.table()) == 3
     assert lab.apply_all() == [(1, "a", 12)]
 
 
@@ -320,13 +320,13 @@ def test_redrive_that_is_killed_before_it_writes_is_finished_once(
     with monkeypatch.context() as patch:
         patch.setattr(quarantining, "write_again", killed)
         with pytest.raises(Crash):
-            lab.engine.redrive(lab.table())
+            lab.engine.redrive_changes(lab.table())
     # A change that comes now still waits for the released changes, which are not written yet.
     lab.send((1, "a", 12, "UPSERT", None))
     assert lab.apply_all() == []
 
     # This redrives the released changes and the new change, which waits only for them.
-    assert [lab.engine.redrive(lab.table()) for _ in range(2)] == [3, 0]
+    assert [lab.engine.redrive_changes(lab.table()) for _ in range(2)] == [3, 0]
     assert lab.apply_all() == [(1, "a", 12)]
     assert lab.held() == []
     changes = lab.spark.read.format("delta").load(lab.changes())

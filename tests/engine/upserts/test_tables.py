@@ -79,7 +79,7 @@ def test_copy_of_a_table_is_refused_and_its_drop_keeps_the_original(lab: UpsertL
 
     for use in (
         lab.engine.apply_upserts,
-        lab.engine.read_table,
+        lab.engine.read_upsert_table,
         lab.engine.describe_upsert_table,
         lambda name: lab.engine.write_changes(name, lab.frame([(2, "b", 20, "UPSERT")])),
         lambda name: lab.engine.alter_upsert_table(name, max_staleness=None),
@@ -109,7 +109,7 @@ def test_comment_on_a_field_of_the_base_does_not_change_its_column(
 
     lab.engine.write_changes(lab.table(), rows)
 
-    assert lab.engine.read_table(lab.table()).count() == 1
+    assert lab.engine.read_upsert_table(lab.table()).count() == 1
 
 
 def test_existing_upsert_table_is_not_created_again(lab: UpsertLab) -> None:
@@ -143,7 +143,7 @@ def test_unfinished_table_refuses_use_until_its_creation_is_finished(
     lab: UpsertLab,
 ) -> None:
     shutil.rmtree(lab.changes())
-    lab.engine.drop_stream(lab.engine.show_streams()[0].name)
+    lab.engine.drop_stream(lab.engine.describe_streams()[0].name)
     for call in (
         lambda: lab.write((1, "a", 1, "UPSERT")),
         lambda: lab.engine.change_sink(lab.table(), query="q"),
@@ -162,7 +162,11 @@ def test_unfinished_table_refuses_use_until_its_creation_is_finished(
 
 def test_table_that_is_not_an_upsert_table_is_refused(lab: UpsertLab) -> None:
     lab.make("plain", "id INT")
-    for call in (lab.engine.apply_upserts, lab.engine.read_table, lab.engine.describe_upsert_table):
+    for call in (
+        lab.engine.apply_upserts,
+        lab.engine.read_upsert_table,
+        lab.engine.describe_upsert_table,
+    ):
         with pytest.raises(InvalidRequest, match="is not an upsert table"):
             call(lab.path("plain"))
 
@@ -183,8 +187,8 @@ def test_error_distinguishes_a_plain_table_or_view_from_a_missing_table(
         lambda name: engine.add_columns(name, "v INT"),
         lambda name: engine.alter_upsert_table(name, max_staleness="PT1M"),
         engine.apply_upserts,
-        engine.read_table,
-        engine.redrive,
+        engine.read_upsert_table,
+        engine.redrive_changes,
         engine.recommended_max_staleness,
         engine.describe_upsert_table,
     )
@@ -194,7 +198,7 @@ def test_error_distinguishes_a_plain_table_or_view_from_a_missing_table(
                 call(name)
     for name, where in (("plain_lab.nothing", "catalog"), (lab.path("nothing"), "the path")):
         with pytest.raises(TableNotFound, match=f"upsert table {name}: .*Fix: .*{where}") as caught:
-            engine.read_table(name)
+            engine.read_upsert_table(name)
         assert str(caught.value).count("Cause: ") == str(caught.value).count("Fix: ") == 1
     engine.drop_upsert_table("plain_lab.nothing", if_exists=True)
 
@@ -289,14 +293,14 @@ def test_dropped_table_leaves_nothing_and_can_be_created_again(lab: UpsertLab) -
     lab.write((1, "a", 1, "UPSERT"))
     lab.engine.drop_upsert_table(lab.table())
     assert not Path(lab.table()).exists()
-    assert lab.engine.show_streams() == []
+    assert lab.engine.describe_streams() == []
     with pytest.raises(TableNotFound):
         lab.engine.drop_upsert_table(lab.table())
 
     lab.engine.create_upsert_table(lab.table(), SALARIES, "ID")
     assert lab.read() == []
     # A call was killed after it had deleted the log.
-    lab.engine._parts.catalog.for_upserts().drop(lab.engine.show_streams()[0].name)
+    lab.engine._parts.catalog.for_upserts().drop_stream(lab.engine.describe_streams()[0].name)
     shutil.rmtree(Path(lab.table(), "_delta_log"))
     lab.engine.drop_upsert_table(lab.table())
     assert not Path(lab.table()).exists()

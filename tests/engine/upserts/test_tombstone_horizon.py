@@ -65,7 +65,7 @@ def test_change_older_than_an_expired_tombstone_is_counted_not_applied(
     status = engine.describe_upsert_table(lab.table())
     assert (status.held_changes, status.held_since, status.late_changes) == (0, None, 1)
     # The statistics show it too.
-    found = quarantine_of(engine.history(status.stream)[-1].stream, Files())
+    found = quarantine_of(engine.stream_history(status.stream)[-1].stream, Files())
     assert found == QuarantineSize(1, are_late=True)
     # A late change does not make other changes wait.
     lab.write((1, "back", 11, "UPSERT", "7"))
@@ -96,8 +96,8 @@ def test_late_change_is_applied_only_on_demand(
     lab, _, engine = aged
     lab.write((1, "late", 10, "UPSERT", "4"))
     lab.apply()
-    assert engine.redrive(lab.table()) == 0
-    assert engine.redrive(lab.table(), late=True) == 1
+    assert engine.redrive_changes(lab.table()) == 0
+    assert engine.redrive_changes(lab.table(), late=True) == 1
     assert lab.apply_all() == [(1, "late", 10), (9, "i", 90)]
     assert lab.held() == []
 
@@ -110,10 +110,10 @@ def test_waiting_change_that_became_late_returns_only_on_demand(
     lab.send((1, "bad", 10, "UPSERT", BAD), (1, "late", 11, "UPSERT", "4"))
     lab.apply()
     lab.sql(f"DELETE FROM {lab.quarantine()} WHERE Salary = 10")
-    assert engine.redrive(lab.table()) == 1
+    assert engine.redrive_changes(lab.table()) == 1
     assert lab.apply_all() == [(9, "i", 90)]
     assert lab.held() == [(1, 11, Reason.LATE)]
-    assert engine.redrive(lab.table(), late=True) == 1
+    assert engine.redrive_changes(lab.table(), late=True) == 1
     assert lab.apply_all() == [(1, "late", 11), (9, "i", 90)]
 
 

@@ -181,9 +181,9 @@ def test_timestamps_are_the_same_under_any_session_timestamp_type(
             for kind in ("UPSERT", "DELETE", "UPSERT"):
                 rows = spark.createDataFrame([(1, moment, kind)], f"{schema}, _CHANGE_TYPE STRING")
                 lab.engine.write_changes(table, rows)
-                pending = lab.engine.read_table(table).collect()
+                pending = lab.engine.read_upsert_table(table).collect()
                 lab.engine.apply_upserts(table)
-                assert lab.engine.read_table(table).collect() == pending
+                assert lab.engine.read_upsert_table(table).collect() == pending
         assert [tuple(row) for row in pending] == [(1, moment)]
 
 
@@ -275,7 +275,7 @@ def test_changes_with_no_or_equal_sequence_numbers_keep_arrival_order(
 @pytest.mark.thorough
 def test_rows_of_a_read_stay_the_same_after_later_applies(lab: UpsertLab) -> None:
     lab.write((1, "a", 1, "UPSERT"), (3, "c", 3, "UPSERT"))
-    rows = lab.engine.read_table(lab.table())
+    rows = lab.engine.read_upsert_table(lab.table())
     lab.apply()
     lab.write((3, None, None, "DELETE"), (1, "b", 2, "UPSERT"))
     lab.apply()
@@ -368,6 +368,10 @@ def test_table_with_missing_change_commits_is_not_read_as_up_to_date(lab: Upsert
     lab.write((1, "b", 2, "UPSERT"))
     Path(lab.changes(), "_delta_log", f"{1:020d}.json").unlink()
 
-    for call in (lab.engine.read_table, lab.engine.describe_upsert_table, lab.engine.apply_upserts):
+    for call in (
+        lab.engine.read_upsert_table,
+        lab.engine.describe_upsert_table,
+        lab.engine.apply_upserts,
+    ):
         with pytest.raises(StreamStale, match="version 1 is missing"):
             call(lab.table())

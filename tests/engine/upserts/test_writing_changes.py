@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from airflow_provider_cdc.engine import (
     InvalidRequest,
 )
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition
+from airflow_provider_cdc.engine.core.upserts.definition import OnBadRows
+from airflow_provider_cdc.engine.core.upserts.write_result import WriteResult
 from airflow_provider_cdc.engine.spark.session.session_settings import settings
 from airflow_provider_cdc.jobs.model import (
     Answer,
@@ -66,7 +69,7 @@ def test_concurrent_writes_and_applies_apply_each_change_once(lab: UpsertLab) ->
     assert lab.applied() == sorted(
         [(key, f"w{key // 10 * 10}", 5) for key in keys] + [(100, "numbered", 4)], key=repr
     )
-    history = lab.engine.history(lab.engine.describe_upsert_table(lab.table()).stream)
+    history = lab.engine.stream_history(lab.engine.describe_upsert_table(lab.table()).stream)
     applied = [record for record in history if record.transition is Transition.COMMITTED]
     counts = [record.stream.last_outcome.streams[0].rows["inserted"] for record in applied]
     assert sum(counts) == 55
@@ -173,9 +176,13 @@ def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
 
     query = "SELECT 1 AS ID, 'a' AS Name, 2 AS Salary, 'UPSERT' AS _CHANGE_TYPE"
     write = WriteChanges(lab.table(), query, "a-run")
-    for _ in range(2):
-        answer(write)
-    assert lab.spark.read.format("delta").load(lab.changes()).count() == 1
+    first = answer(write).written
+    assert first == WriteResult(changes=1, bad=0, version=1, is_repeated=False)
+    bad = "SELECT * FROM VALUES (2, 'MOVE'), (3, 'UPSERT') AS t(ID, _CHANGE_TYPE)"
+    other = WriteChanges(lab.table(), bad, "other", OnBadRows.QUARANTINE)
+    assert answer(other).written == WriteResult(changes=2, bad=1, version=2, is_repeated=False)
+    assert answer(write).written == replace(first, is_repeated=True)
+    assert lab.spark.read.format("delta").load(lab.changes()).count() == 3
     applied = answer(ApplyUpserts(lab.table()))
     assert applied.outcome is not None
     assert lab.applied() == [(1, "a", 2)]

@@ -95,7 +95,7 @@ def test_change_of_only_one_join_side_joins_the_current_other_side(lab: StreamLa
 def test_explain_of_a_view_reports_how_each_of_its_tables_is_read(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("INSERT INTO {customers} VALUES (1, 'customer2')")
-    plan = lab.engine.explain("s")
+    plan = lab.engine.explain_stream("s")
     orders, customers = plan.tables
     assert (orders.table, customers.table) == (lab.name("orders"), lab.name("customers"))
     assert (orders.plan.strategy, orders.plan.file_count) == (Strategy.NOTHING, 0)
@@ -103,7 +103,7 @@ def test_explain_of_a_view_reports_how_each_of_its_tables_is_read(lab: StreamLab
     assert (plan.strategy, plan.file_count) == (Strategy.FILE_DIFFERENCE, 1)
     assert plan.size_bytes == customers.plan.size_bytes > 0
     lab.engine.create_stream("t", on_table=lab.path("orders"))
-    assert lab.engine.explain("t").tables == ()
+    assert lab.engine.explain_stream("t").tables == ()
 
 
 @pytest.mark.in_ci("SELECT * FROM {orders}")
@@ -115,7 +115,7 @@ def test_maintenance_keeps_rows_that_an_append_only_stream_still_owes(
     lab.sql("INSERT INTO {orders} VALUES (1, 'short')", "DELETE FROM {orders} WHERE id = 1")
     owed = lab.seen("s")
     assert [row[1] for row in owed] == ["short"]
-    lab.engine.maintain()
+    lab.engine.maintain_streams()
     assert lab.seen("s") == owed
 
 
@@ -139,8 +139,8 @@ def test_row_leaving_a_view_is_deleted_and_row_entering_it_is_inserted(
 def test_update_that_the_view_does_not_show_is_not_a_change(lab: StreamLab) -> None:
     stream(lab, "SELECT id FROM {orders}")
     lab.sql("UPDATE {orders} SET order_name = 'x'")
-    assert lab.engine.has_data("s", exact=False) is True
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s", exact=False) is True
+    assert lab.engine.stream_has_data("s") is False
     assert lab.seen("s") == []
 
 
@@ -212,7 +212,7 @@ def test_view_row_keeps_its_id_through_its_updates(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("UPDATE {orders} SET order_name = 'x'")
     first = {change.row_id for change in lab.changes("s")}
-    lab.engine.advance("s")
+    lab.engine.advance_stream("s")
     lab.sql("UPDATE {customers} SET customer_name = 'y'")
     assert {change.row_id for change in lab.changes("s")} == first
     assert len(first) == 1
@@ -249,7 +249,7 @@ def test_consumption_of_a_view_moves_the_offsets_of_all_its_tables(lab: StreamLa
         (lab.name("customers"), 2),
     ]
     assert taken.rows == {"inserted": 1, "updated": 0, "deleted": 0}
-    assert lab.engine.has_data("s", exact=False) is False
+    assert lab.engine.stream_has_data("s", exact=False) is False
     status = lab.engine.describe_stream("s")
     assert status.table_on == "`spark_catalog`.`views_lab`.`v`"
     assert [base.table for base in status.base_tables] == [
@@ -315,7 +315,7 @@ def test_unsupported_view_is_refused_with_its_construct_and_position(
     with pytest.raises(UnsupportedView, match=what) as refused:
         lab.engine.create_stream("s", on_view="v")
     assert "line 1, column" in str(refused.value)
-    assert lab.engine.show_streams() == []
+    assert lab.engine.describe_streams() == []
 
 
 def test_view_that_calls_a_user_defined_function_is_refused(lab: StreamLab) -> None:
@@ -435,7 +435,7 @@ def test_bound_of_a_consumption_applies_to_each_table_of_a_view(lab: StreamLab) 
     ]
     lab.consume(insert, max_commits=1)
     assert lab.rows("log")[-2:] == [(1, "order3", "customer1"), (1, "order3", "customer2")]
-    assert lab.engine.has_data("s") is False
+    assert lab.engine.stream_has_data("s") is False
 
 
 @pytest.mark.thorough
@@ -492,7 +492,7 @@ def test_redefined_nested_view_makes_the_stream_stale(
     view(lab, "SELECT * FROM {orders} WHERE id > 0", name="inside")
     with pytest.raises(StreamStale, match="has changed: its text"):
         lab.changes("s")
-    (status,) = lab.engine.show_streams()
+    (status,) = lab.engine.describe_streams()
     assert status.stale is True
     assert "has changed: its text" in (status.invalid_reason or "")
 
@@ -522,8 +522,8 @@ def test_view_that_is_renamed_leaves_its_stream_stale(lab: StreamLab) -> None:
 def test_show_reports_the_offset_of_each_table_of_a_view(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("INSERT INTO {orders} VALUES (2, 'b')")
-    lab.engine.advance("s")
-    (row,) = lab.engine.streams().collect()
+    lab.engine.advance_stream("s")
+    (row,) = lab.engine.show_streams().collect()
     assert (row.offset, row.offsets) == (None, "2, 1")
     assert row.base_tables == f"{lab.name('orders')}, {lab.name('customers')}"
 
@@ -605,7 +605,7 @@ def test_added_column_that_changes_the_view_makes_its_stream_stale(lab: StreamLa
     lab.sql("ALTER TABLE {orders} ADD COLUMN note STRING")
     with pytest.raises(StreamStale, match="NATURAL JOIN"):
         lab.changes("s")
-    lab.engine.advance("s")
+    lab.engine.advance_stream("s")
     lab.sql("INSERT INTO {orders} VALUES (1, 'order2', 'n')")
     assert lab.seen("s") == [(1, "order2", "customer1", "INSERT", False)]
     view(lab, "SELECT id + 1 AS next, next * 2 AS twice FROM {customers}", "lateral")
@@ -684,13 +684,13 @@ def test_different_column_under_the_same_name_makes_a_view_stream_stale(
     stream(lab, text, mode=mode)
     lab.sql(*changes)
     # The stream stays before the commit that makes it stale, so no change is skipped silently.
-    assert lab.engine.maintain().skipped == ()
+    assert lab.engine.maintain_streams().skipped == ()
     with pytest.raises(StreamStale, match=f"it has {name}, which is a different column now"):
         lab.changes("s")
     lab.sql("DELETE FROM {t} WHERE id = 1")
     with pytest.raises(StreamStale, match="has other columns"):
         lab.changes("s")
-    lab.engine.advance("s")
+    lab.engine.advance_stream("s")
     assert lab.seen("s") == []
     # A view that does not name the column keeps its meaning.
     assert lab.seen("i") == [(1, "DELETE", False)]
@@ -708,7 +708,7 @@ def test_char_columns_are_compared_as_the_view_compares_them(lab: StreamLab) -> 
     lab.sql("INSERT INTO {short} VALUES (1, 'a')", "INSERT INTO {long} VALUES (2, 'a')")
     assert lab.seen("s") == [(1, 2, "INSERT", False)] * 2
     assert lab.spark.table("v").count() == 2
-    lab.engine.advance("s")
+    lab.engine.advance_stream("s")
     lab.sql("DELETE FROM {short}")
     assert lab.seen("s") == [(1, 2, "DELETE", False)] * 2
 

@@ -22,7 +22,7 @@ from airflow_provider_cdc.engine.core.model.serialization import UnreadableStrea
 
 # Good arguments of each public method of the catalog.
 GOOD: dict[str, dict[str, Any]] = {
-    "alter": {
+    "alter_stream": {
         "name": "s",
         "comment": "c",
         "owner": "somebody",
@@ -31,25 +31,25 @@ GOOD: dict[str, dict[str, Any]] = {
         "max_data_extension": "P1D",
         "max_lag": "PT10M",
     },
-    "advance": {"name": "s"},
-    "clone": {"name": "t", "of": "s", "comment": None},
-    "describe": {"name": "s"},
-    "drop": {"name": "s", "if_exists": True},
-    "history": {"name": "s"},
-    "probe": {"name": "s"},
+    "advance_stream": {"name": "s"},
+    "clone_stream": {"name": "t", "of": "s", "comment": None},
+    "get_stream": {"name": "s"},
+    "drop_stream": {"name": "s", "if_exists": True},
+    "stream_history": {"name": "s"},
+    "probe_stream": {"name": "s"},
     "registered": {"names": ["s"]},
     "permitted": {"name": "s", "right": Right.READ},
-    "rename": {"name": "s", "to": "u"},
-    "status": {"name": "s"},
-    "undrop": {"name": "s"},
+    "rename_stream": {"name": "s", "to": "u"},
+    "describe_stream": {"name": "s"},
+    "undrop_stream": {"name": "s"},
     "check_begun": {},
-    "show": {},
-    "show_if_begun": {},
-    "statuses": {},
+    "list_streams": {},
+    "list_streams_if_begun": {},
+    "describe_streams": {},
     "upsert_tables": {},
 }
 # These take the result of another method of the catalog.
-INTERNAL = {"for_upserts", "probe_stream", "quarantine_of", "skip_range", "status_of"}
+INTERNAL = {"for_upserts", "probe_of", "quarantine_of", "skip_range", "status_of"}
 
 
 def test_every_public_method_of_the_catalog_is_listed() -> None:
@@ -69,11 +69,11 @@ def new_catalog(folder: Path) -> StreamCatalog:
 
 def read_all(catalog: StreamCatalog, folder: Path) -> None:
     """Call every reader of the state folder; any error but ours fails the test."""
-    found = catalog.show_if_begun() or []
+    found = catalog.list_streams_if_begun() or []
     assert not [each for each in found if isinstance(each, UnreadableStream)]
-    for stream in catalog.show():
-        assert catalog.describe(stream.name) == stream
-        catalog.history(stream.name)
+    for stream in catalog.list_streams():
+        assert catalog.get_stream(stream.name) == stream
+        catalog.stream_history(stream.name)
     stream_lines(catalog, None)
     upsert_lines(catalog)
     StreamMonitor(str(folder), clock=lambda: NOON).run({}, margin="P2D")
@@ -116,11 +116,11 @@ def test_absurd_arguments_together_are_refused_or_kept(
 
 @pytest.mark.parametrize("value", ABSURD, ids=lambda value: type(value).__name__)
 def test_absurd_state_folder_is_refused(value: object, tmp_path: Path) -> None:
-    attempt(lambda: StreamCatalog(value).show())  # type: ignore[arg-type]
-    attempt(lambda: StreamCatalog(str(tmp_path), principal=value).show())  # type: ignore[arg-type]
-    attempt(lambda: StreamCatalog(str(tmp_path), storage_options=value).show())  # type: ignore[arg-type]
+    attempt(lambda: StreamCatalog(value).list_streams())  # type: ignore[arg-type]
+    attempt(lambda: StreamCatalog(str(tmp_path), principal=value).list_streams())  # type: ignore[arg-type]
+    attempt(lambda: StreamCatalog(str(tmp_path), storage_options=value).list_streams())  # type: ignore[arg-type]
     if not callable(value):
-        attempt(lambda: StreamCatalog(str(tmp_path), clock=value).statuses())  # type: ignore[arg-type]
+        attempt(lambda: StreamCatalog(str(tmp_path), clock=value).describe_streams())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", ABSURD, ids=lambda value: type(value).__name__)

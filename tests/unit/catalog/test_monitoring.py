@@ -89,7 +89,7 @@ def test_unconsumed_stream_sends_warning_breach_and_recovery_once_each(
         (7 * days, "staleness", "warning"),  # nobody has extended the source's retention
         (14 * days, "staleness", "breach"),
     ]
-    site.catalog.advance("s")
+    site.catalog.advance_stream("s")
     assert site.sent() == [("staleness", "recovery")]
     assert site.sent() == []
 
@@ -126,7 +126,7 @@ def test_lag_beyond_max_lag_is_reported_separately_from_staleness(tmp_path: Path
     assert site.sent() == [("lag", "breach")]
     site.now += timedelta(days=15)
     assert site.sent() == [("staleness", "breach")]
-    site.catalog.advance("s")
+    site.catalog.advance_stream("s")
     assert site.sent() == [("staleness", "recovery"), ("lag", "recovery")]
 
 
@@ -215,9 +215,9 @@ def test_drafts_of_a_killed_monitor_block_no_alert(site: Site) -> None:
 
 def test_damaged_claim_blocks_no_alert(site: Site) -> None:
     site.commit()
-    site.catalog.clone("t", "s")
+    site.catalog.clone_stream("t", "s")
     site.now += timedelta(days=13)
-    folder = site.alerts / site.catalog.describe("s").stream_id
+    folder = site.alerts / site.catalog.get_stream("s").stream_id
     folder.mkdir(parents=True)
     claim = folder / "staleness-00000001"
     claim.write_text("of another version")
@@ -243,7 +243,7 @@ def test_stream_that_cannot_be_checked_blocks_no_alert_of_other_streams(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.commit()
-    site.catalog.clone("t", "s")
+    site.catalog.clone_stream("t", "s")
     site.now += timedelta(days=13)
     status_of = StreamCatalog.status_of
 
@@ -291,7 +291,7 @@ def test_alerts_of_a_dropped_stream_are_forgotten(site: Site) -> None:
     site.commit()
     site.now += timedelta(days=13)
     assert site.sent() == [("staleness", "warning")]
-    site.catalog.drop("s")
+    site.catalog.drop_stream("s")
     assert site.sent() == []
     assert list((site.root / "state" / "alerts").glob("*")) == []
 

@@ -118,7 +118,7 @@ def test_unapplied_changes_are_reported_even_without_a_max_staleness(
         "has waited for 3 hours 1 minute to be applied; without a max_staleness it should wait for"
         " 3 hours at most"
     )
-    site.catalog.for_upserts().advance("upserts_1")
+    site.catalog.for_upserts().advance_stream("upserts_1")
     assert site.sent() == [("lag", "recovery")]
 
 
@@ -204,7 +204,7 @@ def test_upsert_tables_list_pending_changes_and_exclude_other_streams(tmp_path: 
     assert (found.pending_since, found.pending_commits) == (NOON + MINUTE, 1)
     assert found.pending_bytes
     assert found.upsert_stream_apply_watermark == NOON + MINUTE - timedelta(milliseconds=1)
-    site.catalog.for_upserts().advance("upserts_1")
+    site.catalog.for_upserts().advance_stream("upserts_1")
     (found,) = site.catalog.upsert_tables()
     assert (found.pending_since, found.pending_commits, found.pending_bytes) == (None, 0, 0)
 

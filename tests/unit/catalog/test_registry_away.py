@@ -22,16 +22,16 @@ def test_missing_stream_raises_another_error_than_a_missing_registry(tmp_path: P
     catalog = StreamCatalog(str(tmp_path / "state"))
     folder = re.escape(str(tmp_path / "state"))
     with pytest.raises(RegistryNotFound, match=f"stream s: .*registry of streams in .*{folder}"):
-        catalog.describe("s")
+        catalog.get_stream("s")
     with pytest.raises(RegistryNotFound, match=f"{folder}: holds no registry"):
-        catalog.undrop("s")
-    assert catalog.show_if_begun() is None
+        catalog.undrop_stream("s")
+    assert catalog.list_streams_if_begun() is None
 
     quiet_stream(tmp_path / "state", tmp_path / "t", "s", NOON)
     with pytest.raises(StreamNotFound) as caught:
-        catalog.describe("x")
+        catalog.get_stream("x")
     assert not isinstance(caught.value, RegistryNotFound)
-    assert catalog.show_if_begun() == [catalog.describe("s")]
+    assert catalog.list_streams_if_begun() == [catalog.get_stream("s")]
 
 
 def test_registry_that_returns_during_a_check_is_not_reported_as_empty(
@@ -47,8 +47,8 @@ def test_registry_that_returns_during_a_check_is_not_reported_as_empty(
     monkeypatch.setattr(Registry, "snapshot", read)
     catalog = StreamCatalog(str(tmp_path / "state"))
     # Only the second read finds the registry.
-    assert catalog.show_if_begun() is None
-    found = catalog.show_if_begun()
+    assert catalog.list_streams_if_begun() is None
+    found = catalog.list_streams_if_begun()
     assert [stream.name for stream in found or []] == ["s"]
 
 
@@ -64,8 +64,8 @@ def test_folder_without_a_registry_is_named_in_a_warning(
 ) -> None:
     engine = administration(tmp_path / "wrong")
 
-    assert engine.show_streams() == []
-    engine.maintain()
+    assert engine.describe_streams() == []
+    engine.maintain_streams()
 
     for record in caplog.records:
         assert record.levelname == "WARNING"
@@ -77,9 +77,9 @@ def test_registry_without_streams_logs_no_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     quiet_stream(tmp_path / "state", tmp_path / "t", "s", NOON)
-    StreamCatalog(str(tmp_path / "state"), principal="somebody").drop("s")
+    StreamCatalog(str(tmp_path / "state"), principal="somebody").drop_stream("s")
     engine = administration(tmp_path / "state")
 
-    assert engine.show_streams() == []
-    engine.maintain()
+    assert engine.describe_streams() == []
+    engine.maintain_streams()
     assert not caplog.records

@@ -55,11 +55,11 @@ def changes(tmp_path: Path, state: str) -> Path:
 
 
 def names(catalog: StreamCatalog) -> list[str]:
-    return [stream.name for stream in catalog.show()]
+    return [stream.name for stream in catalog.list_streams()]
 
 
 def transitions(catalog: StreamCatalog, name: str) -> list[Transition]:
-    return [record.transition for record in catalog.history(name)]
+    return [record.transition for record in catalog.stream_history(name)]
 
 
 def resolving(registry: Registry, name: str) -> Stream:
@@ -73,11 +73,11 @@ def test_renamed_stream_keeps_everything_except_its_name(
     catalog: StreamCatalog, registry: Registry
 ) -> None:
     before = create(registry, "s")
-    after = catalog.rename("S", "T")
+    after = catalog.rename_stream("S", "T")
     assert replace(after, name="s", sequence=1) == before
     assert names(catalog) == ["T"]
     assert transitions(catalog, "t") == [Transition.CREATED, Transition.RENAMED]
-    assert catalog.rename("t", "Ticks").name == "Ticks"
+    assert catalog.rename_stream("t", "Ticks").name == "Ticks"
     create(registry, "s")
 
 
@@ -87,18 +87,18 @@ def test_rename_to_a_taken_or_invalid_name_is_refused(
     create(registry, "s")
     create(registry, "Other")
     with pytest.raises(StreamExists):
-        catalog.rename("s", "OTHER")
+        catalog.rename_stream("s", "OTHER")
     with pytest.raises(InvalidName):
-        catalog.rename("s", "a b")
+        catalog.rename_stream("s", "a b")
     with pytest.raises(StreamNotFound):
-        catalog.rename("nothing", "x")
+        catalog.rename_stream("nothing", "x")
     assert names(catalog) == ["Other", "s"]
 
 
 def test_alter_changes_or_removes_the_comment(catalog: StreamCatalog, registry: Registry) -> None:
     create(registry, "s")
-    assert catalog.alter("s", comment="for the night run").comment == "for the night run"
-    assert catalog.alter("s", comment=None).comment is None
+    assert catalog.alter_stream("s", comment="for the night run").comment == "for the night run"
+    assert catalog.alter_stream("s", comment=None).comment is None
     assert transitions(catalog, "s")[1:] == [Transition.ALTERED] * 2
 
 
@@ -108,13 +108,13 @@ def test_stream_in_an_open_consumption_is_not_renamed_altered_or_dropped(
     create(registry, "s")
     stream = resolving(registry, "s")
     for change in (
-        lambda: catalog.rename("s", "t"),
-        lambda: catalog.alter("s", comment="x"),
-        lambda: catalog.drop("s"),
+        lambda: catalog.rename_stream("s", "t"),
+        lambda: catalog.alter_stream("s", comment="x"),
+        lambda: catalog.drop_stream("s"),
     ):
         with pytest.raises(StreamConflict):
             change()
-    assert catalog.show() == [stream]
+    assert catalog.list_streams() == [stream]
 
 
 def test_clone_starts_at_the_offset_of_its_original_and_moves_separately(
@@ -122,14 +122,17 @@ def test_clone_starts_at_the_offset_of_its_original_and_moves_separately(
 ) -> None:
     create(registry, "s")
     advance(registry, "s", times=3)
-    clone = catalog.clone("c", "S", comment="mine")
-    original = catalog.describe("s")
+    clone = catalog.clone_stream("c", "S", comment="mine")
+    original = catalog.get_stream("s")
     assert (clone.offset, clone.source, clone.owner) == (original.offset, original.source, "me")
     assert clone.stream_id != original.stream_id
     advance(registry, "c")
-    assert (catalog.describe("s").offset.version, catalog.describe("c").offset.version) == (3, 4)
+    assert (catalog.get_stream("s").offset.version, catalog.get_stream("c").offset.version) == (
+        3,
+        4,
+    )
     with pytest.raises(StreamExists):
-        catalog.clone("C", "s")
+        catalog.clone_stream("C", "s")
 
 
 def test_clone_of_a_stream_that_is_being_consumed_is_idle(
@@ -137,7 +140,7 @@ def test_clone_of_a_stream_that_is_being_consumed_is_idle(
 ) -> None:
     create(registry, "s")
     resolving(registry, "s")
-    clone = catalog.clone("c", "s")
+    clone = catalog.clone_stream("c", "s")
     assert (clone.phase, clone.consumption, clone.sequence) == (Phase.IDLE, None, 1)
 
 
@@ -148,11 +151,11 @@ def test_undropped_stream_is_at_its_former_offset(
     advance(registry, "s", times=2)
     drop(registry, "s")
     assert names(catalog) == []
-    back = catalog.undrop("S")
+    back = catalog.undrop_stream("S")
     assert (back.name, back.phase, back.offset.version, back.sequence) == ("s", Phase.IDLE, 2, 5)
     assert transitions(catalog, "s")[-2:] == [Transition.DROPPED, Transition.UNDROPPED]
     advance(registry, "s")
-    assert catalog.describe("s").offset.version == 3
+    assert catalog.get_stream("s").offset.version == 3
 
 
 def test_undrop_restores_the_most_recently_dropped_stream_first(
@@ -161,12 +164,12 @@ def test_undrop_restores_the_most_recently_dropped_stream_first(
     ids = []
     for _ in range(2):
         ids.append(create(registry, "s").stream_id)
-        StreamCatalog(state).drop("s")
-    assert catalog.undrop("s").stream_id == ids[1]
+        StreamCatalog(state).drop_stream("s")
+    assert catalog.undrop_stream("s").stream_id == ids[1]
     with pytest.raises(StreamExists):
-        catalog.undrop("s")
-    catalog.rename("s", "newer")
-    assert catalog.undrop("s").stream_id == ids[0]
+        catalog.undrop_stream("s")
+    catalog.rename_stream("s", "newer")
+    assert catalog.undrop_stream("s").stream_id == ids[0]
 
 
 def test_undrop_without_a_dropped_stream_is_refused(
@@ -174,13 +177,13 @@ def test_undrop_without_a_dropped_stream_is_refused(
 ) -> None:
     create(registry, "other")
     with pytest.raises(StreamNotFound, match="no stream was dropped"):
-        catalog.undrop("s")
+        catalog.undrop_stream("s")
     create(registry, "s")
     drop(registry, "s")
-    catalog.undrop("s")
-    catalog.rename("s", "t")
+    catalog.undrop_stream("s")
+    catalog.rename_stream("s", "t")
     with pytest.raises(StreamNotFound, match="brought back already"):
-        catalog.undrop("s")
+        catalog.undrop_stream("s")
 
 
 def test_undropped_stream_survives_upkeep(
@@ -190,39 +193,39 @@ def test_undropped_stream_survives_upkeep(
     create(registry, "dropped")
     drop(registry, "s")
     Registry(state, upkeep=HARSH).tidy()
-    catalog.undrop("s")
+    catalog.undrop_stream("s")
     drop(registry, "dropped")
     for _ in range(3):
         advance(registry, "s")
         Registry(state, upkeep=HARSH).tidy()
     assert names(catalog) == ["s"]
-    assert catalog.describe("s").stream_id == stream.stream_id
-    assert len(catalog.history("s")) == 6
+    assert catalog.get_stream("s").stream_id == stream.stream_id
+    assert len(catalog.stream_history("s")) == 6
 
 
 def test_owner_transfers_a_stream_to_another_owner(
     catalog: StreamCatalog, registry: Registry, state: str
 ) -> None:
     create(registry, "s")
-    catalog.alter("s", owner="me", readers=["ralf"])
-    assert catalog.alter("s", owner="olga").owner == "olga"
+    catalog.alter_stream("s", owner="me", readers=["ralf"])
+    assert catalog.alter_stream("s", owner="olga").owner == "olga"
     with pytest.raises(StreamAccessDenied, match="me may not change or drop it"):
-        catalog.alter("s", owner="me")
+        catalog.alter_stream("s", owner="me")
     olga = StreamCatalog(state, principal="olga")
     with pytest.raises(InvalidName):
-        olga.alter("s", owner=" ")
-    assert olga.alter("s", comment="mine now").owner == "olga"
+        olga.alter_stream("s", owner=" ")
+    assert olga.alter_stream("s", comment="mine now").owner == "olga"
     assert transitions(catalog, "s")[1:] == [Transition.ALTERED] * 3
 
 
 @pytest.mark.parametrize(
     "move",
     [
-        lambda catalog: catalog.advance("u"),
-        lambda catalog: catalog.alter("u", max_lag=timedelta(days=1)),
-        lambda catalog: catalog.alter("u", owner="olga"),
-        lambda catalog: catalog.rename("u", "other"),
-        lambda catalog: catalog.drop("u"),
+        lambda catalog: catalog.advance_stream("u"),
+        lambda catalog: catalog.alter_stream("u", max_lag=timedelta(days=1)),
+        lambda catalog: catalog.alter_stream("u", owner="olga"),
+        lambda catalog: catalog.rename_stream("u", "other"),
+        lambda catalog: catalog.drop_stream("u"),
         lambda catalog: catalog.permitted("u", Right.CONSUME),
         lambda catalog: catalog.permitted("u", Right.OWN),
     ],
@@ -230,40 +233,40 @@ def test_owner_transfers_a_stream_to_another_owner(
 def test_stream_of_an_upsert_table_refuses_direct_moves_and_changes(
     catalog: StreamCatalog, changes: Path, move: Callable[[StreamCatalog], object]
 ) -> None:
-    before = catalog.describe("u")
+    before = catalog.get_stream("u")
     with pytest.raises(InvalidRequest, match=r"upsert table people wait.*apply_upserts"):
         move(catalog)
-    assert catalog.describe("u") == before
+    assert catalog.get_stream("u") == before
 
 
 def test_stream_of_an_upsert_table_allows_reads_clones_and_aborts(
     catalog: StreamCatalog, changes: Path
 ) -> None:
-    before = catalog.describe("u")
-    assert catalog.probe("u").may_have_data
-    assert catalog.status("u").commits_behind == 1
-    assert len(catalog.history("u")) == 1
+    before = catalog.get_stream("u")
+    assert catalog.probe_stream("u").may_have_data
+    assert catalog.describe_stream("u").commits_behind == 1
+    assert len(catalog.stream_history("u")) == 1
     assert catalog.permitted("u", Right.READ) == catalog.permitted("u", Right.ABORT) == before
-    assert catalog.clone("c", "u").upsert_table is None
-    catalog.advance("c")
-    assert catalog.describe("u") == before
+    assert catalog.clone_stream("c", "u").upsert_table is None
+    catalog.advance_stream("c")
+    assert catalog.get_stream("u") == before
 
 
 def test_catalog_for_upserts_changes_the_stream_of_an_upsert_table(
     catalog: StreamCatalog, changes: Path
 ) -> None:
     lag = timedelta(minutes=5)
-    assert catalog.for_upserts().alter("u", max_lag=lag).max_lag == lag
-    catalog.for_upserts().drop("u")
+    assert catalog.for_upserts().alter_stream("u", max_lag=lag).max_lag == lag
+    catalog.for_upserts().drop_stream("u")
     with pytest.raises(InvalidRequest, match="upsert table people"):
-        catalog.undrop("u")
+        catalog.undrop_stream("u")
 
 
 def test_stream_of_a_missing_upsert_table_can_be_dropped(
     catalog: StreamCatalog, changes: Path
 ) -> None:
     rmtree(changes)
-    catalog.drop("u")
+    catalog.drop_stream("u")
     assert names(catalog) == []
 
 
@@ -272,7 +275,7 @@ def test_stream_of_a_recreated_upsert_table_can_be_dropped(
 ) -> None:
     for commit in (changes / "_delta_log").glob("*.json"):
         commit.write_text(commit.read_text().replace("a-table-id", "the id of another table"))
-    catalog.drop("u")
+    catalog.drop_stream("u")
     assert names(catalog) == []
 
 

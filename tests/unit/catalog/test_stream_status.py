@@ -165,7 +165,9 @@ def test_unreadable_source_is_reported_and_blocks_no_other_status(
     quiet_stream(state, broken, "broken")
     (broken / "_delta_log" / f"{1:020d}.json").write_text("no JSON", encoding="utf-8")
 
-    found = {each.name: each for each in StreamCatalog(str(state), clock=lambda: NOON).statuses()}
+    found = {
+        each.name: each for each in StreamCatalog(str(state), clock=lambda: NOON).describe_streams()
+    }
 
     assert found["s"].commits_behind == 2
     assert "JSONDecodeError" in str(found["broken"].invalid_reason)

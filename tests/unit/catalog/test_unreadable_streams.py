@@ -55,11 +55,11 @@ def test_other_streams_keep_working_beside_an_unreadable_one(
 ) -> None:
     bad, good = create(registry, "bad"), create(registry, "good")
     damage(state, bad, mistyped)
-    assert [each.name for each in catalog.show()] == ["good"]
+    assert [each.name for each in catalog.list_streams()] == ["good"]
     assert catalog.registered(["Good"]) == (["good"], ["bad", "good"])
-    assert catalog.describe("good") == good
-    assert catalog.alter("good", comment="fine").comment == "fine"
-    catalog.drop("good")
+    assert catalog.get_stream("good") == good
+    assert catalog.alter_stream("good", comment="fine").comment == "fine"
+    catalog.drop_stream("good")
     assert catalog.registered([]) == ([], ["bad"])
 
 
@@ -68,7 +68,7 @@ def test_status_of_an_unreadable_stream_says_why_and_what_is_known(
 ) -> None:
     damage(state, create(registry, "bad"), mistyped)
     create(registry, "good")
-    bad, good = catalog.statuses()
+    bad, good = catalog.describe_streams()
     assert (good.name, good.max_lag) == ("good", None)
     assert (bad.name, bad.table_on, bad.owner, bad.stale) == ("bad", "flights", "somebody", True)
     assert "max_lag: Invalid ISO8601 duration" in str(bad.invalid_reason)
@@ -80,11 +80,11 @@ def test_status_of_a_damaged_record_knows_only_the_name(
     registry: Registry, catalog: StreamCatalog, state: str, text: str
 ) -> None:
     append(state, create(registry, "bad"), text)
-    (bad,) = catalog.statuses()
+    (bad,) = catalog.describe_streams()
     assert (bad.name, bad.table_on, bad.mode, bad.owner) == ("bad", None, None, None)
     assert "stream bad: cannot be read. Cause: " in str(bad.invalid_reason)
-    catalog.drop("bad")
-    assert catalog.statuses() == []
+    catalog.drop_stream("bad")
+    assert catalog.describe_streams() == []
 
 
 def with_damaged_offset(state: dict[str, Any]) -> None:
@@ -96,7 +96,7 @@ def test_status_of_a_stream_with_a_damaged_offset_says_why(
 ) -> None:
     create(registry, "good")
     damage(state, create(registry, "bad"), with_damaged_offset)
-    found = {status.name: status.invalid_reason for status in catalog.statuses()}
+    found = {status.name: status.invalid_reason for status in catalog.describe_streams()}
     assert "bases" in str(found["bad"])
     assert "its source" in str(found["good"])
 
@@ -106,13 +106,13 @@ def test_call_that_names_an_unreadable_stream_fails_with_the_reason(
 ) -> None:
     damage(state, create(registry, "bad"), mistyped)
     calls: list[Callable[[], object]] = [
-        lambda: catalog.describe("bad"),
-        lambda: catalog.status("bad"),
-        lambda: catalog.probe("bad"),
-        lambda: catalog.advance("bad"),
-        lambda: catalog.rename("bad", "better"),
-        lambda: catalog.clone("copy", "bad"),
-        lambda: catalog.alter("bad", comment="other"),
+        lambda: catalog.get_stream("bad"),
+        lambda: catalog.describe_stream("bad"),
+        lambda: catalog.probe_stream("bad"),
+        lambda: catalog.advance_stream("bad"),
+        lambda: catalog.rename_stream("bad", "better"),
+        lambda: catalog.clone_stream("copy", "bad"),
+        lambda: catalog.alter_stream("bad", comment="other"),
     ]
     for call in calls:
         with pytest.raises(StreamUnreadable, match=r"stream bad: cannot be read\. Cause: max_lag"):
@@ -145,7 +145,7 @@ def test_history_of_an_unreadable_stream_holds_what_can_be_read(
 ) -> None:
     created = create(registry, "bad")
     damage(state, created, mistyped)
-    first, second = catalog.history("bad")
+    first, second = catalog.stream_history("bad")
     assert first.stream == created
     assert isinstance(second.stream, UnreadableStream)
     assert (second.actor, second.transition) == ("another program", Transition.ALTERED)
@@ -157,9 +157,9 @@ def test_record_of_a_newer_version_asks_for_an_upgrade(
     stream = create(registry, "new")
     damage(state, stream, lambda state: state.update(colour="red"), stored_format=FORMAT + 1)
     with pytest.raises(StreamUnreadable, match=r"newer version.*Fix: upgrade airflow-provider-cdc"):
-        catalog.describe("new")
+        catalog.get_stream("new")
     with pytest.raises(StreamUnreadable, match="newer version"):
-        catalog.alter("new", comment=None)
+        catalog.alter_stream("new", comment=None)
 
 
 # --- the ways out
@@ -172,8 +172,8 @@ def test_alter_repairs_an_unreadable_field(
     created = create(registry, "bad")
     damage(state, created, lambda state: state.update({field: [5]}))
     good = {"owner": "other", "max_data_extension": "P1D", "readers": ["r"]}.get(field)
-    altered = catalog.alter("bad", **{field: good})
-    assert catalog.describe("bad") == altered
+    altered = catalog.alter_stream("bad", **{field: good})
+    assert catalog.get_stream("bad") == altered
     assert altered.sequence == created.sequence + 2
     assert altered.bases == created.bases
 
@@ -183,7 +183,7 @@ def test_alter_cannot_repair_a_damaged_offset(
 ) -> None:
     damage(state, create(registry, "bad"), lambda state: state.update(bases="?"))
     with pytest.raises(StreamUnreadable, match=r"bases: .* Fix: replace it"):
-        catalog.alter("bad", comment=None, max_lag=None)
+        catalog.alter_stream("bad", comment=None, max_lag=None)
 
 
 def test_dropped_unreadable_stream_frees_its_name(
@@ -191,7 +191,7 @@ def test_dropped_unreadable_stream_frees_its_name(
 ) -> None:
     created = create(registry, "bad")
     damage(state, created, mistyped)
-    catalog.drop("bad")
+    catalog.drop_stream("bad")
     assert catalog.registered([]) == ([], [])
     assert create(registry, "bad").stream_id != created.stream_id
     records = registry.history(created.stream_id)
@@ -202,9 +202,9 @@ def test_undrop_of_an_unreadable_stream_is_refused_with_the_reason(
     registry: Registry, catalog: StreamCatalog, state: str
 ) -> None:
     damage(state, create(registry, "bad"), mistyped)
-    catalog.drop("bad")
+    catalog.drop_stream("bad")
     with pytest.raises(StreamUnreadable, match="dropped while its record could not be read"):
-        catalog.undrop("bad")
+        catalog.undrop_stream("bad")
 
 
 def test_name_of_an_unreadable_stream_is_taken(registry: Registry, state: str) -> None:
@@ -221,7 +221,7 @@ def test_unreadable_stream_is_dropped_only_by_its_owner(
 
     damage(state, create(registry, "bad"), belong_to_another)
     with pytest.raises(StreamAccessDenied):
-        catalog.drop("bad")
+        catalog.drop_stream("bad")
 
 
 # --- writing

@@ -105,7 +105,7 @@ def test_folder_without_a_registry_is_refused_and_named(
 
 def test_registry_without_streams_prints_an_empty_list(registry: Registry, state: str) -> None:
     create(registry, "s")
-    StreamCatalog(state, principal="somebody").drop("s")
+    StreamCatalog(state, principal="somebody").drop_stream("s")
 
     assert run("--output", "json", state=state) == (0, "[]\n", "")
 

@@ -12,19 +12,20 @@ from streams import new_stream
 from airflow_provider_cdc.engine.core.errors import InvalidRequest, message_lines
 from airflow_provider_cdc.engine.core.model.stream_spec import StreamSpec
 from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
+from airflow_provider_cdc.engine.core.upserts.write_result import WriteResult
 from airflow_provider_cdc.jobs.answer_lines import answer_lines
 from airflow_provider_cdc.jobs.entry_point import keep_jars
 from airflow_provider_cdc.jobs.model import (
     Answer,
     ApplyUpserts,
-    Consume,
+    ConsumeStream,
     CreateStream,
     DropUpsertTable,
     ExportChanges,
-    HasData,
-    Maintain,
+    MaintainStreams,
     RedriveChanges,
     Request,
+    StreamHasData,
     WriteChanges,
 )
 
@@ -37,12 +38,12 @@ def lines_of(task, **answer):
 @pytest.mark.parametrize(
     ("task", "answer", "line"),
     [
-        (HasData("s"), {"has_data": False}, "stream s: has no data"),
+        (StreamHasData("s"), {"has_data": False}, "stream s: has no data"),
         (ExportChanges("t", "/u", "id"), {}, "changes of t: are written to /u"),
         (
             WriteChanges("t", "SELECT 1", "id"),
-            {},
-            "upsert table t: its changes are written and wait to be applied",
+            {"written": WriteResult(12, 1, 3, is_repeated=False)},
+            "upsert table t: wrote 12 changes, 1 of them bad",
         ),
         (DropUpsertTable("t"), {}, "upsert table t: is dropped"),
         (ApplyUpserts("t"), {}, "upsert table t: no change waits"),
@@ -60,7 +61,7 @@ def test_job_reports_its_result_in_one_line(task, answer, line):
 
 
 def test_consumption_is_not_reported_twice():
-    assert lines_of(Consume(("INSERT INTO t SELECT * FROM s",), "me")) == ()
+    assert lines_of(ConsumeStream(("INSERT INTO t SELECT * FROM s",), "me")) == ()
 
 
 def test_maintenance_reports_the_retention_and_streams_of_each_source():
@@ -71,7 +72,7 @@ def test_maintenance_reports_the_retention_and_streams_of_each_source():
         SourceRetention("/c", None, None, (), 0, has_changed=False, problem="cannot be altered"),
     )
 
-    assert lines_of(Maintain(day), maintenance=Maintenance(("u",), sources)) == (
+    assert lines_of(MaintainStreams(day), maintenance=Maintenance(("u",), sources)) == (
         "stream u: has no data, its offset moved",
         "/a: keeps 1 week by itself what its streams need",
         "/b: keeps 1 week by itself, and 1 week 1 day for s, t;"

@@ -148,9 +148,9 @@ def test_table_under_two_spellings_is_retained_for_both_streams(site: Site, last
     assert not site.only_source().has_changed
     assert table.version == version
 
-    site.catalog.advance("a")
+    site.catalog.advance_stream("a")
     assert site.only_source().extension == 14 * DAY
-    site.catalog.advance("b")
+    site.catalog.advance_stream("b")
     assert site.only_source().extension is None
     assert site.extended.locations() == []
     assert FILES not in table.properties
@@ -164,7 +164,7 @@ def test_table_noted_under_another_spelling_is_released_and_forgotten(
     table.insert()
     site.days = 6.5
     site.maintain()
-    site.catalog.drop("a")
+    site.catalog.drop_stream("a")
     site.stream("b", table)
     source = site.only_source()
     assert (source.has_changed, source.extension) == (True, None)
@@ -179,11 +179,11 @@ def test_table_with_short_retention_stays_extended_by_a_single_change(site: Site
         site.days = days
         table.insert(days=days)
         site.maintain()
-        site.catalog.advance("s")
+        site.catalog.advance_stream("s")
         assert site.only_source().extension == 14 * DAY
     assert site.tables.changes == 1
 
-    site.catalog.drop("s")
+    site.catalog.drop_stream("s")
     assert site.only_source().extension is None
     assert table.properties == TRACKED | {FILES: "interval 12 hours"}
 
@@ -233,7 +233,7 @@ def test_rows_that_an_append_only_view_has_not_returned_are_not_skipped(site: Si
     table.insert()
     table.remove("1")
     assert site.maintain().skipped == ()
-    assert site.catalog.describe("s").offset == stream.offset
+    assert site.catalog.get_stream("s").offset == stream.offset
 
 
 def test_missing_table_stays_noted_until_it_returns(site: Site) -> None:
@@ -242,7 +242,7 @@ def test_missing_table_stays_noted_until_it_returns(site: Site) -> None:
     table.insert()
     site.days = 6.5
     site.maintain()
-    site.catalog.drop("s")
+    site.catalog.drop_stream("s")
     log = table.root / "_delta_log"
     log.rename(site.root / "away")
     assert not site.only_source().has_changed

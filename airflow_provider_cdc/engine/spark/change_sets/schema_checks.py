@@ -64,8 +64,8 @@ def check_types(stream: Stream, steps: Sequence[Layout]) -> None:
                 cause=f"{found.column} was of type {found.before} and is now of type {found.now},"
                 " which cannot hold every old value",
                 fix="consume the earlier changes with max_commits, then advance the stream"
-                " with AdvanceStream or engine.advance(stream), or create it again; then load again"
-                " what depends on it",
+                " with AdvanceStream or engine.advance_stream(stream), or create it again; then"
+                " load again what depends on it",
             )
 
 

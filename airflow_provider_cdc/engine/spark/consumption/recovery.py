@@ -96,7 +96,7 @@ class Recovery:
         self._attempt = Attempt(parts, consumer)
 
     def recover(self, name: str, target: str, key: str | Collection[str]) -> Outcome:
-        """Merge the difference into the target; see ``Engine.recover``."""
+        """Merge the difference into the target; see ``Engine.recover_stream``."""
         found = self._target(target, key)
         padding = settings(self._spark, _AS_IT_IS_STORED) if found.has_padded_key else None
         with _naming_what_does_not_fit(found), padding or nullcontext():

@@ -136,7 +136,7 @@ class StreamConsumption:
         found = ConsumingQuery(self._spark, self._services, self._results, consumer, query)
         return found.rows(BatchLimit(max_commits, max_bytes))
 
-    def recover(
+    def recover_stream(
         self, name: str, target: str, key: str | Collection[str], *, consumer: str
     ) -> Outcome:
         """Make a target equal to the source of a stale stream, and move the stream to the source's
@@ -169,7 +169,7 @@ class StreamConsumption:
         found = Recovery(self._services, self._change_sets, self._reader, self._tables, consumer)
         return found.recover(name, target, key)
 
-    def abort(self, name: str, *, keep: str | Collection[str] = ()) -> Stream:
+    def abort_consumption(self, name: str, *, keep: str | Collection[str] = ()) -> Stream:
         """End the open consumption of a stream without moving its offset.
 
         The engine undoes what was applied, except in the targets in ``keep``. These targets stay as
@@ -190,4 +190,4 @@ class StreamConsumption:
         named = one_or_several(f"stream {name}", "keep", keep)
         kept = {table_name(target).sql for target in named}
         self._services.resolution.abort(stream.consumption, self._catalog.principal, kept)
-        return self._catalog.describe(name)
+        return self._catalog.get_stream(name)

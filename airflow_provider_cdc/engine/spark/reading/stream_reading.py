@@ -37,7 +37,7 @@ class StreamReading:
         self._scratch = scratch
         self._changes = changes
 
-    def has_data(self, name: str, *, exact: bool = True) -> bool:
+    def stream_has_data(self, name: str, *, exact: bool = True) -> bool:
         """Whether a stream has a change that is not consumed.
 
         :param exact: read the change set if the log does not show the answer. If ``exact`` is
@@ -48,7 +48,7 @@ class StreamReading:
         :raises FilesChanged: a file was overwritten or removed during the read
         :raises FileUnreadable: a file cannot be read in the stream's format
         """
-        if not self._streams.probe(name).may_have_data:
+        if not self._streams.probe_stream(name).may_have_data:
             return False
         if not exact:
             return True
@@ -127,7 +127,7 @@ class StreamReading:
         style = parse_enum(subject, "column_style", ColumnStyle, column_style)
         return self._changes.read(table_name(name), start, last, mode, style)
 
-    def explain(self, name: str) -> ReadPlan:
+    def explain_stream(self, name: str) -> ReadPlan:
         """How the change set of a stream would be read now; reads only the log.
 
         For a stream on a view the plan is a sum, and ``tables`` has the plan of each table. Changes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,12 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from ...catalog.stream_catalog import StreamCatalog
 from ...catalog.stream_status import StreamStatus, shown
 from ...core.arguments.intervals import interval_of
-from ...core.arguments.validation import KEPT, Kept, validated
+from ...core.arguments.validation import validated
 from ...core.errors import RegistryNotFound, StreamStale
 from ...core.model.stream import Stream
 from ...core.retention.staleness import NEXT_MAINTENANCE
 from ...core.retention.table_retention import Maintenance
-from ...storage.registry.registry_snapshot import Record
 from ..tables.cloning import Cloning
 from ..tables.delta_tables import Tables
 from ..views.view_definitions import ViewDefinitions
@@ -57,33 +55,26 @@ class StreamAdministration:
         self._definitions = definitions
         self._maintainer = maintainer
 
-    def show_streams(self) -> list[StreamStatus]:
+    def describe_streams(self) -> list[StreamStatus]:
         """The status of every stream, by name. For a stream on a view, the view is looked up too.
 
         A state folder without a registry has no streams; then the engine logs a warning.
         """
-        statuses = self._streams.statuses()
+        statuses = self._streams.describe_streams()
         if not statuses:
             self._warn_of_no_registry()
         return [self._with_view(status) for status in statuses]
 
-    def streams(self) -> DataFrame:
+    def show_streams(self) -> DataFrame:
         """SHOW STREAMS as a DataFrame: one row for each stream, ordered by name."""
-        rows = [tuple(shown(status).values()) for status in self.show_streams()]
+        rows = [tuple(shown(status).values()) for status in self.describe_streams()]
         return self._spark.createDataFrame(rows, _SHOWN)
 
     def describe_stream(self, name: str) -> StreamStatus:
-        """The status of one stream, as in :meth:`show_streams`; raises ``StreamNotFound``."""
-        return self._with_view(self._streams.status(name))
+        """The status of one stream, as in :meth:`describe_streams`; raises ``StreamNotFound``."""
+        return self._with_view(self._streams.describe_stream(name))
 
-    def history(self, name: str) -> list[Record]:
-        """Every transition of a stream, oldest first: the new state, the time, and the actor.
-
-        :raises StreamNotFound: there is no such stream
-        """
-        return self._streams.history(name)
-
-    def maintain(self, *, ahead: timedelta | str = NEXT_MAINTENANCE) -> Maintenance:
+    def maintain_streams(self, *, ahead: timedelta | str = NEXT_MAINTENANCE) -> Maintenance:
         """Keep the streams of this state folder from going stale; call it regularly.
 
         If a source would soon remove changes that a stream has not consumed, the source's retention
@@ -101,17 +92,6 @@ class StreamAdministration:
         if not found.sources:
             self._warn_of_no_registry()
         return found
-
-    def advance(self, name: str) -> Stream:
-        """Move a stream's offset to now without any DML; initial rows are skipped too.
-
-        :raises StreamNotFound: there is no such stream
-        :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: the principal may not consume it
-        :raises StreamUnusable: its change set can no longer be read
-        :raises InvalidRequest: it is the stream of an upsert table
-        """
-        return self._streams.advance(name)
 
     def clone_table(self, source: str, target: str, *, location: str | None = None) -> int:
         """Create a table that holds the rows of another one under the same row ids.
@@ -137,16 +117,6 @@ class StreamAdministration:
         """
         return self._cloning.clone(source, target, location)
 
-    def drop_stream(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop a stream; its source and its targets are not touched.
-
-        :raises StreamNotFound: there is no such stream, unless ``if_exists``
-        :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: the principal does not own it
-        :raises InvalidRequest: it is the stream of an upsert table that still exists
-        """
-        self._streams.drop(name, if_exists=if_exists)
-
     def undrop_stream(self, name: str) -> Stream:
         """Bring back the stream that was dropped last under a name, at the offset that it had.
 
@@ -156,46 +126,7 @@ class StreamAdministration:
         :raises StreamAccessDenied: the principal does not own it
         """
         self._tables.check_free(name)
-        return self._streams.undrop(name)
-
-    def alter_stream(
-        self,
-        name: str,
-        *,
-        comment: str | Kept | None = KEPT,
-        owner: str | Kept = KEPT,
-        readers: Collection[str] | Kept | None = KEPT,
-        consumers: Collection[str] | Kept | None = KEPT,
-        max_data_extension: timedelta | str | Kept = KEPT,
-        max_lag: timedelta | str | Kept | None = KEPT,
-    ) -> Stream:
-        """Change the attributes of a stream; those that are not given stay.
-
-        :param comment: the new comment, or ``None``
-        :param owner: the principal that owns it from then on; the former owner keeps only the
-            rights that ``readers`` and ``consumers`` give
-        :param readers: the principals that may read it besides its owner; ``None``: everybody
-        :param consumers: the principals that may consume it besides its owner; ``None``: its
-            readers
-        :param max_data_extension: the longest time for which :meth:`maintain` makes its sources
-            keep what it has not consumed
-        :param max_lag: how old a change may get before the monitor sends an alert; ``None``: any
-            age
-        :raises StreamNotFound: there is no such stream
-        :raises StreamConflict: a consumption of it is open
-        :raises StreamAccessDenied: the principal does not own it
-        :raises InvalidName: ``owner`` is not a valid name
-        :raises InvalidRequest: it is the stream of an upsert table
-        """
-        return self._streams.alter(
-            name,
-            comment=comment,
-            owner=owner,
-            readers=readers,
-            consumers=consumers,
-            max_data_extension=max_data_extension,
-            max_lag=max_lag,
-        )
+        return self._streams.undrop_stream(name)
 
     def rename_stream(self, name: str, to: str) -> Stream:
         """Give a stream another name; statements use that name from then on.
@@ -208,7 +139,7 @@ class StreamAdministration:
         :raises InvalidRequest: it is the stream of an upsert table
         """
         self._tables.check_free(to)
-        return self._streams.rename(name, to)
+        return self._streams.rename_stream(name, to)
 
     def clone_stream(self, name: str, of: str, *, comment: str | None = None) -> Stream:
         """Create a stream at the same offset as another one; the two then move independently.
@@ -221,7 +152,7 @@ class StreamAdministration:
         :raises StreamAccessDenied: the principal may not read the original
         """
         self._tables.check_free(name)
-        return self._streams.clone(name, of, comment=comment)
+        return self._streams.clone_stream(name, of, comment=comment)
 
     def _warn_of_no_registry(self) -> None:
         """Warn if the state folder has no registry. Each call logs the warning, so it is also in

@@ -84,7 +84,7 @@ class Maintainer:
         :param ahead: the longest time until the next run
         """
         holder = str(self._registry.identity())
-        found = self._catalog.show_if_begun() or []
+        found = self._catalog.list_streams_if_begun() or []
         streams = [each for each in found if isinstance(each, Stream) and each.folder is None]
         sources = self._known(streams)
         for each in found:

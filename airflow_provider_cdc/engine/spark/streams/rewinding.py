@@ -49,7 +49,7 @@ class Rewinding:
     principal: str
 
     def rewind(self, name: str, to: Point) -> Stream:
-        """Move a stream back; see ``Engine.rewind``."""
+        """Move a stream back; see ``Engine.rewind_stream``."""
         subject = f"stream {name}"
         bound = bound_of(subject, to, None)
         if bound is None:
@@ -73,7 +73,7 @@ class Rewinding:
                     cause=f"it is at version {base.offset.version} of {base.source.name},"
                     f" that point is version {offset.version}",
                     fix="consume it, or skip all changes with AdvanceStream or"
-                    " engine.advance(stream)",
+                    " engine.advance_stream(stream)",
                 )
         moved = replace(stream, phase=phase).with_offsets(*offsets)
         if stream.folder is None:

@@ -23,7 +23,9 @@ from ...core.model.stream import Stream
 from ...core.upserts.apply_schedule import recommended_max_staleness
 from ...core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ...core.upserts.job_records import JobClass, Usage, usage
-from ...storage.files.stores import store_key
+from ...core.upserts.write_result import WriteResult
+from ...storage.delta.change_writes import result_of_write
+from ...storage.files.stores import Files, store_key
 from ...storage.state.apply_times import ApplyTimes
 from .applying import BASE_BYTES_READ, Applying
 from .metering import Metering
@@ -52,6 +54,7 @@ class Upserting:
         metering: Metering,
         upkeep: Upkeep,
         apply_times: ApplyTimes,
+        files: Files,
         clock: Callable[[], datetime],
     ) -> None:
         self._catalog = catalog
@@ -62,6 +65,7 @@ class Upserting:
         self._metering = metering
         self._upkeep = upkeep
         self._apply_times = apply_times
+        self._files = files
         self._clock = clock
 
     def create_upsert_table(
@@ -80,8 +84,8 @@ class Upserting:
 
         The Delta table ``<name>__base`` holds the rows, and its properties record the arguments.
         ``name`` is a view of it that shows the data columns of the rows that were not deleted. If
-        ``name`` is a path, the base is at that path, and :meth:`read_table` reads it. To finish a
-        call that was killed, call this method again with ``if_not_exists``.
+        ``name`` is a path, the base is at that path, and :meth:`read_upsert_table` reads it. To
+        finish a call that was killed, call this method again with ``if_not_exists``.
 
         :param schema: the data columns, as DDL or a ``StructType``; at most 2,000 columns
         :param primary_key: 1 to 16 columns; the writer of changes must ensure that they identify a
@@ -132,7 +136,7 @@ class Upserting:
         longest = interval_if_given(max_staleness, "max_staleness")
         horizon = interval_if_given(tombstone_horizon, "tombstone_horizon")
         table = self._writable(name)
-        self._catalog.alter(table.stream, max_lag=longest)
+        self._catalog.alter_stream(table.stream, max_lag=longest)
         self._upsert_tables.alter(table, longest, horizon)
 
     def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
@@ -170,8 +174,8 @@ class Upserting:
             raise
         with suppress(StreamNotFound):
             # A copied table names the stream of its original. That stream must stay.
-            if _is_on(self._catalog.describe(table.stream), table):
-                self._catalog.drop(table.stream)
+            if _is_on(self._catalog.get_stream(table.stream), table):
+                self._catalog.drop_stream(table.stream)
         self._upsert_tables.drop(table)
 
     def describe_upsert_table(self, name: str) -> UpsertTableStatus:
@@ -208,7 +212,7 @@ class Upserting:
         *,
         write_id: str | None = None,
         on_bad_rows: OnBadRows | str = OnBadRows.FAIL,
-    ) -> None:
+    ) -> WriteResult:
         """Write changes of an upsert table. They wait until they are applied (BigQuery CDC).
 
         Each row has the columns of the primary key, ``_CHANGE_TYPE`` (UPSERT or DELETE) and, for an
@@ -226,17 +230,17 @@ class Upserting:
             key, its sequence number is malformed, or ``_CHANGE_UNCHANGED`` has a wrong name of a
             column. ``fail``: nothing is written. ``quarantine``: the other rows are written, and
             the bad row goes to the table's quarantine. Later changes of its key wait there too
-            (:meth:`redrive`)
+            (:meth:`redrive_changes`)
+        :returns: how many changes were written. A repeated write returns what the first one wrote
         :raises InvalidRequest: it is not an upsert table, or a column or a row does not fit;
             nothing was written
         :raises TableNotFound: there is no such table
         """
-        write_changes(
-            self._writable(name),
-            rows,
-            transaction=None if write_id is None else (f"write/{write_id}", 0),
-            quarantines=_quarantines(name, on_bad_rows),
-        )
+        table = self._writable(name)
+        transaction = None if write_id is None else (f"write/{write_id}", 0)
+        quarantines = _quarantines(name, on_bad_rows)
+        mark = write_changes(table, rows, transaction=transaction, quarantines=quarantines)
+        return result_of_write(table.changes, self._files, mark, transaction)
 
     def change_sink(
         self, name: str, *, query: str, on_bad_rows: OnBadRows | str = OnBadRows.FAIL
@@ -257,7 +261,7 @@ class Upserting:
         quarantines = _quarantines(name, on_bad_rows)
         return change_sink(lambda: self._writable(name), query, quarantines=quarantines)
 
-    def redrive(self, name: str, *, late: bool = False) -> int:
+    def redrive_changes(self, name: str, *, late: bool = False) -> int:
         """Release the changes in quarantine that can be applied now, and return their number.
 
         They wait with the other changes again, at their former places. The next
@@ -291,7 +295,7 @@ class Upserting:
         """
         table = self._upsert_tables.get(name)
         stream = self._stream(table)
-        if stream.consumption is None and not self._catalog.probe_stream(stream).may_have_data:
+        if stream.consumption is None and not self._catalog.probe_of(stream).may_have_data:
             self._upkeep.run_when_due(table)
             return None
         named = stream.upsert_table or table.name
@@ -302,7 +306,7 @@ class Upserting:
         self._upkeep.run_when_due(table)
         return outcome
 
-    def read_table(self, name: str) -> DataFrame:
+    def read_upsert_table(self, name: str) -> DataFrame:
         """The rows of an upsert table, as fresh as its ``max_staleness`` asks (BigQuery CDC).
 
         If the oldest waiting change is not older than ``max_staleness``, these are the rows as of
@@ -315,8 +319,10 @@ class Upserting:
         """
         return self._read(self._upsert_tables.get(name)).rows
 
-    def query_table(self, name: str, work: Callable[[DataFrame], Result]) -> Result:
-        """Return the result of ``work`` on the rows of :meth:`read_table`, and record the job.
+    def query_upsert_table(self, name: str, work: Callable[[DataFrame], Result]) -> Result:
+        """Return the result of ``work`` on the rows of an upsert table, and record the job.
+
+        The rows are those of :meth:`read_upsert_table`.
 
         The class of the job is a query of the applied rows, or a run-time merge (BigQuery CDC).
 
@@ -362,11 +368,11 @@ class Upserting:
         :raises InvalidRequest: it is not an upsert table
         """
         table = self._upsert_tables.get(name)
-        stream_id = self._catalog.describe(table.stream).stream_id
+        stream_id = self._catalog.get_stream(table.stream).stream_id
         durations = recent_durations(
             stream_id,
             self._apply_times,
-            lambda: self._catalog.history(table.stream),
+            lambda: self._catalog.stream_history(table.stream),
             self._clock() - _WEEK,
         )
         return recommended_max_staleness(durations)
@@ -384,7 +390,7 @@ class Upserting:
 
         :raises InvalidRequest: the stream is on changes at another location
         """
-        stream = self._catalog.describe(table.stream)
+        stream = self._catalog.get_stream(table.stream)
         if not _is_on(stream, table):
             raise InvalidRequest(
                 f"upsert table {table.name}",

@@ -43,8 +43,10 @@ def write_changes(
     *,
     transaction: tuple[str, int] | None = None,
     quarantines: bool = False,
-) -> None:
+) -> str:
     """Append ``rows`` to the waiting changes of ``table``; see ``Engine.write_changes``.
+
+    Returns the id of the batch, which is also the user metadata of the commit.
 
     :param transaction: the id of a writer and a number that grows; a second write with the same
         pair writes nothing
@@ -53,13 +55,15 @@ def write_changes(
     :raises InvalidRequest: a column does not fit the table, or a row is bad and ``quarantines`` is
         false; nothing was written
     """
+    batch = uuid.uuid4().hex
     judged = _judged(table, _shaped(table, rows), stops=not quarantines).select(
         "*",
-        F.lit(uuid.uuid4().hex).alias(BATCH),
+        F.lit(batch).alias(BATCH),
         F.monotonically_increasing_id().alias(ORDER),
         F.current_timestamp().alias(INGESTED_AT),
     )
-    _append(table, judged, transaction)
+    _append(table, judged, transaction, mark=batch)
+    return batch
 
 
 def write_again(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
@@ -73,7 +77,7 @@ def write_again(table: UpsertTable, rows: DataFrame, redrive: str) -> None:
     names = [quote(column.name) for column in table.columns]
     pseudo = (CHANGE_TYPE, CHANGE_SEQUENCE_NUMBER, CHANGE_UNCHANGED)
     kept = rows.select(*names, *pseudo, BATCH, ORDER, INGESTED_AT, SINCE)
-    _append(table, _judged(table, kept, stops=True), (f"redrive/{redrive}", 0))
+    _append(table, _judged(table, kept, stops=True), (f"redrive/{redrive}", 0), mark=redrive)
 
 
 def change_sink(
@@ -95,9 +99,11 @@ def change_sink(
     return write
 
 
-def _append(table: UpsertTable, rows: DataFrame, transaction: tuple[str, int] | None) -> None:
+def _append(
+    table: UpsertTable, rows: DataFrame, transaction: tuple[str, int] | None, *, mark: str
+) -> None:
     warn_of_one_driver(rows.sparkSession, table.changes)
-    writer = rows.write.format("delta").mode("append")
+    writer = rows.write.format("delta").mode("append").option("userMetadata", mark)
     if transaction is not None:
         application, version = transaction
         writer = writer.option("txnAppId", application).option("txnVersion", version)

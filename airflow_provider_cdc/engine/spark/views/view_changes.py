@@ -191,8 +191,8 @@ def _check_meaning(query: ViewQuery, span: StreamSpan) -> None:
                 f"is stale, its view {query.name.sql} may mean something else, because"
                 f" {table.stream.source.name} has other columns now",
                 cause=f"it has {found}",
-                fix="advance it with AdvanceStream or engine.advance(stream), or create it again;"
-                " then load the view again",
+                fix="advance it with AdvanceStream or engine.advance_stream(stream), or create it"
+                " again; then load the view again",
             )
 
 

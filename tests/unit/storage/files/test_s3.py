@@ -124,7 +124,7 @@ def test_registry_keeps_streams_through_its_own_upkeep(
     assert any(
         name.endswith(".checkpoint.parquet") for name in files.names(f"{root}/registry/_delta_log")
     )
-    assert StreamCatalog(root, storage_options=options).describe("s").name == "s"
+    assert StreamCatalog(root, storage_options=options).get_stream("s").name == "s"
 
 
 def test_registry_loses_no_move_of_several_writers(options: dict[str, str], root: str) -> None:

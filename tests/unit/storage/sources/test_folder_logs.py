@@ -439,16 +439,16 @@ def test_catalog_probe_and_status_list_the_folder_without_a_jvm(
     registry.transact(registry.snapshot(), [Change(stream, Transition.CREATED)], actor="test")
     catalog = StreamCatalog(inbox.state, clock=lambda: NOON + timedelta(days=3650))
 
-    assert not catalog.probe("s").may_have_data
+    assert not catalog.probe_stream("s").may_have_data
     inbox.put("a.csv", b"12345")
-    assert catalog.probe("s").may_have_data
+    assert catalog.probe_stream("s").may_have_data
 
-    status = catalog.status("s")
+    status = catalog.describe_stream("s")
     assert (status.commits_behind, status.bytes_behind, status.stale) == (1, 5, False)
     assert status.stale_after > NOON + timedelta(days=36_000)
 
     Path(inbox.uri).rename(tmp_path / "away")
-    assert "expected a folder" in str(catalog.status("s").invalid_reason)
+    assert "expected a folder" in str(catalog.describe_stream("s").invalid_reason)
 
-    clone = catalog.clone("t", "s")
+    clone = catalog.clone_stream("t", "s")
     assert clone.folder == stream.folder
