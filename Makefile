@@ -23,6 +23,8 @@ COMPILE = $(UV) pip compile --quiet --universal --generate-hashes --python-versi
 PYTEST := $(PYTHON) -m pytest --durations=60 --durations-min=2
 # Where each target saves how long its tests took.
 JUNIT = --junitxml=$(STATE)/junit/$@.xml
+# Runs a command beside a JVM that all its test processes share.
+WITH_JVM := $(PYTHON) tests/shared_jvm.py
 NEEDS_JVM := spark or fault or connect or slow
 # Most of a Delta statement runs on one core. The longest modules come first, but those of faults
 # start drivers of their own: not two of them at once.
@@ -65,7 +67,11 @@ $(VENV)/.jars: $(VENV)/.installed .ci/jars | java
 	@touch $@
 
 .PHONY: test
-test: lint check-engine docs test-fast test-spark test-services ## lint, the docs, every layer of tests
+test: lint check-engine docs test-fast test-jvm ## lint, the docs, every layer of tests
+
+.PHONY: test-jvm
+test-jvm: venv jars ## the tests that need a JVM and those beside a server, on one JVM
+	$(WITH_JVM) $(MAKE) test-spark test-services
 
 .PHONY: test-fast
 test-fast: venv ## the tests that need no JVM, under a minute
@@ -74,31 +80,27 @@ test-fast: venv ## the tests that need no JVM, under a minute
 
 .PHONY: test-spark
 test-spark: venv jars ## the tests that need a JVM: engine, state machines, faults
-	$(PYTEST) tests/stateful tests/faults tests/docs tests/engine -m '($(NEEDS_JVM)) and not thorough' \
-		$(SESSIONS) --shared-jvm $(JUNIT)
+	$(WITH_JVM) $(PYTEST) tests/stateful tests/faults tests/docs tests/engine \
+		-m '($(NEEDS_JVM)) and not thorough' $(SESSIONS) $(JUNIT)
 
 .PHONY: test-services
 test-services: venv jars ## the tests beside a server: Spark Connect and Airflow, side by side
-	mkdir -p $(STATE)
-	$(PYTEST) tests/connect --junitxml=$(STATE)/junit/test-connect.xml \
-		> $(STATE)/test-connect.log 2>&1 & connect=$$!; \
-		$(PYTEST) tests/airflow $(JUNIT); airflow=$$?; \
-		wait $$connect; connect=$$?; cat $(STATE)/test-connect.log; exit $$((airflow + connect))
+	$(WITH_JVM) .ci/services
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one
-	$(PYTEST) tests/connect $(JUNIT)
+	$(WITH_JVM) $(PYTEST) tests/connect $(JUNIT)
 
 .PHONY: test-airflow
 test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler
-	$(PYTEST) tests/airflow $(JUNIT)
+	$(WITH_JVM) $(PYTEST) tests/airflow $(JUNIT)
 
 .PHONY: test-thorough
 test-thorough: venv jars ## what is too long for CI: more variants and random examples, a benchmark
-	$(PYTEST) tests/protocol tests/faults tests/docs tests/engine -m thorough $(SESSIONS) \
-		--shared-jvm $(JUNIT)
-	HYPOTHESIS_PROFILE=thorough MACHINE_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/stateful -o timeout=0 \
-		-m stateful $(SESSIONS) --shared-jvm
+	$(WITH_JVM) $(PYTEST) tests/unit tests/protocol tests/faults tests/docs tests/engine -m thorough \
+		$(SESSIONS) $(JUNIT)
+	HYPOTHESIS_PROFILE=thorough MACHINE_EXAMPLES=$(EXAMPLES) $(WITH_JVM) $(PYTEST) tests/stateful \
+		-o timeout=0 -m 'stateful or thorough' $(SESSIONS)
 	$(MAKE) bench ROWS=200000 \
 		BENCH='--part changes --commits 2 --only "0.01 % updates in" --out $(STATE)/bench'
 

@@ -20,13 +20,16 @@ from flights_demo.airflow_server import AirflowServer
 
 @pytest.fixture
 def wait_for():
-    """Waits until a call returns a true value, and returns that value."""
+    """Waits until a call returns a true value, and returns that value.
 
-    def wait(what, seconds: float = 400):
+    Each call of Airflow's API costs 20 ms of a core: ``poll`` is in seconds.
+    """
+
+    def wait(what, seconds: float = 400, poll: float = 0.3):
         deadline = time.monotonic() + seconds
         while not (found := what()):
             assert time.monotonic() < deadline, "waited too long"
-            time.sleep(0.05)
+            time.sleep(poll)
         return found
 
     return wait

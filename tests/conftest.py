@@ -8,15 +8,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from shared_jvm import GATEWAY, shared_jvm, shared_session
-from spark_settings import ALONE
+from shared_jvm import SHARED, session_builder, shared_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,43 +83,22 @@ def _rank(item: pytest.Item) -> bool:
     return item.path.relative_to(TESTS).parts[0] == "engine" and not is_long
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--shared-jvm", action="store_true", help="one JVM for all workers of -n, not one for each"
-    )
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--shared-jvm") and config.getoption("numprocesses", None):
-        stack = ExitStack()
-        warehouse = stack.enter_context(tempfile.TemporaryDirectory(prefix="warehouse-"))
-        settings = _builder(Path(warehouse))._options
-        # The states of the tables of two workers, for an hour.
-        stack.enter_context(shared_jvm(settings | {"spark.driver.memory": "5g"}))
-        config.add_cleanup(stack.close)
-
-
-def _builder(warehouse: Path) -> SparkSession.Builder:
-    from delta import configure_spark_with_delta_pip
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").appName("tests")
-    for key, value in ALONE.items():
-        builder = builder.config(key, value)
-    builder = builder.config("spark.sql.warehouse.dir", warehouse.as_uri())
-    return configure_spark_with_delta_pip(builder)
+    if config.getoption("numprocesses", None):
+        # The workers find the JVM by this environment.
+        os.environ.update(SHARED)
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The Spark session of the process; its JVM starts with the first test that uses it."""
-    if GATEWAY:
+    if SHARED:
         session = shared_session()
     else:
-        session = _builder(tmp_path_factory.mktemp("warehouse")).getOrCreate()
+        session = session_builder(tmp_path_factory.mktemp("warehouse")).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
-    if not GATEWAY:
+    if not SHARED:
         session.stop()
     # py4j's connections close when they are collected, and log to streams that are closed by then.
     logging.getLogger("py4j").setLevel(logging.ERROR)

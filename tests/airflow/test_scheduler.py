@@ -56,7 +56,7 @@ def test_consumer_killed_between_statements_is_finished_by_its_retry(
 
     run = server.trigger("cdc_retry")
     first_statement = tables / "retry_first" / "_delta_log" / f"{1:020d}.json"
-    wait_for(first_statement.exists)
+    wait_for(first_statement.exists, poll=0.05)
     killed = driver_processes(state)
     for process in killed:
         with suppress(psutil.NoSuchProcess):  # the Python driver ends with its JVM
@@ -111,9 +111,9 @@ def test_stream_consumed_late_causes_one_warning_breach_and_recovery(running_air
 
 
 def watched_stream(state: Path, table: Path) -> str:
-    """A stream with a change, on a table that keeps removed files for a minute."""
-    minute = {"delta.deletedFileRetentionDuration": "interval 60 seconds"}
-    metadata = {"id": "t", "configuration": minute | {"delta.enableRowTracking": "true"}}
+    """A stream with a change, on a table that keeps removed files for 40 seconds."""
+    kept = {"delta.deletedFileRetentionDuration": "interval 40 seconds"}
+    metadata = {"id": "t", "configuration": kept | {"delta.enableRowTracking": "true"}}
     add_file(table, 1, datetime.now(UTC))
     stream = new_stream(
         "watched",

@@ -10,19 +10,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from connect_server import connect_server
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as RemoteSession
+from shared_jvm import CONNECT_ADDRESS, SHARED, shared_jvm
 from stream_lab import StreamLab
 
 NewSession = Callable[[], SparkSession]
 
 
 @pytest.fixture(scope="session")
-def connect_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def connect_address() -> Iterator[str]:
     """The address of one server for all tests."""
-    with connect_server(tmp_path_factory.mktemp("connect")) as address:
-        yield address
+    if SHARED:
+        yield SHARED[CONNECT_ADDRESS]
+    else:
+        with shared_jvm() as names:
+            yield names[CONNECT_ADDRESS]
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 PROMISE = timedelta(minutes=1)
-WRITES = 14
+WRITES = 8
 PAUSE = 5
 CHANGES = "id INT, v STRING, _CHANGE_TYPE STRING, _CHANGE_SEQUENCE_NUMBER STRING"
 
@@ -178,8 +178,8 @@ def test_background_dag_applies_changes_while_a_writer_keeps_writing(
         engine.write_changes(name, remote.createDataFrame(batch, CHANGES))
         while time.monotonic() - begun < PAUSE:
             look()
-            time.sleep(0.5)
-    wait_for(lambda: look().pending_since is None, seconds=120)
+            time.sleep(1)
+    wait_for(lambda: look().pending_since is None, seconds=120, poll=1)
 
     rows = [(key, value) for key, value in expected.items() if value]
     assert sorted(

@@ -40,6 +40,7 @@ def test_streams_under_random_writes_and_crashes_agree_with_the_model(
 # Sequences that run every time: failures that the machine has found are kept here.
 
 
+@pytest.mark.in_ci("inserted")
 @pytest.mark.parametrize("semantics", AppendSemantics)
 def test_sequence_of_crashes_and_takeovers_agrees_with_the_model(
     spark: SparkSession, tmp_path: Path, semantics: AppendSemantics

@@ -48,11 +48,12 @@ class StreamReading:
         :raises FilesChanged: a file was overwritten or removed during the read
         :raises FileUnreadable: a file cannot be read in the stream's format
         """
-        if not self._streams.probe_stream(name).may_have_data:
+        stream = self._streams.get_stream(name)
+        if not self._streams.probe_of(stream).may_have_data:
             return False
         if not exact:
             return True
-        span = self._span(name)
+        span = self._sources.span(stream)
         change_set = self._reader.read(span)
         try:
             is_empty = change_set.is_empty()

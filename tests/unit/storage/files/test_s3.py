@@ -82,6 +82,7 @@ def test_log_folder_without_a_commit_is_not_a_table_and_is_removed(
     assert log.is_begun
 
 
+@pytest.mark.in_ci("s3")
 def test_only_names_after_a_given_one_are_listed_page_by_page(
     files: Files, options: dict[str, str], root: str
 ) -> None:
@@ -105,6 +106,7 @@ def test_concurrent_creations_of_a_file_have_one_winner(files: Files, root: str)
     assert files.read(uri) == str(won.index(True)).encode()
 
 
+@pytest.mark.in_ci("s3")
 def test_registry_keeps_streams_through_its_own_upkeep(
     options: dict[str, str], files: Files, root: str
 ) -> None:
@@ -127,6 +129,7 @@ def test_registry_keeps_streams_through_its_own_upkeep(
     assert StreamCatalog(root, storage_options=options).get_stream("s").name == "s"
 
 
+@pytest.mark.in_ci("s3a")
 def test_registry_loses_no_move_of_several_writers(options: dict[str, str], root: str) -> None:
     create(Registry(root, storage_options=options), "first")
     start = threading.Barrier(WRITERS)
