@@ -87,11 +87,13 @@ def run_airflow(
     *,
     spark: Mapping[str, Any],
     cdc: Mapping[str, Any],
+    parse_seconds: int,
 ) -> Iterator[RunningAirflow]:
     """Run scheduler, triggerer, dag-processor and api-server on PostgreSQL.
 
     :param spark: the connection ``spark_default``
     :param cdc: the settings of the connection ``cdc_default``, except its state folder
+    :param parse_seconds: how often the files of DAGs are parsed again
     """
     port, metrics = statsd
     state, tables = folder / "state", folder / "tables"
@@ -111,6 +113,7 @@ def run_airflow(
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres,
             "AIRFLOW__METRICS__STATSD_ON": "True",
             "AIRFLOW__METRICS__STATSD_PORT": str(port),
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": str(parse_seconds),
             # Airflow gives a killed triggerer up after this many seconds.
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
         },

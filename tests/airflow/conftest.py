@@ -58,5 +58,6 @@ def running_airflow(tmp_path_factory, postgres, statsd) -> Iterator[RunningAirfl
         statsd,
         spark={"conn_type": "spark", "host": "local[2]"},
         cdc={"conf": conf, "driver_memory": "1g"},
+        parse_seconds=600,
     ) as running:
         yield running

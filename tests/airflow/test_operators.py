@@ -437,7 +437,7 @@ def test_maintenance_takes_lengths_of_any_kind_except_negative_ones():
     with pytest.raises(CdcJobFailed, match="answered without a report"):
         maintain.execute({})
     assert [type(task.ahead) for task in hook.tasks] == [timedelta]
-    assert json.loads(to_json(hook.tasks[0])) == {"job": "maintain", "ahead": "P2DT3600S"}
+    assert json.loads(to_json(hook.tasks[0])) == {"job": "maintain_streams", "ahead": "P2DT3600S"}
     maintain.ahead = -timedelta(days=1)
     with pytest.raises(AirflowFailException, match="is not a length of time"):
         maintain.execute({})

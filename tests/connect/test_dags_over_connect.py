@@ -41,6 +41,8 @@ def running_airflow(tmp_path_factory, postgres, statsd, connect_address):
             "port": address.port,
         },
         cdc={},
+        # A new upsert table gets its DAG at the next parse.
+        parse_seconds=10,
     ) as running:
         yield running
 
