@@ -67,7 +67,14 @@ $(VENV)/.jars: $(VENV)/.installed .ci/jars | java
 	@touch $@
 
 .PHONY: test
-test: lint check-engine docs test-fast test-jvm ## lint, the docs, every layer of tests
+test: checks test-fast test-jvm ## lint, the docs, every layer of tests
+
+.PHONY: checks
+checks: venv java ## lint and the docs, while Spark fetches its jars
+	mkdir -p $(STATE)
+	$(MAKE) jars > $(STATE)/jars.log 2>&1 & jars=$$!; \
+		$(MAKE) lint check-engine docs; checks=$$?; \
+		wait $$jars; jars=$$?; cat $(STATE)/jars.log; exit $$((checks + jars))
 
 .PHONY: test-jvm
 test-jvm: venv jars ## the tests that need a JVM and those beside a server, on one JVM

@@ -131,6 +131,8 @@ class Engine:
         self._upserting = Upserting(
             parts.catalog.for_upserts(),
             parts.upsert_tables,
+            parts.upsert_definitions,
+            parts.upsert_dropping,
             parts.quarantine,
             parts.applying,
             parts.upsert_reads,

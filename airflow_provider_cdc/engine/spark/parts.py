@@ -43,9 +43,11 @@ from .tables.delta_tables import Tables
 from .upserts.apply_pruning import Pruning
 from .upserts.applying import Applying
 from .upserts.changes_stream import create_changes_stream
+from .upserts.dropping import Dropping
 from .upserts.metering import Metering
 from .upserts.quarantine import Quarantine
 from .upserts.reads import Reads
+from .upserts.table_definitions import TableDefinitions
 from .upserts.upkeep import Upkeep
 from .upserts.upsert_tables import UpsertTables
 from .views.view_changes import ViewReader
@@ -128,9 +130,14 @@ class Parts:
         )
 
         self.quarantine = Quarantine(spark, files)
-        self.upsert_tables = UpsertTables(
-            spark, self.tables, files, partial(create_changes_stream, self.creation)
+        self.upsert_tables = UpsertTables(spark, self.tables, files)
+        self.upsert_definitions = TableDefinitions(
+            spark,
+            self.tables,
+            self.upsert_tables,
+            partial(create_changes_stream, self.creation),
         )
+        self.upsert_dropping = Dropping(spark, files)
         self.applying = Applying(
             spark,
             replace(self.consumption, is_for_upserts=True),

@@ -28,9 +28,11 @@ from ...storage.delta.change_writes import result_of_write
 from ...storage.files.stores import Files, store_key
 from ...storage.state.apply_times import ApplyTimes
 from .applying import BASE_BYTES_READ, Applying
+from .dropping import Dropping
 from .metering import Metering
 from .quarantine import Quarantine
 from .reads import Reads, TableRead
+from .table_definitions import TableDefinitions
 from .upkeep import Upkeep
 from .upsert_tables import UpsertTables
 from .writing import change_sink, write_changes
@@ -48,6 +50,8 @@ class Upserting:
         self,
         catalog: StreamCatalog,
         tables: UpsertTables,
+        definitions: TableDefinitions,
+        dropping: Dropping,
         quarantine: Quarantine,
         applying: Applying,
         reads: Reads,
@@ -59,6 +63,8 @@ class Upserting:
     ) -> None:
         self._catalog = catalog
         self._upsert_tables = tables
+        self._definitions = definitions
+        self._dropping = dropping
         self._quarantine = quarantine
         self._applying = applying
         self._reads = reads
@@ -102,7 +108,7 @@ class Upserting:
         :raises InvalidRequest: the schema, the key or an interval is not valid
         :raises TableExists: the table exists, and ``if_not_exists`` is false
         """
-        return self._upsert_tables.create(
+        return self._definitions.create(
             name,
             schema,
             primary_key,
@@ -137,7 +143,7 @@ class Upserting:
         horizon = interval_if_given(tombstone_horizon, "tombstone_horizon")
         table = self._writable(name)
         self._catalog.alter_stream(table.stream, max_lag=longest)
-        self._upsert_tables.alter(table, longest, horizon)
+        self._definitions.alter(table, longest, horizon)
 
     def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
         """Add columns to an upsert table and to its view.
@@ -151,7 +157,7 @@ class Upserting:
         :raises InvalidRequest: it is not an upsert table, it has a column of that name with another
             type, or the schema breaks a rule of :meth:`create_upsert_table`; nothing was altered
         """
-        return self._upsert_tables.add_columns(name, schema)
+        return self._definitions.add_columns(name, schema)
 
     def drop_upsert_table(self, name: str, *, if_exists: bool = False) -> None:
         """Drop an upsert table with its view, its stream and its files.
@@ -163,8 +169,8 @@ class Upserting:
         :raises InvalidRequest: it is not an upsert table
         :raises StreamConflict: changes are being applied; nothing was dropped
         """
-        if self._upsert_tables.is_half_dropped(name):
-            self._upsert_tables.remove_rest(name)
+        if self._dropping.is_half_dropped(name):
+            self._dropping.remove_rest(name)
             return
         try:
             table = self._upsert_tables.whole(name)
@@ -176,7 +182,7 @@ class Upserting:
             # A copied table names the stream of its original. That stream must stay.
             if _is_on(self._catalog.get_stream(table.stream), table):
                 self._catalog.drop_stream(table.stream)
-        self._upsert_tables.drop(table)
+        self._dropping.drop(table)
 
     def describe_upsert_table(self, name: str) -> UpsertTableStatus:
         """The status of an upsert table.
