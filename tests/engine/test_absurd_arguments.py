@@ -134,6 +134,7 @@ def public_methods(kind: type) -> set[str]:
     return {name for name, _ in members if not name.startswith("_")}
 
 
+@pytest.mark.thorough
 def test_every_public_method_is_called_here(scene: Scene) -> None:
     assert public_methods(Engine) == {*scene.calls(), *WITHOUT_ARGUMENTS}
     assert public_methods(Transaction) == {"sql", "stream", "write"}

@@ -56,7 +56,7 @@ def test_initial_rows_are_read_from_a_version_older_than_the_retention(lab: Stre
     assert lab.rows("log") == [(1, "a", "INSERT"), (2, "b", "INSERT")]
 
 
-@pytest.mark.in_ci("1-0")
+@pytest.mark.thorough
 @pytest.mark.parametrize(("statements", "kept"), [(1, 0), (2, 1)])
 def test_initial_rows_are_cached_only_for_several_statements(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, statements: int, kept: int
@@ -154,6 +154,7 @@ def test_killed_consumption_of_missing_initial_rows_is_ended(lab: StreamLab, app
     assert lab.engine.describe_stream("s").phase.value == "idle"
 
 
+@pytest.mark.thorough
 def test_initial_rows_of_a_stream_at_an_earlier_point_are_of_that_point(
     lab: StreamLab,
 ) -> None:
@@ -162,6 +163,7 @@ def test_initial_rows_of_a_stream_at_an_earlier_point_are_of_that_point(
     assert lab.seen("s") == FIRST
 
 
+@pytest.mark.thorough
 def test_append_only_stream_shows_its_initial_rows_too(lab: StreamLab) -> None:
     create(lab, mode="append_only")
     assert lab.seen("s") == FIRST
@@ -169,6 +171,7 @@ def test_append_only_stream_shows_its_initial_rows_too(lab: StreamLab) -> None:
     assert lab.seen("s") == []
 
 
+@pytest.mark.thorough
 def test_advance_skips_the_initial_rows(lab: StreamLab) -> None:
     create(lab)
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")

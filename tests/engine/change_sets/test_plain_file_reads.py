@@ -169,7 +169,7 @@ def test_session_that_ignores_file_lists_reads_a_crafted_log(
         assert table.check(stream) == expected
 
 
-@pytest.mark.in_ci("2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("interval", ["1", "2", "10"])
 def test_file_sink_compaction_interval_does_not_change_the_rows_read(
     make_table: MakeTable, spark: SparkSession, interval: str
@@ -218,7 +218,7 @@ def test_file_list_that_spark_does_not_see_never_gives_an_empty_change_set(
     assert len(table.check(stream)) == 1
 
 
-@pytest.mark.in_ci("not so plain")
+@pytest.mark.thorough
 @pytest.mark.parametrize("folder", [PLAIN, "not so plain"])
 def test_file_missing_at_its_read_fails_even_if_the_session_ignores_it(
     make_table: MakeTable, spark: SparkSession, folder: str

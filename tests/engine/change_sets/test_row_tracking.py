@@ -126,7 +126,7 @@ def test_stream_across_an_append_marked_as_no_data_change_is_stale(
     assert table.check(table.stream()) == []
 
 
-@pytest.mark.in_ci("defaultRowCommitVersion", "size")
+@pytest.mark.in_ci("size")
 @pytest.mark.parametrize("field", ["baseRowId", "defaultRowCommitVersion", "size"])
 def test_file_actions_that_lack_fields_are_refused(make_table: MakeTable, field: str) -> None:
     """The protocol allows a ``remove`` without the row ids of the file, and without its size and

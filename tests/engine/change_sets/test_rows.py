@@ -180,6 +180,7 @@ def test_change_set_of_rewritten_files_holds_only_what_changed(
     ]
 
 
+@pytest.mark.in_ci("surviving")
 @pytest.mark.parametrize("kind", ["standard", "inserted", "surviving"])
 def test_change_set_of_appends_reads_only_the_requested_columns_and_rows(
     make_table: MakeTable, capsys: pytest.CaptureFixture[str], kind: str

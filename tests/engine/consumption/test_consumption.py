@@ -74,6 +74,7 @@ def test_outcome_of_an_append_only_stream_counts_only_inserts(
         assert [len(lab.rows(name)) for name in targets] == [inserted] * len(targets)
 
 
+@pytest.mark.thorough
 def test_insert_of_no_rows_consumes_the_stream(lab: StreamLab) -> None:
     lab.consume(LOG + " WHERE 0 = 1")
 
@@ -81,6 +82,7 @@ def test_insert_of_no_rows_consumes_the_stream(lab: StreamLab) -> None:
     assert lab.engine.stream_has_data("s") is False
 
 
+@pytest.mark.thorough
 def test_statement_without_a_stream_runs_beside_one_with_a_stream(lab: StreamLab) -> None:
     lab.consume("INSERT INTO {other} VALUES (7, '', '')", LOG)
 
@@ -193,6 +195,7 @@ def test_statements_that_cannot_consume_are_refused_before_any_write(
     assert transitions(refusing) == ["created"]
 
 
+@pytest.mark.thorough
 def test_update_with_a_stream_in_its_assignment_is_refused_or_consumes(lab: StreamLab) -> None:
     lab.make("total", "n INT")
     lab.sql("INSERT INTO {total} VALUES (5)")
@@ -223,6 +226,7 @@ def test_insert_after_its_from_clause_in_one_text_consumes(lab: StreamLab) -> No
     assert lab.engine.stream_has_data("s") is False
 
 
+@pytest.mark.thorough
 def test_create_table_as_at_a_path_fills_the_table_and_logs_its_steps(
     lab: StreamLab, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -264,6 +268,7 @@ def test_create_table_as_by_name_creates_and_fills_the_table(lab: StreamLab) -> 
         spark.sql("DROP TABLE IF EXISTS made_by_name")
 
 
+@pytest.mark.thorough
 def test_create_or_replace_table_as_on_an_existing_target_replaces_it(lab: StreamLab) -> None:
     lab.consume("CREATE OR REPLACE TABLE {log} USING delta AS SELECT id FROM s")
 
@@ -271,6 +276,7 @@ def test_create_or_replace_table_as_on_an_existing_target_replaces_it(lab: Strea
     assert lab.engine.stream_has_data("s") is False
 
 
+@pytest.mark.thorough
 def test_several_streams_advance_together(lab: StreamLab) -> None:
 
     outcome = lab.consume(
@@ -282,6 +288,7 @@ def test_several_streams_advance_together(lab: StreamLab) -> None:
     assert (offset(lab, "s"), offset(lab, "d")) == (1, 1)
 
 
+@pytest.mark.thorough
 def test_failing_statement_advances_none_of_several_streams(lab: StreamLab) -> None:
 
     with pytest.raises(StatementFailed):

@@ -77,6 +77,7 @@ def test_undo_is_refused_if_a_needed_deletion_vector_was_vacuumed(three: StreamL
     assert phase(three) is Phase.IDLE
 
 
+@pytest.mark.thorough
 def test_undo_restores_a_target_version_older_than_the_file_retention(three: StreamLab) -> None:
     """Delta refuses RESTORE to a version that is older than the retention of files."""
     three.sql("ALTER TABLE {log} SET TBLPROPERTIES (" + AT_ONCE + ")")
@@ -90,7 +91,7 @@ def test_undo_restores_a_target_version_older_than_the_file_retention(three: Str
     assert transitions(three)[-1] == "aborted"
 
 
-@pytest.mark.in_ci("not null")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("columns", "setup"),
     [
@@ -149,6 +150,7 @@ def test_create_table_as_that_delta_refuses_leaves_nothing(
     assert transitions(lab) == ["created"]
 
 
+@pytest.mark.in_ci("corrected")
 @pytest.mark.parametrize("place", ["{made}", "corrected"])
 def test_create_table_as_can_be_corrected_after_a_refusal(lab: StreamLab, place: str) -> None:
     create = f"CREATE TABLE {place} USING delta AS SELECT "
@@ -162,6 +164,7 @@ def test_create_table_as_can_be_corrected_after_a_refusal(lab: StreamLab, place:
         lab.spark.sql("DROP TABLE IF EXISTS corrected")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("left", ["", "_delta_log/_staged_commits"])
 def test_create_table_as_uses_a_folder_that_holds_no_file(lab: StreamLab, left: str) -> None:
     Path(lab.path("made"), left).mkdir(parents=True)

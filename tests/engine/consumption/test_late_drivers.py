@@ -145,6 +145,7 @@ def test_leftover_table_filled_by_another_is_not_replaced_by_a_retry(
         lab.consume(CREATE, consumer="first")
 
 
+@pytest.mark.in_ci("alive")
 @pytest.mark.parametrize("is_killed", [False, True], ids=["alive", "killed"])
 def test_table_filled_during_its_replacement_gets_its_rows_back(
     lab: StreamLab, monkeypatch: pytest.MonkeyPatch, is_killed: bool
@@ -181,6 +182,7 @@ def test_leftover_table_filled_by_another_keeps_its_rows_after_takeover(
     assert lab.rows("other") == FIRST
 
 
+@pytest.mark.in_ci("CREATE TABLE")
 @pytest.mark.parametrize(
     "create", ["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "CREATE OR REPLACE TABLE"]
 )
@@ -223,6 +225,7 @@ def test_applied_consumption_is_committed_despite_missing_source_commits(
     assert (offset(three), phase(three)) == (2, Phase.IDLE)
 
 
+@pytest.mark.thorough
 def test_partly_applied_consumption_is_undone_if_source_commits_are_lost(
     three: StreamLab,
 ) -> None:

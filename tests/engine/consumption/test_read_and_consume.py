@@ -60,6 +60,7 @@ def test_returned_rows_stay_the_same_after_later_consumptions(lab: StreamLab) ->
     assert contents(rows) == FIRST
 
 
+@pytest.mark.thorough
 def test_columns_of_a_query_may_have_any_name(lab: StreamLab) -> None:
     rows = lab.engine.read_and_consume("SELECT count(*), max(id) AS `a b;c` FROM s", consumer="me")
 
@@ -93,6 +94,7 @@ def test_invalid_query_is_refused_and_moves_no_offset(
     assert offset(lab) == 0
 
 
+@pytest.mark.thorough
 def test_query_with_a_type_that_delta_refuses_leaves_no_table(lab: StreamLab) -> None:
     with pytest.raises(InvalidStatement, match="CONTAINS_NULL_TYPE"):
         taken(lab, "SELECT id, array() AS a FROM s")

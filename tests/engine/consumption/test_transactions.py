@@ -65,6 +65,7 @@ def test_transaction_records_end_at_its_start_even_for_streams_used_late(lab: St
     assert lab.engine.stream_has_data("d")
 
 
+@pytest.mark.thorough
 def test_two_streams_that_join_at_different_times_advance_together(lab: StreamLab) -> None:
     with begun(lab) as tx:
         tx.stream("s")
@@ -117,6 +118,7 @@ def test_transaction_that_does_nothing_ends_silently(lab: StreamLab) -> None:
     assert is_untouched(lab)
 
 
+@pytest.mark.thorough
 def test_dataframe_of_a_stream_is_written_and_consumed(lab: StreamLab) -> None:
     with begun(lab) as tx:
         rows = tx.stream("s").selectExpr("`METADATA$ACTION` AS action", "v", "id")
@@ -176,6 +178,7 @@ def test_dataframe_is_stored_by_names_and_fails_if_a_value_does_not_fit(lab: Str
     assert lab.engine.stream_has_data("s")
 
 
+@pytest.mark.thorough
 def test_writing_the_rows_of_a_query_uses_the_streams_that_it_reads(lab: StreamLab) -> None:
     with begun(lab) as tx:
         joined = tx.sql("SELECT s.id, s.v, s.METADATA$ACTION AS action FROM s").join(
@@ -215,6 +218,7 @@ def test_create_table_as_is_emptied_if_its_transaction_fails(lab: StreamLab) -> 
     assert [row[0] for row in lab.rows("made")] == [1, 11, 12, 2]
 
 
+@pytest.mark.thorough
 def test_create_table_as_holds_the_records_up_to_the_transaction_start(lab: StreamLab) -> None:
     with begun(lab) as tx:
         lab.sql("INSERT INTO {src} VALUES (3, '30')")

@@ -189,6 +189,7 @@ def test_interrupt_turned_into_an_error_fences_the_running_statement(
     assert (lab.rows("log"), lab.rows("other")) == ([], [])
 
 
+@pytest.mark.in_ci("before a statement")
 @pytest.mark.parametrize("when", ["before a statement", "before the commit"])
 def test_transaction_taken_over_by_a_consumer_fails_and_leaves_nothing(
     lab: StreamLab, when: str
@@ -254,6 +255,7 @@ def test_stream_that_was_queried_and_then_consumed_by_another_is_refused(lab: St
     assert lab.rows("log") == []
 
 
+@pytest.mark.thorough
 def test_transaction_that_begins_before_another_commits_sees_its_own_range(lab: StreamLab) -> None:
     with begun(lab, "second") as second:
         lab.consume(OTHER, consumer="first")

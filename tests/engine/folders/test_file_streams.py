@@ -104,6 +104,7 @@ def target(inbox: Inbox) -> Inbox:
     return inbox
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_rows_of_new_files_are_inserts_in_every_format(inbox: Inbox, file_format: str) -> None:
     (inbox.folder / "old.csv").unlink()
@@ -193,6 +194,7 @@ def test_consumption_takes_present_files_and_the_next_one_later_files(target: In
     assert target.taken() == [1, 2, 3]
 
 
+@pytest.mark.thorough
 def test_transaction_takes_only_the_files_present_at_its_start(target: Inbox) -> None:
     target.put("a.csv", "1,a")
     with target.engine.transaction(consumer="tests") as transaction:
@@ -203,7 +205,7 @@ def test_transaction_takes_only_the_files_present_at_its_start(target: Inbox) ->
     assert target.taken() == [1, 2]
 
 
-@pytest.mark.in_ci("after_begin", "before_statement")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point",
     [
@@ -255,6 +257,7 @@ def crash_after_first() -> CrashAt:
     return CrashAt(ProtocolPoint.AFTER_STATEMENT, 0)
 
 
+@pytest.mark.thorough
 def test_killed_applied_consumption_is_committed_despite_a_missing_file(
     target: Inbox,
 ) -> None:
@@ -269,6 +272,7 @@ def test_killed_applied_consumption_is_committed_despite_a_missing_file(
     assert target.taken() == [1]
 
 
+@pytest.mark.thorough
 def test_file_overwritten_while_it_is_read_applies_nothing(target: Inbox) -> None:
     target.put("a.csv", "1,a")
 
@@ -285,6 +289,7 @@ def test_file_overwritten_while_it_is_read_applies_nothing(target: Inbox) -> Non
     assert target.taken() == [2]
 
 
+@pytest.mark.thorough
 def test_rows_lost_with_an_executor_are_not_read_again(
     target: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +372,7 @@ def test_max_bytes_bounds_a_batch_of_files(target: Inbox) -> None:
     assert target.taken() == [0, 1]
 
 
+@pytest.mark.thorough
 def test_columns_are_read_from_folder_names(inbox: Inbox) -> None:
     inbox.stream(file_schema="id INT, v STRING, Day DATE, k INT")
     inbox.put("day=2026-01-02/k=7/a.csv", "1,a")
@@ -434,6 +440,7 @@ def test_row_ids_are_the_same_in_every_stream_and_for_any_file_split(
         inbox.spark.conf.unset("spark.sql.files.maxPartitionBytes")
 
 
+@pytest.mark.thorough
 def test_streams_of_one_folder_have_independent_offsets(inbox: Inbox) -> None:
     inbox.make("t", COLUMNS)
     first = inbox.stream()
@@ -829,6 +836,7 @@ def test_columns_are_inferred_from_files_of_one_header(inbox: Inbox) -> None:
     assert [change.values for change in inbox.changes("s")] == [(36, "Ada"), (54, "Sam")]
 
 
+@pytest.mark.in_ci("false")
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_folder_whose_name_is_not_a_valid_value_is_named(target: Inbox, ansi: str) -> None:
     target.stream(file_schema="id INT, v STRING, day DATE", or_replace=True)

@@ -69,6 +69,7 @@ def test_changes_of_every_range_are_the_difference_of_its_ends(lab: StreamLab) -
         assert found == difference(lab, first, end), (first, end)
 
 
+@pytest.mark.thorough
 def test_changes_exclude_the_at_version_and_include_before_and_end(lab: StreamLab) -> None:
     update = difference(lab, 1, 2)
     assert changes(lab, at=Version(1), end=Version(2)) == update
@@ -76,6 +77,7 @@ def test_changes_exclude_the_at_version_and_include_before_and_end(lab: StreamLa
     assert changes(lab, at=Version(2), end=Version(2)) == []
 
 
+@pytest.mark.thorough
 def test_changes_without_an_end_reach_the_newest_version(lab: StreamLab) -> None:
     assert changes(lab, at=Version(4)) == difference(lab, 4, lab.version("src"))
 
@@ -90,6 +92,7 @@ def test_append_only_changes_are_the_inserted_rows_as_inserted(lab: StreamLab) -
     ]
 
 
+@pytest.mark.thorough
 def test_changes_between_stream_offsets_and_times_move_no_stream(
     lab: StreamLab,
 ) -> None:
@@ -133,6 +136,7 @@ def test_changes_without_a_valid_range_are_refused(
         changes(lab, **points)
 
 
+@pytest.mark.thorough
 def test_changes_that_end_before_tracking_was_switched_off_are_returned(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -160,6 +164,7 @@ def test_changes_of_an_untracked_or_missing_table_are_refused(
         Version(-1)
 
 
+@pytest.mark.thorough
 def test_changes_are_available_since_a_stream_switched_tracking_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:

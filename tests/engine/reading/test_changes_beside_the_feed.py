@@ -101,6 +101,7 @@ def test_time_range_equals_the_netted_change_data_feed(lab: StreamLab) -> None:
         assert found == changes(lab, before=Version(first), end=Version(last))
 
 
+@pytest.mark.thorough
 def test_range_without_an_end_equals_the_netted_feed_without_an_end(lab: StreamLab) -> None:
     start = lab.committed_at("src", 1)
     assert changes(lab, before=Version(0)) == net(feed(lab, startingVersion=0).collect())

@@ -187,6 +187,7 @@ def test_changes_from_version_0_have_the_columns_of_the_end_version(lab: StreamL
     ]
 
 
+@pytest.mark.thorough
 def test_changes_from_version_0_read_no_values_of_a_former_column_type(lab: StreamLab) -> None:
     create(lab)
     other = lab.spark.sql("SELECT 1 AS id, 7 AS v")
@@ -243,6 +244,7 @@ def test_changes_from_version_0_of_a_converted_folder_are_its_rows(lab: StreamLa
     assert inserted(lab, before=FROM_0, end=FROM_0) == there(lab, 0) != Counter()
 
 
+@pytest.mark.thorough
 def test_changes_from_version_0_are_refused_if_tracking_was_off_then(
     lab: StreamLab,
 ) -> None:
@@ -254,6 +256,7 @@ def test_changes_from_version_0_are_refused_if_tracking_was_off_then(
             lab.engine.changes(lab.path("src"), before=point)
 
 
+@pytest.mark.thorough
 def test_changes_from_version_0_across_a_gap_in_tracking_are_refused(lab: StreamLab) -> None:
     create(lab)
     for is_on in ("false", "true"):

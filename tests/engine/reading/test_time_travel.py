@@ -75,7 +75,7 @@ def test_stream_before_a_version_also_returns_the_changes_of_that_version(
     assert lab.seen("empty") == []
 
 
-@pytest.mark.in_ci("files")
+@pytest.mark.thorough
 @pytest.mark.parametrize("properties", [TRACKED, f"{TRACKED}, {OWN_TIMES}"], ids=["files", "own"])
 def test_stream_at_a_timestamp_is_at_the_version_of_delta_time_travel(
     spark: SparkSession, tmp_path: Path, properties: str
@@ -131,6 +131,7 @@ def test_stream_outside_of_the_sources_history_is_refused(
     assert lab.engine.describe_streams() == []
 
 
+@pytest.mark.thorough
 def test_stream_at_a_point_before_change_tracking_was_on_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def test_reader_reads_and_does_not_consume(lab: StreamLab) -> None:
     assert lab.rows("log") == []
 
 
+@pytest.mark.thorough
 def test_consumer_reads_and_consumes(lab: StreamLab) -> None:
     carla = of(lab, "carla")
     assert carla.read_stream("s").count() == 1

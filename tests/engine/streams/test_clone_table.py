@@ -517,6 +517,7 @@ def test_clone_does_not_accept_offsets_or_times_of_its_source(lab: StreamLab) ->
         lab.engine.create_stream("c", on_table=lab.path("clone"), at=earlier)
 
 
+@pytest.mark.thorough
 def test_table_copied_with_its_log_keeps_the_row_ids_of_the_original(
     lab: StreamLab,
 ) -> None:

@@ -145,6 +145,7 @@ def test_stream_with_its_own_extension_keeps_data_that_long(lab: StreamLab) -> N
     assert lab.engine.describe_stream("s").stale_after < status.stale_after
 
 
+@pytest.mark.thorough
 def test_source_without_streams_gets_its_own_retention_back(lab: StreamLab) -> None:
     before = properties(lab)
     lab.engine.create_stream("s", on_table=lab.path("src"))
@@ -270,6 +271,7 @@ def test_probed_empty_stream_moves_over_commits_without_changes(
     assert lab.engine.stream_has_data("s") is True
 
 
+@pytest.mark.thorough
 def test_stream_whose_changes_were_reverted_stays_fresh_by_an_exact_probe(
     lab: StreamLab,
 ) -> None:

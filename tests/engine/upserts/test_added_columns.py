@@ -67,6 +67,7 @@ def test_added_column_is_null_until_a_change_sets_it(lab: QuarantineLab) -> None
     assert lab.apply_all() == [(1, "a", 12, None, None), (2, "b", 20, None, None)]
 
 
+@pytest.mark.thorough
 def test_existing_column_is_left_unchanged_when_added_again(lab: QuarantineLab) -> None:
     for _ in range(2):
         lab.engine.add_columns(lab.table(), PHONE)

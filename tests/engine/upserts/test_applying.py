@@ -276,6 +276,7 @@ def test_killed_apply_of_newer_changes_is_finished_by_the_next_apply(
     assert found == ({13: "second"} if later == "1" else {12: "later", 13: "later"})
 
 
+@pytest.mark.thorough
 def test_jobs_are_recorded_by_their_class(lab: UpsertLab, spark: SparkSession) -> None:
     clock = Clock()
     engine = Engine(spark, str(lab.root / "state"), clock=clock, slot_meter=slot_meter(spark))

@@ -351,6 +351,7 @@ def test_watermark_never_decreases_and_is_before_waiting_changes(lab: UpsertLab)
     assert seen == sorted(seen)
 
 
+@pytest.mark.thorough
 def test_change_is_pending_since_its_commit_not_since_one_without_data(lab: UpsertLab) -> None:
     lab.sql(f"ALTER TABLE delta.`{lab.changes()}` SET TBLPROPERTIES ('a' = 'b')")
     lab.write((1, "a", 1, "UPSERT"))

@@ -185,7 +185,7 @@ def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
     assert lab.spark.read.format("delta").load(lab.changes()).count() == 3
     applied = answer(ApplyUpserts(lab.table()))
     assert applied.outcome is not None
-    assert lab.applied() == [(1, "a", 2)]
+    assert lab.applied() == [(1, "a", 2), (3, None, None)]
     assert answer(ApplyUpserts(lab.table())).outcome is None
 
     for query, problem in (
@@ -198,4 +198,4 @@ def test_jobs_write_once_and_apply(lab: UpsertLab) -> None:
         assert error is not None
         assert not error.retryable
         assert problem in error.message
-    assert lab.applied() == [(1, "a", 2)]
+    assert lab.applied() == [(1, "a", 2), (3, None, None)]

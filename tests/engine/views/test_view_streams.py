@@ -106,7 +106,7 @@ def test_explain_of_a_view_reports_how_each_of_its_tables_is_read(lab: StreamLab
     assert lab.engine.explain_stream("t").tables == ()
 
 
-@pytest.mark.in_ci("SELECT * FROM {orders}")
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", ["SELECT * FROM {orders}", JOIN])
 def test_maintenance_keeps_rows_that_an_append_only_stream_still_owes(
     lab: StreamLab, text: str
@@ -342,6 +342,7 @@ def test_stream_on_a_missing_view_or_on_two_sources_is_refused(lab: StreamLab) -
         lab.engine.create_stream("s", on_view="v", on_table=lab.path("orders"))
 
 
+@pytest.mark.thorough
 def test_redefined_view_makes_its_stream_stale(lab: StreamLab) -> None:
     stream(lab, JOIN)
     view(lab, JOIN + " WHERE id > 0")
@@ -352,6 +353,7 @@ def test_redefined_view_makes_its_stream_stale(lab: StreamLab) -> None:
         lab.changes("s")
 
 
+@pytest.mark.thorough
 def test_view_recreated_with_the_same_definition_keeps_its_stream(lab: StreamLab) -> None:
     stream(lab, "SELECT * FROM {orders} WHERE id > 1")
     lab.sql("INSERT INTO {orders} VALUES (2, 'b')", "DROP VIEW v")
@@ -363,6 +365,7 @@ def test_view_recreated_with_the_same_definition_keeps_its_stream(lab: StreamLab
     assert lab.engine.describe_stream("s").invalid_reason is None
 
 
+@pytest.mark.thorough
 def test_base_table_that_is_recreated_makes_the_stream_stale(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql(
@@ -374,6 +377,7 @@ def test_base_table_that_is_recreated_makes_the_stream_stale(lab: StreamLab) -> 
     assert "replaced" in (lab.engine.describe_stream("s").invalid_reason or "")
 
 
+@pytest.mark.thorough
 def test_column_added_to_a_table_leaves_a_view_of_all_columns_unchanged(lab: StreamLab) -> None:
     stream(lab, "SELECT * FROM {orders}")
     lab.sql(
@@ -471,6 +475,7 @@ def test_view_of_a_non_delta_table_and_a_temporary_view_are_refused(
         lab.sql("DROP VIEW brief")
 
 
+@pytest.mark.thorough
 def test_base_table_that_is_dropped_makes_the_stream_stale(lab: StreamLab) -> None:
     lab.sql(
         f"CREATE TABLE things (id INT) USING delta TBLPROPERTIES ({TRACKED})",
@@ -519,6 +524,7 @@ def test_view_that_is_renamed_leaves_its_stream_stale(lab: StreamLab) -> None:
     assert lab.changes("s") == []
 
 
+@pytest.mark.thorough
 def test_show_reports_the_offset_of_each_table_of_a_view(lab: StreamLab) -> None:
     stream(lab, JOIN)
     lab.sql("INSERT INTO {orders} VALUES (2, 'b')")
@@ -584,6 +590,7 @@ def test_view_is_read_under_the_settings_of_its_creation(
     assert lab.spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
+@pytest.mark.thorough
 def test_view_recreated_under_other_settings_makes_its_stream_stale(
     lab: StreamLab, own_settings: None
 ) -> None:
