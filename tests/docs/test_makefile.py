@@ -34,19 +34,26 @@ def test_readme_names_only_targets_that_exist() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
+def folders_of(target: str, makefile: str) -> set[str]:
+    """The folders of tests that a target runs, itself or through other targets and scripts."""
+    rule = re.search(rf"^{target}: ?(.*?)(?: ##.*)?\n((?:\t.*\n)*)", makefile, re.MULTILINE)
+    assert rule is not None, target
+    prerequisites, recipe = rule.groups()
+    for script in re.findall(r"\.ci/[a-z-]+", recipe):
+        recipe += (ROOT / script).read_text(encoding="utf-8")
+    called = re.findall(r"(?:\$\(MAKE\)|^make) (test[a-z -]+)", recipe, re.MULTILINE)
+    found = set(re.findall(r"tests/\w+", recipe))
+    for name in " ".join([prerequisites, *called]).split():
+        if name.startswith("test-"):
+            found |= folders_of(name, makefile)
+    return found
+
+
 def test_every_folder_of_tests_is_run_by_make_test() -> None:
     folders = {
         f"tests/{path.relative_to(ROOT / 'tests').parts[0]}"
         for path in ROOT.glob("tests/*/**/test_*.py")
     }
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    layers = re.search(r"^test: (.*?) ##", makefile, re.MULTILINE)
-    assert layers is not None
-
-    run: set[str] = set()
-    for layer in layers[1].split():
-        recipe = re.search(rf"^{layer}:.*\n((?:\t.*\n)*)", makefile, re.MULTILINE)
-        assert recipe is not None, layer
-        run |= set(re.findall(r"tests/\w+", recipe[1]))
+    run = folders_of("test", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert run == folders
     assert not list((ROOT / "tests").glob("test_*.py"))
