@@ -100,7 +100,7 @@ test-connect: venv jars ## the engine over Spark Connect: a process is a classic
 
 .PHONY: test-airflow
 test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler
-	$(WITH_JVM) $(PYTEST) tests/airflow $(JUNIT)
+	$(WITH_JVM) $(PYTEST) tests/airflow -n 2 --dist loadgroup $(JUNIT)
 
 .PHONY: test-thorough
 test-thorough: venv jars ## what is too long for CI: more variants and random examples, a benchmark

@@ -11,6 +11,14 @@ from airflow_fixtures import RunningAirflow, run_airflow
 from spark_settings import FIRST_COMPILER
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process run the tests that wait for the server, while another one runs the others."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            needs_server = "running_airflow" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("server" if needs_server else "others"))
+
+
 @pytest.fixture
 def define_connection(monkeypatch):
     """Defines an Airflow connection by its JSON for one test."""
@@ -58,6 +66,6 @@ def running_airflow(tmp_path_factory, postgres, statsd) -> Iterator[RunningAirfl
         statsd,
         spark={"conn_type": "spark", "host": "local[2]"},
         cdc={"conf": conf, "driver_memory": "1g"},
-        parse_seconds=600,
+        parse_seconds=30,
     ) as running:
         yield running
