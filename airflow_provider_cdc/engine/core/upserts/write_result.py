@@ -16,15 +16,15 @@ class WriteResult:
     """What a write of changes wrote.
 
     ``changes`` is the number of rows that were written, including the ``bad`` ones that go to the
-    quarantine. ``version`` is the version of the table of changes that holds them. All three are
-    ``None`` if the log does not show them. ``is_repeated``: an earlier call with the same id wrote
-    the changes, and this call wrote nothing.
+    quarantine. ``version`` is the version of the table of changes that holds them. ``is_repeated``:
+    an earlier call with the same id wrote the changes, and this call wrote nothing. Each of them is
+    ``None`` if the log does not show it.
     """
 
     changes: int | None
     bad: int | None
     version: int | None
-    is_repeated: bool
+    is_repeated: bool | None
 
     def __repr__(self) -> str:
         return f"<WriteResult {self.text}>"
@@ -37,7 +37,7 @@ class WriteResult:
         return f"{writer} {found}{f', {self.bad:,} of them bad' if self.bad else ''}"
 
 
-def write_result(commit: Commit | None, *, is_repeated: bool) -> WriteResult:
+def write_result(commit: Commit | None, *, is_repeated: bool | None) -> WriteResult:
     """The result of the write that made ``commit``; ``None``: the log no longer shows the commit.
 
     The counts come from the statistics of the files, so no file is read.

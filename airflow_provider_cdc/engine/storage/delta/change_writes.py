@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from ...core.delta.log_actions import Commit
 from ...core.upserts.write_result import WriteResult, write_result
+from ..files.best_effort import log_failures
 from ..files.stores import Files
 from .delta_log import DeltaLog, LogIncomplete
 
@@ -12,7 +16,8 @@ _SEARCHED_COMMITS = 100
 def result_of_write(
     location: str, files: Files, mark: str, transaction: tuple[str, int] | None
 ) -> WriteResult:
-    """The result of a write that has just ended.
+    """The result of a write that has just ended. It is unknown if the log cannot be read: an error
+    would make the caller write again.
 
     Only the newest 100 commits are searched. Usually the newest one is the commit of the write.
 
@@ -21,17 +26,19 @@ def result_of_write(
     :param transaction: the id and the number of the write. Delta skips the write if an earlier
         commit has them
     """
-    log = DeltaLog(location, files)
-    newest = log.latest_version()
-    try:
-        for commit in log.newest_first(after=max(-1, newest - _SEARCHED_COMMITS), through=newest):
-            if commit.user_metadata == mark:
-                return write_result(commit, is_repeated=False)
-            if transaction is not None:
-                application, version = transaction
-                if commit.transactions.get(application) == version:
+    with log_failures(f"reading the commit of a write to {location}"):
+        log = DeltaLog(location, files)
+        newest = log.latest_version()
+        first = max(-1, newest - _SEARCHED_COMMITS)
+        with suppress(LogIncomplete):
+            for commit in log.newest_first(after=first, through=newest):
+                if commit.user_metadata == mark:
+                    return write_result(commit, is_repeated=False)
+                if transaction is not None and _has(commit, *transaction):
                     return write_result(commit, is_repeated=True)
-    except LogIncomplete:
-        pass
-    # Without an id, Delta skips no write. A write whose commit is not found has many newer commits.
-    return write_result(None, is_repeated=transaction is not None)
+    # Without an id, Delta skips no write.
+    return write_result(None, is_repeated=None if transaction else False)
+
+
+def _has(commit: Commit, application: str, version: int) -> bool:
+    return commit.transactions.get(application) == version

@@ -71,7 +71,7 @@ def test_own_commit_with_an_id_is_not_a_repeated_write(tmp_path: Path) -> None:
 
 def test_commit_of_another_number_of_the_writer_is_not_the_write(tmp_path: Path) -> None:
     commit(tmp_path, 0, "other", add(4, 4), txn("w", 7))
-    assert written(tmp_path, "w") == WriteResult(None, None, None, is_repeated=True)
+    assert written(tmp_path, "w") == WriteResult(None, None, None, is_repeated=None)
 
 
 @pytest.mark.parametrize(("changes", "good"), [(None, None), (4, None)])
@@ -94,4 +94,12 @@ def test_result_is_unknown_after_a_hundred_newer_commits(tmp_path: Path) -> None
 
 def test_result_is_unknown_if_the_log_was_cleaned_up(tmp_path: Path) -> None:
     commit(tmp_path, 5, "other")
+    assert written(tmp_path) == UNKNOWN
+
+
+def test_result_is_unknown_without_an_error_if_the_log_cannot_be_read(tmp_path: Path) -> None:
+    assert written(tmp_path / "missing") == UNKNOWN
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / f"{0:020d}.json").write_text("{")
     assert written(tmp_path) == UNKNOWN
