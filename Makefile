@@ -104,8 +104,8 @@ test-airflow: venv jars ## the tests that need an Airflow database or a real sch
 
 .PHONY: test-thorough
 test-thorough: venv jars ## what is too long for CI: more variants and random examples, a benchmark
-	$(WITH_JVM) $(PYTEST) tests/unit tests/protocol tests/faults tests/docs tests/engine -m thorough \
-		$(SESSIONS) $(JUNIT)
+	$(PYTEST) tests/unit tests/protocol -m thorough $(SESSIONS)
+	$(WITH_JVM) $(PYTEST) tests/faults tests/docs tests/engine -m thorough $(SESSIONS) $(JUNIT)
 	HYPOTHESIS_PROFILE=thorough MACHINE_EXAMPLES=$(EXAMPLES) $(WITH_JVM) $(PYTEST) tests/stateful \
 		-o timeout=0 -m 'stateful or thorough' $(SESSIONS)
 	$(MAKE) bench ROWS=200000 \

@@ -65,7 +65,7 @@ def data_files(lab: StreamLab, table: str = "src") -> int:
 def test_retention_is_extended_while_changes_wait_and_restored_afterwards(
     lab: StreamLab,
 ) -> None:
-    lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 2 days')")
+    lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 3 days')")
     before = properties(lab)
     lab.engine.create_stream("s", on_table=lab.path("src"))
     lab.sql("INSERT INTO {src} VALUES (3, 'c')")
@@ -74,7 +74,7 @@ def test_retention_is_extended_while_changes_wait_and_restored_afterwards(
 
     (source,) = in_days(lab, 1.5).maintain_streams().sources
     assert (source.has_changed, source.streams) == (True, ("s",))
-    assert (source.own, source.extension) == (timedelta(days=2), timedelta(days=14))
+    assert (source.own, source.extension) == (timedelta(days=3), timedelta(days=14))
     extended = properties(lab)
     assert extended[FILES] == f"interval {14 * 24 * 3600} seconds"
     assert LOG not in extended  # a month is long enough
