@@ -14,7 +14,7 @@ from ..core.change_sets.net_files import inserted_files
 from ..core.change_sets.new_files import unread_files
 from ..core.delta.log_actions import Commit
 from ..core.errors import StreamUnusable
-from ..core.figures import counted
+from ..core.figures import counted, known_sum
 from ..core.folders.folder_log import FolderFile
 from ..core.model.serialization import UnreadableStream
 from ..core.model.sources import FileFormat, View
@@ -220,10 +220,10 @@ def _status(stream: Stream, bases: Sequence[BaseStatus], now: datetime) -> Strea
         last_consumer=stream.last_consumer,
         base_tables=tuple(bases),
         offset_version=sum(base.offset_version for base in bases),
-        latest_version=_total(base.latest_version for base in bases),
-        versions_behind=_total(base.versions_behind for base in bases),
-        commits_behind=_total(base.commits_behind for base in bases),
-        bytes_behind=_total(base.bytes_behind for base in bases),
+        latest_version=known_sum(base.latest_version for base in bases),
+        versions_behind=known_sum(base.versions_behind for base in bases),
+        commits_behind=known_sum(base.commits_behind for base in bases),
+        bytes_behind=known_sum(base.bytes_behind for base in bases),
         may_have_data=not reasons
         and (stream.shows_initial_rows or any(base.may_have_data for base in bases)),
         stale_after=predicted,
@@ -337,16 +337,6 @@ def _kept(
         predicted = min(predicted, rows_missing_after(at, properties, extension))
         promised = min(promised, at + log_retention(properties))
     return predicted, promised
-
-
-def _total(counts: Iterable[int | None]) -> int | None:
-    """The sum of ``counts``, or ``None`` if one of them is unknown."""
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total
 
 
 def shown(status: StreamStatus) -> dict[str, Any]:

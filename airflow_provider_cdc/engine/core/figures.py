@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 import pendulum
@@ -44,3 +44,13 @@ def rows_text(rows: Mapping[str, int]) -> str:
 def counted(count: int, noun: str) -> str:
     """``count`` and the singular ``noun`` of what is counted: ``1 file``, ``1,200 files``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def known_sum(counts: Iterable[int | None]) -> int | None:
+    """The sum of ``counts``, or ``None`` if one of them is unknown."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

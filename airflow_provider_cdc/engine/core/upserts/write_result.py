@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..delta.log_actions import Commit, DataFile
-from ..figures import counted
+from ..figures import counted, known_sum
 from .change_rows import REASON
 
 
@@ -44,8 +43,8 @@ def write_result(commit: Commit | None, *, is_repeated: bool | None) -> WriteRes
     """
     if commit is None:
         return WriteResult(None, None, None, is_repeated)
-    changes = _sum(file.record_count for file in commit.adds)
-    good = _sum(map(_good, commit.adds))
+    changes = known_sum(file.record_count for file in commit.adds)
+    good = known_sum(map(_good, commit.adds))
     bad = None if changes is None or good is None else changes - good
     return WriteResult(changes, bad, commit.version, is_repeated)
 
@@ -54,12 +53,3 @@ def _good(file: DataFile) -> int | None:
     """The number of changes without a reason why they are bad."""
     found = json.loads(file.stats or "{}").get("nullCount", {}).get(REASON)
     return None if found is None else int(found)
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total
