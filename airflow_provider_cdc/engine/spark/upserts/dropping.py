@@ -5,9 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from ...core.names import table_name
-from ...core.upserts.definition import (
-    UpsertTable,
-)
+from ...core.upserts.definition import UpsertTable
 from ...storage.files.stores import Files
 from .upsert_tables import base_name
 

@@ -12,12 +12,7 @@ from ...core.delta.table_snapshot import TableSnapshot
 from ...core.errors import CdcError, InvalidRequest, StreamConflict, TableNotFound
 from ...core.model.tables import Table
 from ...core.names import TableName, name_key, table_name
-from ...core.upserts.definition import (
-    Column,
-    UpsertTable,
-    is_reserved,
-    with_properties,
-)
+from ...core.upserts.definition import Column, UpsertTable, is_reserved, with_properties
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
