@@ -242,11 +242,13 @@ class Upserting:
             nothing was written
         :raises TableNotFound: there is no such table
         """
-        table = self._writable(name)
+        table = self._upsert_tables.get(name)
+        stream = self._stream_if_registered(table)
         transaction = None if write_id is None else (f"write/{write_id}", 0)
         quarantines = _quarantines(name, on_bad_rows)
         mark = write_changes(table, rows, transaction=transaction, quarantines=quarantines)
-        return result_of_write(table.changes, self._files, mark, transaction)
+        since = 0 if stream is None else stream.offset.version
+        return result_of_write(table.changes, self._files, mark, transaction, since=since)
 
     def change_sink(
         self, name: str, *, query: str, on_bad_rows: OnBadRows | str = OnBadRows.FAIL
@@ -386,10 +388,14 @@ class Upserting:
     def _writable(self, name: str) -> UpsertTable:
         """The upsert table of that name, after a check that its stream is on its changes."""
         table = self._upsert_tables.get(name)
-        # A write needs no stream in the registry.
-        with suppress(StreamNotFound):
-            self._stream(table)
+        self._stream_if_registered(table)
         return table
+
+    def _stream_if_registered(self, table: UpsertTable) -> Stream | None:
+        """Like :meth:`_stream`; ``None``: there is none, and a write does not need one."""
+        with suppress(StreamNotFound):
+            return self._stream(table)
+        return None
 
     def _stream(self, table: UpsertTable) -> Stream:
         """The stream on the changes of ``table``.

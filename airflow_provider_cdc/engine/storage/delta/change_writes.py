@@ -14,7 +14,12 @@ _SEARCHED_COMMITS = 100
 
 
 def result_of_write(
-    location: str, files: Files, mark: str, transaction: tuple[str, int] | None
+    location: str,
+    files: Files,
+    mark: str,
+    transaction: tuple[str, int] | None,
+    *,
+    since: int = 0,
 ) -> WriteResult:
     """The result of a write that has just ended. It is unknown if the log cannot be read: an error
     would make the caller write again.
@@ -25,10 +30,11 @@ def result_of_write(
     :param mark: the user metadata of the write
     :param transaction: the id and the number of the write. Delta skips the write if an earlier
         commit has them
+    :param since: a version that the table has certainly reached. The log is listed from there on
     """
     with log_failures(f"reading the commit of a write to {location}"):
         log = DeltaLog(location, files)
-        newest = log.latest_version()
+        newest = log.listing(since=since).latest_version
         first = max(-1, newest - _SEARCHED_COMMITS)
         with suppress(LogIncomplete):
             for commit in log.newest_first(after=first, through=newest):

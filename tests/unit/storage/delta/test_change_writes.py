@@ -84,6 +84,16 @@ def test_counts_are_unknown_without_statistics(
     )
 
 
+def test_write_is_found_in_a_log_that_is_listed_from_a_version(tmp_path: Path) -> None:
+    for version in range(4):
+        commit(tmp_path, version, "mine" if version == 2 else "other", add(version, version))
+
+    found = [
+        result_of_write(str(tmp_path), Files(), "mine", None, since=since) for since in (0, 1, 3)
+    ]
+    assert found == [WriteResult(2, 0, 2, is_repeated=False)] * 3
+
+
 def test_result_is_unknown_after_a_hundred_newer_commits(tmp_path: Path) -> None:
     commit(tmp_path, 0, "mine", add(1, 1))
     for version in range(1, 101):
