@@ -392,7 +392,7 @@ class Upserting:
         return table
 
     def _stream_if_registered(self, table: UpsertTable) -> Stream | None:
-        """Like :meth:`_stream`; ``None``: there is none, and a write does not need one."""
+        """Like :meth:`_stream`; ``None`` if the table has no stream; a write needs none."""
         with suppress(StreamNotFound):
             return self._stream(table)
         return None
