@@ -112,13 +112,14 @@ class CdcHook(BaseHook):
         :raises InvalidRequest: the request is too long, or the worker lacks what it needs
         :raises CdcJobFailed: no Spark connection was found
         """
-        from . import submission  # noqa: PLC0415 - parsing a DAG needs no Spark provider
+        # Parsing a DAG needs no Spark provider.
+        from . import connect_submission, lineage, spark_submission  # noqa: PLC0415
 
         spark = self._spark_connection()
-        properties = self._pool_conf(context) | submission.lineage_conf(context)
+        conf = self._pool_conf(context) | lineage.lineage_conf(context)
         if spark.conn_type == "spark_connect":
-            return submission.ConnectSubmission(request, self.settings, conf=properties)
-        return submission.SparkSubmission(request, self.settings, spark=spark, conf=properties)
+            return connect_submission.ConnectSubmission(request, self.settings, conf=conf)
+        return spark_submission.SparkSubmission(request, self.settings, spark=spark, conf=conf)
 
     def _pool_conf(self, context: Context | None) -> dict[str, str]:
         """The Spark settings of the task's pool."""

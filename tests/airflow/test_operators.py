@@ -27,8 +27,8 @@ from airflow_provider_cdc.engine.core.names import consumer_name
 from airflow_provider_cdc.engine.core.upserts.write_result import WriteResult
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.hooks.spark_submission import SparkSubmission
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
-from airflow_provider_cdc.hooks.submission import SparkSubmission
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.model import Answer, JobError, Request
 from airflow_provider_cdc.operators.changes import ExportChanges

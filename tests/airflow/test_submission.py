@@ -24,14 +24,11 @@ from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.json_text import from_json
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
+from airflow_provider_cdc.hooks.connect_submission import ConnectSubmission
 from airflow_provider_cdc.hooks.connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection
 from airflow_provider_cdc.hooks.driver_log import LOG4J_FILE, LOG4J_VARIABLE
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
-from airflow_provider_cdc.hooks.submission import (
-    ConnectSubmission,
-    SparkSubmission,
-    request_argument,
-)
+from airflow_provider_cdc.hooks.spark_submission import SparkSubmission, request_argument
 from airflow_provider_cdc.jobs import entry_point
 from airflow_provider_cdc.jobs.answers import read_answer, write_answer
 from airflow_provider_cdc.jobs.model import Answer, ConsumeStream, JobError, Request, StreamHasData
@@ -458,7 +455,7 @@ child.wait()
 
 
 def test_hook_killed_ends_every_process_of_the_application(fake_spark_submit, monkeypatch):
-    monkeypatch.setattr("airflow_provider_cdc.hooks.submission._KILL_SECONDS", 1)
+    monkeypatch.setattr("airflow_provider_cdc.hooks.spark_submission._KILL_SECONDS", 1)
     hook = fake_spark_submit(CHILD_THAT_OUTLIVES)
     failures: list[Exception] = []
 
@@ -544,7 +541,7 @@ def test_hook_killed_over_connect_keeps_the_error_of_the_task(monkeypatch, caplo
         submission.kill()
         raise AirflowTaskTimeout("late")
 
-    monkeypatch.setattr("airflow_provider_cdc.hooks.submission.run", late)
+    monkeypatch.setattr("airflow_provider_cdc.hooks.connect_submission.run", late)
     with pytest.raises(AirflowTaskTimeout):
         submission.run()
     assert "did not interrupt the job" in caplog.text

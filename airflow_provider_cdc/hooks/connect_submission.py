@@ -1,0 +1,72 @@
+"""Submission over Spark Connect: the request runs in the worker, on a session of a server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+from airflow_provider_cdc.jobs import entry_point
+from airflow_provider_cdc.jobs.model import Answer, Request
+from airflow_provider_cdc.jobs.run import run
+
+from .connection import CdcConnection
+from .submission import Submission
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_SESSION_SETTINGS = ("spark.sql.", "spark.databricks.")
+
+
+class ConnectSubmission(Submission):
+    """A request run in this process on a session over Spark Connect. No JVM is started.
+
+    :param conf: Spark settings that override those of the connection
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        connection: CdcConnection,
+        *,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(request, connection)
+        self.conf = {**connection.conf, **connection.secret_conf, **(conf or {})}
+        self._session: SparkSession | None = None
+
+    def run(self) -> Answer:
+        """See :meth:`Submission.run`. It does not set the settings that only a server can have."""
+        session = self._session = self._new_session()
+        try:
+            self._check_alive()
+            return run(self.request, session, self.connection.store_options)
+        finally:
+            # A stopped session runs nothing, and cannot be interrupted.
+            self._session = None
+            session.stop()
+
+    def _stop(self) -> None:
+        """Interrupt everything that the session runs on the server."""
+        if self._session is None:
+            return
+        try:
+            self._session.interruptAll()
+        except Exception:
+            log.warning("The Spark Connect server did not interrupt the job", exc_info=True)
+
+    def _new_session(self) -> SparkSession:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - only this way needs it in a worker
+
+        url = SparkConnectHook(self.connection.spark_conn_id).get_connection_url()
+        runtime: dict[str, bool | float | int | str | None] = {
+            key: value
+            for key, value in self.conf.items()
+            if key.startswith(_SESSION_SETTINGS) and key not in entry_point.DELTA_CONF
+        }
+        return SparkSession.builder.remote(url).config(map=runtime).create()

@@ -1,0 +1,312 @@
+"""Submission by spark-submit, through the Spark provider's hook."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from airflow.providers.apache.spark.hooks import spark_submit
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
+from airflow_provider_cdc.engine.core.model.json_text import to_json
+from airflow_provider_cdc.jobs import entry_point
+from airflow_provider_cdc.jobs.answers import read_answer, remove_answer
+from airflow_provider_cdc.jobs.model import Answer, Request
+
+from .connection import DEFAULT_CONF, LOCAL_CONF, CdcConnection, is_secret
+from .driver_log import LoggedSubmitHook, log4j_environment
+from .failures import CdcJobFailed
+from .lineage import is_lineage_secret
+from .resolved_jars import ResolvedJars
+from .submission import Submission
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+log = logging.getLogger(__name__)
+
+_ARGUMENT_BYTES = 120_000
+# Airflow asks a task to stop, and ends it five seconds later.
+_KILL_SECONDS = 3
+# A second attempt would find the work done, and would overwrite the answer of the first.
+_YARN_CLUSTER_CONF = {"spark.yarn.maxAppAttempts": "1"}
+_LOG = "read the application's log above"
+_CLUSTER_LOG = (
+    "read the driver's log on the cluster: the log above names its pod or application (kubectl"
+    " logs, yarn logs -applicationId); most often the driver does not have the engine, or its"
+    f" environment does not have {entry_point.STORAGE_OPTIONS_VARIABLE}, with which it writes its"
+    " answer"
+)
+_LOCAL = re.compile(r"local(\[.*\])?")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+class SparkSubmission(Submission):
+    """A request run by ``spark-submit`` through the Spark provider's hook.
+
+    :param spark: the Spark connection
+    :param conf: Spark settings that override those of the connection. Settings that hold secrets
+        reach the driver like ``secret_conf`` of the connection. In cluster mode they do not reach
+        the driver
+    :raises InvalidRequest: the request is too long, or the worker lacks a provider that the master
+        needs
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        connection: CdcConnection,
+        *,
+        spark: Connection,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(request, connection)
+        extra = spark.extra_dejson
+        self.cluster_mode = extra.get("deploy-mode") == "cluster"
+        self.logs_here = not self.cluster_mode
+        self.is_local = bool(_LOCAL.fullmatch(spark.host or ""))
+        # The Spark provider finds the kind of the master in the same way.
+        master = f"{spark.conn_type}://{spark.host or ''}"
+        self.is_yarn = "yarn" in master
+        if "k8s" in master:
+            _check_kubernetes(spark.conn_id)
+        self.application = connection.entry_point or str(Path(entry_point.__file__).resolve())
+        self._binary = _spark_binary(extra)
+        given = dict(conf or {})
+        hidden = {key for key in given if is_secret(key) or is_lineage_secret(key)}
+        self._secret_conf = {**connection.secret_conf, **{key: given.pop(key) for key in hidden}}
+        settings = {**self._conf(), **given}
+        self._environment = (
+            {} if self.cluster_mode else log4j_environment(settings, _spark_folder())
+        )
+        self.spark_hook = self._spark_hook(settings)
+        self._check_master(spark)
+
+    def run(self) -> Answer:
+        """See :meth:`Submission.run`. The log of the application goes to the log of the task."""
+        state, options = self.connection.state, self.connection.store_options
+        failure: AirflowException | None = None
+        self._check_alive()
+        try:
+            self.spark_hook.submit(self.application, env=self.environment())
+        except AirflowException as error:
+            failure = error
+        finally:
+            self._close_pipe()
+        answer = read_answer(state, self.request.request_id, options)
+        if answer is None:
+            raise CdcJobFailed(
+                f"{self.request.job} job {self.request.request_id}: Spark ended without an"
+                f" answer. Cause: {self._end(failure)}. Fix:"
+                f" {_CLUSTER_LOG if self.cluster_mode else _LOG}; running the task again is safe."
+            ) from failure
+        try:
+            remove_answer(state, self.request.request_id, options)
+        except Exception:
+            log.warning("The job was done, but its answer cannot be removed", exc_info=True)
+        if failure and not answer.error:
+            log.warning("The job was done, but afterwards %s", self._end(failure))
+        return answer
+
+    def _stop(self) -> None:
+        """End the application by the Spark provider, and end all of its processes on this machine.
+
+        In client mode the provider ends only the JVM, and the Python driver would continue.
+        """
+        processes = self._processes()
+        try:
+            self.spark_hook.on_kill()
+        except Exception:
+            log.exception(
+                "The Spark provider could not end the application; on a cluster it may still run."
+                " To end one in cluster mode on YARN, the worker needs the command yarn"
+            )
+        finally:
+            survivors = psutil.wait_procs(processes, timeout=0)[1]
+            for process in survivors:
+                _signal(process, "terminate")
+            for process in psutil.wait_procs(survivors, timeout=_KILL_SECONDS)[1]:
+                _signal(process, "kill")
+
+    def environment(self) -> dict[str, str]:
+        """The environment of spark-submit: that of the worker, with the secrets of the connection.
+
+        In cluster mode the driver runs on the cluster, and its environment must already have the
+        secrets. The Spark provider would put environment variables on the command line.
+        """
+        environment = {**self._spark_home, **os.environ, **self._environment}
+        for variable, values in (
+            (entry_point.STORAGE_OPTIONS_VARIABLE, self.connection.store_options),
+            (entry_point.SECRET_CONF_VARIABLE, self._secret_conf),
+        ):
+            if values and self.cluster_mode:
+                log.info(
+                    "Cluster mode: the driver must have %s in its own environment, with %s",
+                    variable,
+                    ", ".join(sorted(values)),
+                )
+            elif values:
+                environment[variable] = json.dumps(dict(values))
+        return environment
+
+    def _conf(self) -> dict[str, str]:
+        python = self.connection.driver_python or (None if self.cluster_mode else sys.executable)
+        return {
+            **DEFAULT_CONF,
+            **(LOCAL_CONF if self.is_local else {}),
+            **(_YARN_CLUSTER_CONF if self.is_yarn and self.cluster_mode else {}),
+            **({"spark.pyspark.driver.python": python} if python else {}),
+            **self.connection.conf,
+        }
+
+    @property
+    def _spark_home(self) -> dict[str, str]:
+        # Without this variable, the script asks the python3 on the PATH for the folder of Spark.
+        home = _package_of_spark() if self._binary else None
+        return {} if home is None else {"SPARK_HOME": home}
+
+    def _spark_hook(self, conf: dict[str, str]) -> LoggedSubmitHook:
+        settings = self.connection
+        packages, jars = self._jars(conf)
+        return LoggedSubmitHook(
+            conf=conf,
+            conn_id=settings.spark_conn_id,
+            packages=packages,
+            jars=jars,
+            repositories=settings.repositories,
+            driver_memory=settings.driver_memory,
+            executor_memory=settings.executor_memory,
+            executor_cores=settings.executor_cores,
+            num_executors=settings.num_executors,
+            archives=settings.archives,
+            py_files=settings.py_files,
+            name=f"cdc-{self.request.job}-{self.request.request_id[:8]}",
+            application_args=["--request", request_argument(self.request)],
+            spark_binary=self._binary,
+        )
+
+    def _jars(self, conf: Mapping[str, str]) -> tuple[str | None, str | None]:
+        """The packages that Spark must resolve, and the jars that are already known."""
+        settings = self.connection
+        if settings.packages is None or self.cluster_mode:
+            return settings.packages, settings.jars
+        resolved = ResolvedJars(settings.packages, settings.repositories, settings.jars, conf)
+        if found := resolved.read():
+            return None, ",".join(found)
+        if resolved.are_fixed and resolved.prepare():
+            self._environment[entry_point.JARS_FILE_VARIABLE] = str(resolved.file)
+        return settings.packages, settings.jars
+
+    def _check_master(self, spark: Connection) -> None:
+        # The Spark provider reads the connection itself, and assumes YARN if that fails.
+        if not self.is_yarn and self.spark_hook._connection["master"] == "yarn":
+            raise CdcJobFailed(
+                f"Spark connection {spark.conn_id}: was not found by the Spark provider, which"
+                " would submit to a YARN cluster. Cause: Airflow's store of connections did not"
+                " answer. Fix: run the task again, nothing was submitted."
+            )
+
+    def _close_pipe(self) -> None:
+        # The Spark provider leaves the pipe of spark-submit's output to the garbage collector.
+        process = self.spark_hook._submit_sp
+        if process is not None and process.stdout is not None:
+            process.stdout.close()
+
+    def _end(self, failure: AirflowException | None) -> str:
+        """The text that shows how spark-submit ended, with its last line.
+
+        :param failure: the Spark provider's error, with the command and up to 500 lines; ``None``:
+            it raised no error
+        """
+        process = self.spark_hook._submit_sp
+        if failure is None:
+            return "spark-submit reported success"
+        if process is None or not process.returncode:
+            return str(failure).partition("\n")[0].rstrip(".")
+        said = [line for line in self.spark_hook._last_submit_log_lines if line]
+        last = f": {said[-1]}" if said else ""
+        return f"spark-submit ended with exit code {process.returncode}{last}".rstrip(".")
+
+    def _processes(self) -> list[psutil.Process]:
+        found: dict[int, psutil.Process] = {}
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if any(self.request.request_id in word for word in process.cmdline()):
+                    found.update({item.pid: item for item in process.children(recursive=True)})
+                    found[process.pid] = process
+            except psutil.NoSuchProcess:
+                continue
+        return list(found.values())
+
+
+def _spark_folder() -> str | None:
+    return os.environ.get("SPARK_HOME") or _package_of_spark()
+
+
+def _package_of_spark() -> str | None:
+    module = find_spec("pyspark")
+    return str(Path(module.origin).parent) if module and module.origin else None
+
+
+def request_argument(request: Request) -> str:
+    """The JSON of ``request`` as one argument of spark-submit.
+
+    The text is ASCII, because a JVM decodes it by its locale. It does not contain two equal braces
+    in a row, because YARN reads them as a variable. It does not contain a dollar sign, because
+    Kubernetes reads it as a variable.
+
+    :raises InvalidRequest: the text is longer than one argument may be
+    """
+    text = _STRING.sub(_escaped, to_json(request)).replace("}}", "} }").replace("{{", "{ {")
+    if len(text) > _ARGUMENT_BYTES:
+        raise InvalidRequest(
+            f"{request.job} job",
+            "is too long for a command line",
+            cause=f"expected at most {_ARGUMENT_BYTES} bytes, found {len(text)}; a character"
+            " outside ASCII takes 6 or 12",
+            fix="shorten the statements, or split them over two streams",
+        )
+    return text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """A string of JSON. Numeric escapes replace the characters that a cluster or a locale might
+    change.
+    """
+    text = json.dumps(json.loads(match[0]))
+    return text.replace("{", "\\u007b").replace("}", "\\u007d").replace("$", "\\u0024")
+
+
+def _check_kubernetes(conn_id: str) -> None:
+    # The Spark provider needs this name, but does not report that it could not import it.
+    if not hasattr(spark_submit, "kube_client"):
+        raise InvalidRequest(
+            f"Spark connection {conn_id}",
+            "cannot be used by this worker",
+            cause="its master is Kubernetes, and the Spark provider finds no Kubernetes provider",
+            fix="install apache-airflow-providers-cncf-kubernetes on the workers",
+        )
+
+
+def _spark_binary(spark_extra: Mapping[str, Any]) -> str | None:
+    # If a worker was started by its full path, its environment's spark-submit is not on the PATH.
+    beside_python = Path(sys.executable).parent / "spark-submit"
+    wanted = spark_extra.get("spark-binary") or "spark-submit"
+    return str(beside_python) if not shutil.which(wanted) and beside_python.exists() else None
+
+
+def _signal(process: psutil.Process, name: str) -> None:
+    try:
+        getattr(process, name)()
+    except psutil.NoSuchProcess:
+        log.debug("Process %s ended by itself", process.pid)
