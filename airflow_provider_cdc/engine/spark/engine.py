@@ -24,6 +24,7 @@ from .parts import Parts
 from .reading.stream_reading import StreamReading
 from .session.session_checks import check_session
 from .streams.administration import StreamAdministration
+from .upserts.upsert_administration import UpsertAdministration
 from .upserts.upserting import Upserting
 
 Arguments = ParamSpec("Arguments")
@@ -58,6 +59,10 @@ def _reading(engine: Engine) -> StreamReading:
 
 def _consumption(engine: Engine) -> StreamConsumption:
     return engine._consumption
+
+
+def _upserts(engine: Engine) -> UpsertAdministration:
+    return engine._upsert_administration
 
 
 def _upserting(engine: Engine) -> Upserting:
@@ -128,19 +133,27 @@ class Engine:
             parts.tables,
             parts.results,
         )
+        self._upsert_administration = UpsertAdministration(
+            parts.catalog.for_upserts(),
+            parts.upsert_tables,
+            parts.upsert_streams,
+            parts.upsert_definitions,
+            parts.upsert_dropping,
+            parts.quarantine,
+            parts.job_history,
+            parts.apply_times,
+            clock,
+        )
         self._upserting = Upserting(
             parts.catalog.for_upserts(),
             parts.upsert_tables,
-            parts.upsert_definitions,
-            parts.upsert_dropping,
+            parts.upsert_streams,
             parts.quarantine,
             parts.applying,
             parts.upsert_reads,
             parts.metering,
             parts.upkeep,
-            parts.apply_times,
             parts.files,
-            clock,
         )
         for sweep in (parts.scratch.sweep, parts.results.sweep):
             with log_failures(f"sweeping {state}"):
@@ -294,16 +307,16 @@ class Engine:
     recover_stream = _delegate(StreamConsumption.recover_stream, _consumption)
     abort_consumption = _delegate(StreamConsumption.abort_consumption, _consumption)
 
-    create_upsert_table = _delegate(Upserting.create_upsert_table, _upserting)
-    alter_upsert_table = _delegate(Upserting.alter_upsert_table, _upserting)
-    add_columns = _delegate(Upserting.add_columns, _upserting)
-    drop_upsert_table = _delegate(Upserting.drop_upsert_table, _upserting)
-    describe_upsert_table = _delegate(Upserting.describe_upsert_table, _upserting)
+    create_upsert_table = _delegate(UpsertAdministration.create_upsert_table, _upserts)
+    alter_upsert_table = _delegate(UpsertAdministration.alter_upsert_table, _upserts)
+    add_columns = _delegate(UpsertAdministration.add_columns, _upserts)
+    drop_upsert_table = _delegate(UpsertAdministration.drop_upsert_table, _upserts)
+    describe_upsert_table = _delegate(UpsertAdministration.describe_upsert_table, _upserts)
     write_changes = _delegate(Upserting.write_changes, _upserting)
     change_sink = _delegate(Upserting.change_sink, _upserting)
     redrive_changes = _delegate(Upserting.redrive_changes, _upserting)
     apply_upserts = _delegate(Upserting.apply_upserts, _upserting)
     read_upsert_table = _delegate(Upserting.read_upsert_table, _upserting)
     query_upsert_table = _delegate(Upserting.query_upsert_table, _upserting)
-    upsert_usage = _delegate(Upserting.upsert_usage, _upserting)
-    recommended_max_staleness = _delegate(Upserting.recommended_max_staleness, _upserting)
+    upsert_usage = _delegate(UpsertAdministration.upsert_usage, _upserts)
+    recommended_max_staleness = _delegate(UpsertAdministration.recommended_max_staleness, _upserts)

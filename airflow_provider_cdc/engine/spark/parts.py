@@ -49,6 +49,7 @@ from .upserts.quarantine import Quarantine
 from .upserts.reads import Reads
 from .upserts.table_definitions import TableDefinitions
 from .upserts.upkeep import Upkeep
+from .upserts.upsert_streams import UpsertStreams
 from .upserts.upsert_tables import UpsertTables
 from .views.view_changes import ViewReader
 from .views.view_definitions import ViewDefinitions
@@ -131,6 +132,7 @@ class Parts:
 
         self.quarantine = Quarantine(spark, files)
         self.upsert_tables = UpsertTables(spark, self.tables, files)
+        self.upsert_streams = UpsertStreams(self.catalog)
         self.upsert_definitions = TableDefinitions(
             spark,
             self.tables,
@@ -148,5 +150,6 @@ class Parts:
         self.upsert_reads = Reads(
             spark, self.upsert_tables, self.quarantine, self.sources, self.reader, clock
         )
-        self.metering = Metering(JobHistory(state, storage_options), clock, slot_meter, principal)
+        self.job_history = JobHistory(state, storage_options)
+        self.metering = Metering(self.job_history, clock, slot_meter, principal)
         self.upkeep = Upkeep(spark, files, clock)

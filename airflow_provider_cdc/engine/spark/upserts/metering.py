@@ -34,7 +34,7 @@ class Metering:
         slot_meter: Callable[[], int] | None,
         principal: str,
     ) -> None:
-        self.history = history
+        self._history = history
         self._clock = clock
         self._slot_meter = slot_meter
         self._principal = principal
@@ -47,7 +47,7 @@ class Metering:
         after = self._slot_milliseconds()
         slot_ms = None if after is None or before is None else after - before
         ended_at = self._clock()
-        self.history.record(
+        self._history.record(
             Job(
                 uuid.uuid4().hex,
                 job_class,

@@ -1,215 +1,58 @@
-"""The part of the engine for upsert tables: it writes, applies and reads changes."""
+"""The part of the engine that writes changes of upsert tables, applies them and reads the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
-from datetime import datetime, timedelta
+from collections.abc import Callable
 from typing import TypeVar
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from ...catalog.stream_catalog import StreamCatalog
-from ...catalog.stream_status import StreamStatus
-from ...catalog.upsert_jobs import apply_watermark, recent_durations
-from ...catalog.upsert_status import UpsertTableStatus
 from ...core.arguments.choices import parse_enum
-from ...core.arguments.intervals import interval_if_given, interval_of, interval_text, period_of
-from ...core.arguments.validation import KEPT, Kept, validated
-from ...core.errors import InvalidRequest, StreamNotFound, StreamStale, TableNotFound
+from ...core.arguments.validation import validated
 from ...core.model.outcomes import Outcome
-from ...core.model.stream import Stream
-from ...core.upserts.apply_schedule import recommended_max_staleness
-from ...core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
-from ...core.upserts.job_records import JobClass, Usage, usage
+from ...core.upserts.definition import OnBadRows, UpsertTable
+from ...core.upserts.job_records import JobClass
 from ...core.upserts.write_result import WriteResult
 from ...storage.delta.change_writes import result_of_write
-from ...storage.files.stores import Files, store_key
-from ...storage.state.apply_times import ApplyTimes
+from ...storage.files.stores import Files
 from .applying import BASE_BYTES_READ, Applying
-from .dropping import Dropping
 from .metering import Metering
 from .quarantine import Quarantine
 from .reads import Reads, TableRead
-from .table_definitions import TableDefinitions
 from .upkeep import Upkeep
+from .upsert_streams import UpsertStreams
 from .upsert_tables import UpsertTables
 from .writing import change_sink, write_changes
-
-_WEEK = timedelta(days=7)
 
 Result = TypeVar("Result")
 
 
 @validated
 class Upserting:
-    """Tables whose changes are written first, and are applied later or merged into a read."""
+    """Changes that are written first, and are applied later or merged into a read."""
 
     def __init__(
         self,
         catalog: StreamCatalog,
         tables: UpsertTables,
-        definitions: TableDefinitions,
-        dropping: Dropping,
+        streams: UpsertStreams,
         quarantine: Quarantine,
         applying: Applying,
         reads: Reads,
         metering: Metering,
         upkeep: Upkeep,
-        apply_times: ApplyTimes,
         files: Files,
-        clock: Callable[[], datetime],
     ) -> None:
         self._catalog = catalog
         self._upsert_tables = tables
-        self._definitions = definitions
-        self._dropping = dropping
+        self._streams = streams
         self._quarantine = quarantine
         self._applying = applying
         self._reads = reads
         self._metering = metering
         self._upkeep = upkeep
-        self._apply_times = apply_times
         self._files = files
-        self._clock = clock
-
-    def create_upsert_table(
-        self,
-        name: str,
-        schema: StructType | str,
-        primary_key: str | Sequence[str],
-        *,
-        max_staleness: timedelta | str | None = None,
-        tombstone_horizon: timedelta | str = TOMBSTONE_HORIZON,
-        cluster_by: str | Collection[str] | None = None,
-        partial_changes: bool = False,
-        if_not_exists: bool = False,
-    ) -> UpsertTable:
-        """Create a table whose changes are upserted by a primary key (BigQuery CDC).
-
-        The Delta table ``<name>__base`` holds the rows, and its properties record the arguments.
-        ``name`` is a view of it that shows the data columns of the rows that were not deleted. If
-        ``name`` is a path, the base is at that path, and :meth:`read_upsert_table` reads it. To
-        finish a call that was killed, call this method again with ``if_not_exists``.
-
-        :param schema: the data columns, as DDL or a ``StructType``; at most 2,000 columns
-        :param primary_key: 1 to 16 columns; the writer of changes must ensure that they identify a
-            row
-        :param max_staleness: how far a read may be behind what was written, as
-            ``INTERVAL 10 MINUTE``, ``PT10M`` or a ``timedelta``; ``None``: every read is fresh
-        :param tombstone_horizon: how long a delete is remembered for changes that come late
-        :param cluster_by: the columns that the base is clustered by; by default the first 4 columns
-            of the key
-        :param partial_changes: whether a change may leave columns unchanged
-            (:meth:`write_changes`). The base then keeps a sequence number for each column that is
-            older than its row, and changes are compared column by column
-        :param if_not_exists: an existing table is not an error; it keeps its definition
-        :raises InvalidRequest: the schema, the key or an interval is not valid
-        :raises TableExists: the table exists, and ``if_not_exists`` is false
-        """
-        return self._definitions.create(
-            name,
-            schema,
-            primary_key,
-            max_staleness=max_staleness,
-            tombstone_horizon=tombstone_horizon,
-            cluster_by=cluster_by,
-            partial_changes=partial_changes,
-            if_not_exists=if_not_exists,
-        )
-
-    def alter_upsert_table(
-        self,
-        name: str,
-        *,
-        max_staleness: timedelta | str | Kept | None = KEPT,
-        tombstone_horizon: timedelta | str | Kept = KEPT,
-    ) -> None:
-        """Change the intervals of an upsert table. An interval that is not given stays unchanged.
-
-        The monitor of streams sends an alert when a change has waited longer than
-        ``max_staleness``.
-
-        :param max_staleness: how far a read may be behind what was written; ``None``: every read is
-            fresh
-        :param tombstone_horizon: how long a delete is remembered. A longer horizon does not restore
-            a delete that was forgotten under a shorter one
-        :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is not an upsert table, or an interval is not valid
-        :raises StreamConflict: changes are being applied; nothing was changed
-        """
-        longest = interval_if_given(max_staleness, "max_staleness")
-        horizon = interval_if_given(tombstone_horizon, "tombstone_horizon")
-        table = self._writable(name)
-        self._catalog.alter_stream(table.stream, max_lag=longest)
-        self._definitions.alter(table, longest, horizon)
-
-    def add_columns(self, name: str, schema: StructType | str) -> UpsertTable:
-        """Add columns to an upsert table and to its view.
-
-        The new columns are NULL in existing rows and in waiting changes. Existing columns stay
-        unchanged, so the next call finishes a call that was killed. A concurrent write may fail, as
-        with any Delta table that is altered.
-
-        :param schema: the columns, as DDL or a ``StructType``
-        :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is not an upsert table, it has a column of that name with another
-            type, or the schema breaks a rule of :meth:`create_upsert_table`; nothing was altered
-        """
-        return self._definitions.add_columns(name, schema)
-
-    def drop_upsert_table(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop an upsert table with its view, its stream and its files.
-
-        The files of an external base stay. The next call finishes a call that was killed.
-
-        :param if_exists: a missing table is not an error
-        :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is not an upsert table
-        :raises StreamConflict: changes are being applied; nothing was dropped
-        """
-        if self._dropping.is_half_dropped(name):
-            self._dropping.remove_rest(name)
-            return
-        try:
-            table = self._upsert_tables.whole(name)
-        except TableNotFound:
-            if if_exists:
-                return
-            raise
-        with suppress(StreamNotFound):
-            # A copied table names the stream of its original. That stream must stay.
-            if _is_on(self._catalog.get_stream(table.stream), table):
-                self._catalog.drop_stream(table.stream)
-        self._dropping.drop(table)
-
-    def describe_upsert_table(self, name: str) -> UpsertTableStatus:
-        """The status of an upsert table.
-
-        :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is not an upsert table
-        :raises StreamStale: the waiting changes can no longer be determined
-        """
-        table = self._upsert_tables.get(name)
-        stream = self._stream(table)
-        status = self._status(table, stream)
-        staleness, quarantined = table.max_staleness, self._quarantine.counted(table)
-        return UpsertTableStatus(
-            name,
-            table.location,
-            table.primary_key,
-            None if staleness is None else interval_text(staleness),
-            interval_text(table.tombstone_horizon),
-            apply_watermark(stream, status),
-            status.behind_since,
-            status.commits_behind or 0,
-            status.bytes_behind or 0,
-            quarantined.held,
-            quarantined.held_since,
-            quarantined.late,
-            table.stream,
-        )
 
     def write_changes(
         self,
@@ -243,7 +86,7 @@ class Upserting:
         :raises TableNotFound: there is no such table
         """
         table = self._upsert_tables.get(name)
-        stream = self._stream_if_registered(table)
+        stream = self._streams.find(table)
         transaction = None if write_id is None else (f"write/{write_id}", 0)
         quarantines = _quarantines(name, on_bad_rows)
         mark = write_changes(table, rows, transaction=transaction, quarantines=quarantines)
@@ -302,7 +145,7 @@ class Upserting:
         :raises StatementFailed: the MERGE failed; the table is unchanged, and the changes wait
         """
         table = self._upsert_tables.get(name)
-        stream = self._stream(table)
+        stream = self._streams.get(table)
         if stream.consumption is None and not self._catalog.probe_of(stream).may_have_data:
             self._upkeep.run_when_due(table)
             return None
@@ -348,92 +191,15 @@ class Upserting:
             job.read_bytes += base.size_bytes
             return work(found.rows)
 
-    def upsert_usage(
-        self, *, since: timedelta | str = _WEEK, period: timedelta | str = timedelta(hours=1)
-    ) -> list[Usage]:
-        """The usage of the jobs of upsert tables, by period and class, newest first (BigQuery CDC).
-
-        The Delta table ``upsert_jobs`` of the state folder holds the jobs themselves.
-
-        :param since: how far back to count
-        :param period: the length of one period
-        """
-        begin = self._clock() - interval_of(since, "since")
-        jobs = self._metering.history.read(begin)
-        return usage(jobs, period_of(period, "period"), begin)
-
-    def recommended_max_staleness(self, name: str) -> timedelta | None:
-        """The least ``max_staleness`` that applies can be expected to meet (BigQuery CDC).
-
-        It is twice the 95th percentile of the apply times of the last seven days, plus seven
-        minutes. ``None``: nothing was applied in these days.
-
-        The apply time of an apply in the background is the time from when it was due to its end. If
-        no such apply was recorded in these days, the apply time is the time from the begin of each
-        consumption to its commit.
-
-        :raises TableNotFound: there is no such table
-        :raises InvalidRequest: it is not an upsert table
-        """
-        table = self._upsert_tables.get(name)
-        stream_id = self._catalog.get_stream(table.stream).stream_id
-        durations = recent_durations(
-            stream_id,
-            self._apply_times,
-            lambda: self._catalog.stream_history(table.stream),
-            self._clock() - _WEEK,
-        )
-        return recommended_max_staleness(durations)
-
     def _writable(self, name: str) -> UpsertTable:
         """The upsert table of that name, after a check that its stream is on its changes."""
         table = self._upsert_tables.get(name)
-        self._stream_if_registered(table)
+        self._streams.find(table)
         return table
 
-    def _stream_if_registered(self, table: UpsertTable) -> Stream | None:
-        """Like :meth:`_stream`; ``None`` if the table has no stream; a write needs none."""
-        with suppress(StreamNotFound):
-            return self._stream(table)
-        return None
-
-    def _stream(self, table: UpsertTable) -> Stream:
-        """The stream on the changes of ``table``.
-
-        :raises InvalidRequest: the stream is on changes at another location
-        """
-        stream = self._catalog.get_stream(table.stream)
-        if not _is_on(stream, table):
-            raise InvalidRequest(
-                f"upsert table {table.name}",
-                "was copied or moved",
-                cause=f"it is at {table.location}, and its changes come from"
-                f" {stream.source.location}",
-                fix="use it at its original location, by the path or name that it was created with;"
-                " to make a copy, use create_upsert_table and write_changes",
-            )
-        return stream
-
     def _read(self, table: UpsertTable) -> TableRead:
-        stream = self._stream(table)
-        return self._reads.read(table, stream, self._status(table, stream))
-
-    def _status(self, table: UpsertTable, stream: Stream) -> StreamStatus:
-        status = self._catalog.status_of(stream)
-        if status.invalid_reason is not None:
-            raise StreamStale(
-                f"upsert table {table.name}",
-                "cannot determine which changes are not yet applied",
-                cause=status.invalid_reason,
-                fix="create the table again and load it from the origin of its changes; its base"
-                " has the changes that were applied",
-            )
-        return status
-
-
-def _is_on(stream: Stream, table: UpsertTable) -> bool:
-    """Whether ``stream`` is on the changes of ``table``."""
-    return store_key(stream.source.location) == store_key(table.changes)
+        stream = self._streams.get(table)
+        return self._reads.read(table, stream, self._streams.status(table, stream))
 
 
 def _quarantines(name: str, on_bad_rows: OnBadRows | str) -> bool:
