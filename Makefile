@@ -63,7 +63,7 @@ java: ## check for Java 17 or newer; on Debian as root install it
 jars: $(VENV)/.jars ## let Spark fetch the Delta jars and archive its classes, once
 
 $(VENV)/.jars: $(VENV)/.installed .ci/jars | java
-	@SPARK_SUBMIT_OPTS='-XX:ArchiveClassesAtExit=$(ARCHIVE) -Xlog:disable' $(PYTHON) .ci/jars
+	@SPARK_SUBMIT_OPTS='-XX:ArchiveClassesAtExit=$(ARCHIVE) -XX:TieredStopAtLevel=1 -Xlog:disable' $(PYTHON) .ci/jars
 	@touch $@
 
 .PHONY: test
@@ -96,7 +96,7 @@ test-services: venv jars ## the tests beside a server: Spark Connect and Airflow
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one
-	$(WITH_JVM) $(PYTEST) tests/connect $(JUNIT)
+	$(WITH_JVM) $(PYTEST) tests/connect -m 'not thorough' -n 2 --dist loadfile $(JUNIT)
 
 .PHONY: test-airflow
 test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler
@@ -106,6 +106,7 @@ test-airflow: venv jars ## the tests that need an Airflow database or a real sch
 test-thorough: venv jars ## what is too long for CI: more variants and random examples, a benchmark
 	$(PYTEST) tests/unit tests/protocol -m thorough $(SESSIONS)
 	$(WITH_JVM) $(PYTEST) tests/faults tests/docs tests/engine -m thorough $(SESSIONS) $(JUNIT)
+	$(WITH_JVM) $(PYTEST) tests/connect -m thorough
 	HYPOTHESIS_PROFILE=thorough MACHINE_EXAMPLES=$(EXAMPLES) $(WITH_JVM) $(PYTEST) tests/stateful \
 		-o timeout=0 -m 'stateful or thorough' $(SESSIONS)
 	$(MAKE) bench ROWS=200000 \

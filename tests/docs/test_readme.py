@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from spark_settings import FIRST_COMPILER
 from stream_lab import StreamLab
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-
-
+OPTIONS = "SPARK_SUBMIT_OPTS"
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -75,10 +75,11 @@ print("SET", [spark.conf.get(name) for name in names])
         encoding="utf-8",
     )
 
+    options = f"{os.environ.get(OPTIONS, '')} {FIRST_COMPILER}"
     ran = subprocess.run(
         [sys.executable, script],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), OPTIONS: options},
         capture_output=True,
         text=True,
         check=False,

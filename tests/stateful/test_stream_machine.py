@@ -37,10 +37,10 @@ def test_streams_under_random_writes_and_crashes_agree_with_the_model(
     print(f"{StreamMachine.steps} steps")
 
 
-# Sequences that run every time: failures that the machine has found are kept here.
+# Sequences of failures that the machine has found.
 
 
-@pytest.mark.in_ci("inserted")
+@pytest.mark.thorough
 @pytest.mark.parametrize("semantics", AppendSemantics)
 def test_sequence_of_crashes_and_takeovers_agrees_with_the_model(
     spark: SparkSession, tmp_path: Path, semantics: AppendSemantics
