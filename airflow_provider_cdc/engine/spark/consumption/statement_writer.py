@@ -90,8 +90,7 @@ class SparkWriter:
             self._spark.sql(text)
 
     def _writable_columns(self, location: str) -> list[str]:
-        log = DeltaLog(location, self._files)
-        metadata = log.state_at(log.latest_version()).metadata
+        metadata = DeltaLog(location, self._files).newest_state().metadata
         return [
             field["name"]
             for field in json.loads(metadata["schemaString"])["fields"]

@@ -227,8 +227,7 @@ class Maintainer:
             self._extended.note(source.location)
 
     def _properties_of(self, location: str) -> Mapping[str, str]:
-        log = DeltaLog(location, self._files)
-        return log.state_at(log.latest_version()).configuration
+        return DeltaLog(location, self._files).newest_state().configuration
 
 
 def _keep_extensions(stream: UnreadableStream, sources: dict[str, _Source]) -> None:

@@ -129,8 +129,7 @@ class UpsertTables:
         return _data_columns(self._state(location))
 
     def _state(self, location: str) -> TableState:
-        log = DeltaLog(location, self._files)
-        return log.state_at(log.latest_version())
+        return DeltaLog(location, self._files).newest_state()
 
     def _check_columns(self, table: UpsertTable) -> None:
         """Refuse a table if one of its parts was altered without the engine."""

@@ -40,25 +40,28 @@ class LogIncomplete(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint of ``version``: the ``names`` of its files, without sidecars."""
+
+    version: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
-    """The versions of a log in one listing: the newest version, and the versions of its commits."""
+    """What one listing of a log shows: the newest version, the versions of the commits, and the
+    complete checkpoints, newest first.
+    """
 
     latest_version: int
     commits: frozenset[int]
+    checkpoints: tuple[Checkpoint, ...]
 
     def check(self, *, after: int) -> None:
         """Raise :class:`LogIncomplete` if a commit ``after`` (exclusive) is missing."""
         for version in range(after + 1, self.latest_version + 1):
             if version not in self.commits:
                 raise LogIncomplete(version)
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A complete checkpoint of ``version``: the ``names`` of its files, without sidecars."""
-
-    version: int
-    names: tuple[str, ...]
 
 
 class DeltaLog:
@@ -164,10 +167,23 @@ class DeltaLog:
 
         :raises LogIncomplete: the log no longer reaches back to that version
         """
+        listing = _listed(self._names())
+        return self._state(version, () if listing is None else listing.checkpoints)
+
+    def newest_state(self) -> TableState:
+        """The state at the newest version, with one listing.
+
+        :raises NotADeltaTable: there is no log
+        :raises LogIncomplete: a commit is missing that no checkpoint holds
+        """
+        listing = self.listing()
+        return self._state(listing.latest_version, listing.checkpoints)
+
+    def _state(self, version: int, listed: Sequence[Checkpoint]) -> TableState:
         newest = self.commit(version)
         found: dict[str, Any] = {}
         commit = newest
-        checkpoints = {item.version: item for item in self.checkpoints(through=version)}
+        checkpoints = {item.version: item for item in listed}
         while True:
             _remember(found, commit.metadata, commit.protocol, commit.row_id_high_water_mark)
             if len(found) == len(_STATE_ACTIONS) or commit.version == 0:
@@ -184,23 +200,6 @@ class DeltaLog:
             found["protocol"],
             found.get("domainMetadata", -1),
         )
-
-    def checkpoints(self, *, through: int) -> list[Checkpoint]:
-        """The complete checkpoints up to ``through``, newest first. A checkpoint in parts is
-        complete if no part is missing.
-        """
-        found: dict[tuple[int, str], list[str]] = {}
-        for name in self._names():
-            match = _CHECKPOINT.match(name)
-            if match and int(match[1]) <= through:
-                # Without parts, each file is one checkpoint.
-                found.setdefault((int(match[1]), match[2] or name), []).append(name)
-        complete = [
-            Checkpoint(version, tuple(names))
-            for (version, form), names in found.items()
-            if not form.isdigit() or len(names) >= int(form)
-        ]
-        return sorted(complete, key=lambda item: item.version, reverse=True)
 
     def checkpoint_actions(
         self, checkpoint: Checkpoint, kinds: Sequence[str]
@@ -263,9 +262,22 @@ class DeltaLog:
 
 def _listed(names: Sequence[str]) -> Listing | None:
     commits = frozenset(int(match[1]) for match in map(_COMMIT.match, names) if match)
-    checkpoints = {int(match[1]) for match in map(_CHECKPOINT.match, names) if match}
-    newest = max(commits | checkpoints, default=None)
-    return None if newest is None else Listing(newest, commits)
+    found: dict[tuple[int, str], list[str]] = {}
+    for name in names:
+        if match := _CHECKPOINT.match(name):
+            # Without parts, each file is one checkpoint.
+            found.setdefault((int(match[1]), match[2] or name), []).append(name)
+    newest = max(commits | {version for version, _ in found}, default=None)
+    if newest is None:
+        return None
+    # A checkpoint in parts is complete if no part is missing.
+    complete = [
+        Checkpoint(version, tuple(parts))
+        for (version, form), parts in found.items()
+        if not form.isdigit() or len(parts) >= int(form)
+    ]
+    complete.sort(key=lambda item: item.version, reverse=True)
+    return Listing(newest, commits, tuple(complete))
 
 
 def _plain(row: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:

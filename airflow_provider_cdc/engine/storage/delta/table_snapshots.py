@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...core.delta.log_actions import DataFile
 from ...core.delta.table_snapshot import Replay, TableSnapshot
 from ..files.stores import Files, hadoop_uri
-from .delta_log import DeltaLog
+from .delta_log import Checkpoint, DeltaLog
 from .range_files import RangeFiles
 
 _KINDS = ("protocol", "metaData", "domainMetadata", "add")
@@ -23,19 +23,20 @@ def newest_snapshot(location: str, files: Files) -> TableSnapshot:
     :raises LogIncomplete: commits are missing that no checkpoint holds
     """
     log = DeltaLog(location, files)
-    version = log.latest_version()
-    replay, after = _begun(log, version)
+    listing = log.listing()
+    version = listing.latest_version
+    replay, after = _begun(log, listing.checkpoints)
     replay.take(log.actions(after=after, through=version))
     found = replay.snapshot(version)
     source = RangeFiles(location, files)
     return replace(found, files=tuple(_absolute(source, file) for file in found.files))
 
 
-def _begun(log: DeltaLog, version: int) -> tuple[Replay, int]:
-    """A replay of the newest checkpoint that can be read, and its version. Without a checkpoint the
-    version is -1.
+def _begun(log: DeltaLog, checkpoints: Sequence[Checkpoint]) -> tuple[Replay, int]:
+    """A replay of the newest of ``checkpoints`` that can be read, and its version. Without a
+    checkpoint the version is -1.
     """
-    for checkpoint in log.checkpoints(through=version):
+    for checkpoint in checkpoints:
         replay = Replay()
         try:
             replay.take(log.checkpoint_actions(checkpoint, _KINDS))

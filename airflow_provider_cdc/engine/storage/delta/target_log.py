@@ -21,10 +21,13 @@ class TargetLog:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def newest_version(self, location: str) -> int:
-        """The newest version of the table at ``location``; -1 if there is no Delta log."""
+    def newest_version(self, location: str, *, since: int = 0) -> int:
+        """The newest version of the table at ``location``; -1 if there is no Delta log.
+
+        :param since: a version that the table has reached. The log is listed from there on
+        """
         try:
-            return DeltaLog(location, self._files).latest_version()
+            return DeltaLog(location, self._files).listing(since=since).latest_version
         except NotADeltaTable:
             return -1
 
@@ -41,7 +44,7 @@ class TargetLog:
         :raises OutcomeUnknown: some of them were cleaned up
         :raises ConsumptionOpen: the target is another table now
         """
-        newest = self.newest_version(statement.location)
+        newest = self.newest_version(statement.location, since=statement.before_version)
         if newest < statement.before_version:
             raise ConsumptionOpen(
                 f"target {statement.target}",

@@ -153,8 +153,7 @@ class SourceLog:
 
         :raises NotADeltaTable: there is no Delta log
         """
-        log = DeltaLog(location, self._files)
-        return offset_of(log.state_at(log.latest_version()))
+        return offset_of(DeltaLog(location, self._files).newest_state())
 
     def newest_version(self, stream: Stream) -> int:
         """The newest version of the first table of ``stream``, from one listing. A folder is

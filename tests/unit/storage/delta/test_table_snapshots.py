@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from counting_files import CountingFiles
 from hypothesis import given
 from table_histories import Table, histories
 
@@ -115,6 +116,16 @@ def test_snapshot_of_a_log_without_checkpoints_holds_its_latest_state(log: Log) 
         "storageType": "p",
         "pathOrInlineDv": f"{log.root.as_uri()}/{relative_path(vector)}",
     }
+
+
+def test_snapshot_of_a_log_with_a_checkpoint_lists_it_once(log: Log) -> None:
+    log.commit(0, {"protocol": PROTOCOL}, {"metaData": METADATA})
+    log.checkpoint(f"{0:020d}.checkpoint.parquet", *STATE)
+    log.commit(1, add("a"))
+    files = CountingFiles()
+
+    assert newest_snapshot(str(log.root), files).version == 1
+    assert len(files.listings) == 1
 
 
 def test_absolute_paths_in_a_log_stay_unchanged(log: Log) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting_files import CountingFiles
 from streams import new_offset, new_stream
 
 from airflow_provider_cdc.engine.core.consumption.batches import BatchLimit
@@ -229,14 +230,6 @@ def test_bounded_range_reads_few_commits_after_its_end(log: Log) -> None:
     assert found.end.version == 10
 
 
-class CountingFiles(Files):
-    listings = 0
-
-    def names(self, uri: str, *, after: str = "") -> list[str]:
-        self.listings += 1
-        return super().names(uri, after=after)
-
-
 @pytest.mark.parametrize("commits", [0, 3, 50])
 def test_probe_lists_the_log_once(log: Log, commits: int) -> None:
     for version in range(1, commits + 1):
@@ -245,7 +238,17 @@ def test_probe_lists_the_log_once(log: Log, commits: int) -> None:
 
     SourceLog(files).probe(log.stream)
 
-    assert files.listings == 1
+    assert len(files.listings) == 1
+
+
+def test_newest_offset_lists_the_log_once(log: Log) -> None:
+    files = CountingFiles()
+    log.write(1, {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}})
+
+    offset = SourceLog(files).newest_offset(str(log.root))
+
+    assert offset.version == 1
+    assert len(files.listings) == 1
 
 
 def append_only(
@@ -300,7 +303,7 @@ def test_transaction_pins_one_version_for_two_spellings_of_a_table(
     files = CountingFiles()
 
     pins = SourcePins(SourceLog(files), streams)
-    assert files.listings == 1
+    assert len(files.listings) == 1
     log.insert(1)
 
     ends = [pins.span(stream, BatchLimit()).tables[0].end.version for stream in streams]
