@@ -96,7 +96,7 @@ test-services: venv jars ## the tests beside a server: Spark Connect and Airflow
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one
-	$(WITH_JVM) $(PYTEST) tests/connect -m 'not thorough' -n 2 --dist loadfile $(JUNIT)
+	$(WITH_JVM) $(PYTEST) tests/connect -m 'not thorough' $(JUNIT)
 
 .PHONY: test-airflow
 test-airflow: venv jars ## the tests that need an Airflow database or a real scheduler

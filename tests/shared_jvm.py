@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_settings import ALONE
+from spark_settings import ALONE, LATE_SECOND_COMPILER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +27,7 @@ _NAMES = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", CONNECT_ADDRESS)
 # Test processes take these out of their environment: drivers that they start have JVMs of their
 # own.
 SHARED = {name: os.environ.pop(name) for name in _NAMES if name in os.environ}
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOOPBACK = "127.0.0.1"
 
 
@@ -55,6 +56,7 @@ def shared_jvm() -> Iterator[dict[str, str]]:
         settings = session_builder(Path(warehouse))._options | {
             # The states of the tables of two processes, for an hour.
             "spark.driver.memory": "5g",
+            _JAVA_OPTIONS: f"{ALONE[_JAVA_OPTIONS]} {LATE_SECOND_COMPILER}",
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
             "spark.connect.grpc.binding.address": _LOOPBACK,
             "spark.connect.grpc.binding.port": str(port),
