@@ -43,7 +43,7 @@ def get_commands() -> list[GroupCommand]:
 def streams(args: Namespace) -> None:
     """Print the streams of a connection; see :func:`get_commands`."""
     from .lines import stream_lines  # noqa: PLC0415 - keep other commands quick
-    from .tables import STREAMS, print_described, print_table  # noqa: PLC0415
+    from .text_tables import STREAMS, print_described, print_table  # noqa: PLC0415
 
     lines = _lines(args.conn_id, lambda catalog: stream_lines(catalog, args.name))
     if args.output != _TABLE:
@@ -57,7 +57,7 @@ def streams(args: Namespace) -> None:
 def upsert_tables(args: Namespace) -> None:
     """Print the upsert tables of a connection; see :func:`get_commands`."""
     from .lines import upsert_lines  # noqa: PLC0415
-    from .tables import UPSERT_TABLES, print_table  # noqa: PLC0415
+    from .text_tables import UPSERT_TABLES, print_table  # noqa: PLC0415
 
     lines = _lines(args.conn_id, upsert_lines)
     if args.output == _TABLE:
@@ -93,7 +93,7 @@ def _print(lines: Sequence[Mapping[str, Any]], output: str) -> None:
     """Print ``lines`` with all their columns in one of Airflow's formats."""
     from airflow.cli.simple_table import AirflowConsole  # noqa: PLC0415
 
-    from .tables import text  # noqa: PLC0415
+    from .text_tables import text  # noqa: PLC0415
 
     data = [{name: text(value) for name, value in line.items()} for line in lines]
     AirflowConsole().print_as(data=data, output=output)

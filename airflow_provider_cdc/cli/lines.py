@@ -11,7 +11,7 @@ from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.stream_status import shown
 from airflow_provider_cdc.engine.core.upserts.job_records import Usage
 
-from .tables import bar
+from .text_tables import bar
 
 
 def stream_lines(catalog: StreamCatalog, name: str | None) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from airflow_provider_cdc.engine.core.upserts.job_records import usage as used
 from airflow_provider_cdc.engine.storage.state.job_history import JobHistory
 
 from .lines import checked, stream_lines, upsert_lines, usage_lines
-from .tables import (
+from .text_tables import (
     STREAMS,
     UPSERT_TABLES,
     USAGE,

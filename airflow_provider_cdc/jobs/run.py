@@ -19,7 +19,6 @@ from airflow_provider_cdc.engine.storage.files.stores import Files
 from .answer_lines import answer_lines
 from .export import export_changes, export_table
 from .functions import check_consume, consume_by_function
-from .metering import slot_meter
 from .model import (
     AbortConsumption,
     Answer,
@@ -34,6 +33,7 @@ from .model import (
     RewindStream,
     StreamHasData,
 )
+from .slot_meter import slot_meter
 from .upserts import upsert_answer
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ class Engine:
         of this process
     :param slot_meter: returns the milliseconds that the tasks of the session's application have
         taken so far, for the history of jobs:
-        ``airflow_provider_cdc.jobs.metering.slot_meter(spark)``
+        ``airflow_provider_cdc.jobs.slot_meter.slot_meter(spark)``
     :raises UnsupportedEnvironment: the session has an older Spark, or no Delta
     """
 

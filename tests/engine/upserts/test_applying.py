@@ -18,9 +18,9 @@ from airflow_provider_cdc.engine.spark.upserts import apply_pruning, applying
 from airflow_provider_cdc.engine.spark.upserts.apply_pruning import BaseShare, Pruning
 from airflow_provider_cdc.engine.storage.delta.table_snapshots import newest_snapshot
 from airflow_provider_cdc.engine.storage.files.stores import Files
-from airflow_provider_cdc.jobs.metering import slot_meter
 from airflow_provider_cdc.jobs.model import ExportFormat, ExportTable, Request
 from airflow_provider_cdc.jobs.run import run
+from airflow_provider_cdc.jobs.slot_meter import slot_meter
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from streams import NOON, add_file, new_stream, offset_at, quiet_stream, register
 from typer.testing import CliRunner
 
-from airflow_provider_cdc.cli.tables import WIDTH
 from airflow_provider_cdc.cli.terminal import app
+from airflow_provider_cdc.cli.text_tables import WIDTH
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.upsert_jobs import LONGEST_WITHOUT_MAX_STALENESS

@@ -9,8 +9,8 @@ import pytest
 from streams import add_file, new_stream, quiet_stream
 from typer.testing import CliRunner
 
-from airflow_provider_cdc.cli.tables import WIDTH
 from airflow_provider_cdc.cli.terminal import app
+from airflow_provider_cdc.cli.text_tables import WIDTH
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.clock import utc_now
 from airflow_provider_cdc.engine.core.model.lifecycle import Transition

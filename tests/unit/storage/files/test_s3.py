@@ -155,8 +155,8 @@ def test_log_of_a_table_is_read(options: dict[str, str], files: Files, root: str
     log = DeltaLog(root, files)
 
     assert log.latest_version() == 2
-    assert log.listing(since=1) == Listing(2, frozenset({1, 2}))
-    assert log.listing(since=3) == log.listing() == Listing(2, frozenset({0, 1, 2}))
+    assert log.listing(since=1) == Listing(2, frozenset({1, 2}), ())
+    assert log.listing(since=3) == log.listing() == Listing(2, frozenset({0, 1, 2}), ())
     with pytest.raises(NotADeltaTable):
         DeltaLog(join(root, "none"), files).listing(since=3)
     assert [commit.version for commit in log.commits(after=0, through=2)] == [1, 2]

@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
-from airflow_provider_cdc.cli.tables import WIDTH
 from airflow_provider_cdc.cli.terminal import app
+from airflow_provider_cdc.cli.text_tables import WIDTH
 from airflow_provider_cdc.engine.core.upserts.job_records import Job, JobClass, usage
 from airflow_provider_cdc.engine.storage.state import job_history
 from airflow_provider_cdc.engine.storage.state.job_history import JobHistory
