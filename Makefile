@@ -70,11 +70,8 @@ $(VENV)/.jars: $(VENV)/.installed .ci/jars | java
 test: checks test-fast test-jvm ## lint, the docs, every layer of tests
 
 .PHONY: checks
-checks: venv java ## lint and the docs, while Spark fetches its jars
-	mkdir -p $(STATE)
-	$(MAKE) jars > $(STATE)/jars.log 2>&1 & jars=$$!; \
-		$(MAKE) lint check-engine docs; checks=$$?; \
-		wait $$jars; jars=$$?; cat $(STATE)/jars.log; exit $$((checks + jars))
+checks: venv java check-engine ## lint and the docs, while Spark fetches its jars
+	.ci/side-by-side jars docs lint
 
 .PHONY: test-jvm
 test-jvm: venv jars ## the tests that need a JVM and those beside a server, on one JVM
@@ -92,7 +89,7 @@ test-spark: venv jars ## the tests that need a JVM: engine, state machines, faul
 
 .PHONY: test-services
 test-services: venv jars ## the tests beside a server: Spark Connect and Airflow, side by side
-	$(WITH_JVM) .ci/services
+	$(WITH_JVM) .ci/side-by-side test-connect test-airflow
 
 .PHONY: test-connect
 test-connect: venv jars ## the engine over Spark Connect: a process is a classic one or a remote one

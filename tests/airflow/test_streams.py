@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from spark_settings import OPTIONS_VARIABLE, with_first_compiler
 
 from airflow_provider_cdc.engine import Engine
 from airflow_provider_cdc.engine.core.arguments.points import Version
@@ -155,9 +157,10 @@ def test_sensor_whose_source_is_missing_fails_for_good(stream):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_exact_sensor_without_a_net_change_waits_for_a_later_commit(
-    stream, spark, define_connection
+    stream, spark, define_connection, monkeypatch
 ):
     define_connection("spark_default", "spark", "local[1]")
+    monkeypatch.setenv(OPTIONS_VARIABLE, with_first_compiler(os.environ))
     spark.sql(f"UPDATE {stream.table} SET v = 'x' WHERE id = 1")
     spark.sql(f"UPDATE {stream.table} SET v = 'a' WHERE id = 1")
     wait = sensor(exact=True, deferrable=True)

@@ -35,13 +35,11 @@ def test_readme_names_only_targets_that_exist() -> None:
 
 
 def folders_of(target: str, makefile: str) -> set[str]:
-    """The folders of tests that a target runs, itself or through other targets and scripts."""
+    """The folders of tests that a target runs, itself or through other targets."""
     rule = re.search(rf"^{target}: ?(.*?)(?: ##.*)?\n((?:\t.*\n)*)", makefile, re.MULTILINE)
     assert rule is not None, target
     prerequisites, recipe = rule.groups()
-    for script in re.findall(r"\.ci/[a-z-]+", recipe):
-        recipe += (ROOT / script).read_text(encoding="utf-8")
-    called = re.findall(r"(?:\$\(MAKE\)|^make) (test[a-z -]+)", recipe, re.MULTILINE)
+    called = re.findall(r"(?:\$\(MAKE\)|side-by-side) (test[a-z -]+)", recipe, re.MULTILINE)
     found = set(re.findall(r"tests/\w+", recipe))
     for name in " ".join([prerequisites, *called]).split():
         if name.startswith("test-"):

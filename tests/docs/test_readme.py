@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_settings import FIRST_COMPILER
+from spark_settings import OPTIONS_VARIABLE, with_first_compiler
 from stream_lab import StreamLab
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-OPTIONS = "SPARK_SUBMIT_OPTS"
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -75,11 +74,14 @@ print("SET", [spark.conf.get(name) for name in names])
         encoding="utf-8",
     )
 
-    options = f"{os.environ.get(OPTIONS, '')} {FIRST_COMPILER}"
     ran = subprocess.run(
         [sys.executable, script],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), OPTIONS: options},
+        env=os.environ
+        | {
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            OPTIONS_VARIABLE: with_first_compiler(os.environ),
+        },
         capture_output=True,
         text=True,
         check=False,
