@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 # A process of a few seconds runs much code, but each part only a few times: the JVM's second
 # compiler would cost more than it saves. Without that compiler the JVM reserves too little memory
 # for compiled code, and stops compiling. Sessions of many tests use both compilers: after three
 # minutes a statement takes a third less time.
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
-
-
-def with_first_compiler(environment: Mapping[str, str]) -> str:
-    """The value of :data:`OPTIONS_VARIABLE` for a JVM that runs only for seconds."""
-    return f"{environment.get(OPTIONS_VARIABLE, '')} {FIRST_COMPILER}"
-
-
 # Five times the JVM's own thresholds. The second compiler compiles only what is used a lot: in six
 # minutes of tests that saves an eighth of the processor time.
 LATE_SECOND_COMPILER = (

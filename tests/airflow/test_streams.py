@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
-from spark_settings import OPTIONS_VARIABLE, with_first_compiler
+from spark_settings import FIRST_COMPILER
 
 from airflow_provider_cdc.engine import Engine
 from airflow_provider_cdc.engine.core.arguments.points import Version
@@ -44,7 +43,8 @@ def stream(spark, define_connection, tmp_path):
     table = f"delta.`{tmp_path}/source`"
     spark.sql(f"CREATE TABLE {table} (id INT, v STRING) USING delta")
     spark.sql(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
-    define_connection("cdc_default", "cdc", state=(tmp_path / "state").as_uri())
+    conf = {"spark.driver.extraJavaOptions": FIRST_COMPILER}
+    define_connection("cdc_default", "cdc", state=(tmp_path / "state").as_uri(), conf=conf)
     engine = Engine(spark, state=(tmp_path / "state").as_uri())
     engine.create_stream("s", on_table=f"{tmp_path}/source")
     return SimpleNamespace(table=table, folder=tmp_path / "source", engine=engine)
@@ -157,10 +157,9 @@ def test_sensor_whose_source_is_missing_fails_for_good(stream):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_exact_sensor_without_a_net_change_waits_for_a_later_commit(
-    stream, spark, define_connection, monkeypatch
+    stream, spark, define_connection
 ):
     define_connection("spark_default", "spark", "local[1]")
-    monkeypatch.setenv(OPTIONS_VARIABLE, with_first_compiler(os.environ))
     spark.sql(f"UPDATE {stream.table} SET v = 'x' WHERE id = 1")
     spark.sql(f"UPDATE {stream.table} SET v = 'a' WHERE id = 1")
     wait = sensor(exact=True, deferrable=True)

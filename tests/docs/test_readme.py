@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from spark_settings import OPTIONS_VARIABLE, with_first_compiler
+from spark_settings import FIRST_COMPILER
 from stream_lab import StreamLab
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ print("SET", [spark.conf.get(name) for name in names])
         env=os.environ
         | {
             "PYTHONPATH": str(Path(__file__).parents[2]),
-            OPTIONS_VARIABLE: with_first_compiler(os.environ),
+            "SPARK_SUBMIT_OPTS": f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {FIRST_COMPILER}",
         },
         capture_output=True,
         text=True,
