@@ -122,7 +122,7 @@ class UpsertAdministration:
         longest = interval_if_given(max_staleness, "max_staleness")
         horizon = interval_if_given(tombstone_horizon, "tombstone_horizon")
         table = self._upsert_tables.get(name)
-        self._streams.find(table)
+        self._streams.get(table)
         self._catalog.alter_stream(table.stream, max_lag=longest)
         self._definitions.alter(table, longest, horizon)
 
