@@ -27,6 +27,8 @@ import psutil
 
 USER = "admin"
 POLL_SECONDS = 0.5
+# How long the api-server may take to answer one request.
+ANSWER_SECONDS = 30.0
 _STOP_SECONDS = 20
 _MIGRATION_SECONDS = 300
 _PASSWORDS = "simple_auth_manager_passwords.json.generated"
@@ -330,7 +332,7 @@ class AirflowServer:
 
     def _wait(self, look: Callable[[], Found | None], timeout_seconds: float, what: str) -> Found:
         deadline = time.monotonic() + timeout_seconds
-        while not (found := look()):
+        while not (found := _answer(look)):
             if time.monotonic() > deadline:
                 raise AirflowServerError(f"{what} after {timeout_seconds} s.\n{self._tail()}")
             time.sleep(POLL_SECONDS)
@@ -348,7 +350,7 @@ class AirflowServer:
         if token:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
             with error:
@@ -358,6 +360,13 @@ class AirflowServer:
 
     def _tail(self) -> str:
         return _end(self.log_file.read_text(errors="replace") if self.log_file.exists() else "")
+
+
+def _answer(look: Callable[[], Found | None]) -> Found | None:
+    """What ``look`` finds; ``None`` if the api-server is too busy to answer now."""
+    with suppress(TimeoutError):
+        return look()
+    return None
 
 
 def _end(text: str, lines: int = 40) -> str:
