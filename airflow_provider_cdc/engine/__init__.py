@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .core.arguments.points import OffsetOf, Point, Timestamp, Version
+from .core.change_feed.feed_options import FeedSource, OutOfRange
 from .core.change_sets.read_plan import ReadPlan, Strategy, TablePlan
 from .core.errors import (
     CdcError,
@@ -75,6 +76,7 @@ __all__ = [
     "ColumnStyle",
     "ConsumptionOpen",
     "Engine",
+    "FeedSource",
     "FileFormat",
     "FileUnreadable",
     "FilesChanged",
@@ -88,6 +90,7 @@ __all__ = [
     "Offset",
     "OffsetOf",
     "OnBadRows",
+    "OutOfRange",
     "Outcome",
     "OutcomeUnknown",
     "Point",

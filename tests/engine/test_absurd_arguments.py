@@ -73,6 +73,19 @@ class Scene(UpsertLab):
             "advance_stream": {"name": "s"},
             "changes": {"name": self.path("source"), "at": Version(0), "before": None, "end": None}
             | {"information": "default", "column_style": "snowflake"},
+            "change_feed": {
+                "name": self.path("source"),
+                "from_version": 0,
+                "from_timestamp": None,
+                "to_version": None,
+                "to_timestamp": None,
+                "source": "auto",
+                "out_of_range": "error",
+                "row_ids": False,
+                "column_prefix": "",
+                "where": None,
+                "exclude_regex": None,
+            },
             "clone_stream": {"name": "c", "of": "s", "comment": None},
             "clone_table": {"source": self.path("source"), "target": self.path("c")}
             | {"location": None},

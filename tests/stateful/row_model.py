@@ -104,6 +104,14 @@ class TableModel:
             rows = [(row_id, end.rows[row_id]) for row_id in live]
         return Counter(Change(row_id, "INSERT", False, end.values(row)) for row_id, row in rows)
 
+    def changes_of(self, version: int, last: int) -> Counter[Change]:
+        """The changes of one commit, with the columns at version ``last``."""
+        columns = self.history[last].columns
+        before, after = (
+            Snapshot(columns, self.history[each].rows) for each in (version - 1, version)
+        )
+        return Counter(_net(before, after))
+
 
 @dataclass
 class Pending:

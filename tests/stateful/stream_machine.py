@@ -38,7 +38,9 @@ from airflow_provider_cdc.engine import (
     StreamMode,
     Version,
 )
+from airflow_provider_cdc.engine.core.change_feed.feed_options import FeedSource
 from airflow_provider_cdc.engine.core.change_sets.read_plan import READING_DIFFERENCES
+from airflow_provider_cdc.engine.spark.change_feed import pairing
 from airflow_provider_cdc.engine.spark.change_sets import table_changes_reader
 from airflow_provider_cdc.engine.spark.change_sets.table_changes_reader import MANY_REWRITTEN_ROWS
 
@@ -121,6 +123,13 @@ ACTIONS = st.one_of(
         information=st.sampled_from(["default", "append_only"]),
     ),
     _action(
+        "read_feed",
+        back=st.integers(0, 12),
+        length=st.integers(1, 12),
+        source=st.sampled_from([FeedSource.AUTO, FeedSource.ROW_TRACKING]),
+        ids_first=st.booleans(),
+    ),
+    _action(
         "start_in_the_past",
         back=st.integers(0, 12),
         semantics=st.sampled_from([None, *AppendSemantics]),
@@ -149,6 +158,16 @@ def _collected(rows: DataFrame) -> Counter[Change]:
     return Counter(
         Change(delta_row_id(row[-1]), row[-3], row[-2], tuple(row[:-3])) for row in rows.collect()
     )
+
+
+def _without_equal_pairs(changes: Counter[Change]) -> Counter[Change]:
+    """``changes`` without the updates that wrote the values that a row had."""
+    kept = Counter(changes)
+    for change in changes:
+        opposite = change._replace(action="INSERT" if change.action == "DELETE" else "DELETE")
+        if change.is_update and opposite in changes:
+            del kept[change]
+    return kept
 
 
 class CrashListener:
@@ -298,6 +317,28 @@ class StreamMachine(RuleBasedStateMachine):
         passing = StreamModel("", mode, AppendSemantics.INSERTED, start)
         assert _collected(rows) == self.table.change_set(passing, end)
         self._count("look back")
+
+    def read_feed(self, back: int, length: int, source: FeedSource, *, ids_first: bool) -> None:
+        first = max(1, self.table.version - back)
+        last = min(self.table.version, first + length - 1)
+        many = 0 if ids_first else MANY_REWRITTEN_ROWS
+        with patch.object(pairing, "MANY_REWRITTEN_ROWS", many):
+            rows = self.engine.change_feed(
+                self.lab.path("t"),
+                from_version=first,
+                to_version=last,
+                source=source,
+                row_ids=True,
+            )
+        found = {version: Counter[Change]() for version in range(first, last + 1)}
+        for row in rows.collect():
+            *values, kind, version, _, row_id = row
+            action = "DELETE" if kind in ("delete", "update_preimage") else "INSERT"
+            change = Change(delta_row_id(row_id), action, kind.startswith("update"), tuple(values))
+            found[version][change] += 1
+        for version, changes in found.items():
+            assert _without_equal_pairs(changes) == self.table.changes_of(version, last)
+        self._count("read feed")
 
     def start_in_the_past(
         self, back: int, semantics: AppendSemantics | None, shows_initial_rows: bool

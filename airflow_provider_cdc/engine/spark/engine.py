@@ -122,7 +122,12 @@ class Engine:
             parts.maintainer,
         )
         self._reading = StreamReading(
-            parts.catalog, parts.sources, parts.reader, parts.scratch, parts.changes
+            parts.catalog,
+            parts.sources,
+            parts.reader,
+            parts.scratch,
+            parts.changes,
+            parts.feeds,
         )
         self._consumption = StreamConsumption(
             spark,
@@ -299,6 +304,7 @@ class Engine:
     stream_has_data = _delegate(StreamReading.stream_has_data, _reading)
     read_stream = _delegate(StreamReading.read_stream, _reading)
     changes = _delegate(StreamReading.changes, _reading)
+    change_feed = _delegate(StreamReading.change_feed, _reading)
     explain_stream = _delegate(StreamReading.explain_stream, _reading)
 
     consume = _delegate(StreamConsumption.consume, _consumption)

@@ -27,10 +27,12 @@ from ..storage.state.apply_times import ApplyTimes
 from ..storage.state.extended_sources import ExtendedSources
 from ..storage.state.job_history import JobHistory
 from ..storage.state.query_results import Results
+from .change_feed.feed_reader import FeedReader
 from .change_sets.file_rows import FileRows
 from .change_sets.table_changes_reader import ChangeSetReader
 from .consumption.statement_writer import SparkWriter
 from .consumption.stream_views import SparkChangeSets
+from .reading.change_feeds import ChangeFeeds
 from .reading.file_sources import FileSources
 from .reading.found_sources import Sources
 from .reading.stream_reader import StreamReader
@@ -100,6 +102,9 @@ class Parts:
         self.reader = StreamReader(spark, tables_reader, views, FileRows(spark, files))
         found = Sources(self.tables, self.definitions, SourceHistory(files, clock))
         self.changes = TableChanges(registry, found, self.sources, self.reader, clock, principal)
+
+        feed_reader = FeedReader(spark, files, self.scratch)
+        self.feeds = ChangeFeeds(spark, found, self.sources, feed_reader, files, clock)
 
         readability = Readability(self.sources, self.reader, self.scratch)
         self.rewinding = Rewinding(registry, found, readability, principal)

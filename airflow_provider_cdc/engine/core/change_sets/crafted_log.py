@@ -173,7 +173,8 @@ def _metadata(layout: Layout, table_id: str, has_change_files: bool) -> dict[str
     # Without row tracking Delta does not return the position of a row.
     settings = {"delta.enableRowTracking": "true"}
     for setting in (ROW_ID_SETTING, ROW_VERSION_SETTING):
-        settings[setting] = f"{_UNUSED}.{setting}" if own else layout.configuration[setting]
+        unused = f"{_UNUSED}.{setting}"
+        settings[setting] = unused if own else layout.configuration.get(setting, unused)
     if layout.is_mapped:
         settings[MAPPING_MODE] = layout.mapping_mode
         settings[MAX_COLUMN_ID] = str(layout.max_column_id + len(added))

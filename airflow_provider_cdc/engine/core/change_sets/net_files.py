@@ -47,6 +47,12 @@ class NetFiles:
         return not self.changes_data or not (self.removed or self.added or self.revectored)
 
     @property
+    def has_both_sides(self) -> bool:
+        """Whether the range may have both removed and added rows."""
+        is_removed = bool(self.removed or self.revectored)
+        return is_removed and bool(self.added or self.revectored)
+
+    @property
     def size_bytes(self) -> int:
         """The bytes of all files that have to be read, each counted once."""
         files = (*self.removed, *self.added, *(pair.new for pair in self.revectored))

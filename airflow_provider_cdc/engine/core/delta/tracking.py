@@ -131,6 +131,12 @@ def loses_row_ids(commit: Commit) -> bool:
     return bool(removed) and any(file.path not in removed for file in commit.adds)
 
 
+def _assigns_row_ids(commit: Commit) -> bool:
+    """Whether ``commit`` gave existing rows new row ids, and changed nothing else."""
+    # A batch assigns no ids if another writer has removed its files meanwhile.
+    return commit.operation in _REASSIGNING_OPERATIONS and bool(commit.adds)
+
+
 def _replaces_a_part(commit: Commit) -> bool:
     return commit.operation == _WRITE and any(
         name in commit.operation_parameters for name in _REPLACED
@@ -142,7 +148,7 @@ def hides_rows(commit: Commit) -> bool:
 
     An append, or an overwrite with no rows, does so with the option ``dataChange`` false.
     """
-    if commit.changes_data:
+    if commit.changes_data or _assigns_row_ids(commit):
         return False
     if commit.removes:
         # Dropping the feature removes files of deletion vectors in the same way. They have no row
@@ -161,19 +167,7 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
     gap: str | None = None
     tracked = True
     for commit in commits:
-        # A batch assigns no ids if another writer has removed its files meanwhile.
-        if commit.operation in _REASSIGNING_OPERATIONS and commit.adds:
-            gap = f"version {commit.version} assigned row ids again"
-        elif gap is None and hides_rows(commit):
-            gap = (
-                f"version {commit.version}, {commit.operation}, added or removed rows, but"
-                " is marked as changing no data"
-            )
-        elif gap is None and commit.operation == _CLONE and commit.version > 0:
-            # A clone keeps the table's id, and brings rows and column ids of another table.
-            gap = f"a clone replaced the table in version {commit.version}"
-        elif gap is None and loses_row_ids(commit):
-            gap = f"version {commit.version}, {commit.operation}, did not keep the row ids"
+        gap = gap or row_id_gap(commit)
         if commit.metadata is None:
             continue
         tracked = is_tracked(commit.metadata)
@@ -190,6 +184,31 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
         cause=gap,
         fix=BRING_BACK if tracked else f"switch it on again, and {BRING_BACK}",
     )
+
+
+def row_id_gap(commit: Commit) -> str | None:
+    """Why the row ids before and after ``commit`` do not show what it changed; ``None`` if they do.
+
+    Whether row tracking was on is not checked here.
+    """
+    if _assigns_row_ids(commit):
+        return f"version {commit.version} assigned row ids again"
+    if hides_rows(commit):
+        return (
+            f"version {commit.version}, {commit.operation}, added or removed rows, but"
+            " is marked as changing no data"
+        )
+    if commit.operation == _CLONE and commit.version > 0:
+        # A clone keeps the table's id, and brings rows and column ids of another table.
+        return f"a clone replaced the table in version {commit.version}"
+    if loses_row_ids(commit):
+        return f"version {commit.version}, {commit.operation}, did not keep the row ids"
+    return None
+
+
+def reassigns_columns(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether carried rows keep their row ids in other columns ``after`` than ``before``."""
+    return _materialized(before) != _materialized(after)
 
 
 def _materialized(metadata: Mapping[str, Any]) -> tuple[str | None, ...]:

@@ -21,28 +21,33 @@ _BUCKET_OF = f"shiftright({ROW_ID}, {_BUCKET_BITS})"
 _BIT = f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))"
 
 
-def without_carried_over(sides: Sides, offset_version: int) -> Sides:
+def without_carried_over(sides: Sides, written: str, within: Sequence[str] = ()) -> Sides:
     """``sides`` without most rows that were only carried into another file.
 
     Only the row ids and commit versions decide which rows to read: rows of one side only, and rows
-    that a commit after the offset wrote. One number covers 64 neighbouring ids, so Spark shuffles
-    almost nothing. Spark reads the columns only for the rows that are left.
+    that the range wrote. One number covers 64 neighbouring ids, so Spark shuffles almost nothing.
+    Spark reads the columns only for the rows that are left.
 
     :param sides: both sides, without rows that came back with an old commit version
+    :param written: the condition that the range wrote a row of the new side
+    :param within: columns of both sides; only rows with equal values there have the same id
     """
     old, new = sides.old, sides.new
     if old is None or new is None:
         return sides
-    bucket = f"{_BUCKET_OF} AS {BUCKET}"
-    written = f"CASE WHEN {ROW_VERSION} > {offset_version} THEN {_BIT} ELSE 0L END"
-    ids = old.selectExpr(bucket, f"{_BIT} AS {OLD}", f"0L AS {NEW}", "0L AS written").union(
-        new.selectExpr(bucket, f"0L AS {OLD}", f"{_BIT} AS {NEW}", f"{written} AS written")
+    keys = [*within, f"{_BUCKET_OF} AS {BUCKET}"]
+    is_written = f"CASE WHEN {written} THEN {_BIT} ELSE 0L END"
+    ids = old.selectExpr(*keys, f"{_BIT} AS {OLD}", f"0L AS {NEW}", "0L AS written").union(
+        new.selectExpr(*keys, f"0L AS {OLD}", f"{_BIT} AS {NEW}", f"{is_written} AS written")
     )
     candidates = F.expr(f"bit_or({OLD}) ^ bit_or({NEW}) | bit_or(written) AS {CANDIDATES}")
-    wanted = F.broadcast(ids.groupBy(BUCKET).agg(candidates).where(f"{CANDIDATES} <> 0"))
-
+    masks = ids.groupBy(*within, BUCKET).agg(candidates).where(f"{CANDIDATES} <> 0")
+    wanted = F.broadcast(
+        masks.selectExpr(BUCKET, CANDIDATES, *(f"{name} AS {name}_masked" for name in within))
+    )
     # Spark pushes a semi join into each part of a union, so that no other row is assembled.
-    is_wanted = F.expr(f"{_BUCKET_OF} = {BUCKET} AND {CANDIDATES} & {_BIT} <> 0")
+    same = [f"{_BUCKET_OF} = {BUCKET}", *(f"{name} = {name}_masked" for name in within)]
+    is_wanted = F.expr(" AND ".join([*same, f"{CANDIDATES} & {_BIT} <> 0"]))
 
     def left(side: DataFrame) -> DataFrame:
         return side.join(wanted, is_wanted, "left_semi")

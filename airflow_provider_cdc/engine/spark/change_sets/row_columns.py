@@ -70,10 +70,15 @@ def to_group(rows: DataFrame, listed: Sequence[ListedFile]) -> DataFrame:
     return rows.coalesce(tasks)
 
 
-def in_end_layout(rows: DataFrame, steps: Sequence[Layout]) -> DataFrame:
-    """``rows`` of the first layout of ``steps`` with the columns of the last one."""
+def in_end_layout(
+    rows: DataFrame, steps: Sequence[Layout], kept: Sequence[str] = (ROW_ID, ROW_VERSION)
+) -> DataFrame:
+    """``rows`` of the first layout of ``steps`` with the columns of the last one.
+
+    :param kept: the engine's own columns of ``rows``
+    """
     for older, newer in pairwise(steps):
         if newer.fields != older.fields:
             columns = in_newer_schema(lambda name: F.col(quote(name)), newer.fields, older.fields)
-            rows = rows.select(*columns, ROW_ID, ROW_VERSION)
+            rows = rows.select(*columns, *kept)
     return rows

@@ -39,7 +39,7 @@ from .file_difference import IDS_IN_A_MASK, netted, without_carried_over
 from .listed_rows import ListedRows
 from .metadata_columns import each_named, with_metadata_columns
 from .netting import DELETE, INSERT
-from .row_columns import ROW_ID, Sides, in_end_layout, union
+from .row_columns import ROW_ID, ROW_VERSION, Sides, in_end_layout, union
 from .schema_checks import check_columns, check_files, check_row_ids, check_session, check_types
 
 # With fewer rows, reading the row ids first costs more than it saves.
@@ -151,7 +151,7 @@ class ChangeSetReader:
         if sides.old is None and sides.new is not None:
             return each_named(sides.new, INSERT, style)
         if _reads_ids_first(net, span.end) and may_broadcast(self._spark):
-            sides = without_carried_over(sides, span.start.version)
+            sides = without_carried_over(sides, f"{ROW_VERSION} > {span.start.version}")
         return with_metadata_columns(
             netted(sides, listed, _row_type(Layout.of(span.end.metadata))), None, style
         )

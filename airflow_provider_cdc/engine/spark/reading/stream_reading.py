@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pyspark.sql import DataFrame
 
 from ...catalog.stream_catalog import StreamCatalog
 from ...core.arguments.choices import parse_enum
 from ...core.arguments.points import Point, bound_of
 from ...core.arguments.validation import validated
+from ...core.change_feed.feed_options import FeedColumns, FeedSource, OutOfRange
+from ...core.change_feed.feed_request import FeedEdge, checked_prefix
 from ...core.change_sets.read_plan import ReadPlan, TablePlan, plan_view
 from ...core.errors import InvalidRequest
 from ...core.model.access import Right
@@ -15,6 +19,8 @@ from ...core.model.stream import ColumnStyle, Information, StreamMode
 from ...core.names import table_name
 from ...storage.files.scratch import Scratch
 from ...storage.sources.source_log import SourceLog, StreamSpan
+from ..change_feed.feed_reader import FeedOptions
+from .change_feeds import ChangeFeeds
 from .stream_reader import StreamReader
 from .table_changes import TableChanges
 
@@ -30,12 +36,14 @@ class StreamReading:
         reader: StreamReader,
         scratch: Scratch,
         changes: TableChanges,
+        feeds: ChangeFeeds,
     ) -> None:
         self._streams = catalog
         self._sources = sources
         self._reader = reader
         self._scratch = scratch
         self._changes = changes
+        self._feeds = feeds
 
     def stream_has_data(self, name: str, *, exact: bool = True) -> bool:
         """Whether a stream has a change that is not consumed.
@@ -127,6 +135,76 @@ class StreamReading:
         mode = parse_enum(subject, "information", Information, information).mode
         style = parse_enum(subject, "column_style", ColumnStyle, column_style)
         return self._changes.read(table_name(name), start, last, mode, style)
+
+    def change_feed(
+        self,
+        name: str,
+        *,
+        from_version: int | None = None,
+        from_timestamp: str | datetime | None = None,
+        to_version: int | None = None,
+        to_timestamp: str | datetime | None = None,
+        source: FeedSource | str = FeedSource.AUTO,
+        out_of_range: OutOfRange | str = OutOfRange.ERROR,
+        row_ids: bool = False,
+        column_prefix: str = "",
+        where: str | None = None,
+        exclude_regex: str | None = None,
+    ) -> DataFrame:
+        """Every change of each commit of a table between two bounds, both inclusive.
+
+        The rows have the columns of the table at the end of the range, then ``_change_type``
+        (``insert``, ``delete``, ``update_preimage``, ``update_postimage``), ``_commit_version`` and
+        ``_commit_timestamp``. The rows have no order.
+
+        Delta change data feed: the same rows as ``table_changes``, but the feed of the table may
+        have been off if row tracking was on. A row that a commit only moved into another file is no
+        change. An UPDATE that writes equal values is a change.
+
+        :param name: a catalog name or the path of a Delta table
+        :param from_version: the first version
+        :param from_timestamp: the earliest time of a commit: ``yyyy-MM-dd[ HH:mm:ss[.SSS]]`` in the
+            session's time zone, or ISO 8601 with its offset from UTC
+        :param to_version: the last version; by default the newest
+        :param to_timestamp: the latest time of a commit, in the same form
+        :param source: ``feed``: only what Delta's feed recorded, with the same rows as
+            ``table_changes``; ``row_tracking``: only the data files; ``auto``: for each commit, the
+            one that reads fewer bytes
+        :param out_of_range: if a bound is after the newest commit: ``error``, ``empty`` (no rows)
+            or ``clamp`` (the feed ends with the newest commit)
+        :param row_ids: add ``METADATA$ROW_ID``, the row id of a stream's change set
+        :param column_prefix: what the names of the feed's columns begin with, for a table that has
+            a column such as ``_change_type``
+        :param where: a condition on the columns of the feed, in SQL
+        :param exclude_regex: refused. Delta's option ``excludeRegex`` leaves files out by their
+            names, so that a commit may be incomplete; use ``where``
+        :raises InvalidRequest: the arguments contradict each other, or a column of the table has
+            the name of one of the feed's columns
+        :raises InvalidRange: the history does not hold a bound, or they are in the wrong order
+        :raises ChangeTrackingDisabled: the changes of a commit were not recorded
+        :raises StreamStale: files were removed, or the table was replaced within the range
+        :raises StreamUnusable: a column has a new type that does not hold its old values
+        """
+        subject = f"change feed of {name}"
+        if exclude_regex is not None:
+            raise InvalidRequest(
+                subject,
+                "cannot leave out files by their names",
+                cause="a commit would be incomplete without some of its files",
+                fix="pass where with a condition on the rows instead of exclude_regex",
+            )
+        return self._feeds.read(
+            table_name(name),
+            FeedEdge("from", from_version, from_timestamp),
+            FeedEdge("to", to_version, to_timestamp),
+            parse_enum(subject, "out_of_range", OutOfRange, out_of_range),
+            FeedOptions(
+                parse_enum(subject, "source", FeedSource, source),
+                FeedColumns(checked_prefix(subject, column_prefix)),
+                row_ids,
+            ),
+            where,
+        )
 
     def explain_stream(self, name: str) -> ReadPlan:
         """How the change set of a stream would be read now; reads only the log.

@@ -6,11 +6,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from ...core.delta.log_actions import Commit
 from .delta_log import DeltaLog
 
 _ENABLED = "delta.enableInCommitTimestamps"
 _SINCE = "delta.inCommitTimestampEnablementVersion"
 _TICK = timedelta(milliseconds=1)
+# Delta looks back over this many commits for a clock that was turned back.
+_UNSETTLED = 100
 
 
 class CommitTimes:
@@ -48,6 +51,39 @@ class CommitTimes:
         if count:
             return older[count - 1]
         return None if versions[0] else -1
+
+    def of_newest(self) -> datetime:
+        """The time of the newest commit.
+
+        :raises NotADeltaTable: there is no log
+        """
+        state = self._log.newest_state()
+        commit = self._log.commit(state.version)
+        return self.times([commit], state.configuration)[state.version]
+
+    def times(
+        self, commits: Sequence[Commit], configuration: Mapping[str, str]
+    ) -> dict[int, datetime]:
+        """The time of each of consecutive ``commits``, by version.
+
+        :param configuration: the table's properties after the last of them
+        :raises LogIncomplete: the file of a commit is missing now
+        """
+        own_since = _own_times_since(configuration)
+        found = {each.version: each.timestamp for each in commits if each.version >= own_since}
+        older = [each.version for each in commits if each.version < own_since]
+        if older:
+            first = max(older[0] - _UNSETTLED, 0)
+            listed = self._log.listing(since=first).commits
+            versions = [each for each in _unbroken(older[-1], listed) if each >= first]
+            times = _rising(self._log.file_times(versions))
+            wanted = set(older)
+            found |= {
+                version: time
+                for version, time in zip(versions, times, strict=True)
+                if version in wanted
+            }
+        return found
 
 
 def _unbroken(newest: int, commits: frozenset[int]) -> Sequence[int]:

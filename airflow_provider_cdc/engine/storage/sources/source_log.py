@@ -253,6 +253,18 @@ class SourceLog:
         except StreamUnusable as error:
             raise type(error)(error.subject, error.problem, cause=error.cause, fix=_LATER) from None
 
+    def every_commit(self, stream: Stream, *, through: int) -> SourceRange:
+        """All commits after the offset of ``stream``, whether row tracking was on or not.
+
+        :param through: the last version, inclusive
+        :raises StreamStale: commits are missing
+        """
+        log = DeltaLog(stream.source.location, self._files)
+        commits = self._commits(stream, log, through, _ALL, is_open=False)
+        end = offset_after(stream.offset, commits)
+        check_log_is_whole(stream, end)
+        return SourceRange(stream, stream.offset, end, tuple(commits))
+
     def span_from(self, stream: Stream, *, through: Sequence[int] | None = None) -> StreamSpan:
         """The ranges of all base tables of such a stream; raises like :meth:`range_from`.
 

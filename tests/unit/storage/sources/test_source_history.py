@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from streams import new_offset, new_stream
+from written_logs import START, WrittenLog, after
 
 from airflow_provider_cdc.engine.core.arguments.points import (
     Bound,
@@ -30,40 +29,12 @@ from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import RegistrySnapshot, Row
 from airflow_provider_cdc.engine.storage.sources.source_history import SourceHistory
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(days=1)
 OWN_TIMES = {"delta.enableInCommitTimestamps": "true"}
 
 
-class Log:
-    """A log written by hand, whose files were written at chosen seconds after ``START``."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.folder = root / "_delta_log"
-        self.folder.mkdir(parents=True)
-
-    def commit(
-        self,
-        version: int,
-        seconds: float,
-        own_seconds: float | None = None,
-        settings: dict[str, str] | None = None,
-    ) -> None:
-        actions: list[dict[str, Any]] = []
-        if own_seconds is not None:
-            actions.append({"commitInfo": {"inCommitTimestamp": _milliseconds(own_seconds)}})
-        if version == 0 or settings is not None:
-            metadata = {"id": "t", "configuration": settings or {}}
-            mark = {"domain": "delta.rowTracking", "configuration": '{"rowIdHighWaterMark": 9}'}
-            actions += [
-                {"metaData": metadata},
-                {"protocol": {"minReaderVersion": 1}},
-                {"domainMetadata": mark},
-            ]
-        path = self.folder / f"{version:020d}.json"
-        path.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
-        os.utime(path, (after(seconds).timestamp(),) * 2)
+class Log(WrittenLog):
+    """A log, and what its points mean."""
 
     def newest(self, seconds: float, *, is_inclusive: bool = True) -> int | None:
         times = CommitTimes(DeltaLog(str(self.root), Files()))
@@ -87,14 +58,6 @@ class Log:
         return history.offset(
             "stream s", source, Bound(point, at), streams, may_precede_all=may_precede_all
         )
-
-
-def after(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
-
-
-def _milliseconds(seconds: float) -> int:
-    return int(after(seconds).timestamp() * 1000)
 
 
 @pytest.fixture

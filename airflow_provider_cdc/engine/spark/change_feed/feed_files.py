@@ -1,0 +1,151 @@
+"""The files that hold the changes of a range's commits, and how their rows are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from msgspec import structs
+from pyspark.sql import DataFrame
+
+from ...core.change_feed.feed_plan import FeedCommit, FeedPlan
+from ...core.change_sets.crafted_log import (
+    CHANGE_TYPE_COLUMN,
+    ListedFile,
+    Side,
+)
+from ...core.delta.log_actions import DataFile
+from ...core.delta.table_schema import matching_path
+from ...core.model.stream import Stream
+from ...core.names import name_key
+from ...storage.delta.range_files import RangeFiles
+from ..change_sets.listed_rows import ListedRows
+from ..change_sets.row_columns import ROW_ID, ROW_VERSION, in_end_layout, union
+from ..change_sets.schema_checks import check_types
+
+# The kind of change of a row in a change file.
+CHANGE_TYPE = "_cdc_change_type"
+# The first row id of a file whose rows have no row ids. It is so low that it stays negative.
+NO_ROW_IDS = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFile:
+    """A file, and the ``place`` in the layout history of the layout that it is read with."""
+
+    place: int
+    listed: ListedFile
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFiles:
+    """The files of a feed.
+
+    ``changes`` are change files. Of ``whole`` files each row is a change by itself. The rows of
+    ``old`` and ``new`` files are paired.
+    """
+
+    changes: tuple[PlacedFile, ...]
+    whole: tuple[PlacedFile, ...]
+    old: tuple[PlacedFile, ...]
+    new: tuple[PlacedFile, ...]
+
+    @property
+    def all_files(self) -> tuple[PlacedFile, ...]:
+        """Every file of the feed."""
+        return (*self.changes, *self.whole, *self.old, *self.new)
+
+
+def feed_files(source: RangeFiles, commits: Iterable[FeedCommit]) -> FeedFiles:
+    """The files of ``commits``, each with its commit's version and the side that it represents."""
+    commits = list(commits)
+    pairs = (pair for commit in commits for pair in commit.net.revectored)
+    source.fetch_vectors(file for pair in pairs for file in (pair.old, pair.new))
+    changes: list[PlacedFile] = []
+    whole: list[PlacedFile] = []
+    old: list[PlacedFile] = []
+    new: list[PlacedFile] = []
+    for commit in commits:
+        for file in commit.change_files:
+            listed = ListedFile(Side.CHANGES, source.absolute(_without_ids(file, commit)))
+            changes.append(_placed(listed, commit))
+        whole.extend(
+            _placed(ListedFile(Side.INSERTED, source.absolute(file)), commit)
+            for file in commit.inserted
+        )
+        found = source.listed(commit.net)
+        if commit.is_paired and len({listed.side for listed in found}) > 1:
+            old.extend(_placed(each, commit) for each in found if each.side is Side.OLD)
+            new.extend(_placed(each, commit) for each in found if each.side is Side.NEW)
+        else:
+            whole.extend(_placed(each, commit) for each in found)
+    return FeedFiles(tuple(changes), tuple(whole), tuple(old), tuple(new))
+
+
+def _placed(listed: ListedFile, commit: FeedCommit) -> PlacedFile:
+    # A commit may change the layout: the files that it removed have the layout before it.
+    place = commit.before if listed.side is Side.OLD else commit.after
+    return PlacedFile(place, replace(listed, version=commit.version))
+
+
+def _without_ids(file: DataFile, commit: FeedCommit) -> DataFile:
+    return structs.replace(
+        file, base_row_id=NO_ROW_IDS, default_row_commit_version=commit.version, stats=None
+    )
+
+
+class FeedRows:
+    """Opens the files of a feed with the columns of the end of the range."""
+
+    def __init__(self, stream: Stream, plan: FeedPlan, rows: ListedRows) -> None:
+        self._stream = stream
+        self._plan = plan
+        self._rows = rows
+        self._end = len(plan.history.layouts) - 1
+
+    def open(self, files: Sequence[PlacedFile], extra: Sequence[str]) -> DataFrame | None:
+        """The rows of ``files``: the columns at the end of the range, ``extra``, row id and row
+        commit version; ``None`` if there are no files.
+
+        :param extra: columns of the crafted log; the type of a change is called
+            :data:`CHANGE_TYPE` in the result
+        :raises StreamUnusable: a column has a new type that does not hold its old values
+        """
+        by_place: dict[int, list[ListedFile]] = {}
+        for file in files:
+            place = self._end if self._reads_at_end(file.place, extra) else file.place
+            by_place.setdefault(place, []).append(file.listed)
+        parts = [self._part(place, listed, extra) for place, listed in by_place.items()]
+        return union(parts) if parts else None
+
+    def _part(self, place: int, listed: Sequence[ListedFile], extra: Sequence[str]) -> DataFrame:
+        steps = matching_path(self._plan.history.steps(place))
+        check_types(self._stream, steps)
+        layout = steps[0]
+        if CHANGE_TYPE_COLUMN in extra and layout.mapping_mode == "id":
+            # The type of a change has no field id. Delta names the other columns of change files
+            # by their physical names too.
+            layout = replace(layout, mapping_mode="name")
+        listed = [_with_some_ids(file) for file in listed]
+        rows = self._rows.open(layout, self._plan.protocols[place], listed, extra)
+        kept = [*extra, ROW_ID, ROW_VERSION]
+        if CHANGE_TYPE_COLUMN in extra:
+            rows = rows.withColumnRenamed(CHANGE_TYPE_COLUMN, CHANGE_TYPE)
+            kept = [CHANGE_TYPE if name == CHANGE_TYPE_COLUMN else name for name in kept]
+        return in_end_layout(rows, steps, kept)
+
+    def _reads_at_end(self, place: int, extra: Sequence[str]) -> bool:
+        """Whether the layout at the end reads files of the layout at ``place``."""
+        end = self._plan.history.layouts[self._end]
+        if CHANGE_TYPE_COLUMN in extra and CHANGE_TYPE_COLUMN in map(name_key, end.column_names):
+            return False
+        steps = matching_path(self._plan.history.steps(place))
+        return len(steps) == 2 and end.reads_files_of(steps[0])  # noqa: PLR2004 - the two ends
+
+
+def _with_some_ids(file: ListedFile) -> ListedFile:
+    """``file`` with row ids if it has none: a crafted log needs them."""
+    if None not in (file.file.base_row_id, file.file.default_row_commit_version):
+        return file
+    ids = structs.replace(file.file, base_row_id=NO_ROW_IDS, default_row_commit_version=0)
+    return replace(file, file=ids)

@@ -1,0 +1,212 @@
+"""Reads the change feed of a range: every change of every commit, in one frame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from ...core.change_feed.feed_options import ChangeType, FeedColumns, FeedSource
+from ...core.change_feed.feed_plan import FeedPlan, plan_feed
+from ...core.change_sets.crafted_log import (
+    BASE_ROW_ID_COLUMN,
+    CHANGE_TYPE_COLUMN,
+    SIDE_COLUMN,
+    VERSION_COLUMN,
+    Side,
+)
+from ...core.delta.table_schema import Layout
+from ...core.errors import StreamStale, StreamUnusable
+from ...core.model.stream import METADATA_COLUMNS, Stream
+from ...core.names import quote, spark_literal
+from ...storage.delta.commit_times import CommitTimes
+from ...storage.delta.delta_log import DeltaLog
+from ...storage.delta.range_files import RangeFiles
+from ...storage.files.scratch import Scratch
+from ...storage.files.stores import Files
+from ...storage.sources.source_log import SourceRange
+from ..change_sets.columns import spark_fields
+from ..change_sets.listed_rows import ListedRows
+from ..change_sets.metadata_columns import NUMBER_AS_TEXT, check_free
+from ..change_sets.row_columns import ROW_ID, ROW_VERSION, union
+from ..change_sets.schema_checks import check_columns, check_session
+from .feed_files import CHANGE_TYPE, FeedFiles, FeedRows, feed_files
+from .pairing import paired
+
+_DATA_FILES = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    """How a feed is read, and what it returns beside the columns of its table."""
+
+    source: FeedSource
+    columns: FeedColumns
+    row_ids: bool
+
+
+class FeedReader:
+    """Reads the change feeds of ranges of tables.
+
+    :param scratch: where crafted tables and file lists are written; Spark must be able to read it
+    """
+
+    def __init__(self, spark: SparkSession, files: Files, scratch: Scratch) -> None:
+        self._spark = spark
+        self._files = files
+        self._scratch = scratch
+
+    def read(self, span: SourceRange, options: FeedOptions) -> DataFrame:
+        """The feed of ``span``: the columns of its table at the end, and those of the feed.
+
+        Delta change data feed: an insert or a delete is one row, an update is two, before and
+        after. A row that a commit only moved into another file is no change.
+
+        :raises InvalidRequest: the table has a column with the name of one of the feed's columns
+        :raises StreamUnusable: a commit has its changes recorded nowhere, or a file is missing
+        """
+        stream = span.stream
+        check_session(stream, self._spark)
+        layout = Layout.of(span.end.metadata)
+        check_columns(stream, layout)
+        self._check_free(stream, layout, options)
+        subject = f"change feed of {stream.source.name}"
+        plan = plan_feed(subject, span.start, span.commits, options.source, row_ids=options.row_ids)
+        source = RangeFiles(stream.source.location, self._files)
+        plan, files = self._existing(subject, plan, source)
+        rows = FeedRows(stream, plan, ListedRows(self._spark, self._scratch, source))
+        parts = [
+            part
+            for part in (
+                _of_change_files(stream, rows, files, options),
+                _of_whole_files(rows, files),
+                paired(self._spark, rows, files),
+            )
+            if part is not None
+        ]
+        if not parts:
+            return self._nothing(layout, options)
+        log = DeltaLog(stream.source.location, self._files)
+        times = CommitTimes(log).times(span.commits, span.end.properties)
+        return _shown(union(parts), times, options)
+
+    def _existing(
+        self, subject: str, plan: FeedPlan, source: RangeFiles
+    ) -> tuple[FeedPlan, FeedFiles]:
+        """The plan and its files. If files are missing, their commits are read in the other way."""
+        lost = _lost(plan, source)
+        if lost:
+            plan = plan.instead(lost)
+            lost = _lost(plan, source)
+        if lost:
+            version = min(lost)
+            raise StreamStale(
+                subject,
+                f"cannot include version {version}",
+                cause=f"{len(lost[version])} of its files were removed, the first is"
+                f" {lost[version][0]}",
+                fix=f"begin with version {max(lost) + 1}; read or archive changes within the"
+                " table's delta.deletedFileRetentionDuration",
+            )
+        return plan, feed_files(source, plan.commits)
+
+    @staticmethod
+    def _check_free(stream: Stream, layout: Layout, options: FeedOptions) -> None:
+        reserved = [*options.columns.names]
+        if options.row_ids:
+            reserved.append(METADATA_COLUMNS[stream.column_style].row_id)
+        check_free(
+            stream,
+            layout.column_names,
+            reserved,
+            fix="rename that column, or pass a column_prefix for the columns of the feed",
+        )
+
+    def _nothing(self, layout: Layout, options: FeedOptions) -> DataFrame:
+        change_type, version, timestamp = options.columns.names
+        fields = [
+            *spark_fields(layout.fields),
+            StructField(change_type, StringType(), False),
+            StructField(version, LongType(), False),
+            StructField(timestamp, TimestampType(), False),
+        ]
+        if options.row_ids:
+            fields.append(StructField(_ROW_ID_NAME, StringType(), False))
+        return self._spark.createDataFrame([], StructType(fields))
+
+
+def _lost(plan: FeedPlan, source: RangeFiles) -> dict[int, list[str]]:
+    """The missing files of each commit of ``plan`` that misses some."""
+    files = {
+        commit.version: [source.absolute(file) for file in commit.files] for commit in plan.commits
+    }
+    missing = set(source.missing(file for each in files.values() for file in each))
+    if not missing:
+        return {}
+    found = {version: source.missing(each) for version, each in files.items()}
+    return {version: each for version, each in found.items() if each}
+
+
+def _of_change_files(
+    stream: Stream, rows: FeedRows, files: FeedFiles, options: FeedOptions
+) -> DataFrame | None:
+    found = rows.open(files.changes, (VERSION_COLUMN, CHANGE_TYPE_COLUMN))
+    if found is None:
+        return None
+    if options.row_ids:
+        # Change files hold no row ids of inserted rows. These rows are read from data files.
+        found = found.where(f"{CHANGE_TYPE} <> '{ChangeType.INSERT}'")
+        stop = f"raise_error({spark_literal(str(_without_row_ids(stream)))})"
+        found = found.withColumn(ROW_ID, F.expr(f"if({ROW_ID} < 0, {stop}, {ROW_ID})"))
+    return found.drop(ROW_VERSION)
+
+
+def _of_whole_files(rows: FeedRows, files: FeedFiles) -> DataFrame | None:
+    found = rows.open(files.whole, _DATA_FILES)
+    if found is None:
+        return None
+    own = f"{SIDE_COLUMN} <> '{Side.INSERTED}' OR {ROW_ID} >= {BASE_ROW_ID_COLUMN}"
+    if any(file.listed.side is Side.INSERTED for file in files.whole):
+        found = found.where(own)
+    change_type = f"if({SIDE_COLUMN} = '{Side.OLD}', '{ChangeType.DELETE}', '{ChangeType.INSERT}')"
+    found = found.withColumn(CHANGE_TYPE, F.expr(change_type))
+    return found.drop(SIDE_COLUMN, BASE_ROW_ID_COLUMN, ROW_VERSION)
+
+
+def _shown(rows: DataFrame, times: Mapping[int, datetime], options: FeedOptions) -> DataFrame:
+    """``rows`` with the columns of the feed as users see them, after those of the table."""
+    change_type, version, timestamp = map(quote, options.columns.names)
+    shown = [
+        f"{CHANGE_TYPE} AS {change_type}",
+        f"{VERSION_COLUMN} AS {version}",
+        f"{_time_of(times)} AS {timestamp}",
+    ]
+    if options.row_ids:
+        shown.append(f"{NUMBER_AS_TEXT} AS {quote(_ROW_ID_NAME)}")
+    return rows.selectExpr("*", *shown).drop(CHANGE_TYPE, VERSION_COLUMN, ROW_ID)
+
+
+def _time_of(times: Mapping[int, datetime]) -> str:
+    """The expression of the time of a row's commit. The versions of ``times`` are consecutive."""
+    first = min(times)
+    micros = [(times[version] - _EPOCH) // timedelta(microseconds=1) for version in sorted(times)]
+    values = f"from_json('{json.dumps(micros)}', 'ARRAY<BIGINT>')"
+    return f"timestamp_micros(get({values}, CAST({VERSION_COLUMN} - {first} AS INT)))"
+
+
+def _without_row_ids(stream: Stream) -> StreamUnusable:
+    return StreamUnusable(
+        f"change feed of {stream.source.name}",
+        "cannot return row ids",
+        cause="rows in change files have no row id, because their writer wrote none",
+        fix='pass source="row_tracking", which does not read change files',
+    )
+
+
+_ROW_ID_NAME = "METADATA$ROW_ID"

@@ -1,0 +1,86 @@
+"""Pairs the rows that each commit removed and added by their row ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ...core.change_feed.feed_options import ChangeType
+from ...core.change_sets.crafted_log import VERSION_COLUMN, bytes_of
+from ..change_sets.file_difference import HASHED_BYTES, without_carried_over
+from ..change_sets.netting import NEW, OLD
+from ..change_sets.row_columns import ROW, ROW_ID, ROW_VERSION, Sides, in_one, to_group
+from ..change_sets.table_changes_reader import MANY_REWRITTEN_ROWS, MOST_MASKS
+from ..session.session_settings import may_broadcast
+from .feed_files import CHANGE_TYPE, FeedFiles, FeedRows, PlacedFile
+
+_PAIR = (VERSION_COLUMN, ROW_ID)
+
+
+def paired(spark: SparkSession, rows: FeedRows, files: FeedFiles) -> DataFrame | None:
+    """The changes of commits that both removed and added rows; ``None`` without such commits.
+
+    A commit changed a row if it gave the row another commit version, as an UPDATE does even if it
+    writes the same values. Delta's change files hold such an update too. A row that kept its commit
+    version was only carried into another file.
+    """
+    old, new = rows.open(files.old, (VERSION_COLUMN,)), rows.open(files.new, (VERSION_COLUMN,))
+    if old is None or new is None:
+        return None
+    columns = [name for name in new.columns if name not in (*_PAIR, ROW_VERSION)]
+    sides = Sides(old, new)
+    if _reads_ids_first(files) and may_broadcast(spark):
+        written = f"{ROW_VERSION} = {VERSION_COLUMN}"
+        sides = without_carried_over(sides, written, within=(VERSION_COLUMN,))
+        assert sides.old is not None
+        assert sides.new is not None
+        old, new = sides.old, sides.new
+    listed = [file.listed for file in (*files.old, *files.new)]
+
+    def named(side: DataFrame, name: str) -> DataFrame:
+        return to_group(side, listed).selectExpr(
+            *_PAIR, f"{in_one(columns)} AS {name}", f"{ROW_VERSION} AS {name}_version"
+        )
+
+    before, after = named(old, OLD), named(new, NEW)
+    # Spark forgets the length of a CHAR if two types differ only in the metadata of their fields.
+    before = before.withColumn(OLD, F.col(OLD).cast(after.schema[NEW].dataType))
+    if bytes_of(listed) <= HASHED_BYTES:
+        after = after.hint("shuffle_hash")
+    pairs = before.join(after, list(_PAIR), "full_outer")
+    changed = pairs.where("NOT coalesce(old_version = new_version, false)")
+    update = f"{_record(ChangeType.PREIMAGE, OLD)}, {_record(ChangeType.POSTIMAGE, NEW)}"
+    changes = changed.selectExpr(
+        *_PAIR,
+        f"inline(CASE WHEN old_version IS NULL THEN array({_record(ChangeType.INSERT, NEW)})"
+        f" WHEN new_version IS NULL THEN array({_record(ChangeType.DELETE, OLD)})"
+        f" ELSE array({update}) END)",
+    )
+    return changes.selectExpr(f"{ROW}.*", *_PAIR, CHANGE_TYPE)
+
+
+def _record(change_type: ChangeType, side: str) -> str:
+    return f"named_struct('{CHANGE_TYPE}', '{change_type}', '{ROW}', {side})"
+
+
+def _reads_ids_first(files: FeedFiles) -> bool:
+    """Whether reading the row ids before the columns is correct and cheaper.
+
+    It is correct if each new row of a commit has that commit's version. A RESTORE brings old commit
+    versions back.
+    """
+    rows = max(_row_count(files.old), _row_count(files.new))
+    return MANY_REWRITTEN_ROWS < rows <= MOST_MASKS and not any(
+        _is_older(file) for file in files.new
+    )
+
+
+def _row_count(files: Sequence[PlacedFile]) -> int:
+    return sum(file.listed.file.record_count or 0 for file in files)
+
+
+def _is_older(file: PlacedFile) -> bool:
+    """Whether a commit added ``file`` again that an earlier commit wrote."""
+    return file.listed.file.default_row_commit_version != file.listed.version
