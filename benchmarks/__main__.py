@@ -17,6 +17,7 @@ from . import (
     changes,
     checks,
     consumption,
+    feed,
     fixed_cost,
     flights,
     report,
@@ -49,6 +50,7 @@ class Part(StrEnum):
     UPSERTS = "upserts"
     WIDE = "wide"
     CHANGES = "changes"
+    FEED = "feed"
 
 
 def main(
@@ -95,6 +97,9 @@ def main(
                     yield "growth", partial(upserts.growth, spark, workshop, rows, patience)
                 case Part.WIDE:
                     yield from wide.pieces(spark, workshop, patience)
+                case Part.FEED:
+                    for item in feed.workloads(rows, counts):
+                        yield item.name, partial(feed.measure, spark, workshop, item, patience)
                 case Part.CHANGES:
                     yield flights.NAME, partial(measurement.flights, 365 if is_full else 4)
                     for item in workloads(rows, counts, is_smoke=not is_full):
@@ -106,7 +111,8 @@ def main(
             run = _kept(out, which, size, patience, reader, resume=resume)
             measured = {each.name for each in run.pieces}
             for piece, measure in pieces(which):
-                if piece not in measured and (which is not Part.CHANGES or only in piece):
+                may_be_left_out = which in (Part.CHANGES, Part.FEED)
+                if piece not in measured and (not may_be_left_out or only in piece):
                     _keep(run, results.piece(piece), measure(), out)
         spark.stop()
     report.write(out, page or (PAGE if out == RESULTS else out / "benchmarks.md"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from . import iceberg_process, upserts, wide
+from . import feed, iceberg_process, upserts, wide
 from .checks import LOGS, PROBE, of_maintenance, with_data
 from .fixed_cost import AT_MOST_ONCE, CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
 from .readers import CHANGES, FEED_BY_KEY, FLOOR, SNAPSHOTS, STREAM
@@ -44,6 +44,7 @@ def of(run: Run) -> Iterator[Goal]:
         "checks": _checks,
         "upserts": _upserts,
         "wide": _wide,
+        "feed": _feed,
     }
     judge = judges.get(run.part)
     return iter(judge(run) if judge else ())
@@ -199,6 +200,33 @@ def _wide(run: Run) -> Iterator[Goal]:
             wanted = max(more / fewer, plain)
             text = f"{way}: {more:,} columns beside {fewer:,} ({by_hand}: {plain:.2f})"
             yield Goal(text, f"at most {wanted:.2f}", f"{found:.2f}", found <= wanted)
+
+
+def _feed(run: Run) -> Iterator[Goal]:
+    for name, rows in run.by_workload().items():
+        for way, beside, wanted in (
+            (feed.FEED, feed.TABLE_CHANGES, 1.1),
+            (feed.FEED_WITH_IDS, feed.TABLE_CHANGES, 1.1),
+            (feed.BY_ROW_TRACKING, feed.FLOOR, 1.5),
+        ):
+            found = _ratio(_median(rows, way), _median(rows, beside))
+            if found is not None:
+                text = f"{name}: {way} beside {beside}"
+                yield Goal(text, f"at most {wanted}", f"{found:.2f}", found <= wanted)
+        if f", {settings_name(10, has_vectors=True)}" in name or (
+            f", {settings_name(10, has_vectors=False)}" in name
+        ):
+            yield from _faster(name, rows)
+
+
+def _faster(name: str, rows: dict[str, Row]) -> Iterator[Goal]:
+    ours, theirs = _median(rows, feed.BY_ROW_TRACKING), _median(rows, feed.SNAPSHOTS)
+    if ours is None or theirs is None:
+        return
+    found, is_bound = theirs / ours, _is_bound(rows, feed.SNAPSHOTS)
+    is_met = found >= 10 or (None if is_bound else False)  # noqa: PLR2004
+    text = f"{name}: {feed.BY_ROW_TRACKING} faster than {feed.SNAPSHOTS}"
+    yield Goal(text, "10 times", f"{'≥ ' if is_bound else ''}{found:.1f}", is_met)
 
 
 def _below(text: str, seconds: float, limit: float) -> Goal:

@@ -13,6 +13,7 @@ from .shapes import COMMITS, workloads
 
 TITLES = {
     "changes": "Reading net changes",
+    "feed": "Reading every change",
     "consumption": "Consuming",
     "checks": "What is asked often",
     "writes": "What writers pay",

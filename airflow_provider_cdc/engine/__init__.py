@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .core.arguments.points import OffsetOf, Point, Timestamp, Version
-from .core.change_feed.feed_options import FeedSource, OutOfRange
+from .core.change_feed.feed_options import FeedSchema, FeedSource, OutOfRange
+from .core.change_feed.tracked_since import ChangeTracking
 from .core.change_sets.read_plan import ReadPlan, Strategy, TablePlan
 from .core.errors import (
     CdcError,
@@ -72,10 +73,12 @@ _LOADED_LATE = {
 __all__ = [
     "AppendSemantics",
     "CdcError",
+    "ChangeTracking",
     "ChangeTrackingDisabled",
     "ColumnStyle",
     "ConsumptionOpen",
     "Engine",
+    "FeedSchema",
     "FeedSource",
     "FileFormat",
     "FileUnreadable",

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ..engine.core.change_feed.tracked_since import ChangeTracking
 from ..engine.core.errors import InvalidRequest
 from ..engine.core.model.outcomes import Outcome
 from ..engine.core.model.stream import ColumnStyle, Stream
@@ -171,6 +172,14 @@ class RewindStream(_Task, frozen=True):
     to: dict[str, int | str]
 
 
+class EnableChangeTracking(_Task, frozen=True):
+    """Record the changes of ``table`` from now on; see ``Engine.enable_change_tracking``."""
+
+    table: str
+    row_tracking: bool = True
+    change_feed: bool = False
+
+
 class CreateUpsertTable(_Task, frozen=True):
     """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
 
@@ -255,6 +264,7 @@ Task = (
     | RecoverStream
     | AbortConsumption
     | RewindStream
+    | EnableChangeTracking
     | UpsertTask
 )
 
@@ -304,3 +314,4 @@ class Answer:
     redriven: int | None = None
     written: WriteResult | None = None
     upsert_table: UpsertTable | None = None
+    tracking: ChangeTracking | None = None

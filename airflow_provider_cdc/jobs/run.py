@@ -24,6 +24,7 @@ from .model import (
     Answer,
     ConsumeStream,
     CreateStream,
+    EnableChangeTracking,
     ExportChanges,
     ExportTable,
     JobError,
@@ -126,5 +127,10 @@ def _answer(
             point = point_of(task.to)
             assert point is not None  # a mapping names a point, or is refused
             return Answer(request.request_id, stream=engine.rewind_stream(task.stream, to=point))
+        case EnableChangeTracking() as task:
+            tracking = engine.enable_change_tracking(
+                task.table, row_tracking=task.row_tracking, change_feed=task.change_feed
+            )
+            return Answer(request.request_id, tracking=tracking)
         case task:
             return upsert_answer(request.request_id, task, engine, spark)

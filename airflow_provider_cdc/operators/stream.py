@@ -47,8 +47,8 @@ class CreateStream(StreamOperator):
     :param file_format: ``parquet``, ``csv``, ``json``, ``orc`` or ``avro`` (templated)
     :param file_options: options of Spark's reader, such as ``{"header": True}`` (templated)
     :param file_schema: the columns in DDL (templated); by default inferred from the existing files
-    :param mode: ``standard`` (the default) or ``append_only``; with ``on_files`` it is always
-        ``insert_only`` (templated)
+    :param mode: ``standard`` (the default), ``append_only``, or ``feed``: every change of each
+        commit; with ``on_files`` it is always ``insert_only`` (templated)
     :param append_semantics: ``inserted`` or ``surviving``, for ``append_only`` (templated)
     :param column_style: ``snowflake`` or ``databend`` (templated)
     :param at: the point after which the stream's changes begin: ``Version(3)``,

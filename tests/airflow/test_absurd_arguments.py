@@ -33,6 +33,7 @@ from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
 from airflow_provider_cdc.operators.monitor import CheckStreams
@@ -102,6 +103,7 @@ GOOD = {
     AbortConsumption: {"stream": "s", "keep": ()},
     RewindStream: {"stream": "s", "to": Version(0)},
     UndropStream: {"stream": "s"},
+    EnableChangeTracking: {"table": "/t", "row_tracking": True, "change_feed": False},
     CloneStream: {"stream": "new", "of": "s", "comment": None},
     AlterStream: {"stream": "s", "comment": "c", "stream_owner": "somebody"} | PEOPLE | LENGTHS,
     MaintainStreams: {"ahead": "P2D"},

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from structlog.tracebacks import extract
 
 from airflow_provider_cdc.engine.core.arguments.points import OffsetOf, Version
+from airflow_provider_cdc.engine.core.change_feed.tracked_since import ChangeTracking
 from airflow_provider_cdc.engine.core.model.consumption import Consumption
 from airflow_provider_cdc.engine.core.model.json_text import from_json, to_json
 from airflow_provider_cdc.engine.core.model.outcomes import (
@@ -31,6 +32,7 @@ from airflow_provider_cdc.hooks.spark_submission import SparkSubmission
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 from airflow_provider_cdc.jobs import model as jobs
 from airflow_provider_cdc.jobs.model import Answer, JobError, Request
+from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.identities import default_consumer
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
@@ -77,6 +79,7 @@ def operators():
         RecoverStream(task_id="recover", stream="s", target="t", key=["id"]),
         AbortConsumption(task_id="abort", stream="s", keep="t"),
         RewindStream(task_id="rewind", stream="s", to=Version(1)),
+        EnableChangeTracking(task_id="track", table="t"),
         AlterStream(task_id="alter", stream="s", max_lag=None),
         UndropStream(task_id="undrop", stream="s"),
         CloneStream(task_id="clone", stream="c", of="s"),
@@ -95,6 +98,7 @@ def operators():
 def test_operator_template_fields_are_attributes(operator):
     assert all(hasattr(operator, name) for name in operator.template_fields)
     subjects = {
+        EnableChangeTracking: {"table"},
         ExportChanges: {"source"},
         MaintainStreams: set(),
         CreateUpsertTable: {"table", "schema", "primary_key", "max_staleness", "cluster_by"},
@@ -129,6 +133,7 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "recover",
         "abort",
         "rewind",
+        "track",
         "alter",
         "create_table",
         "alter_table",
@@ -382,6 +387,20 @@ def test_abort_and_rewind_hand_their_arguments_to_their_jobs(operator, task):
     assert hook.tasks == [task]
     request = Request("r", "/state", task)
     assert from_json(to_json(request), Request) == request
+
+
+def test_enabling_change_tracking_returns_since_when_it_is_on():
+    operator = EnableChangeTracking(task_id="t", table="{{ v }}", change_feed="True")
+    tracking = ChangeTracking("1", 3, 4)
+    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(tracking=tracking))
+    operator.render_template_fields({"v": 1})
+
+    found = operator.execute({})
+
+    assert found == {"table": "1", "row_tracking_since": 3, "change_feed_since": 4}
+    assert hook.tasks == [jobs.EnableChangeTracking("1", True, True)]
+    answer = jobs.Answer("r", tracking=tracking)
+    assert from_json(to_json(answer), jobs.Answer) == answer
 
 
 def test_abort_without_an_open_consumption_starts_no_job():

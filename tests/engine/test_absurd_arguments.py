@@ -80,11 +80,17 @@ class Scene(UpsertLab):
                 "to_version": None,
                 "to_timestamp": None,
                 "source": "auto",
+                "schema": "end",
                 "out_of_range": "error",
                 "row_ids": False,
                 "column_prefix": "",
                 "where": None,
                 "exclude_regex": None,
+            },
+            "enable_change_tracking": {
+                "name": self.path("source"),
+                "row_tracking": True,
+                "change_feed": False,
             },
             "clone_stream": {"name": "c", "of": "s", "comment": None},
             "clone_table": {"source": self.path("source"), "target": self.path("c")}

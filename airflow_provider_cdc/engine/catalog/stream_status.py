@@ -313,7 +313,7 @@ def _least(moments: Iterable[datetime | None]) -> datetime | None:
 
 def _commits_with_data(span: SourceRange) -> list[Commit]:
     """The commits of ``span`` that may hold a change for the stream's mode."""
-    if span.stream.mode is StreamMode.STANDARD:
+    if span.stream.mode in (StreamMode.STANDARD, StreamMode.FEED):
         return [commit for commit in span.commits if commit.changes_data]
     return [commit for commit in span.commits if inserted_files([commit])]
 

@@ -120,6 +120,7 @@ class Engine:
             parts.cloning,
             parts.definitions,
             parts.maintainer,
+            parts.tracking,
         )
         self._reading = StreamReading(
             parts.catalog,
@@ -213,7 +214,8 @@ class Engine:
         :param file_options: options of Spark's reader; ``pathGlobFilter`` selects the files by name
         :param file_schema: the columns in DDL, including those of ``key=value`` folders; by default
             Spark infers them from the existing files. The columns do not change later
-        :param mode: ``standard``, the default, or ``append_only``; for a stream on files always
+        :param mode: ``standard``, the default, ``append_only``, or ``feed``: every change of each
+            commit, with the columns of :meth:`change_feed`; for a stream on files always
             ``insert_only``
         :param append_semantics: what an append-only stream returns, ``inserted`` or ``surviving``
         :param column_style: ``snowflake`` (METADATA$ACTION, ...) or ``databend`` (change$action)
@@ -294,6 +296,7 @@ class Engine:
     stream_history = _delegate(StreamCatalog.stream_history, _catalog)
     maintain_streams = _delegate(StreamAdministration.maintain_streams, _administration)
     advance_stream = _delegate(StreamCatalog.advance_stream, _catalog)
+    enable_change_tracking = _delegate(StreamAdministration.enable_change_tracking, _administration)
     clone_table = _delegate(StreamAdministration.clone_table, _administration)
     drop_stream = _delegate(StreamCatalog.drop_stream, _catalog)
     undrop_stream = _delegate(StreamAdministration.undrop_stream, _administration)

@@ -40,6 +40,7 @@ from .reading.table_changes import TableChanges
 from .streams.creation import Creation
 from .streams.maintenance import Maintainer
 from .streams.rewinding import Readability, Rewinding
+from .tables.change_tracking import ChangeTrackings
 from .tables.cloning import Cloning
 from .tables.delta_tables import Tables
 from .upserts.apply_pruning import Pruning
@@ -85,6 +86,7 @@ class Parts:
         self.sources = SourceLog(files, clock)
 
         self.tables = Tables(spark, files)
+        self.tracking = ChangeTrackings(self.tables, files)
         self.cloning = Cloning(spark, self.tables, files, clock)
         self.definitions = ViewDefinitions(spark, self.tables)
         self.maintainer = Maintainer(
@@ -99,12 +101,12 @@ class Parts:
 
         tables_reader = ChangeSetReader(spark, files, self.scratch, parse_strategy(strategy))
         views = ViewReader(spark, tables_reader, self.definitions)
-        self.reader = StreamReader(spark, tables_reader, views, FileRows(spark, files))
+        feeds = FeedReader(spark, files, self.scratch)
+        self.reader = StreamReader(spark, tables_reader, views, FileRows(spark, files), feeds)
         found = Sources(self.tables, self.definitions, SourceHistory(files, clock))
         self.changes = TableChanges(registry, found, self.sources, self.reader, clock, principal)
 
-        feed_reader = FeedReader(spark, files, self.scratch)
-        self.feeds = ChangeFeeds(spark, found, self.sources, feed_reader, files, clock)
+        self.feeds = ChangeFeeds(spark, found, self.sources, feeds, files, clock)
 
         readability = Readability(self.sources, self.reader, self.scratch)
         self.rewinding = Rewinding(registry, found, readability, principal)

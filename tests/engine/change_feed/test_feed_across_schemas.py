@@ -51,6 +51,7 @@ def check_replay(lab: StreamLab, table: str, source: str) -> None:
     assert replayed(changes, lab.version(table)) == expected
 
 
+@pytest.mark.in_ci("feed-id", "row_tracking-name")
 @pytest.mark.parametrize("mode", ["name", "id"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_columns_renamed_dropped_and_added_are_matched_by_their_ids(
@@ -77,6 +78,53 @@ def test_columns_renamed_dropped_and_added_are_matched_by_their_ids(
         delta_feed(lab.spark, lab.path(table), 0).collect()
 
 
+@pytest.mark.in_ci("row_tracking")
+@pytest.mark.parametrize("source", SOURCES)
+def test_schema_of_commits_keeps_dropped_columns_null_where_they_were_not(
+    lab: StreamLab, make: Maker, source: str
+) -> None:
+    table = make(
+        "id INT, v STRING, w STRING",
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a', 'x'), (2, 'b', 'y')",
+        "UPDATE {t} SET w = 'z' WHERE id = 1",
+        "ALTER TABLE {t} DROP COLUMN w",
+        "DELETE FROM {t} WHERE id = 2",
+        "ALTER TABLE {t} RENAME COLUMN v TO u",
+        "ALTER TABLE {t} ADD COLUMN (n INT)",
+        "INSERT INTO {t} VALUES (3, 'c', 5)",
+        properties=f"{BOTH}, {MAPPED}",
+    )
+    rows = lab.engine.change_feed(lab.path(table), from_version=0, source=source, schema="commit")
+    assert rows.columns[:4] == ["id", "u", "n", "w"]
+    assert by_commit(rows) == {
+        1: Counter({("insert", 1, "a", None, "x"): 1, ("insert", 2, "b", None, "y"): 1}),
+        2: Counter(
+            {
+                ("update_preimage", 1, "a", None, "x"): 1,
+                ("update_postimage", 1, "a", None, "z"): 1,
+            }
+        ),
+        4: Counter({("delete", 2, "b", None, None): 1}),
+        7: Counter({("insert", 3, "c", 5, None): 1}),
+    }
+
+
+def test_schema_of_commits_with_two_columns_of_one_name_is_refused(
+    lab: StreamLab, make: Maker
+) -> None:
+    table = make(
+        "id INT, v STRING",
+        "INSERT INTO {t} VALUES (1, 'a')",
+        "ALTER TABLE {t} DROP COLUMN v",
+        "ALTER TABLE {t} ADD COLUMN (V INT)",
+        properties=f"{BOTH}, {MAPPED}",
+    )
+    with pytest.raises(InvalidRequest, match="column v was dropped, and there is another column V"):
+        lab.engine.change_feed(lab.path(table), from_version=0, schema="commit")
+    assert feed(lab, table, "auto") == {1: Counter({("insert", 1, None): 1})}
+
+
+@pytest.mark.in_ci("row_tracking")
 @pytest.mark.parametrize("source", SOURCES)
 def test_widened_column_has_its_final_type(lab: StreamLab, make: Maker, source: str) -> None:
     table = make(
@@ -95,6 +143,7 @@ def test_widened_column_has_its_final_type(lab: StreamLab, make: Maker, source: 
     check_replay(lab, table, source)
 
 
+@pytest.mark.in_ci("feed", "row_tracking")
 @pytest.mark.parametrize("source", SOURCES)
 def test_partition_values_are_read_with_their_rows(
     lab: StreamLab, make: Maker, source: str
@@ -110,6 +159,7 @@ def test_partition_values_are_read_with_their_rows(
     assert feed(lab, table, source) == by_commit(delta_feed(lab.spark, lab.path(table), 0))
 
 
+@pytest.mark.in_ci("row_tracking")
 @pytest.mark.parametrize("source", SOURCES)
 def test_nested_generated_and_identity_columns_keep_their_values(
     lab: StreamLab, make: Maker, source: str
@@ -179,6 +229,7 @@ def test_type_that_does_not_hold_old_values_is_refused(lab: StreamLab, make: Mak
     assert by_commit(rows) == {1: Counter({("insert", 1, "a"): 1})}
 
 
+@pytest.mark.in_ci("auto")
 @pytest.mark.parametrize("source", SOURCES)
 def test_clone_has_a_feed_of_its_own(lab: StreamLab, make: Maker, source: str) -> None:
     table = make("id INT", "INSERT INTO {t} VALUES (1)", "INSERT INTO {t} VALUES (2)")

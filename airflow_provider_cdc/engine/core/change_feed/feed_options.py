@@ -28,6 +28,18 @@ class FeedSource(StrEnum):
     ROW_TRACKING = "row_tracking"
 
 
+class FeedSchema(StrEnum):
+    """Which columns of a table a feed has, if they changed within the range.
+
+    ``end``: those at the end. ``commit``: those, and then the columns that were dropped within the
+    range; a column that a commit did not have is NULL. Columns are matched by their ids, and have
+    their last names.
+    """
+
+    END = "end"
+    COMMIT = "commit"
+
+
 class OutOfRange(StrEnum):
     """What happens if a bound is after the newest commit.
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..change_sets.net_files import NetFiles, fold, inserted_files
-from ..change_sets.read_plan import OPENING_BYTES
+from ..change_sets.read_plan import OPENING_BYTES, ReadPlan, Strategy
 from ..delta.layout_history import LayoutHistory, layout_history
 from ..delta.log_actions import Commit, DataFile
 from ..delta.tracking import ENABLED as ROWS_ENABLED
 from ..errors import ChangeTrackingDisabled, StreamStale
+from ..figures import counted
 from ..model.sources import Offset
 from .feed_options import FeedSource
 from .recordings import FEED_ENABLED, Recording, recordings
@@ -80,6 +81,21 @@ class FeedPlan:
     protocols: tuple[Mapping[str, Any], ...]
     commits: tuple[FeedCommit, ...]
     others: Mapping[int, FeedCommit]
+
+    def read_plan(self, commit_count: int) -> ReadPlan:
+        """What the feed reads, for logs and outcomes.
+
+        :param commit_count: the number of commits of the range
+        """
+        changes = [commit for commit in self.commits if commit.change_files]
+        return ReadPlan(
+            Strategy.FEED if self.commits else Strategy.NOTHING,
+            sum(commit.file_count for commit in self.commits),
+            sum(commit.size_bytes for commit in self.commits),
+            commit_count,
+            f"{counted(len(self.commits), 'commit')} changed data, {len(changes)} of them are read"
+            " from change files",
+        )
 
     def instead(self, versions: Collection[int]) -> FeedPlan:
         """The plan with the other way for the commits of ``versions`` that have one."""

@@ -47,6 +47,9 @@ class HasDataScan:
             or hides_rows(commit)
         ):
             return DataProbe.UNCLEAR
+        if self._stream.mode is StreamMode.FEED:
+            # A later commit takes nothing back: each change is returned.
+            return DataProbe.DATA if commit.changes_data else DataProbe.NOTHING_YET
         removed = {file.path: file for file in commit.removes}
         added = {file.path for file in commit.adds}
         if any(self._adds_data(file, commit, removed.get(file.path)) for file in commit.adds):

@@ -25,7 +25,7 @@ class Strategy(StrEnum):
     ``file_difference`` reads the files in which the two ends of the range differ. ``change_files``
     reads what each commit wrote into the change data feed. ``inserted_files`` reads the files that
     were added. ``initial_rows`` reads all rows at the offset. ``comparison`` reads all rows of
-    source and target, to recover a target.
+    source and target, to recover a target. ``feed`` reads every change of each commit.
     """
 
     NOTHING = "nothing"
@@ -34,6 +34,7 @@ class Strategy(StrEnum):
     INSERTED_FILES = "inserted_files"
     INITIAL_ROWS = "initial_rows"
     COMPARISON = "comparison"
+    FEED = "feed"
 
 
 # Opening a file takes as long as reading this many bytes of a large one (decision 0024).

@@ -18,12 +18,14 @@ from .sources import Base, Folder, Offset, Source, View
 class StreamMode(StrEnum):
     """Which changes a stream records (Snowflake: types of streams; Databend: modes).
 
-    Streams on folders of files have the mode ``INSERT_ONLY``. No other stream has it.
+    Streams on folders of files have the mode ``INSERT_ONLY``. No other stream has it. A stream with
+    the mode ``FEED`` returns every change of each commit; the others return net changes.
     """
 
     STANDARD = "standard"
     APPEND_ONLY = "append_only"
     INSERT_ONLY = "insert_only"
+    FEED = "feed"
 
 
 def parse_mode(subject: str, mode: str | None, on_files: str | None) -> StreamMode:

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 from pyspark.sql import DataFrame
 
+from ...core.change_feed.feed_options import FeedSchema
 from ...core.change_feed.feed_plan import FeedCommit, FeedPlan
+from ...core.change_feed.feed_schema import with_dropped_columns
 from ...core.change_sets.crafted_log import (
     CHANGE_TYPE_COLUMN,
     ListedFile,
     Side,
 )
 from ...core.delta.log_actions import DataFile
-from ...core.delta.table_schema import matching_path
+from ...core.delta.table_schema import Layout, matching_path
 from ...core.model.stream import Stream
 from ...core.names import name_key
 from ...storage.delta.range_files import RangeFiles
@@ -95,17 +97,31 @@ def _without_ids(file: DataFile, commit: FeedCommit) -> DataFile:
 
 
 class FeedRows:
-    """Opens the files of a feed with the columns of the end of the range."""
+    """Opens the files of a feed, all with the columns of the feed.
 
-    def __init__(self, stream: Stream, plan: FeedPlan, rows: ListedRows) -> None:
+    :param schema: which columns these are
+    """
+
+    def __init__(
+        self, stream: Stream, plan: FeedPlan, rows: ListedRows, schema: FeedSchema
+    ) -> None:
         self._stream = stream
         self._plan = plan
         self._rows = rows
         self._end = len(plan.history.layouts) - 1
+        self._all_columns: tuple[Layout, ...] = ()
+        if schema is FeedSchema.COMMIT:
+            subject = f"stream {stream.name}"
+            self._all_columns = with_dropped_columns(subject, plan.history.layouts)
+
+    @property
+    def layout(self) -> Layout:
+        """The columns of the feed."""
+        return (self._all_columns or self._plan.history.layouts)[-1]
 
     def open(self, files: Sequence[PlacedFile], extra: Sequence[str]) -> DataFrame | None:
-        """The rows of ``files``: the columns at the end of the range, ``extra``, row id and row
-        commit version; ``None`` if there are no files.
+        """The rows of ``files``: the columns of the feed, ``extra``, row id and row commit version;
+        ``None`` if there are no files.
 
         :param extra: columns of the crafted log; the type of a change is called
             :data:`CHANGE_TYPE` in the result
@@ -119,7 +135,7 @@ class FeedRows:
         return union(parts) if parts else None
 
     def _part(self, place: int, listed: Sequence[ListedFile], extra: Sequence[str]) -> DataFrame:
-        steps = matching_path(self._plan.history.steps(place))
+        steps = self._steps(place)
         check_types(self._stream, steps)
         layout = steps[0]
         if CHANGE_TYPE_COLUMN in extra and layout.mapping_mode == "id":
@@ -134,12 +150,23 @@ class FeedRows:
             kept = [CHANGE_TYPE if name == CHANGE_TYPE_COLUMN else name for name in kept]
         return in_end_layout(rows, steps, kept)
 
+    def _steps(self, place: int) -> tuple[Layout, ...]:
+        """The layouts that lead from the one at ``place`` to the columns of the feed."""
+        history = self._plan.history
+        if not self._all_columns:
+            return matching_path(history.steps(place))
+        later = self._all_columns[place + 1 :] or self._all_columns[-1:]
+        return matching_path((history.layouts[place], *later))
+
     def _reads_at_end(self, place: int, extra: Sequence[str]) -> bool:
         """Whether the layout at the end reads files of the layout at ``place``."""
+        if self._all_columns:
+            # A file from before a column was dropped may hold values that its commit did not have.
+            return place == self._end
         end = self._plan.history.layouts[self._end]
         if CHANGE_TYPE_COLUMN in extra and CHANGE_TYPE_COLUMN in map(name_key, end.column_names):
             return False
-        steps = matching_path(self._plan.history.steps(place))
+        steps = self._steps(place)
         return len(steps) == 2 and end.reads_files_of(steps[0])  # noqa: PLR2004 - the two ends
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from ...core.change_feed.feed_options import ChangeType, FeedColumns, FeedSource
+from ...core.change_feed.feed_options import ChangeType, FeedColumns, FeedSchema, FeedSource
 from ...core.change_feed.feed_plan import FeedPlan, plan_feed
 from ...core.change_sets.crafted_log import (
     BASE_ROW_ID_COLUMN,
@@ -20,6 +20,7 @@ from ...core.change_sets.crafted_log import (
     VERSION_COLUMN,
     Side,
 )
+from ...core.change_sets.read_plan import ReadPlan
 from ...core.delta.table_schema import Layout
 from ...core.errors import StreamStale, StreamUnusable
 from ...core.model.stream import METADATA_COLUMNS, Stream
@@ -31,6 +32,8 @@ from ...storage.files.scratch import Scratch
 from ...storage.files.stores import Files
 from ...storage.sources.source_log import SourceRange
 from ..change_sets.columns import spark_fields
+from ..change_sets.file_difference import MASKED
+from ..change_sets.initial_rows import all_rows
 from ..change_sets.listed_rows import ListedRows
 from ..change_sets.metadata_columns import NUMBER_AS_TEXT, check_free
 from ..change_sets.row_columns import ROW_ID, ROW_VERSION, union
@@ -44,11 +47,27 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class FeedOptions:
-    """How a feed is read, and what it returns beside the columns of its table."""
+    """How a feed is read, and which columns it has."""
 
     source: FeedSource
+    schema: FeedSchema
     columns: FeedColumns
     row_ids: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRead:
+    """A feed, not yet read. ``scratch`` names the folders that must stay while ``rows`` is in
+    use.
+    """
+
+    rows: DataFrame
+    plan: ReadPlan
+    scratch: tuple[str, ...] = ()
+
+
+# How a stream with the mode ``FEED`` reads its source.
+OF_STREAMS = FeedOptions(FeedSource.AUTO, FeedSchema.END, FeedColumns(), row_ids=True)
 
 
 class FeedReader:
@@ -62,8 +81,8 @@ class FeedReader:
         self._files = files
         self._scratch = scratch
 
-    def read(self, span: SourceRange, options: FeedOptions) -> DataFrame:
-        """The feed of ``span``: the columns of its table at the end, and those of the feed.
+    def read(self, span: SourceRange, options: FeedOptions) -> FeedRead:
+        """The feed of ``span``: the columns of its table, and those of the feed.
 
         Delta change data feed: an insert or a delete is one row, an update is two, before and
         after. A row that a commit only moved into another file is no change.
@@ -73,28 +92,57 @@ class FeedReader:
         """
         stream = span.stream
         check_session(stream, self._spark)
-        layout = Layout.of(span.end.metadata)
-        check_columns(stream, layout)
-        self._check_free(stream, layout, options)
-        subject = f"change feed of {stream.source.name}"
-        plan = plan_feed(subject, span.start, span.commits, options.source, row_ids=options.row_ids)
         source = RangeFiles(stream.source.location, self._files)
-        plan, files = self._existing(subject, plan, source)
-        rows = FeedRows(stream, plan, ListedRows(self._spark, self._scratch, source))
+        plan, files = self._existing(_subject(stream), self._plan(span, options), source)
+        tables = ListedRows(self._spark, self._scratch, source)
+        rows = FeedRows(stream, plan, tables, options.schema)
+        check_columns(stream, rows.layout)
+        check_feed_columns(stream, rows.layout, options)
         parts = [
             part
             for part in (
                 _of_change_files(stream, rows, files, options),
                 _of_whole_files(rows, files),
-                paired(self._spark, rows, files),
+                paired(self._spark, rows, files, span.end.row_id_high_water_mark),
             )
             if part is not None
         ]
+        read_plan = plan.read_plan(len(span.commits))
         if not parts:
-            return self._nothing(layout, options)
+            return FeedRead(self._nothing(stream, rows.layout, options), read_plan)
         log = DeltaLog(stream.source.location, self._files)
         times = CommitTimes(log).times(span.commits, span.end.properties)
-        return _shown(union(parts), times, options)
+        shown = _shown(stream, union(parts), _time_of(times), options)
+        return FeedRead(shown, read_plan, tables.roots)
+
+    def plan(self, span: SourceRange, options: FeedOptions) -> ReadPlan:
+        """How :meth:`read` would read ``span``; reads only the log."""
+        return self._plan(span, options).read_plan(len(span.commits))
+
+    def initial(self, span: SourceRange, options: FeedOptions) -> DataFrame:
+        """All rows at the start of ``span`` as inserts of that version.
+
+        Delta change data feed: a streaming read begins with the rows of the table as inserts.
+
+        :raises StreamStale: that version can no longer be read
+        """
+        check_feed_columns(span.stream, Layout.of(span.start.metadata), options)
+        rows = all_rows(self._spark, span).selectExpr(
+            "*",
+            f"'{ChangeType.INSERT}' AS {CHANGE_TYPE}",
+            f"{span.start.version}L AS {VERSION_COLUMN}",
+        )
+        micros = (span.start.timestamp - _EPOCH) // timedelta(microseconds=1)
+        return _shown(span.stream, rows, f"timestamp_micros({micros})", options)
+
+    def _plan(self, span: SourceRange, options: FeedOptions) -> FeedPlan:
+        return plan_feed(
+            _subject(span.stream),
+            span.start,
+            span.commits,
+            options.source,
+            row_ids=options.row_ids,
+        )
 
     def _existing(
         self, subject: str, plan: FeedPlan, source: RangeFiles
@@ -116,19 +164,7 @@ class FeedReader:
             )
         return plan, feed_files(source, plan.commits)
 
-    @staticmethod
-    def _check_free(stream: Stream, layout: Layout, options: FeedOptions) -> None:
-        reserved = [*options.columns.names]
-        if options.row_ids:
-            reserved.append(METADATA_COLUMNS[stream.column_style].row_id)
-        check_free(
-            stream,
-            layout.column_names,
-            reserved,
-            fix="rename that column, or pass a column_prefix for the columns of the feed",
-        )
-
-    def _nothing(self, layout: Layout, options: FeedOptions) -> DataFrame:
+    def _nothing(self, stream: Stream, layout: Layout, options: FeedOptions) -> DataFrame:
         change_type, version, timestamp = options.columns.names
         fields = [
             *spark_fields(layout.fields),
@@ -137,8 +173,31 @@ class FeedReader:
             StructField(timestamp, TimestampType(), False),
         ]
         if options.row_ids:
-            fields.append(StructField(_ROW_ID_NAME, StringType(), False))
+            fields.append(StructField(_row_id_name(stream), StringType(), False))
         return self._spark.createDataFrame([], StructType(fields))
+
+
+def check_feed_columns(stream: Stream, layout: Layout, options: FeedOptions) -> None:
+    """Refuse a table with a column that has the name of one of the feed's columns.
+
+    :raises InvalidRequest: names the column
+    """
+    reserved = [*options.columns.names]
+    if options.row_ids:
+        reserved.append(_row_id_name(stream))
+    check_free(stream, layout.column_names, (CHANGE_TYPE, f"{VERSION_COLUMN}{MASKED}"))
+    fix = "rename that column"
+    if options is not OF_STREAMS:
+        fix = "rename that column, or pass a column_prefix for the columns of the feed"
+    check_free(stream, layout.column_names, reserved, fix=fix)
+
+
+def _subject(stream: Stream) -> str:
+    return f"stream {stream.name}"
+
+
+def _row_id_name(stream: Stream) -> str:
+    return METADATA_COLUMNS[stream.column_style].row_id
 
 
 def _lost(plan: FeedPlan, source: RangeFiles) -> dict[int, list[str]]:
@@ -179,16 +238,19 @@ def _of_whole_files(rows: FeedRows, files: FeedFiles) -> DataFrame | None:
     return found.drop(SIDE_COLUMN, BASE_ROW_ID_COLUMN, ROW_VERSION)
 
 
-def _shown(rows: DataFrame, times: Mapping[int, datetime], options: FeedOptions) -> DataFrame:
-    """``rows`` with the columns of the feed as users see them, after those of the table."""
+def _shown(stream: Stream, rows: DataFrame, time: str, options: FeedOptions) -> DataFrame:
+    """``rows`` with the columns of the feed as users see them, after those of the table.
+
+    :param time: the expression of the time of a row's commit
+    """
     change_type, version, timestamp = map(quote, options.columns.names)
     shown = [
         f"{CHANGE_TYPE} AS {change_type}",
         f"{VERSION_COLUMN} AS {version}",
-        f"{_time_of(times)} AS {timestamp}",
+        f"{time} AS {timestamp}",
     ]
     if options.row_ids:
-        shown.append(f"{NUMBER_AS_TEXT} AS {quote(_ROW_ID_NAME)}")
+        shown.append(f"{NUMBER_AS_TEXT} AS {quote(_row_id_name(stream))}")
     return rows.selectExpr("*", *shown).drop(CHANGE_TYPE, VERSION_COLUMN, ROW_ID)
 
 
@@ -202,11 +264,8 @@ def _time_of(times: Mapping[int, datetime]) -> str:
 
 def _without_row_ids(stream: Stream) -> StreamUnusable:
     return StreamUnusable(
-        f"change feed of {stream.source.name}",
+        _subject(stream),
         "cannot return row ids",
         cause="rows in change files have no row id, because their writer wrote none",
         fix='pass source="row_tracking", which does not read change files',
     )
-
-
-_ROW_ID_NAME = "METADATA$ROW_ID"

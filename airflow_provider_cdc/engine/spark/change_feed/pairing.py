@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...core.change_feed.feed_options import ChangeType
 from ...core.change_sets.crafted_log import VERSION_COLUMN, bytes_of
-from ..change_sets.file_difference import HASHED_BYTES, without_carried_over
+from ..change_sets.file_difference import HASHED_BYTES, IDS_IN_A_MASK, without_carried_over
 from ..change_sets.netting import NEW, OLD
 from ..change_sets.row_columns import ROW, ROW_ID, ROW_VERSION, Sides, in_one, to_group
 from ..change_sets.table_changes_reader import MANY_REWRITTEN_ROWS, MOST_MASKS
@@ -19,19 +19,23 @@ from .feed_files import CHANGE_TYPE, FeedFiles, FeedRows, PlacedFile
 _PAIR = (VERSION_COLUMN, ROW_ID)
 
 
-def paired(spark: SparkSession, rows: FeedRows, files: FeedFiles) -> DataFrame | None:
+def paired(
+    spark: SparkSession, rows: FeedRows, files: FeedFiles, highest_id: int
+) -> DataFrame | None:
     """The changes of commits that both removed and added rows; ``None`` without such commits.
 
     A commit changed a row if it gave the row another commit version, as an UPDATE does even if it
     writes the same values. Delta's change files hold such an update too. A row that kept its commit
     version was only carried into another file.
+
+    :param highest_id: the highest row id of the table
     """
     old, new = rows.open(files.old, (VERSION_COLUMN,)), rows.open(files.new, (VERSION_COLUMN,))
     if old is None or new is None:
         return None
     columns = [name for name in new.columns if name not in (*_PAIR, ROW_VERSION)]
     sides = Sides(old, new)
-    if _reads_ids_first(files) and may_broadcast(spark):
+    if _reads_ids_first(files, highest_id) and may_broadcast(spark):
         written = f"{ROW_VERSION} = {VERSION_COLUMN}"
         sides = without_carried_over(sides, written, within=(VERSION_COLUMN,))
         assert sides.old is not None
@@ -65,20 +69,21 @@ def _record(change_type: ChangeType, side: str) -> str:
     return f"named_struct('{CHANGE_TYPE}', '{change_type}', '{ROW}', {side})"
 
 
-def _reads_ids_first(files: FeedFiles) -> bool:
+def _reads_ids_first(files: FeedFiles, highest_id: int) -> bool:
     """Whether reading the row ids before the columns is correct and cheaper.
 
     It is correct if each new row of a commit has that commit's version. A RESTORE brings old commit
     versions back.
     """
-    rows = max(_row_count(files.old), _row_count(files.new))
-    return MANY_REWRITTEN_ROWS < rows <= MOST_MASKS and not any(
-        _is_older(file) for file in files.new
-    )
-
-
-def _row_count(files: Sequence[PlacedFile]) -> int:
-    return sum(file.listed.file.record_count or 0 for file in files)
+    rows: Counter[int | None] = Counter()
+    for side in (files.old, files.new):
+        of_side: Counter[int | None] = Counter()
+        for file in side:
+            of_side[file.listed.version] += file.listed.file.record_count or 0
+        rows |= of_side
+    masks = sum(min(count, highest_id // IDS_IN_A_MASK + 1) for count in rows.values())
+    is_large = rows.total() > MANY_REWRITTEN_ROWS and masks <= MOST_MASKS
+    return is_large and not any(map(_is_older, files.new))
 
 
 def _is_older(file: PlacedFile) -> bool:

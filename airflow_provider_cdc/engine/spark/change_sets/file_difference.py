@@ -17,6 +17,8 @@ from .row_columns import BUCKET, CANDIDATES, ROW_ID, ROW_VERSION, Sides, in_one,
 HASHED_BYTES = 64 << 20
 _BUCKET_BITS = 6
 IDS_IN_A_MASK = 1 << _BUCKET_BITS
+# What the columns ``within`` of masks are called, after their names.
+MASKED = "_masked"
 _BUCKET_OF = f"shiftright({ROW_ID}, {_BUCKET_BITS})"
 _BIT = f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))"
 
@@ -42,11 +44,12 @@ def without_carried_over(sides: Sides, written: str, within: Sequence[str] = ())
     )
     candidates = F.expr(f"bit_or({OLD}) ^ bit_or({NEW}) | bit_or(written) AS {CANDIDATES}")
     masks = ids.groupBy(*within, BUCKET).agg(candidates).where(f"{CANDIDATES} <> 0")
+    masked = {name: f"{name}{MASKED}" for name in within}
     wanted = F.broadcast(
-        masks.selectExpr(BUCKET, CANDIDATES, *(f"{name} AS {name}_masked" for name in within))
+        masks.selectExpr(BUCKET, CANDIDATES, *(f"{name} AS {masked[name]}" for name in within))
     )
     # Spark pushes a semi join into each part of a union, so that no other row is assembled.
-    same = [f"{_BUCKET_OF} = {BUCKET}", *(f"{name} = {name}_masked" for name in within)]
+    same = [f"{_BUCKET_OF} = {BUCKET}", *(f"{name} = {masked[name]}" for name in within)]
     is_wanted = F.expr(" AND ".join([*same, f"{CANDIDATES} & {_BIT} <> 0"]))
 
     def left(side: DataFrame) -> DataFrame:

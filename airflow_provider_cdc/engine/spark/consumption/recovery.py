@@ -172,6 +172,15 @@ class Recovery:
         return SparkChangeSets(self._spark, difference, self._scratch).open([span])
 
     def _check_source(self, stream: Stream) -> None:
+        if stream.mode is StreamMode.FEED:
+            raise InvalidRequest(
+                f"stream {stream.name}",
+                "cannot be recovered",
+                cause="it returns each change of each commit, and the rows of its source do not"
+                " show the changes that were lost",
+                fix="create the stream again with or_replace=True; with show_initial_rows=True it"
+                " begins with all rows",
+            )
         if stream.folder is not None:
             raise InvalidRequest(
                 f"stream {stream.name}",

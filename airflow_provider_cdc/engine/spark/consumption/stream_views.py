@@ -12,9 +12,10 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from ...consumption.stream_outcomes import stream_outcome
+from ...core.change_feed.feed_options import ChangeType, FeedColumns
 from ...core.change_sets.read_plan import ReadPlan
 from ...core.model.outcomes import StreamOutcome
-from ...core.model.stream import METADATA_COLUMNS
+from ...core.model.stream import METADATA_COLUMNS, Stream, StreamMode
 from ...core.names import quote
 from ...storage.files.scratch import Scratch
 from ...storage.sources.source_log import StreamSpan
@@ -69,17 +70,11 @@ class StreamViews:
     def _counted(self, span: StreamSpan, change_set: StreamChanges) -> dict[str, int]:
         if change_set.row_count is not None:
             return {"inserted": change_set.row_count, "updated": 0, "deleted": 0}
-        names = METADATA_COLUMNS[span.stream.column_style]
-        action, is_update = quote(names.action), quote(names.is_update)
         # Read by name: over Spark Connect the frame itself would be analysed again.
         rows = self.spark.table(self.names[span.stream.name])
         # Count in one row: grouping would shuffle even what a single task computes.
-        counts = rows.selectExpr(
-            f"count_if({action} = 'INSERT' AND NOT {is_update}) AS inserted",
-            f"count_if({action} = 'INSERT' AND {is_update}) AS updated",
-            f"count_if({action} = 'DELETE' AND NOT {is_update}) AS deleted",
-        )
-        (found,) = counts.collect()
+        counts = [f"count_if({is_one}) AS {name}" for name, is_one in _kinds(span.stream).items()]
+        (found,) = rows.selectExpr(*counts).collect()
         return cast(dict[str, int], found.asDict())
 
 
@@ -134,6 +129,21 @@ class SparkChangeSets:
                 rows.unpersist()
             for root in roots:
                 self.scratch.remove(root)
+
+
+def _kinds(stream: Stream) -> dict[str, str]:
+    """The conditions of the rows that are inserts, updates and deletes; each update counts once."""
+    if stream.mode is StreamMode.FEED:
+        column = quote(FeedColumns().change_type)
+        kinds = (ChangeType.INSERT, ChangeType.POSTIMAGE, ChangeType.DELETE)
+        inserted, updated, deleted = (f"{column} = '{kind}'" for kind in kinds)
+    else:
+        names = METADATA_COLUMNS[stream.column_style]
+        action, is_update = quote(names.action), quote(names.is_update)
+        inserted = f"{action} = 'INSERT' AND NOT {is_update}"
+        updated = f"{action} = 'INSERT' AND {is_update}"
+        deleted = f"{action} = 'DELETE' AND NOT {is_update}"
+    return {"inserted": inserted, "updated": updated, "deleted": deleted}
 
 
 def _kept(change_set: StreamChanges) -> DataFrame:

@@ -64,7 +64,8 @@ class ChangeFeeds:
             owner="",
         )
         try:
-            rows = self.reader.read(self.logs.every_commit(passing, through=through), options)
+            span = self.logs.every_commit(passing, through=through)
+            rows = self.reader.read(span, options).rows
         except CdcError as error:
             raise type(error)(subject, error.problem, cause=error.cause, fix=error.fix) from None
         return rows if where is None else _filtered(subject, rows, where)

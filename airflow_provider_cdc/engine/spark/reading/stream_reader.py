@@ -11,8 +11,9 @@ from pyspark.sql.utils import is_remote
 
 from ...core.change_sets.read_plan import ReadPlan, plan_initial_rows
 from ...core.errors import CdcError
-from ...core.model.stream import Stream
-from ...storage.sources.source_log import StreamSpan
+from ...core.model.stream import Stream, StreamMode
+from ...storage.sources.source_log import SourceRange, StreamSpan
+from ..change_feed.feed_reader import OF_STREAMS, FeedReader
 from ..change_sets.file_rows import FileRows
 from ..change_sets.initial_rows import all_rows
 from ..change_sets.metadata_columns import NUMBER_AS_TEXT, each_named, with_metadata_columns
@@ -90,12 +91,18 @@ class StreamReader:
     """Reads the change sets of streams."""
 
     def __init__(
-        self, spark: SparkSession, tables: ChangeSetReader, views: ViewReader, files: FileRows
+        self,
+        spark: SparkSession,
+        tables: ChangeSetReader,
+        views: ViewReader,
+        files: FileRows,
+        feeds: FeedReader,
     ) -> None:
         self._spark = spark
         self._tables = tables
         self._views = views
         self._files = files
+        self._feeds = feeds
 
     def read(self, span: StreamSpan) -> StreamChanges:
         """The change set of ``span``.
@@ -122,6 +129,8 @@ class StreamReader:
                 of_files.fault,
                 is_repeatable=False,
             )
+        if stream.mode is StreamMode.FEED:
+            return self._feed(table)
         if stream.shows_initial_rows:
             inserted = each_named(all_rows(self._spark, table), INSERT, stream.column_style)
             # Over Spark Connect each statement would look up the version of the rows again.
@@ -136,6 +145,14 @@ class StreamReader:
             as_they_lie=changes.row_count is not None,
             row_count=changes.row_count,
         )
+
+    def _feed(self, table: SourceRange) -> StreamChanges:
+        if table.stream.shows_initial_rows:
+            rows = self._feeds.initial(table, OF_STREAMS)
+            as_they_lie = not is_remote()
+            return StreamChanges(rows, (plan_initial_rows(),), (), (), as_they_lie=as_they_lie)
+        found = self._feeds.read(table, OF_STREAMS)
+        return StreamChanges(found.rows, (found.plan,), (), found.scratch)
 
     def all_rows(self, span: StreamSpan) -> DataFrame:
         """The rows of the stream's table or view at the end of ``span``: the row id as users see
@@ -154,6 +171,8 @@ class StreamReader:
         """How :meth:`read` would read each base table; reads only the logs."""
         if span.stream.shows_initial_rows:
             return (plan_initial_rows(),) * len(span.tables)
+        if span.stream.mode is StreamMode.FEED:
+            return tuple(self._feeds.plan(table, OF_STREAMS) for table in span.tables)
         reader = self._tables if span.stream.folder is None else self._files
         return tuple(reader.plan(table) for table in span.tables)
 

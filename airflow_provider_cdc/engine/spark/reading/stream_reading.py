@@ -10,7 +10,7 @@ from ...catalog.stream_catalog import StreamCatalog
 from ...core.arguments.choices import parse_enum
 from ...core.arguments.points import Point, bound_of
 from ...core.arguments.validation import validated
-from ...core.change_feed.feed_options import FeedColumns, FeedSource, OutOfRange
+from ...core.change_feed.feed_options import FeedColumns, FeedSchema, FeedSource, OutOfRange
 from ...core.change_feed.feed_request import FeedEdge, checked_prefix
 from ...core.change_sets.read_plan import ReadPlan, TablePlan, plan_view
 from ...core.errors import InvalidRequest
@@ -145,6 +145,7 @@ class StreamReading:
         to_version: int | None = None,
         to_timestamp: str | datetime | None = None,
         source: FeedSource | str = FeedSource.AUTO,
+        schema: FeedSchema | str = FeedSchema.END,
         out_of_range: OutOfRange | str = OutOfRange.ERROR,
         row_ids: bool = False,
         column_prefix: str = "",
@@ -153,9 +154,9 @@ class StreamReading:
     ) -> DataFrame:
         """Every change of each commit of a table between two bounds, both inclusive.
 
-        The rows have the columns of the table at the end of the range, then ``_change_type``
-        (``insert``, ``delete``, ``update_preimage``, ``update_postimage``), ``_commit_version`` and
-        ``_commit_timestamp``. The rows have no order.
+        The rows have the columns of the table, by default those at the end of the range, then
+        ``_change_type`` (``insert``, ``delete``, ``update_preimage``, ``update_postimage``),
+        ``_commit_version`` and ``_commit_timestamp``. The rows have no order.
 
         Delta change data feed: the same rows as ``table_changes``, but the feed of the table may
         have been off if row tracking was on. A row that a commit only moved into another file is no
@@ -170,6 +171,9 @@ class StreamReading:
         :param source: ``feed``: only what Delta's feed recorded, with the same rows as
             ``table_changes``; ``row_tracking``: only the data files; ``auto``: for each commit, the
             one that reads fewer bytes
+        :param schema: if columns changed within the range: ``end``: the columns at the end;
+            ``commit``: the dropped columns too, after the others. A column that a commit did not
+            have is NULL
         :param out_of_range: if a bound is after the newest commit: ``error``, ``empty`` (no rows)
             or ``clamp`` (the feed ends with the newest commit)
         :param row_ids: add ``METADATA$ROW_ID``, the row id of a stream's change set
@@ -200,6 +204,7 @@ class StreamReading:
             parse_enum(subject, "out_of_range", OutOfRange, out_of_range),
             FeedOptions(
                 parse_enum(subject, "source", FeedSource, source),
+                parse_enum(subject, "schema", FeedSchema, schema),
                 FeedColumns(checked_prefix(subject, column_prefix)),
                 row_ids,
             ),

@@ -12,10 +12,13 @@ from ...catalog.stream_catalog import StreamCatalog
 from ...catalog.stream_status import StreamStatus, shown
 from ...core.arguments.intervals import interval_of
 from ...core.arguments.validation import validated
+from ...core.change_feed.tracked_since import ChangeTracking
 from ...core.errors import RegistryNotFound, StreamStale
 from ...core.model.stream import Stream
+from ...core.names import table_name
 from ...core.retention.staleness import NEXT_MAINTENANCE
 from ...core.retention.table_retention import Maintenance
+from ..tables.change_tracking import ChangeTrackings
 from ..tables.cloning import Cloning
 from ..tables.delta_tables import Tables
 from ..views.view_definitions import ViewDefinitions
@@ -47,6 +50,7 @@ class StreamAdministration:
         cloning: Cloning,
         definitions: ViewDefinitions,
         maintainer: Maintainer,
+        tracking: ChangeTrackings,
     ) -> None:
         self._spark = spark
         self._streams = catalog
@@ -54,6 +58,7 @@ class StreamAdministration:
         self._cloning = cloning
         self._definitions = definitions
         self._maintainer = maintainer
+        self._tracking = tracking
 
     def describe_streams(self) -> list[StreamStatus]:
         """The status of every stream, by name. For a stream on a view, the view is looked up too.
@@ -116,6 +121,27 @@ class StreamAdministration:
         :raises NotADeltaTable: the source is not a Delta table
         """
         return self._cloning.clone(source, target, location)
+
+    def enable_change_tracking(
+        self, name: str, *, row_tracking: bool = True, change_feed: bool = False
+    ) -> ChangeTracking:
+        """Record the changes of a table from now on: by row tracking, by Delta's feed, or by both.
+
+        Delta change data feed: only changes after it was switched on are recorded. Row tracking is
+        enough for streams and for :meth:`change_feed`. What is on already stays as it is. For new
+        tables, set ``spark.databricks.delta.properties.defaults.enableRowTracking`` in the session.
+
+        :param name: a catalog name or the path of a Delta table
+        :param row_tracking: switch ``delta.enableRowTracking`` on
+        :param change_feed: switch ``delta.enableChangeDataFeed`` on
+        :returns: the versions since which each of them is on
+        :raises InvalidRequest: neither is wanted, or a column has a name that Delta's feed needs
+        :raises TableNotFound: there is no such table
+        :raises NotADeltaTable: it is not a Delta table
+        """
+        return self._tracking.enable(
+            table_name(name), row_tracking=row_tracking, change_feed=change_feed
+        )
 
     def undrop_stream(self, name: str) -> Stream:
         """Bring back the stream that was dropped last under a name, at the offset that it had.

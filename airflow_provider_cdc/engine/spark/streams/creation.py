@@ -20,6 +20,7 @@ from ...core.model.tables import Table
 from ...core.names import consumer_name, stream_name, table_name
 from ...storage.registry.registry import Registry
 from ...storage.registry.registry_snapshot import Change, RegistrySnapshot
+from ..change_feed.feed_reader import OF_STREAMS, check_feed_columns
 from ..change_sets.metadata_columns import check_names
 from ..change_sets.schema_checks import check_columns
 from ..reading.file_sources import FileSources
@@ -68,6 +69,8 @@ class Creation:
             check_not_catalog_managed(spec.subject, problem, protocol)
         if found.folder is not None:
             check_names(draft, Layout.of({"schemaString": found.folder.schema}).column_names)
+        if draft.mode is StreamMode.FEED:
+            check_feed_columns(draft, Layout.of(draft.offset.metadata), OF_STREAMS)
         if bound is not None:
             offsets = self.sources.offsets(spec.subject, found, bound, snapshot, self.principal)
             earlier = draft.with_offsets(*offsets)
@@ -212,6 +215,8 @@ def _check_arguments(spec: StreamSpec) -> None:
     cause = None
     if given != 1:
         cause = f"expected one of on_table, on_view and on_files, found {given}"
+    elif spec.mode is StreamMode.FEED and spec.on_table is None:
+        cause = "mode feed needs a table, because neither a view nor a folder has commits"
     elif spec.on_files is None:
         if spec.mode is StreamMode.INSERT_ONLY:
             cause = "mode insert_only belongs to on_files; a stream on a table is append_only"

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from ...clock import utc_now
 from ...core.change_sets.has_data_scan import DataProbe, HasDataScan
-from ...core.change_sets.net_files import inserted_files
+from ...core.change_sets.net_files import fold, inserted_files
 from ...core.change_sets.new_files import unread_files, without_superseded
 from ...core.change_sets.read_plan import Strategy, plan_inserts, plan_survivors
 from ...core.change_sets.rewrites import net_difference
@@ -394,6 +394,9 @@ def candidates(span: SourceRange) -> Candidates:
     if span.stream.mode is StreamMode.INSERT_ONLY:
         unread = unread_files(span.commits)
         return Candidates(bool(unread.files), unread.plan.size_bytes)
+    if span.stream.mode is StreamMode.FEED:
+        nets = [fold([commit]) for commit in span.commits if commit.changes_data]
+        return Candidates(bool(nets), sum(net.size_bytes for net in nets))
     if span.stream.mode is StreamMode.STANDARD:
         net = net_difference(span.commits, span.layout)
         return Candidates(not net.is_empty, net.size_bytes)
