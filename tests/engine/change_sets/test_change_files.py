@@ -159,7 +159,7 @@ def test_change_files_under_column_mapping_follow_columns_by_id(
     assert by_feed.plan(stream).strategy is strategy
 
 
-@pytest.mark.in_ci("vectors")
+@pytest.mark.thorough
 @either_vectors
 def test_change_files_of_partitions_and_odd_values_give_minimal_changes(
     make_table: MakeTable, vectors: bool

@@ -152,6 +152,7 @@ def assert_nothing(table: SourceTable, stream: object) -> None:
     assert table.check(stream) == []  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_change_set_across_a_drop_of_deletion_vectors_is_exact(make_table: MakeTable) -> None:
     table = make_table(COLUMNS, *ROWS)
     before = table.stream()

@@ -83,6 +83,7 @@ def test_change_set_of_a_shallow_clone_reads_the_files_of_its_origin(
     assert len(clone.check(moved)) == 3
 
 
+@pytest.mark.thorough
 def test_change_set_across_computed_statistics_treats_no_file_as_new(
     make_table: MakeTable,
 ) -> None:

@@ -69,6 +69,7 @@ def test_change_set_under_any_spelling_of_the_mapping_mode_keeps_row_ids(
     assert sorted(table.check(stream)) == sorted(update(1, (1, "v1"), (1, "x")))
 
 
+@pytest.mark.thorough
 def test_change_set_across_removal_of_column_mapping_keeps_old_values(
     make_table: MakeTable,
 ) -> None:
@@ -429,7 +430,7 @@ def test_change_set_across_an_overwritten_schema_matches_columns_by_name(
     assert list(table.changes(inserted)) == [insert(1, 1, 2)]
 
 
-@pytest.mark.in_ci("id")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_change_set_across_an_overwritten_mapped_schema_keeps_old_values(
     make_table: MakeTable, mode: str

@@ -52,6 +52,7 @@ def test_failed_single_statement_leaves_target_and_offset_unchanged(three: Strea
     assert transitions(three) == ["created", "begun", "resolving", "aborted"]
 
 
+@pytest.mark.thorough
 def test_undo_is_refused_if_a_needed_deletion_vector_was_vacuumed(three: StreamLab) -> None:
     """RESTORE checks data files only, and would leave a target that cannot be read."""
     three.sql(
@@ -280,7 +281,7 @@ def test_append_only_stream_on_a_target_returns_nothing_that_was_undone(
     assert [change[0] for change in three.seen("after")] == [1, 2, 3]
 
 
-@pytest.mark.in_ci("surviving-moment")
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_by_moment", [False, True], ids=["version", "moment"])
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_stream_returns_undone_rows_that_a_user_restores(
@@ -300,7 +301,7 @@ def test_append_only_stream_returns_undone_rows_that_a_user_restores(
     assert [change[0] for change in three.seen("after")] == [1, 2, 3, 9]
 
 
-@pytest.mark.in_ci("surviving")
+@pytest.mark.thorough
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_batch_does_not_end_between_a_statement_and_its_undo(
     three: StreamLab, semantics: str
@@ -319,7 +320,7 @@ def test_append_only_batch_does_not_end_between_a_statement_and_its_undo(
     assert three.rows("sums") == sorted([*before, (9, 1)])
 
 
-@pytest.mark.in_ci("surviving")
+@pytest.mark.thorough
 @pytest.mark.parametrize("semantics", ["inserted", "surviving"])
 def test_append_only_stream_returns_rows_that_an_undo_gives_back_later(
     three: StreamLab, monkeypatch: pytest.MonkeyPatch, semantics: str

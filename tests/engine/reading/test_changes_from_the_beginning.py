@@ -165,6 +165,7 @@ def test_append_only_changes_from_version_0_are_all_rows_as_inserted(
     assert there(lab, 0) <= found
 
 
+@pytest.mark.thorough
 def test_changes_from_version_0_have_the_columns_of_the_end_version(lab: StreamLab) -> None:
     rows = "SELECT 1 AS id, CAST(1 AS INT) AS n, 'a' AS dropped, 'b' AS old, map('k', 1) AS m"
     create(lab, MAPPED, rows=rows)
@@ -324,6 +325,7 @@ def view_changes(lab: StreamLab, **points: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[:-1]) for row in rows)
 
 
+@pytest.mark.thorough
 def test_view_changes_from_before_its_tables_exist_are_its_rows_at_the_end(
     view_lab: StreamLab,
 ) -> None:

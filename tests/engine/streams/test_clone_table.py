@@ -226,6 +226,7 @@ def adds_of(clone: SourceTable) -> list[dict[str, object]]:
     return [json.loads(line)["add"] for line in log.splitlines() if line.startswith(b'{"add"')]
 
 
+@pytest.mark.thorough
 def test_clone_with_a_renamed_column_and_in_commit_timestamps_is_exact(
     make_table: MakeTable, clone_of: CloneOf
 ) -> None:
@@ -331,6 +332,7 @@ def test_vacuum_of_the_source_can_take_files_that_a_clone_needs(
         clone.sql("SELECT * FROM {t}")
 
 
+@pytest.mark.thorough
 def test_clone_is_readable_if_vectors_of_its_source_are_too_large(
     make_table: MakeTable, clone_of: CloneOf, vacuum: Callable[[SourceTable], None]
 ) -> None:

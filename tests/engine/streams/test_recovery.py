@@ -88,6 +88,7 @@ def test_target_of_a_stale_stream_gets_only_the_rows_that_differ(lab: StreamLab)
     checked(lab)
 
 
+@pytest.mark.thorough
 def test_target_of_an_append_only_stream_gets_only_the_missing_rows(
     lab: StreamLab,
 ) -> None:
@@ -165,7 +166,7 @@ def test_target_is_recovered_after_vacuum(lab: StreamLab) -> None:
     assert lab.changes("s") == []
 
 
-@pytest.mark.in_ci("another-before_statement")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point",
     [
@@ -191,7 +192,7 @@ def test_killed_recovery_is_finished_or_begun_again(
     checked(lab)
 
 
-@pytest.mark.in_ci("False")
+@pytest.mark.thorough
 @pytest.mark.parametrize("applied", [False, True])
 def test_killed_recovery_whose_target_cannot_be_compared_any_more_is_ended(
     lab: StreamLab, applied: bool
@@ -255,6 +256,7 @@ def test_recovery_of_an_invalid_target_or_without_access_is_refused(lab: StreamL
         recover(lab, emil)
 
 
+@pytest.mark.thorough
 def test_composite_key_with_nulls_and_other_types_compares_as_in_merge(
     lab: StreamLab,
 ) -> None:
@@ -295,6 +297,7 @@ def pair(spark: SparkSession, tmp_path: Path) -> StreamLab:
     return StreamLab(spark, tmp_path)
 
 
+@pytest.mark.thorough
 def test_fields_are_stored_by_their_names_at_any_depth(pair: StreamLab) -> None:
     place, turned = "STRUCT<street: STRING, city: STRING>", "STRUCT<City: STRING, street: STRING>"
     many = "id INT, p {0}, a ARRAY<{0}>, m MAP<{0}, STRUCT<x: ARRAY<{0}>>>"
@@ -373,6 +376,7 @@ def test_key_that_does_not_fit_fails_before_anything_begins(pair: StreamLab) -> 
     assert pair.engine.stream_history("p")[-1].transition == "created"
 
 
+@pytest.mark.thorough
 def test_char_and_varchar_values_are_compared_as_they_are_stored(pair: StreamLab) -> None:
     source = "k STRING, v CHAR(9), w STRING, s STRUCT<a: STRING, b: ARRAY<STRING>>"
     target = "k CHAR(5), v CHAR(7), w VARCHAR(4), s STRUCT<b: ARRAY<VARCHAR(2)>, a: CHAR(3)>"
@@ -476,6 +480,7 @@ def test_killed_recovery_of_a_view_is_finished(view_lab: StreamLab) -> None:
     assert [row[0] for row in lab.seen("s")] == [7]
 
 
+@pytest.mark.thorough
 def test_stream_whose_view_was_redefined_is_not_recovered(view_lab: StreamLab) -> None:
     before = view_lab.rows("copy")
     view_lab.sql("CREATE OR REPLACE VIEW v AS SELECT id, 'x' AS name FROM {src}")

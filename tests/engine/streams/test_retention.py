@@ -89,6 +89,7 @@ def test_retention_is_extended_while_changes_wait_and_restored_afterwards(
     assert properties(lab) == before
 
 
+@pytest.mark.thorough
 def test_extension_keeps_files_from_vacuum_and_reports_their_size(lab: StreamLab) -> None:
     lab.sql(f"ALTER TABLE {{src}} SET TBLPROPERTIES ('{FILES}' = 'interval 0 seconds')")
     lab.engine.create_stream("s", on_table=lab.path("src"))

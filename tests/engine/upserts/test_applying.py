@@ -93,6 +93,7 @@ def test_braces_in_keys_are_text(
     assert len(expected) == 7
 
 
+@pytest.mark.thorough
 def test_bounds_with_quotes_are_text_under_any_escape_setting(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +164,7 @@ def test_changes_after_the_pruning_check_wait_for_the_next_apply(
     assert found == {12: "last", 14: "base", 35: "later"}
 
 
-@pytest.mark.in_ci("base")
+@pytest.mark.thorough
 @pytest.mark.parametrize("move", ["keep", "stream", "base"])
 def test_apply_compares_rows_if_stream_or_base_moved_after_the_check(
     lab: UpsertLab, monkeypatch: pytest.MonkeyPatch, move: str

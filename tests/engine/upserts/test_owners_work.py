@@ -52,6 +52,7 @@ def test_reorg_and_vacuum_remove_erased_values_from_the_files(
     assert lab.applied() == [(1, "new", 1), (2, "newer", 2), (3, "c", 3)]
 
 
+@pytest.mark.thorough
 def test_column_added_only_to_the_base_blocks_the_table_until_add_columns(
     lab: UpsertLab,
 ) -> None:

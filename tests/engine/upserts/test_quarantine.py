@@ -307,6 +307,7 @@ def test_correction_may_clear_the_reason(lab: QuarantineLab) -> None:
     assert lab.apply_all() == [(1, "a", 12)]
 
 
+@pytest.mark.thorough
 def test_redrive_that_is_killed_before_it_writes_is_finished_once(
     lab: QuarantineLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_change_older_than_an_expired_tombstone_is_counted_not_applied(
     assert lab.apply_all() == [(1, "back", 11), (2, "newer", 20), (9, "i", 90)]
 
 
+@pytest.mark.thorough
 def test_longer_horizon_keeps_the_remaining_tombstones(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:
@@ -117,6 +118,7 @@ def test_waiting_change_that_became_late_returns_only_on_demand(
     assert lab.apply_all() == [(1, "late", 11), (9, "i", 90)]
 
 
+@pytest.mark.thorough
 def test_killed_apply_decides_again_if_the_quarantine_changed_meanwhile(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:

@@ -703,6 +703,7 @@ def test_different_column_under_the_same_name_makes_a_view_stream_stale(
     assert lab.seen("i") == [(1, "DELETE", False)]
 
 
+@pytest.mark.thorough
 def test_char_columns_are_compared_as_the_view_compares_them(lab: StreamLab) -> None:
     lab.make("short", "id INT, c CHAR(3)", properties=TRACKED)
     lab.make("long", "id INT, c CHAR(5)", properties=TRACKED)
