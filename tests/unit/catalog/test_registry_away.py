@@ -56,7 +56,7 @@ def administration(state: Path) -> StreamAdministration:
     """The part of the engine that lists streams; without a stream it uses no other part."""
     anything: Any = SimpleNamespace(run=lambda _: Maintenance((), ()))
     catalog = StreamCatalog(str(state), principal="somebody")
-    return StreamAdministration(anything, catalog, anything, anything, anything, anything)
+    return StreamAdministration(anything, catalog, *[anything] * 5)
 
 
 def test_folder_without_a_registry_is_named_in_a_warning(

@@ -91,7 +91,7 @@ def test_value_that_the_annotation_allows_is_passed_on(method: str, value: objec
         ("names", {"a": "b"}, "of type dict"),
         ("statements", ["a", 1], "expected text or a list of texts"),
         ("options", {1: 2}, "expected a mapping"),
-        ("choice", 5, "expected one of standard, append_only, insert_only or text"),
+        ("choice", 5, "expected one of standard, append_only, insert_only, feed or text"),
         ("work", 5, "expected a function"),
         ("text", "\ud800", r"character 1 is '\\ud800', half of a surrogate pair"),
         ("names", ["a", "\ud800"], "half of a surrogate pair"),
