@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 from ..core.consumption.batches import BatchLimit
-from ..core.errors import BRING_BACK, CdcError, InvalidRange, StreamMoved, StreamStale
+from ..core.errors import CdcError, InvalidRange, StreamMoved, StreamStale
 from ..core.model.access import Right, check_access
 from ..core.model.consumption import Consumption, StreamRange
 from ..core.model.lifecycle import Transition
@@ -142,7 +142,7 @@ class Consumer:
                 f"stream {stream.name}",
                 "is stale, its source lacks versions that a consumption has read",
                 cause=str(error),
-                fix=BRING_BACK,
+                fix=stream.way_back,
             ) from None
         for found, end in zip(span.tables, ends, strict=True):
             if found.end.fingerprint != end.fingerprint:
@@ -150,7 +150,7 @@ class Consumer:
                     f"stream {stream.name}",
                     f"cannot be finished, its source {found.stream.source.name} was replaced",
                     cause=f"version {end.version} is a different commit now",
-                    fix=BRING_BACK,
+                    fix=stream.way_back,
                 )
         return span
 

@@ -99,10 +99,13 @@ class Parts:
             clock=clock,
         )
 
-        tables_reader = ChangeSetReader(spark, files, self.scratch, parse_strategy(strategy))
+        wanted = parse_strategy(strategy)
+        tables_reader = ChangeSetReader(spark, files, self.scratch, wanted)
         views = ViewReader(spark, tables_reader, self.definitions)
         feeds = FeedReader(spark, files, self.scratch)
-        self.reader = StreamReader(spark, tables_reader, views, FileRows(spark, files), feeds)
+        self.reader = StreamReader(
+            spark, tables_reader, views, FileRows(spark, files), feeds, wanted
+        )
         found = Sources(self.tables, self.definitions, SourceHistory(files, clock))
         self.changes = TableChanges(registry, found, self.sources, self.reader, clock, principal)
 

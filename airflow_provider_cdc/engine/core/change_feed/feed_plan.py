@@ -149,7 +149,7 @@ def _ways(
 ) -> list[FeedCommit]:
     """The ways to read one commit that lead to the same changes."""
     found = []
-    is_tracked = item.gap is None and source is not FeedSource.FEED
+    is_tracked = item.gap is None and not item.unreadable and source is not FeedSource.FEED
     if is_tracked:
         found.append(replace(empty, net=fold([item.commit]), is_paired=True))
     if item.is_fed and source is not FeedSource.ROW_TRACKING:
@@ -183,17 +183,19 @@ def _as_delta_reads(commit: Commit) -> NetFiles:
 def _check_recorded(
     subject: str, found: Sequence[Recording], source: FeedSource, *, row_ids: bool
 ) -> None:
+    """Refuse a range with a commit whose changes are not recorded."""
     missing = [(item, why) for item in found if (why := _obstacle(item, source, row_ids=row_ids))]
+    if not missing and row_ids:
+        missing = _between_changes(found)
     if not missing:
         return
     first, cause = missing[0]
-    last = missing[-1][0].commit.version
-    fix = f"begin with version {last + 1}: from there on every change is recorded"
-    if last == found[-1].commit.version:
-        wanted = FEED_ENABLED if source is FeedSource.FEED else ROWS_ENABLED
-        fix = f"switch {wanted} on; changes are recorded from then on"
+    last, _ = missing[-1]
     raise ChangeTrackingDisabled(
-        subject, f"cannot include version {first.commit.version}", cause=cause, fix=fix
+        subject,
+        f"cannot include version {first.commit.version}",
+        cause=cause,
+        fix=_way_out(last, found[-1], source),
     )
 
 
@@ -203,13 +205,39 @@ def _obstacle(item: Recording, source: FeedSource, *, row_ids: bool) -> str | No
     unfed = f"the change data feed was off at version {version}"
     if source is FeedSource.FEED and not item.is_fed:
         return unfed
-    if item.gap is None or not item.has_changes:
+    if not item.has_changes:
+        return None
+    reads_change_files = item.is_fed and bool(item.commit.change_files)
+    if item.unreadable and (source is FeedSource.ROW_TRACKING or not reads_change_files):
+        return item.unreadable
+    if item.gap is None:
         return None
     if source is FeedSource.ROW_TRACKING or row_ids:
         return item.gap
     if source is FeedSource.AUTO and not item.commit.changes_data:
         return item.gap
     return None if item.is_fed else f"{item.gap}, and {unfed}"
+
+
+def _between_changes(found: Sequence[Recording]) -> list[tuple[Recording, str]]:
+    """The commits between two changes that gave rows other ids, or switched row tracking off."""
+    changed = [place for place, item in enumerate(found) if item.has_changes]
+    if not changed:
+        return []
+    return [(item, item.gap) for item in found[changed[0] : changed[-1]] if item.gap is not None]
+
+
+def _way_out(last: Recording, newest: Recording, source: FeedSource) -> str:
+    """What to do about a range whose last unrecorded commit is ``last``."""
+    later = last.commit.version + 1
+    if last is not newest:
+        return f"begin with version {later}: from there on every change is recorded"
+    if source is not FeedSource.AUTO and (newest.is_fed or newest.is_tracked):
+        return 'pass source="auto", which reads what is recorded'
+    if newest.is_fed or newest.is_tracked:
+        return f"begin with version {later}, and take the rows of before that from a snapshot"
+    wanted = FEED_ENABLED if source is FeedSource.FEED else ROWS_ENABLED
+    return f"switch {wanted} on; changes are recorded from then on"
 
 
 def _check_same_table(subject: str, table_id: str, found: Sequence[Recording]) -> None:
@@ -219,6 +247,6 @@ def _check_same_table(subject: str, table_id: str, found: Sequence[Recording]) -
                 subject,
                 "cannot include a replacement of the table",
                 cause=f"version {item.commit.version} replaced the table by another one",
-                fix=f"end with version {item.commit.version - 1}, or begin with version"
-                f" {item.commit.version + 1}",
+                fix=f"begin with version {item.commit.version + 1}, and take the rows of before"
+                f" that from a snapshot, or end with version {item.commit.version - 1}",
             )

@@ -5,9 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..delta.log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING
 from ..delta.table_schema import Layout, OlderFields
 from ..errors import InvalidRequest
 from ..names import loose_key
+
+
+def has_same_ids(one: Layout, other: Layout) -> bool:
+    """Whether files of both layouts keep the ids of carried rows in the same columns."""
+    names = (ROW_ID_SETTING, ROW_VERSION_SETTING)
+    return all(one.configuration.get(name) == other.configuration.get(name) for name in names)
+
+
+def first_alike(layouts: Sequence[Layout]) -> tuple[int, ...]:
+    """For each of ``layouts``, the first place of the run of layouts that are read like it.
+
+    Many commits set metadata that no reader needs, such as the highest value of an identity column.
+    """
+    found: list[int] = []
+    for place, layout in enumerate(layouts):
+        before = layouts[place - 1]
+        is_same = place > 0 and layout.reads_as(before) and has_same_ids(layout, before)
+        found.append(found[-1] if is_same else place)
+    return tuple(found)
 
 
 def with_dropped_columns(subject: str, layouts: Sequence[Layout]) -> tuple[Layout, ...]:

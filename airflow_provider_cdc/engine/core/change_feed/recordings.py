@@ -16,14 +16,27 @@ FEED_ENABLED = "delta.enableChangeDataFeed"
 class Recording:
     """Where the changes of ``commit`` are recorded.
 
-    ``is_fed``: the change data feed was on. ``gap`` is the reason why row ids do not show the
-    changes; ``None`` if they do. ``table_id`` is the id that the table had after the commit.
+    ``is_fed``: the change data feed was on. ``is_tracked``: row tracking was on after it. ``gap``
+    is the reason why row ids do not show the changes; ``None`` if they do. ``table_id`` is the id
+    that the table had after the commit.
     """
 
     commit: Commit
     is_fed: bool
+    is_tracked: bool
     gap: str | None
     table_id: str
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why the data files of the commit cannot be read; ``None`` if they can.
+
+        Delta protocol: a ``remove`` without extended metadata has no size and no partition values.
+        """
+        for file in (*self.commit.removes, *self.commit.adds):
+            if file.data_change and not file.size_bytes:
+                return f"version {self.commit.version} lists {file.path} without its size"
+        return None
 
     @property
     def has_changes(self) -> bool:
@@ -54,6 +67,19 @@ def recordings(metadata: Mapping[str, Any], commits: Iterable[Commit]) -> list[R
         elif reassigns_columns(before, metadata):
             gap = f"version {commit.version} set up row tracking again"
         else:
-            gap = row_id_gap(commit)
-        found.append(Recording(commit, is_fed(metadata), gap, str(metadata["id"])))
+            gap = row_id_gap(commit) or _missing_ids(commit)
+        found.append(
+            Recording(commit, is_fed(metadata), is_tracked(metadata), gap, str(metadata["id"]))
+        )
     return found
+
+
+def _missing_ids(commit: Commit) -> str | None:
+    """Why the files of ``commit`` cannot be paired: another writer left out what it needs."""
+    for file in (*commit.removes, *commit.adds):
+        if file.data_change and None in (file.base_row_id, file.default_row_commit_version):
+            return (
+                f"version {commit.version} lists {file.path} without baseRowId or"
+                " defaultRowCommitVersion"
+            )
+    return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import BRING_BACK, ChangeTrackingDisabled, StreamStale
+from ..errors import ChangeTrackingDisabled, StreamStale
 from ..model.sources import Offset
 from ..model.stream import Stream
 from .log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING, Commit, TableState
@@ -94,7 +94,7 @@ def check_source(stream: Stream, through: Offset) -> None:
             f"stream {stream.name}",
             f"is stale, its source {stream.source.name} was replaced",
             cause=f"expected table id {stream.source.table_id}, found {found}",
-            fix=BRING_BACK,
+            fix=stream.way_back,
         )
 
 
@@ -182,7 +182,7 @@ def check_tracking(stream: Stream, commits: Sequence[Commit]) -> None:
         f"stream {stream.name}",
         f"cannot determine what changed in {stream.source.name}",
         cause=gap,
-        fix=BRING_BACK if tracked else f"switch it on again, and {BRING_BACK}",
+        fix=stream.way_back if tracked else f"switch it on again, and {stream.way_back}",
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from ..arguments.choices import parse_enum
+from ..errors import BRING_BACK
 from ..retention.staleness import MAX_DATA_EXTENSION
 from ..summaries import place_text, versions_text
 from .consumption import Consumption
@@ -145,6 +146,16 @@ class Stream:
         if self.consumption is not None:
             state += f" by {self.consumption.consumer}"
         return f"<Stream {self.name} on {place_text(self.table_on)} at {at}, {state}>"
+
+    @property
+    def way_back(self) -> str:
+        """What to do if the stream lost changes before it consumed them."""
+        if self.mode is StreamMode.FEED:
+            return (
+                "create the stream again with or_replace=True; with show_initial_rows=True it"
+                " begins with all rows, and its targets have to be loaded again"
+            )
+        return BRING_BACK
 
     @property
     def source(self) -> Source:

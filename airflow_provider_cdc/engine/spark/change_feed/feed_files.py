@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from ...core.change_feed.feed_options import FeedSchema
 from ...core.change_feed.feed_plan import FeedCommit, FeedPlan
-from ...core.change_feed.feed_schema import with_dropped_columns
+from ...core.change_feed.feed_schema import first_alike, has_same_ids, with_dropped_columns
 from ...core.change_sets.crafted_log import (
     CHANGE_TYPE_COLUMN,
     ListedFile,
@@ -108,7 +108,10 @@ class FeedRows:
         self._stream = stream
         self._plan = plan
         self._rows = rows
-        self._end = len(plan.history.layouts) - 1
+        self._alike = first_alike(plan.history.layouts)
+        self._end = self._alike[-1]
+        # A later protocol of the same layout may have more features.
+        self._protocols = dict(zip(self._alike, plan.protocols, strict=True))
         self._all_columns: tuple[Layout, ...] = ()
         if schema is FeedSchema.COMMIT:
             subject = f"stream {stream.name}"
@@ -129,8 +132,12 @@ class FeedRows:
         """
         by_place: dict[int, list[ListedFile]] = {}
         for file in files:
-            place = self._end if self._reads_at_end(file.place, extra) else file.place
+            place = self._alike[file.place]
             by_place.setdefault(place, []).append(file.listed)
+        # Layouts whose files the layout at the end reads share one part.
+        for place in [place for place in by_place if self._reads_at_end(place, extra)]:
+            if place != self._end:
+                by_place.setdefault(self._end, []).extend(by_place.pop(place))
         parts = [self._part(place, listed, extra) for place, listed in by_place.items()]
         return union(parts) if parts else None
 
@@ -143,7 +150,7 @@ class FeedRows:
             # by their physical names too.
             layout = replace(layout, mapping_mode="name")
         listed = [_with_some_ids(file) for file in listed]
-        rows = self._rows.open(layout, self._plan.protocols[place], listed, extra)
+        rows = self._rows.open(layout, self._protocols[place], listed, extra)
         kept = [*extra, ROW_ID, ROW_VERSION]
         if CHANGE_TYPE_COLUMN in extra:
             rows = rows.withColumnRenamed(CHANGE_TYPE_COLUMN, CHANGE_TYPE)
@@ -155,7 +162,7 @@ class FeedRows:
         history = self._plan.history
         if not self._all_columns:
             return matching_path(history.steps(place))
-        later = self._all_columns[place + 1 :] or self._all_columns[-1:]
+        later = self._all_columns[place + 1 :] if place != self._end else self._all_columns[-1:]
         return matching_path((history.layouts[place], *later))
 
     def _reads_at_end(self, place: int, extra: Sequence[str]) -> bool:
@@ -167,6 +174,8 @@ class FeedRows:
         if CHANGE_TYPE_COLUMN in extra and CHANGE_TYPE_COLUMN in map(name_key, end.column_names):
             return False
         steps = self._steps(place)
+        if not has_same_ids(steps[0], end):
+            return False
         return len(steps) == 2 and end.reads_files_of(steps[0])  # noqa: PLR2004 - the two ends
 
 

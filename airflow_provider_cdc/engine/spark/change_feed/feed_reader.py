@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,15 +21,16 @@ from ...core.change_sets.crafted_log import (
     Side,
 )
 from ...core.change_sets.read_plan import ReadPlan
+from ...core.delta.log_actions import DataFile
 from ...core.delta.table_schema import Layout
 from ...core.errors import StreamStale, StreamUnusable
-from ...core.model.stream import METADATA_COLUMNS, Stream
+from ...core.model.stream import METADATA_COLUMNS, Stream, StreamMode
 from ...core.names import quote, spark_literal
 from ...storage.delta.commit_times import CommitTimes
-from ...storage.delta.delta_log import DeltaLog
+from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.range_files import RangeFiles
 from ...storage.files.scratch import Scratch
-from ...storage.files.stores import Files
+from ...storage.files.stores import Files, plain_uri
 from ...storage.sources.source_log import SourceRange
 from ..change_sets.columns import spark_fields
 from ..change_sets.file_difference import MASKED
@@ -68,6 +69,7 @@ class FeedRead:
 
 # How a stream with the mode ``FEED`` reads its source.
 OF_STREAMS = FeedOptions(FeedSource.AUTO, FeedSchema.END, FeedColumns(), row_ids=True)
+WITHOUT_CHANGE_FILES = replace(OF_STREAMS, source=FeedSource.ROW_TRACKING)
 
 
 class FeedReader:
@@ -93,7 +95,7 @@ class FeedReader:
         stream = span.stream
         check_session(stream, self._spark)
         source = RangeFiles(stream.source.location, self._files)
-        plan, files = self._existing(_subject(stream), self._plan(span, options), source)
+        plan, files = self._existing(stream, self._plan(span, options), source)
         tables = ListedRows(self._spark, self._scratch, source)
         rows = FeedRows(stream, plan, tables, options.schema)
         check_columns(stream, rows.layout)
@@ -132,8 +134,17 @@ class FeedReader:
             f"'{ChangeType.INSERT}' AS {CHANGE_TYPE}",
             f"{span.start.version}L AS {VERSION_COLUMN}",
         )
-        micros = (span.start.timestamp - _EPOCH) // timedelta(microseconds=1)
+        micros = (self._time(span) - _EPOCH) // timedelta(microseconds=1)
         return _shown(span.stream, rows, f"timestamp_micros({micros})", options)
+
+    def _time(self, span: SourceRange) -> datetime:
+        """The time of the commit at the start of ``span``, as the feed returns it."""
+        log = DeltaLog(span.stream.source.location, self._files)
+        version = span.start.version
+        try:
+            return CommitTimes(log).times([log.commit(version)], span.start.properties)[version]
+        except LogIncomplete:
+            return span.start.timestamp
 
     def _plan(self, span: SourceRange, options: FeedOptions) -> FeedPlan:
         return plan_feed(
@@ -145,7 +156,7 @@ class FeedReader:
         )
 
     def _existing(
-        self, subject: str, plan: FeedPlan, source: RangeFiles
+        self, stream: Stream, plan: FeedPlan, source: RangeFiles
     ) -> tuple[FeedPlan, FeedFiles]:
         """The plan and its files. If files are missing, their commits are read in the other way."""
         lost = _lost(plan, source)
@@ -154,13 +165,16 @@ class FeedReader:
             lost = _lost(plan, source)
         if lost:
             version = min(lost)
+            fix = (
+                f"begin with version {max(lost) + 1}; read changes within the table's"
+                " delta.deletedFileRetentionDuration"
+            )
             raise StreamStale(
-                subject,
+                _subject(stream),
                 f"cannot include version {version}",
                 cause=f"{len(lost[version])} of its files were removed, the first is"
                 f" {lost[version][0]}",
-                fix=f"begin with version {max(lost) + 1}; read or archive changes within the"
-                " table's delta.deletedFileRetentionDuration",
+                fix=stream.way_back if stream.mode is StreamMode.FEED else fix,
             )
         return plan, feed_files(source, plan.commits)
 
@@ -187,7 +201,7 @@ def check_feed_columns(stream: Stream, layout: Layout, options: FeedOptions) -> 
         reserved.append(_row_id_name(stream))
     check_free(stream, layout.column_names, (CHANGE_TYPE, f"{VERSION_COLUMN}{MASKED}"))
     fix = "rename that column"
-    if options is not OF_STREAMS:
+    if stream.mode is not StreamMode.FEED:
         fix = "rename that column, or pass a column_prefix for the columns of the feed"
     check_free(stream, layout.column_names, reserved, fix=fix)
 
@@ -206,10 +220,18 @@ def _lost(plan: FeedPlan, source: RangeFiles) -> dict[int, list[str]]:
         commit.version: [source.absolute(file) for file in commit.files] for commit in plan.commits
     }
     missing = set(source.missing(file for each in files.values() for file in each))
-    if not missing:
-        return {}
-    found = {version: source.missing(each) for version, each in files.items()}
-    return {version: each for version, each in found.items() if each}
+    found = {version: sorted(missing & _paths(each)) for version, each in files.items()}
+    return {version: paths for version, paths in found.items() if paths}
+
+
+def _paths(files: Sequence[DataFile]) -> set[str]:
+    """The paths of ``files`` and of their deletion vectors, as a store names them."""
+    vectors = [file.deletion_vector for file in files]
+    return {plain_uri(file.path) for file in files} | {
+        plain_uri(vector.path_or_inline)
+        for vector in vectors
+        if vector is not None and vector.storage_type == "p"
+    }
 
 
 def _of_change_files(
@@ -267,5 +289,8 @@ def _without_row_ids(stream: Stream) -> StreamUnusable:
         _subject(stream),
         "cannot return row ids",
         cause="rows in change files have no row id, because their writer wrote none",
-        fix='pass source="row_tracking", which does not read change files',
+        fix="read or consume it in a notebook or a script, with an engine that has"
+        ' strategy="file_difference"'
+        if stream.mode is StreamMode.FEED
+        else 'pass source="row_tracking", which does not read change files',
     )

@@ -35,6 +35,9 @@ _FileValue = tuple[Callable[[ListedFile], Any], str]
 _AT = f"{PLACE}.row_index"
 # The list stores the number of a file as the file's modification time.
 _NUMBER = f"CAST(unix_millis({PLACE}.file_modification_time) AS INT)"
+# A list holds each file once. With more lists, one crafted log costs less, because it may hold a
+# file once with each deletion vector.
+_MOST_BATCHES = 4
 _WORD_SHIFT = BITS_IN_A_WORD.bit_length() - 1
 _BASE_ROW_ID: _FileValue = (lambda item: item.file.base_row_id, "BIGINT")
 _DEFAULT_VERSION: _FileValue = (lambda item: item.file.default_row_commit_version, "BIGINT")
@@ -73,8 +76,11 @@ class PlainFiles:
         """
         if not reads_as_plain(layout, protocol, listed, can_be_pruned=can_be_pruned):
             return None
+        batches = batches_by_path(listed, lambda item: normpath(path_key(item.file.path)))
+        if len(batches) > _MOST_BATCHES:
+            return None
         parts = []
-        for files in batches_by_path(listed, lambda item: normpath(path_key(item.file.path))):
+        for files in batches:
             scan = self._scan(layout, files, extra)
             if scan is None:
                 return None

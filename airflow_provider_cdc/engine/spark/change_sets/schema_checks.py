@@ -16,7 +16,7 @@ from ...core.change_sets.crafted_log import (
 from ...core.delta.log_actions import DataFile
 from ...core.delta.table_schema import Layout
 from ...core.delta.type_changes import lossy_change
-from ...core.errors import BRING_BACK, StreamStale, StreamUnusable
+from ...core.errors import StreamStale, StreamUnusable
 from ...core.model.stream import Stream
 from ...core.views.view_settings import NAMES_AS_PATTERNS
 from ...storage.delta.range_files import RangeFiles
@@ -81,7 +81,7 @@ def check_files(stream: Stream, source: RangeFiles, files: Sequence[DataFile]) -
             "is stale, files that it has to read were removed",
             cause=f"{len(missing)} of {len(files)} are missing, the first is {missing[0]}",
             fix="if the range was bounded, consume the stream without a bound, because that may"
-            f" need other files; otherwise {BRING_BACK}; consume it within the source's"
+            f" need other files; otherwise {stream.way_back}; consume it within the source's"
             " delta.deletedFileRetentionDuration",
         )
     check_row_ids(stream, files)
@@ -104,5 +104,5 @@ def check_row_ids(stream: Stream, files: Sequence[DataFile]) -> None:
             "is stale, files that it has to read have no row ids",
             cause=f"{len(incomplete)} of {len(files)} actions of {stream.source.name}'s log lack"
             f" baseRowId, defaultRowCommitVersion or size, the first is of {incomplete[0].path}",
-            fix=f"write the source with a writer that keeps row tracking, and {BRING_BACK}",
+            fix=f"write the source with a writer that keeps row tracking, and {stream.way_back}",
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +26,8 @@ from ...storage.sources.source_log import SourceLog
 from ..change_feed.feed_reader import FeedOptions, FeedReader
 from ..session.failures import first_line
 from .found_sources import FoundSource, Sources
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class ChangeFeeds:
         try:
             span = self.logs.every_commit(passing, through=through)
             rows = self.reader.read(span, options).rows
+        except LogIncomplete as error:
+            raise _incomplete(subject, error) from None
         except CdcError as error:
             raise type(error)(subject, error.problem, cause=error.cause, fix=error.fix) from None
         return rows if where is None else _filtered(subject, rows, where)
@@ -100,7 +105,10 @@ class ChangeFeeds:
         micros = self.spark.range(1).select(moment).head()
         if micros is None or micros[0] is None:
             return None
-        return datetime.fromtimestamp(micros[0] / 1_000_000, tz=UTC)
+        try:
+            return _EPOCH + timedelta(microseconds=micros[0])
+        except OverflowError:
+            return None
 
     @staticmethod
     def _start(subject: str, log: DeltaLog, first: int) -> Offset:
@@ -108,14 +116,24 @@ class ChangeFeeds:
         try:
             if first == 0:
                 return offset_before(log.state_at(0))
-            return offset_of(log.state_at(first - 1))
+            with suppress(LogIncomplete):
+                return offset_of(log.state_at(first - 1))
+            # The log begins with this version. What was in force before it is still in force.
+            oldest = log.commit(first)
+            if oldest.metadata is None and oldest.protocol is None:
+                return replace(offset_of(log.state_at(first)), version=first - 1, fingerprint="")
+            raise LogIncomplete(first - 1)
         except LogIncomplete as error:
-            raise InvalidRange(
-                subject,
-                f"cannot begin with version {first}",
-                cause=f"the log no longer holds version {error.missing_version}",
-                fix="begin with a later version; see DESCRIBE HISTORY",
-            ) from None
+            raise _incomplete(subject, error) from None
+
+
+def _incomplete(subject: str, error: LogIncomplete) -> InvalidRange:
+    return InvalidRange(
+        subject,
+        "cannot be read from the table's log",
+        cause=f"the log no longer holds version {error.missing_version}",
+        fix="begin with a later version; see DESCRIBE HISTORY",
+    )
 
 
 def _filtered(subject: str, rows: DataFrame, condition: str) -> DataFrame:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-from ...core.change_sets.read_plan import ReadPlan, plan_initial_rows
+from ...core.change_sets.read_plan import ReadPlan, Strategy, plan_initial_rows
 from ...core.errors import CdcError
 from ...core.model.stream import Stream, StreamMode
 from ...storage.sources.source_log import SourceRange, StreamSpan
-from ..change_feed.feed_reader import OF_STREAMS, FeedReader
+from ..change_feed.feed_reader import OF_STREAMS, WITHOUT_CHANGE_FILES, FeedReader
 from ..change_sets.file_rows import FileRows
 from ..change_sets.initial_rows import all_rows
 from ..change_sets.metadata_columns import NUMBER_AS_TEXT, each_named, with_metadata_columns
@@ -97,12 +97,16 @@ class StreamReader:
         views: ViewReader,
         files: FileRows,
         feeds: FeedReader,
+        strategy: Strategy | None = None,
     ) -> None:
         self._spark = spark
         self._tables = tables
         self._views = views
         self._files = files
         self._feeds = feeds
+        self._feed_options = OF_STREAMS
+        if strategy is Strategy.FILE_DIFFERENCE:
+            self._feed_options = WITHOUT_CHANGE_FILES
 
     def read(self, span: StreamSpan) -> StreamChanges:
         """The change set of ``span``.
@@ -148,10 +152,10 @@ class StreamReader:
 
     def _feed(self, table: SourceRange) -> StreamChanges:
         if table.stream.shows_initial_rows:
-            rows = self._feeds.initial(table, OF_STREAMS)
+            rows = self._feeds.initial(table, self._feed_options)
             as_they_lie = not is_remote()
             return StreamChanges(rows, (plan_initial_rows(),), (), (), as_they_lie=as_they_lie)
-        found = self._feeds.read(table, OF_STREAMS)
+        found = self._feeds.read(table, self._feed_options)
         return StreamChanges(found.rows, (found.plan,), (), found.scratch)
 
     def all_rows(self, span: StreamSpan) -> DataFrame:
@@ -172,7 +176,7 @@ class StreamReader:
         if span.stream.shows_initial_rows:
             return (plan_initial_rows(),) * len(span.tables)
         if span.stream.mode is StreamMode.FEED:
-            return tuple(self._feeds.plan(table, OF_STREAMS) for table in span.tables)
+            return tuple(self._feeds.plan(table, self._feed_options) for table in span.tables)
         reader = self._tables if span.stream.folder is None else self._files
         return tuple(reader.plan(table) for table in span.tables)
 

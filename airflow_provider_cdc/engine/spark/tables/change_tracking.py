@@ -7,16 +7,22 @@ from dataclasses import dataclass
 
 from ...core.change_feed.feed_options import FeedColumns
 from ...core.change_feed.recordings import FEED_ENABLED, is_fed
-from ...core.change_feed.tracked_since import ChangeTracking, switched_on_at
+from ...core.change_feed.tracked_since import (
+    ChangeTracking,
+    change_feed_since,
+    row_tracking_since,
+)
 from ...core.delta.log_actions import Commit
 from ...core.delta.table_schema import Layout
 from ...core.delta.tracking import ENABLED, is_tracked
 from ...core.errors import InvalidRequest
 from ...core.model.sources import Offset
 from ...core.names import TableName, name_key
-from ...storage.delta.delta_log import DeltaLog, LogIncomplete
+from ...storage.delta.delta_log import DeltaLog
 from ...storage.files.stores import Files
 from .delta_tables import Tables
+
+_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +52,23 @@ class ChangeTrackings:
         if wanted:
             self.tables.set_properties(table.sql, wanted)
         newest = self.tables.newest_offset(table)
-        log = DeltaLog(table.location, self.files)
-        row_tracking_since, change_feed_since = (
-            switched_on_at(newest.metadata, _newest_first(log, newest.version), is_on)
-            for is_on in (is_tracked, is_fed)
-        )
-        return ChangeTracking(table.name, row_tracking_since, change_feed_since)
+        rows, feed = row_tracking_since(newest.metadata), change_feed_since(newest.metadata)
+        for commit in _newest_first(DeltaLog(table.location, self.files), newest.version):
+            rows.take(commit)
+            feed.take(commit)
+            if rows.is_found and feed.is_found:
+                break
+        return ChangeTracking(table.name, rows.version, feed.version)
 
 
 def _newest_first(log: DeltaLog, newest: int) -> Iterator[Commit]:
-    """The commits of ``log``, back to the first one that is missing."""
-    for version in range(newest, -1, -1):
-        try:
-            yield log.commit(version)
-        except LogIncomplete:
-            return
+    """The commits of ``log`` in batches, back to the first one that is missing."""
+    listed = log.listing().commits
+    oldest = newest
+    while oldest - 1 in listed:
+        oldest -= 1
+    for end in range(newest, oldest - 1, -_BATCH):
+        yield from log.newest_first(after=max(end - _BATCH, oldest - 1), through=end)
 
 
 def _check_columns(table: str, newest: Offset) -> None:

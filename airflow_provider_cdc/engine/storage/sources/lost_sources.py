@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.errors import BRING_BACK, StreamStale
+from ...core.errors import StreamStale
 from ...core.model.stream import Stream
 from ..delta.delta_log import LogIncomplete
 
@@ -30,7 +30,7 @@ def log_incomplete(stream: Stream, last: int, error: LogIncomplete) -> StreamSta
         "is stale, commits after its offset were cleaned up",
         cause=f"expected versions {stream.offset.version + 1} to {last} of"
         f" {stream.source.name}, version {error.missing_version} is missing",
-        fix=f"{BRING_BACK}; consume it within the source's delta.logRetentionDuration",
+        fix=f"{stream.way_back}; consume it within the source's delta.logRetentionDuration",
     )
 
 
@@ -43,5 +43,5 @@ def source_replaced(stream: Stream, found: str) -> StreamStale:
         f"stream {stream.name}",
         f"is stale, its source {stream.source.name} was replaced",
         cause=f"expected version {stream.offset.version} as it was consumed, {found}",
-        fix=BRING_BACK,
+        fix=stream.way_back,
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 from streams import new_commit, new_offset
 
 from airflow_provider_cdc.engine.core.change_feed.feed_options import FeedSource
@@ -178,11 +179,54 @@ def test_merge_without_changed_rows_has_no_changes_in_the_feed() -> None:
     assert plan([busy], FED).commits
 
 
+def test_commit_whose_files_lack_row_ids_is_read_from_the_feed() -> None:
+    """Paired by ids that every file lacks, changes would be lost."""
+    whole = update(1, SMALL, SMALL)
+    lacking = tuple(structs.replace(each, base_row_id=None) for each in whole.adds)
+    commit = replace(whole, adds=lacking)
+    assert only(plan([commit])).change_files
+    for properties, source in ((TRACKED, FeedSource.AUTO), (BOTH, FeedSource.ROW_TRACKING)):
+        with pytest.raises(ChangeTrackingDisabled, match="without baseRowId"):
+            plan([commit], properties, source)
+
+
+def test_removed_file_without_its_size_is_refused_unless_change_files_hold_its_rows() -> None:
+    whole = update(1, SMALL)
+    bare = tuple(structs.replace(each, size_bytes=0) for each in whole.removes)
+    assert only(plan([replace(whole, removes=bare)])).change_files
+    unfed = replace(update(1, None), removes=bare)
+    for properties in (TRACKED, FED):
+        with pytest.raises(ChangeTrackingDisabled, match="without its size"):
+            plan([unfed], properties)
+
+
+def test_row_ids_across_a_new_assignment_are_refused() -> None:
+    backfill = new_commit(
+        2, "ROW TRACKING BACKFILL", adds=(structs.replace(file("a"), data_change=False),)
+    )
+    commits = [append(1), backfill, append(3)]
+    assert len(plan(commits).commits) == 2
+    with pytest.raises(ChangeTrackingDisabled, match="version 2 assigned row ids again"):
+        plan(commits, row_ids=True)
+    # The ids of all rows are of one assignment.
+    assert len(plan(commits[1:], row_ids=True).commits) == 1
+
+
+def test_advice_names_what_is_recorded() -> None:
+    with pytest.raises(ChangeTrackingDisabled) as error:
+        plan([append(1)], FED, FeedSource.ROW_TRACKING)
+    assert error.value.fix.startswith('pass source="auto"')
+    with pytest.raises(ChangeTrackingDisabled) as error:
+        plan([replace(update(1, None), preserves_row_ids=None)], TRACKED)
+    assert error.value.fix.startswith("begin with version 2, and take the rows")
+
+
 def test_range_across_a_replacement_of_the_table_is_refused() -> None:
     replaced = new_commit(2, "CREATE OR REPLACE", metadata=metadata(BOTH, "other"))
     with pytest.raises(StreamStale, match="version 2 replaced the table") as error:
         plan([append(1), replaced, append(3)])
-    assert "end with version 1, or begin with version 3" in error.value.fix
+    assert error.value.fix.startswith("begin with version 3,")
+    assert error.value.fix.endswith("or end with version 1")
 
 
 def test_commits_know_the_layouts_before_and_after_them() -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from streams import new_commit
 
-from airflow_provider_cdc.engine.core.change_feed.feed_schema import with_dropped_columns
-from airflow_provider_cdc.engine.core.change_feed.recordings import is_fed
-from airflow_provider_cdc.engine.core.change_feed.tracked_since import switched_on_at
+from airflow_provider_cdc.engine.core.change_feed.feed_schema import (
+    first_alike,
+    with_dropped_columns,
+)
+from airflow_provider_cdc.engine.core.change_feed.tracked_since import (
+    RecordedSince,
+    change_feed_since,
+    row_tracking_since,
+)
+from airflow_provider_cdc.engine.core.delta.log_actions import ROW_ID_SETTING, Commit, DataFile
 from airflow_provider_cdc.engine.core.delta.table_schema import FIELD_ID, MAPPING_MODE, Layout
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 
@@ -55,13 +64,20 @@ def test_other_column_with_the_name_of_a_dropped_one_is_refused(again: str) -> N
         names(layout(a=1, b=2), layout(a=1), layout(**{"a": 1, again: 3}))
 
 
-def settings(is_on: bool | None) -> dict[str, Any]:
+def settings(is_on: bool | None, table: str = "t", column: str = "ids") -> dict[str, Any]:
     value = {} if is_on is None else {"delta.enableChangeDataFeed": str(is_on).lower()}
-    return {"id": "t", "configuration": value}
+    value |= {"delta.enableRowTracking": "true", ROW_ID_SETTING: column}
+    return {"id": table, "configuration": value}
+
+
+def since(finder: RecordedSince, newest_first: Iterable[Commit]) -> int | None:
+    for commit in newest_first:
+        finder.take(commit)
+    return finder.version
 
 
 @pytest.mark.parametrize(
-    ("history", "since"),
+    ("history", "expected"),
     [
         ([True, None, None], 0),
         ([None, True, None], 1),
@@ -70,8 +86,8 @@ def settings(is_on: bool | None) -> dict[str, Any]:
         ([True, None, False], None),
     ],
 )
-def test_switch_is_on_since_the_last_commit_that_switched_it_on(
-    history: list[bool | None], since: int | None
+def test_feed_is_on_since_the_last_commit_that_switched_it_on(
+    history: list[bool | None], expected: int | None
 ) -> None:
     # Version 0 always has metadata; ``None`` means that a later commit has none.
     commits = [
@@ -79,8 +95,31 @@ def test_switch_is_on_since_the_last_commit_that_switched_it_on(
         for version, value in enumerate(history)
     ]
     newest = next(each.metadata for each in reversed(commits) if each.metadata is not None)
-    assert switched_on_at(newest, reversed(commits), is_fed) == since
+    assert since(change_feed_since(newest), reversed(commits)) == expected
 
 
-def test_switch_that_was_on_before_the_log_begins_counts_since_its_oldest_commit() -> None:
-    assert switched_on_at(settings(True), [new_commit(9), new_commit(8)], is_fed) == 8
+def test_recording_from_before_the_log_begins_counts_since_its_oldest_commit() -> None:
+    assert since(change_feed_since(settings(True)), [new_commit(9), new_commit(8)]) == 8
+
+
+@pytest.mark.parametrize("other", [settings(True, "other"), settings(True, column="other")])
+def test_rows_are_tracked_since_the_table_and_its_columns_of_ids_are_the_same(
+    other: dict[str, Any],
+) -> None:
+    commits = [new_commit(3), new_commit(2, metadata=settings(True)), new_commit(1)]
+    commits.append(new_commit(0, metadata=other))
+    assert since(row_tracking_since(settings(True)), commits) == 2
+
+
+def test_rows_are_tracked_since_the_commit_after_one_that_lost_row_ids() -> None:
+    files = [DataFile(path, {}, 1, True, None, 0, 1) for path in "ab"]
+    lossy = new_commit(2, "UPDATE", removes=(files[0],), adds=(files[1],))
+    commits = [new_commit(3), lossy, new_commit(1), new_commit(0, metadata=settings(True))]
+    assert since(row_tracking_since(settings(True)), commits) == 3
+    assert since(change_feed_since(settings(True)), commits) == 0
+
+
+def test_layouts_that_differ_only_in_what_writers_need_are_one_run() -> None:
+    numbered = [replace(layout(a=1), configuration={"highest": str(n)}) for n in range(3)]
+    other_ids = replace(layout(a=1), configuration={ROW_ID_SETTING: "ids"})
+    assert first_alike([*numbered, layout(a=1, b=2), other_ids]) == (0, 0, 0, 3, 4)
