@@ -477,11 +477,11 @@ def test_maintenance_takes_lengths_of_any_kind_except_negative_ones():
             {"at": {"timestamp": str(NOON)}, "end": {"timestamp": str(NOON)}},
             "have the same start and end",
         ),
-        (ExportChanges, {"before": {"version": 5}, "end": {"version": 4}}, "end before they begin"),
+        (ExportChanges, {"before": {"version": 5}, "end": {"version": 4}}, "cannot end before the beginning"),
         (
             ExportChanges,
             {"at": {"timestamp": str(NOON)}, "end": {"timestamp": str(NOON - timedelta(hours=1))}},
-            "end before they begin",
+            "cannot end before the beginning",
         ),
         (ExportTable, {"file_format": "xml"}, "'xml' is not a valid ExportFormat"),
         (ExportTable, {"file_format": "csv", "mode": "append"}, "would append the same rows again"),

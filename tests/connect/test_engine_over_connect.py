@@ -80,6 +80,29 @@ def test_read_standard_stream_gives_the_minimal_change_set(source: StreamLab) ->
     ]
 
 
+def test_change_feed_is_read_by_versions_and_times(source: StreamLab) -> None:
+    first = source.engine.describe_stream("s").offset_version + 1
+    change(source)
+    rows = source.engine.change_feed(
+        source.path("t"),
+        from_version=first,
+        to_timestamp=source.committed_at("t", source.version("t")),
+        row_ids=True,
+        where="_change_type <> 'update_preimage'",
+    )
+    assert sorted((row.id, row.v, row._change_type) for row in rows.collect()) == [
+        (1, "z", "update_postimage"),
+        (2, "b", "delete"),
+        (4, "d", "insert"),
+    ]
+    early = source.engine.change_feed(
+        source.path("t"), from_timestamp="2020-01-01", to_timestamp="2020-01-02 00:00:00.5"
+    )
+    assert early.collect() == []
+    with pytest.raises(InvalidRequest, match="cannot be filtered"):
+        source.engine.change_feed(source.path("t"), from_version=first, where="no_column = 1")
+
+
 @pytest.mark.parametrize(
     ("semantics", "expected"),
     [

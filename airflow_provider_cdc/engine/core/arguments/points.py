@@ -164,7 +164,7 @@ def ends_before_it_begins(subject: str, cause: str) -> InvalidRange:
     """The error of a range whose end is earlier than its beginning."""
     return InvalidRange(
         subject,
-        "end before they begin",
+        "cannot end before the beginning",
         cause=cause,
         fix="name an end that is not earlier than the beginning",
     )

@@ -63,7 +63,7 @@ def test_bounds_in_the_wrong_order_are_refused(
     log: DeltaLog, first: int | datetime, last: int | datetime
 ) -> None:
     for choice in OutOfRange:
-        with pytest.raises(InvalidRange, match="end before they begin"):
+        with pytest.raises(InvalidRange, match="cannot end before the beginning"):
             versions(log, first, last, choice)
 
 
