@@ -477,7 +477,11 @@ def test_maintenance_takes_lengths_of_any_kind_except_negative_ones():
             {"at": {"timestamp": str(NOON)}, "end": {"timestamp": str(NOON)}},
             "have the same start and end",
         ),
-        (ExportChanges, {"before": {"version": 5}, "end": {"version": 4}}, "cannot end before the beginning"),
+        (
+            ExportChanges,
+            {"before": {"version": 5}, "end": {"version": 4}},
+            "cannot end before the beginning",
+        ),
         (
             ExportChanges,
             {"at": {"timestamp": str(NOON)}, "end": {"timestamp": str(NOON - timedelta(hours=1))}},
