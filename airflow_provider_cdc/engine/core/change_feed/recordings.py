@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..delta.log_actions import Commit
-from ..delta.tracking import hides_rows, is_tracked, reassigns_columns, row_id_gap
+from ..delta.tracking import hides_rows, is_on, is_tracked, reassigns_columns, row_id_gap
 
 FEED_ENABLED = "delta.enableChangeDataFeed"
 
@@ -46,8 +46,7 @@ class Recording:
 
 def is_fed(metadata: Mapping[str, Any]) -> bool:
     """Whether the change data feed is on in a ``metaData`` action."""
-    configuration = metadata.get("configuration") or {}
-    return str(configuration.get(FEED_ENABLED, "false")).lower() == "true"
+    return is_on(metadata, FEED_ENABLED)
 
 
 def recordings(metadata: Mapping[str, Any], commits: Iterable[Commit]) -> list[Recording]:

@@ -30,8 +30,13 @@ _REPLACED = ("predicate", "replaceOnCond", "replaceUsingCols")
 
 def is_tracked(metadata: Mapping[str, Any]) -> bool:
     """Whether row tracking is switched on in a ``metaData`` action."""
+    return is_on(metadata, ENABLED)
+
+
+def is_on(metadata: Mapping[str, Any], setting: str) -> bool:
+    """Whether the table property ``setting`` is true in a ``metaData`` action."""
     configuration = metadata.get("configuration") or {}
-    return str(configuration.get(ENABLED, "false")).lower() == "true"
+    return str(configuration.get(setting, "false")).lower() == "true"
 
 
 def offset_of(state: TableState) -> Offset:

@@ -16,19 +16,17 @@ from ...core.change_sets.crafted_log import (
     ListedFile,
     Side,
 )
-from ...core.delta.log_actions import DataFile
 from ...core.delta.table_schema import Layout, matching_path
 from ...core.model.stream import Stream
 from ...core.names import name_key
 from ...storage.delta.range_files import RangeFiles
+from ..change_sets.change_files import NO_ROW_IDS, listed_change_file
 from ..change_sets.listed_rows import ListedRows
 from ..change_sets.row_columns import ROW_ID, ROW_VERSION, in_end_layout, union
 from ..change_sets.schema_checks import check_types
 
 # The kind of change of a row in a change file.
 CHANGE_TYPE = "_cdc_change_type"
-# The first row id of a file whose rows have no row ids. It is so low that it stays negative.
-NO_ROW_IDS = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +50,6 @@ class FeedFiles:
     old: tuple[PlacedFile, ...]
     new: tuple[PlacedFile, ...]
 
-    @property
-    def all_files(self) -> tuple[PlacedFile, ...]:
-        """Every file of the feed."""
-        return (*self.changes, *self.whole, *self.old, *self.new)
-
 
 def feed_files(source: RangeFiles, commits: Iterable[FeedCommit]) -> FeedFiles:
     """The files of ``commits``, each with its commit's version and the side that it represents."""
@@ -69,8 +62,7 @@ def feed_files(source: RangeFiles, commits: Iterable[FeedCommit]) -> FeedFiles:
     new: list[PlacedFile] = []
     for commit in commits:
         for file in commit.change_files:
-            listed = ListedFile(Side.CHANGES, source.absolute(_without_ids(file, commit)))
-            changes.append(_placed(listed, commit))
+            changes.append(_placed(listed_change_file(source, file, commit.version), commit))
         whole.extend(
             _placed(ListedFile(Side.INSERTED, source.absolute(file)), commit)
             for file in commit.inserted
@@ -88,12 +80,6 @@ def _placed(listed: ListedFile, commit: FeedCommit) -> PlacedFile:
     # A commit may change the layout: the files that it removed have the layout before it.
     place = commit.before if listed.side is Side.OLD else commit.after
     return PlacedFile(place, replace(listed, version=commit.version))
-
-
-def _without_ids(file: DataFile, commit: FeedCommit) -> DataFile:
-    return structs.replace(
-        file, base_row_id=NO_ROW_IDS, default_row_commit_version=commit.version, stats=None
-    )
 
 
 class FeedRows:

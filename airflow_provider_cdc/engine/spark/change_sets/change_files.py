@@ -19,6 +19,7 @@ from ...core.change_sets.crafted_log import (
     ListedFile,
     Side,
 )
+from ...core.delta.log_actions import DataFile
 from ...core.errors import StreamUnusable
 from ...core.model.stream import Stream
 from ...core.names import spark_literal
@@ -28,7 +29,7 @@ from .netting import NEW, OLD, changes_of, same_values
 from .row_columns import ROW, ROW_ID, ROW_VERSION, in_one, to_group
 
 # The base row id of change files. It is so low that a row without a row id gets a negative one.
-_NO_ROW_IDS = -(1 << 62)
+NO_ROW_IDS = -(1 << 62)
 CHANGE_FILE_COLUMNS = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN, CHANGE_TYPE_COLUMN)
 
 
@@ -38,11 +39,7 @@ def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> li
     pairs = (pair for item in by_commit for pair in item.data_files.revectored)
     source.fetch_vectors(file for pair in pairs for file in (pair.old, pair.new))
     for item in by_commit:
-        for file in item.change_files:
-            rows = structs.replace(
-                file, base_row_id=_NO_ROW_IDS, default_row_commit_version=item.version, stats=None
-            )
-            listed.append(ListedFile(Side.CHANGES, source.absolute(rows), item.version))
+        listed.extend(listed_change_file(source, file, item.version) for file in item.change_files)
         listed.extend(
             ListedFile(Side.INSERTED, source.absolute(file), item.version) for file in item.inserted
         )
@@ -50,6 +47,14 @@ def listed_changes(source: RangeFiles, by_commit: Sequence[CommitChanges]) -> li
             replace(found, version=item.version) for found in source.listed(item.data_files)
         )
     return listed
+
+
+def listed_change_file(source: RangeFiles, file: DataFile, version: int) -> ListedFile:
+    """The change ``file`` of the commit ``version``."""
+    rows = structs.replace(
+        file, base_row_id=NO_ROW_IDS, default_row_commit_version=version, stats=None
+    )
+    return ListedFile(Side.CHANGES, source.absolute(rows), version)
 
 
 def netted_changes(

@@ -15,13 +15,13 @@ from ...core.change_feed.feed_options import OutOfRange
 from ...core.change_feed.feed_request import FeedEdge
 from ...core.delta.catalog_managed import check_not_catalog_managed
 from ...core.delta.tracking import offset_before, offset_of
-from ...core.errors import CdcError, InvalidRange, InvalidRequest
+from ...core.errors import CdcError, InvalidRequest
 from ...core.model.sources import Base, Offset
 from ...core.model.stream import new_stream
 from ...core.names import TableName
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.files.stores import Files
-from ...storage.sources.feed_bounds import FeedBounds
+from ...storage.sources.feed_bounds import FeedBounds, cleaned_up
 from ...storage.sources.source_log import SourceLog
 from ..change_feed.feed_reader import FeedOptions, FeedReader
 from ..session.failures import first_line
@@ -70,7 +70,7 @@ class ChangeFeeds:
             span = self.logs.every_commit(passing, through=through)
             rows = self.reader.read(span, options).rows
         except LogIncomplete as error:
-            raise _incomplete(subject, error) from None
+            raise cleaned_up(subject, f"version {error.missing_version}") from None
         except CdcError as error:
             raise type(error)(subject, error.problem, cause=error.cause, fix=error.fix) from None
         return rows if where is None else _filtered(subject, rows, where)
@@ -124,16 +124,7 @@ class ChangeFeeds:
                 return replace(offset_of(log.state_at(first)), version=first - 1, fingerprint="")
             raise LogIncomplete(first - 1)
         except LogIncomplete as error:
-            raise _incomplete(subject, error) from None
-
-
-def _incomplete(subject: str, error: LogIncomplete) -> InvalidRange:
-    return InvalidRange(
-        subject,
-        "cannot be read from the table's log",
-        cause=f"the log no longer holds version {error.missing_version}",
-        fix="begin with a later version; see DESCRIBE HISTORY",
-    )
+            raise cleaned_up(subject, f"version {error.missing_version}") from None
 
 
 def _filtered(subject: str, rows: DataFrame, condition: str) -> DataFrame:

@@ -51,7 +51,7 @@ class ChangeTrackings:
             wanted[FEED_ENABLED] = "true"
         if wanted:
             self.tables.set_properties(table.sql, wanted)
-        newest = self.tables.newest_offset(table)
+            newest = self.tables.newest_offset(table)
         rows, feed = row_tracking_since(newest.metadata), change_feed_since(newest.metadata)
         for commit in _newest_first(DeltaLog(table.location, self.files), newest.version):
             rows.take(commit)
@@ -63,10 +63,7 @@ class ChangeTrackings:
 
 def _newest_first(log: DeltaLog, newest: int) -> Iterator[Commit]:
     """The commits of ``log`` in batches, back to the first one that is missing."""
-    listed = log.listing().commits
-    oldest = newest
-    while oldest - 1 in listed:
-        oldest -= 1
+    oldest = log.listing().unbroken(newest).start
     for end in range(newest, oldest - 1, -_BATCH):
         yield from log.newest_first(after=max(end - _BATCH, oldest - 1), through=end)
 

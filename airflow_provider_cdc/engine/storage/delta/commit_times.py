@@ -37,7 +37,7 @@ class CommitTimes:
         :raises NotADeltaTable: there is no log
         """
         listing = self._log.listing()
-        versions = _unbroken(listing.latest_version, listing.commits)
+        versions = listing.unbroken(listing.latest_version)
         if not versions:
             return None
         own_since = _own_times_since(self._log.state_at(versions[-1]).configuration)
@@ -74,8 +74,8 @@ class CommitTimes:
         older = [each.version for each in commits if each.version < own_since]
         if older:
             first = max(older[0] - _UNSETTLED, 0)
-            listed = self._log.listing(since=first).commits
-            versions = [each for each in _unbroken(older[-1], listed) if each >= first]
+            listing = self._log.listing(since=first)
+            versions = [each for each in listing.unbroken(older[-1]) if each >= first]
             times = _rising(self._log.file_times(versions))
             wanted = set(older)
             found |= {
@@ -84,14 +84,6 @@ class CommitTimes:
                 if version in wanted
             }
         return found
-
-
-def _unbroken(newest: int, commits: frozenset[int]) -> Sequence[int]:
-    """The versions with commits that lead up to the newest one without a gap."""
-    first = newest + 1
-    while first - 1 in commits:
-        first -= 1
-    return range(first, newest + 1)
 
 
 def _own_times_since(configuration: Mapping[str, str]) -> float:

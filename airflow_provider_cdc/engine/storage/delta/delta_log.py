@@ -57,6 +57,13 @@ class Listing:
     commits: frozenset[int]
     checkpoints: tuple[Checkpoint, ...]
 
+    def unbroken(self, through: int) -> range:
+        """The versions with commits that lead up to ``through`` without a gap."""
+        first = through + 1
+        while first - 1 in self.commits:
+            first -= 1
+        return range(first, through + 1)
+
     def check(self, *, after: int) -> None:
         """Raise :class:`LogIncomplete` if a commit ``after`` (exclusive) is missing."""
         for version in range(after + 1, self.latest_version + 1):

@@ -49,7 +49,7 @@ class FeedBounds:
             last = newest if self.last is None or beyond else self._last(subject, times)
             first = self._first(subject, times)
         except LogIncomplete as error:
-            raise _before_log(subject, f"version {error.missing_version} is missing") from None
+            raise cleaned_up(subject, f"version {error.missing_version}") from None
         are_times = isinstance(self.first, datetime) and isinstance(self.last, datetime)
         if last < first and not (are_times or self.last is None):
             raise ends_before_it_begins(
@@ -75,7 +75,7 @@ class FeedBounds:
             return self.first
         found = times.newest(self.first, is_inclusive=False)
         if found is None:
-            raise _before_log(subject, f"it begins after {self.first}")
+            raise cleaned_up(subject, f"what was committed by {self.first}")
         return found + 1
 
     def _last(self, subject: str, times: CommitTimes) -> int:
@@ -84,7 +84,7 @@ class FeedBounds:
             return self.last
         found = times.newest(self.last, is_inclusive=True)
         if found is None:
-            raise _before_log(subject, f"it begins after {self.last}")
+            raise cleaned_up(subject, f"what was committed by {self.last}")
         return found
 
 
@@ -98,10 +98,14 @@ def _after_newest(subject: str, bound: FeedPoint, newest: int) -> InvalidRange:
     )
 
 
-def _before_log(subject: str, cause: str) -> InvalidRange:
+def cleaned_up(subject: str, missing: str) -> InvalidRange:
+    """The error of a feed if the log no longer holds a part of it.
+
+    :param missing: what the log lacks
+    """
     return InvalidRange(
         subject,
         "cannot be read from the table's log",
-        cause=f"the log no longer holds all of it: {cause}",
+        cause=f"the log no longer holds {missing}",
         fix="begin with a later version or time; see DESCRIBE HISTORY",
     )
