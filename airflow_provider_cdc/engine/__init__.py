@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .core.archives.archive_outcome import ArchiveOutcome
 from .core.arguments.points import OffsetOf, Point, Timestamp, Version
 from .core.change_feed.feed_options import FeedSchema, FeedSource, OutOfRange
 from .core.change_feed.tracked_since import ChangeTracking
@@ -72,6 +73,7 @@ _LOADED_LATE = {
 
 __all__ = [
     "AppendSemantics",
+    "ArchiveOutcome",
     "CdcError",
     "ChangeTracking",
     "ChangeTrackingDisabled",

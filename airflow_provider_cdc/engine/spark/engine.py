@@ -19,6 +19,7 @@ from ..core.model.stream_spec import StreamSpec
 from ..core.progress import Listener
 from ..core.retention.staleness import MAX_DATA_EXTENSION
 from ..storage.files.best_effort import log_failures
+from .archiving.archives import Archives
 from .consumption.stream_consumption import StreamConsumption
 from .parts import Parts
 from .reading.stream_reading import StreamReading
@@ -67,6 +68,10 @@ def _upserts(engine: Engine) -> UpsertAdministration:
 
 def _upserting(engine: Engine) -> Upserting:
     return engine._upserting
+
+
+def _archives(engine: Engine) -> Archives:
+    return engine._archives
 
 
 class Engine:
@@ -138,6 +143,9 @@ class Engine:
             parts.reader,
             parts.tables,
             parts.results,
+        )
+        self._archives = Archives(
+            parts.archiving, parts.archive_tables, parts.archived, parts.feeds.moment_of
         )
         self._upsert_administration = UpsertAdministration(
             parts.catalog.for_upserts(),
@@ -315,6 +323,9 @@ class Engine:
     read_and_consume = _delegate(StreamConsumption.read_and_consume, _consumption)
     recover_stream = _delegate(StreamConsumption.recover_stream, _consumption)
     abort_consumption = _delegate(StreamConsumption.abort_consumption, _consumption)
+
+    archive_changes = _delegate(Archives.archive_changes, _archives)
+    replay = _delegate(Archives.replay, _archives)
 
     create_upsert_table = _delegate(UpsertAdministration.create_upsert_table, _upserts)
     alter_upsert_table = _delegate(UpsertAdministration.alter_upsert_table, _upserts)

@@ -27,11 +27,15 @@ from ..storage.state.apply_times import ApplyTimes
 from ..storage.state.extended_sources import ExtendedSources
 from ..storage.state.job_history import JobHistory
 from ..storage.state.query_results import Results
+from .archives.archive_tables import ArchiveTables
+from .archives.archived_changes import ArchivedChanges
+from .archiving.archiving import Archiving
 from .change_feed.feed_reader import FeedReader
 from .change_sets.file_rows import FileRows
 from .change_sets.table_changes_reader import ChangeSetReader
 from .consumption.statement_writer import SparkWriter
 from .consumption.stream_views import SparkChangeSets
+from .reading.archived_feeds import ArchivedFeeds
 from .reading.change_feeds import ChangeFeeds
 from .reading.file_sources import FileSources
 from .reading.found_sources import Sources
@@ -109,7 +113,10 @@ class Parts:
         found = Sources(self.tables, self.definitions, SourceHistory(files, clock))
         self.changes = TableChanges(registry, found, self.sources, self.reader, clock, principal)
 
-        self.feeds = ChangeFeeds(spark, found, self.sources, feeds, files, clock)
+        self.archive_tables = ArchiveTables(spark, self.tables, files)
+        self.archived = ArchivedChanges(spark, registry)
+        archived_feeds = ArchivedFeeds(self.archive_tables, self.archived)
+        self.feeds = ChangeFeeds(spark, found, self.sources, feeds, archived_feeds, files, clock)
 
         readability = Readability(self.sources, self.reader, self.scratch)
         self.rewinding = Rewinding(registry, found, readability, principal)
@@ -138,6 +145,15 @@ class Parts:
             resolution=Resolution(consumptions, writer, files, listener),
             listener=listener,
             principal=principal,
+        )
+
+        self.archiving = Archiving(
+            self.consumption,
+            self.tables,
+            self.archive_tables,
+            self.archived,
+            files,
+            self.creation.create,
         )
 
         self.quarantine = Quarantine(spark, files)

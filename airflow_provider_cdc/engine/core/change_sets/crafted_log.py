@@ -31,6 +31,8 @@ VERSION_COLUMN = "_cdc_version"
 BASE_ROW_ID_COLUMN = "_cdc_base_row_id"
 DEFAULT_VERSION_COLUMN = "_cdc_default_version"
 CHANGE_TYPE_COLUMN = "_change_type"
+# Not in the log: the first row id of a file plus the position of a row. No two places are equal.
+ROW_PLACE_COLUMN = "_cdc_row_place"
 
 _PARTITION_COLUMNS = {
     SIDE_COLUMN: "string",
@@ -65,7 +67,8 @@ class ListedFile:
 
     ``version`` is the commit whose change the file records, if that matters. ``kept`` holds the
     positions of the rows to read, if not all are read. Then the file has no deletion vector, and
-    ``left_out`` holds all its other rows.
+    ``left_out`` holds all its other rows. If the kept rows record the changes of several
+    ``commits``, these are their versions, each with the positions of its rows.
     """
 
     side: Side
@@ -73,6 +76,7 @@ class ListedFile:
     version: int | None = None
     kept: BitMap64 | None = None
     left_out: Bitmap | None = None
+    commits: tuple[tuple[int, BitMap64], ...] = ()
 
     @property
     def has_vector(self) -> bool:

@@ -187,6 +187,11 @@ def is_unused_creation(consumer: str, commits: Iterable[Commit]) -> bool:
     return ended and _filler(known) is None
 
 
+def is_applied(commit: Commit) -> bool:
+    """Whether a consumption of any stream wrote ``commit`` to apply a statement."""
+    return APPLY_VERSION in _own_versions(commit)
+
+
 def filled_by(commits: Iterable[Commit]) -> str | None:
     """The id of the consumption that filled a table.
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import pyarrow as pa
 from msgspec import structs
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from ...core.change_feed.feed_options import FeedSchema
 from ...core.change_feed.feed_plan import FeedCommit, FeedPlan
 from ...core.change_feed.feed_schema import first_alike, has_same_ids, with_dropped_columns
+from ...core.change_feed.shared_files import PlacedFile, commits_of_rows, shared
 from ...core.change_sets.crafted_log import (
     CHANGE_TYPE_COLUMN,
+    ROW_PLACE_COLUMN,
+    VERSION_COLUMN,
     ListedFile,
     Side,
 )
@@ -27,14 +33,9 @@ from ..change_sets.schema_checks import check_types
 
 # The kind of change of a row in a change file.
 CHANGE_TYPE = "_cdc_change_type"
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedFile:
-    """A file, and the ``place`` in the layout history of the layout that it is read with."""
-
-    place: int
-    listed: ListedFile
+# The places of rows, and the versions of their commits, where a file is read for many commits.
+_PLACE, _VERSION = "_cdc_place_of_commit", "_cdc_version_at_place"
+RESERVED = (CHANGE_TYPE, ROW_PLACE_COLUMN, _PLACE, _VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,35 +52,35 @@ class FeedFiles:
     new: tuple[PlacedFile, ...]
 
 
-def feed_files(source: RangeFiles, commits: Iterable[FeedCommit]) -> FeedFiles:
-    """The files of ``commits``, each with its commit's version and the side that it represents."""
-    commits = list(commits)
-    pairs = (pair for commit in commits for pair in commit.net.revectored)
+def feed_files(source: RangeFiles, plan: FeedPlan) -> FeedFiles:
+    """The files of ``plan``, each with its commit's version and the side that it represents."""
+    pairs = (pair for commit in plan.commits for pair in commit.net.revectored)
     source.fetch_vectors(file for pair in pairs for file in (pair.old, pair.new))
     changes: list[PlacedFile] = []
     whole: list[PlacedFile] = []
     old: list[PlacedFile] = []
     new: list[PlacedFile] = []
-    for commit in commits:
+    alike = first_alike(plan.history.layouts)
+
+    def placed(listed: ListedFile, commit: FeedCommit) -> PlacedFile:
+        # A commit may change the layout: the files that it removed have the layout before it.
+        place = commit.before if listed.side is Side.OLD else commit.after
+        return PlacedFile(alike[place], replace(listed, version=commit.version))
+
+    for commit in plan.commits:
         for file in commit.change_files:
-            changes.append(_placed(listed_change_file(source, file, commit.version), commit))
+            changes.append(placed(listed_change_file(source, file, commit.version), commit))
         whole.extend(
-            _placed(ListedFile(Side.INSERTED, source.absolute(file)), commit)
+            placed(ListedFile(Side.INSERTED, source.absolute(file)), commit)
             for file in commit.inserted
         )
         found = source.listed(commit.net)
         if commit.is_paired and len({listed.side for listed in found}) > 1:
-            old.extend(_placed(each, commit) for each in found if each.side is Side.OLD)
-            new.extend(_placed(each, commit) for each in found if each.side is Side.NEW)
+            old.extend(placed(each, commit) for each in found if each.side is Side.OLD)
+            new.extend(placed(each, commit) for each in found if each.side is Side.NEW)
         else:
-            whole.extend(_placed(each, commit) for each in found)
-    return FeedFiles(tuple(changes), tuple(whole), tuple(old), tuple(new))
-
-
-def _placed(listed: ListedFile, commit: FeedCommit) -> PlacedFile:
-    # A commit may change the layout: the files that it removed have the layout before it.
-    place = commit.before if listed.side is Side.OLD else commit.after
-    return PlacedFile(place, replace(listed, version=commit.version))
+            whole.extend(placed(each, commit) for each in found)
+    return FeedFiles(tuple(changes), *(tuple(shared(files)) for files in (whole, old, new)))
 
 
 class FeedRows:
@@ -89,8 +90,14 @@ class FeedRows:
     """
 
     def __init__(
-        self, stream: Stream, plan: FeedPlan, rows: ListedRows, schema: FeedSchema
+        self,
+        spark: SparkSession,
+        stream: Stream,
+        plan: FeedPlan,
+        rows: ListedRows,
+        schema: FeedSchema,
     ) -> None:
+        self._spark = spark
         self._stream = stream
         self._plan = plan
         self._rows = rows
@@ -118,8 +125,7 @@ class FeedRows:
         """
         by_place: dict[int, list[ListedFile]] = {}
         for file in files:
-            place = self._alike[file.place]
-            by_place.setdefault(place, []).append(file.listed)
+            by_place.setdefault(file.place, []).append(file.listed)
         # Layouts whose files the layout at the end reads share one part.
         for place in [place for place in by_place if self._reads_at_end(place, extra)]:
             if place != self._end:
@@ -136,12 +142,35 @@ class FeedRows:
             # by their physical names too.
             layout = replace(layout, mapping_mode="name")
         listed = [_with_some_ids(file) for file in listed]
-        rows = self._rows.open(layout, self._protocols[place], listed, extra)
+        rows = self._with_commits(layout, self._protocols[place], listed, extra)
         kept = [*extra, ROW_ID, ROW_VERSION]
         if CHANGE_TYPE_COLUMN in extra:
             rows = rows.withColumnRenamed(CHANGE_TYPE_COLUMN, CHANGE_TYPE)
             kept = [CHANGE_TYPE if name == CHANGE_TYPE_COLUMN else name for name in kept]
         return in_end_layout(rows, steps, kept)
+
+    def _with_commits(
+        self,
+        layout: Layout,
+        protocol: Mapping[str, Any],
+        listed: Sequence[ListedFile],
+        extra: Sequence[str],
+    ) -> DataFrame:
+        """The rows of ``listed`` files, with the version of the commit that changed each."""
+        of_many = [file for file in listed if file.commits]
+        if not of_many:
+            return self._rows.open(layout, protocol, listed, extra)
+        rows = self._rows.open(layout, protocol, listed, [*extra, ROW_PLACE_COLUMN])
+        places, versions = commits_of_rows(of_many)
+        known = pa.table({_PLACE: places, _VERSION: versions})
+        is_shared = F.when(F.col(VERSION_COLUMN).isNull(), F.col(ROW_PLACE_COLUMN))
+        found = rows.join(
+            F.broadcast(self._spark.createDataFrame(known)),
+            is_shared == F.col(_PLACE),
+            "inner" if len(of_many) == len(listed) else "left",
+        )
+        version = F.coalesce(VERSION_COLUMN, _VERSION)
+        return found.withColumn(VERSION_COLUMN, version).drop(ROW_PLACE_COLUMN, _PLACE, _VERSION)
 
     def _steps(self, place: int) -> tuple[Layout, ...]:
         """The layouts that lead from the one at ``place`` to the columns of the feed."""

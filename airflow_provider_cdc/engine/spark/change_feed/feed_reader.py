@@ -39,7 +39,7 @@ from ..change_sets.listed_rows import ListedRows
 from ..change_sets.metadata_columns import NUMBER_AS_TEXT, check_free
 from ..change_sets.row_columns import ROW_ID, ROW_VERSION, union
 from ..change_sets.schema_checks import check_columns, check_session
-from .feed_files import CHANGE_TYPE, FeedFiles, FeedRows, feed_files
+from .feed_files import CHANGE_TYPE, RESERVED, FeedFiles, FeedRows, feed_files
 from .pairing import paired
 
 _DATA_FILES = (SIDE_COLUMN, VERSION_COLUMN, BASE_ROW_ID_COLUMN)
@@ -97,7 +97,7 @@ class FeedReader:
         source = RangeFiles(stream.source.location, self._files)
         plan, files = self._existing(stream, self._plan(span, options), source)
         tables = ListedRows(self._spark, self._scratch, source)
-        rows = FeedRows(stream, plan, tables, options.schema)
+        rows = FeedRows(self._spark, stream, plan, tables, options.schema)
         check_columns(stream, rows.layout)
         check_feed_columns(stream, rows.layout, options)
         parts = [
@@ -176,7 +176,7 @@ class FeedReader:
                 f" {lost[version][0]}",
                 fix=stream.way_back if stream.mode is StreamMode.FEED else fix,
             )
-        return plan, feed_files(source, plan.commits)
+        return plan, feed_files(source, plan)
 
     def _nothing(self, stream: Stream, layout: Layout, options: FeedOptions) -> DataFrame:
         change_type, version, timestamp = options.columns.names
@@ -199,7 +199,7 @@ def check_feed_columns(stream: Stream, layout: Layout, options: FeedOptions) -> 
     reserved = [*options.columns.names]
     if options.row_ids:
         reserved.append(_row_id_name(stream))
-    check_free(stream, layout.column_names, (CHANGE_TYPE, f"{VERSION_COLUMN}{MASKED}"))
+    check_free(stream, layout.column_names, (*RESERVED, f"{VERSION_COLUMN}{MASKED}"))
     fix = "rename that column"
     if stream.mode is not StreamMode.FEED:
         fix = "rename that column, or pass a column_prefix for the columns of the feed"

@@ -8,13 +8,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...core.change_feed.feed_options import ChangeType
+from ...core.change_feed.shared_files import PlacedFile, kept_rows
 from ...core.change_sets.crafted_log import VERSION_COLUMN, bytes_of
 from ..change_sets.file_difference import HASHED_BYTES, IDS_IN_A_MASK, without_carried_over
 from ..change_sets.netting import NEW, OLD
 from ..change_sets.row_columns import ROW, ROW_ID, ROW_VERSION, Sides, in_one, to_group
 from ..change_sets.table_changes_reader import MANY_REWRITTEN_ROWS, MOST_MASKS
 from ..session.session_settings import may_broadcast
-from .feed_files import CHANGE_TYPE, FeedFiles, FeedRows, PlacedFile
+from .feed_files import CHANGE_TYPE, FeedFiles, FeedRows
 
 _PAIR = (VERSION_COLUMN, ROW_ID)
 
@@ -79,7 +80,8 @@ def _reads_ids_first(files: FeedFiles, highest_id: int) -> bool:
     for side in (files.old, files.new):
         of_side: Counter[int | None] = Counter()
         for file in side:
-            of_side[file.listed.version] += file.listed.file.record_count or 0
+            for version, count in kept_rows(file.listed):
+                of_side[version] += count
         rows |= of_side
     masks = sum(min(count, highest_id // IDS_IN_A_MASK + 1) for count in rows.values())
     is_large = rows.total() > MANY_REWRITTEN_ROWS and masks <= MOST_MASKS

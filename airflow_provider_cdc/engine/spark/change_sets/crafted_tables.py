@@ -12,6 +12,7 @@ from ...core.change_sets.crafted_log import (
     BASE_ROW_ID_COLUMN,
     CHANGE_TYPE_COLUMN,
     DEFAULT_VERSION_COLUMN,
+    ROW_PLACE_COLUMN,
     ListedFile,
     added_columns,
     batches_by_path,
@@ -67,11 +68,14 @@ class CraftedTables:
         table = self._spark.read.format("delta").load(root)
         known = table.metadataColumn("_metadata")
         own = own_columns(layout)
+        row_place = F.col(BASE_ROW_ID_COLUMN) + known.getField("row_index")
         if own is None:
             row_id, row_version = known.getField("row_id"), known.getField("row_commit_version")
         else:
-            new_id = F.col(BASE_ROW_ID_COLUMN) + known.getField("row_index")
-            row_id = F.coalesce(quote(own[0]), new_id, F.lit(NO_ROW_ID))
+            row_id = F.coalesce(quote(own[0]), row_place, F.lit(NO_ROW_ID))
             row_version = F.coalesce(quote(own[1]), DEFAULT_VERSION_COLUMN)
-        rows = table.select("*", row_id.alias(ROW_ID), row_version.alias(ROW_VERSION))
+        added = [row_id.alias(ROW_ID), row_version.alias(ROW_VERSION)]
+        if ROW_PLACE_COLUMN in extra:
+            added.append(row_place.alias(ROW_PLACE_COLUMN))
+        rows = table.select("*", *added)
         return rows.drop(*(name for name in added_columns(layout) if name not in extra))

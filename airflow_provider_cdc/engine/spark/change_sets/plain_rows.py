@@ -14,6 +14,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from ...core.change_sets.crafted_log import (
     BASE_ROW_ID_COLUMN,
     CHANGE_TYPE_COLUMN,
+    ROW_PLACE_COLUMN,
     SIDE_COLUMN,
     VERSION_COLUMN,
     ListedFile,
@@ -147,12 +148,15 @@ def _with_extras(
     extras = [
         f"{of_file(*_FILE_COLUMNS[name])} AS {name}" for name in extra if name in _FILE_COLUMNS
     ]
-    if layout.partition_columns:
-        extras.extend(quote(name) for name in extra if name not in _FILE_COLUMNS)
+    row_place = f"{of_file(*_BASE_ROW_ID)} + {_AT}"
+    if ROW_PLACE_COLUMN in extra:
+        extras.append(f"{row_place} AS {ROW_PLACE_COLUMN}")
+    if layout.partition_columns and CHANGE_TYPE_COLUMN in extra:
+        extras.append(CHANGE_TYPE_COLUMN)
     rows = scan.selectExpr(
         *columns,
         *extras,
-        f"coalesce({quote(own[0])}, {of_file(*_BASE_ROW_ID)} + {_AT}, {NO_ROW_ID}L) AS {ROW_ID}",
+        f"coalesce({quote(own[0])}, {row_place}, {NO_ROW_ID}L) AS {ROW_ID}",
         f"coalesce({quote(own[1])}, {of_file(*_DEFAULT_VERSION)}) AS {ROW_VERSION}",
     )
     return rows if layout.partition_columns else rows.drop(PLACE, *own)

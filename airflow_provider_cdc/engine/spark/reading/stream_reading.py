@@ -20,7 +20,7 @@ from ...core.names import table_name
 from ...storage.files.scratch import Scratch
 from ...storage.sources.source_log import SourceLog, StreamSpan
 from ..change_feed.feed_reader import FeedOptions
-from .change_feeds import ChangeFeeds
+from .change_feeds import ChangeFeeds, FeedRequest
 from .stream_reader import StreamReader
 from .table_changes import TableChanges
 
@@ -150,6 +150,7 @@ class StreamReading:
         row_ids: bool = False,
         column_prefix: str = "",
         where: str | None = None,
+        archive: str | None = None,
         exclude_regex: str | None = None,
     ) -> DataFrame:
         """Every change of each commit of a table between two bounds, both inclusive.
@@ -180,6 +181,9 @@ class StreamReading:
         :param column_prefix: what the names of the feed's columns begin with, for a table that has
             a column such as ``_change_type``
         :param where: a condition on the columns of the feed, in SQL
+        :param archive: the table's archive (:meth:`archive_changes`). The versions that it holds
+            are read from it, and the later ones from the table. So the range may begin with
+            versions that the table no longer has
         :param exclude_regex: refused. Delta's option ``excludeRegex`` leaves files out by their
             names, so that a commit may be incomplete; use ``where``
         :raises InvalidRequest: the arguments contradict each other, or a column of the table has
@@ -197,8 +201,7 @@ class StreamReading:
                 cause="a commit would be incomplete without some of its files",
                 fix="pass where with a condition on the rows instead of exclude_regex",
             )
-        return self._feeds.read(
-            table_name(name),
+        request = FeedRequest(
             FeedEdge("from", from_version, from_timestamp),
             FeedEdge("to", to_version, to_timestamp),
             parse_enum(subject, "out_of_range", OutOfRange, out_of_range),
@@ -209,7 +212,9 @@ class StreamReading:
                 row_ids,
             ),
             where,
+            archive,
         )
+        return self._feeds.read(table_name(name), request)
 
     def explain_stream(self, name: str) -> ReadPlan:
         """How the change set of a stream would be read now; reads only the log.

@@ -72,7 +72,15 @@ class Creation:
         if draft.mode is StreamMode.FEED:
             check_feed_columns(draft, Layout.of(draft.offset.metadata), OF_STREAMS)
         if bound is not None:
-            offsets = self.sources.offsets(spec.subject, found, bound, snapshot, self.principal)
+            offsets = self.sources.offsets(
+                spec.subject,
+                found,
+                bound,
+                snapshot,
+                self.principal,
+                # A feed may begin with the first commit: it needs no row from before.
+                may_precede_all=draft.mode is StreamMode.FEED,
+            )
             earlier = draft.with_offsets(*offsets)
             if found.folder is None:
                 self.readability.check(earlier)

@@ -37,8 +37,8 @@ from ...core.upserts.merge_sql import live_rows
 from ..session.failures import first_line, has_ended
 from ..session.session_settings import escaped_literals
 from ..tables.delta_tables import Tables, table_properties
+from ..tables.sql_types import sql_type
 from .upsert_tables import VIEW_OF, UpsertTables, base_name, columns_of
-from .upsert_types import sql_type
 
 _STATE_FIELDS = "sequence: STRING, deleted_at: TIMESTAMP_LTZ"
 _PARTIAL_FIELDS = f"{_STATE_FIELDS}, older: MAP<STRING, STRING>"

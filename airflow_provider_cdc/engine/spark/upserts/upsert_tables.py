@@ -17,7 +17,7 @@ from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
 from ..tables.delta_tables import Tables
-from .upsert_types import sql_type
+from ..tables.sql_types import sql_type
 
 VIEW_OF = "airflow_provider_cdc.upsert.view_of"
 """The property of a view that names the base whose rows it shows."""

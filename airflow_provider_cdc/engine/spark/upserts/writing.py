@@ -31,7 +31,7 @@ from ...core.upserts.definition import (
 from ...core.upserts.sequence_numbers import padded_sequence
 from ..session.idempotent_writes import plain_write
 from ..tables.log_stores import warn_of_one_driver
-from .upsert_types import sql_type
+from ..tables.sql_types import sql_type
 
 _MARK = "cdc-invalid-change"
 _FOUND = re.compile(rf"{_MARK}<(.*?)>{_MARK}", re.DOTALL)

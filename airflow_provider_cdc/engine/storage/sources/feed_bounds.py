@@ -57,6 +57,26 @@ class FeedBounds:
             )
         return range(first, last + 1)
 
+    def end(self, subject: str, log: DeltaLog) -> int | None:
+        """The last version of a feed whose beginning the log need not hold; ``None``: the feed is
+        empty, because its end is after the newest commit.
+
+        :raises InvalidRange: the end is before the beginning, or is after the newest commit and
+            ``out_of_range`` does not allow that
+        """
+        newest, times = log.latest_version(), CommitTimes(log)
+        self._check_order(subject)
+        try:
+            if self.last is None:
+                return newest
+            if not self._is_beyond(self.last, newest, times):
+                return self._last(subject, times)
+        except LogIncomplete as error:
+            raise cleaned_up(subject, f"version {error.missing_version}") from None
+        if self.out_of_range is OutOfRange.ERROR:
+            raise _after_newest(subject, self.last, newest)
+        return newest if self.out_of_range is OutOfRange.CLAMP else None
+
     def _check_order(self, subject: str) -> None:
         match self.first, self.last:
             case (int(first), int(last)) if last < first:

@@ -1,0 +1,197 @@
+"""The Delta tables of archives: finding, creating and altering them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ...core.archives.definition import (
+    ARCHIVE_COLUMNS,
+    COMMIT_DATE,
+    STREAM,
+    STREAM_ID,
+    Archive,
+    Era,
+    identity,
+    reserved,
+)
+from ...core.archives.evolution import Add, Rename, Step, Widen, columns_of, evolution
+from ...core.archives.foreign_changes import ForeignChanges
+from ...core.delta.table_schema import MAPPING_MODE, Layout
+from ...core.errors import InvalidRequest
+from ...core.model.stream import Stream
+from ...core.names import TableName, quote
+from ...storage.delta.delta_log import DeltaLog, LogIncomplete
+from ...storage.files.stores import Files
+from ..change_sets.columns import spark_fields
+from ..session.failures import first_line
+from ..session.session_settings import escaped_literals
+from ..tables.delta_tables import Tables, table_properties
+from ..tables.sql_types import sql_type
+
+_APPEND_ONLY = "delta.appendOnly"
+_TYPE_WIDENING = "delta.enableTypeWidening"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveTables:
+    """The archives of one session."""
+
+    spark: SparkSession
+    tables: Tables
+    files: Files
+
+    def find(self, name: TableName) -> Archive | None:
+        """The archive of that name; ``None``: there is no table of that name.
+
+        :raises InvalidRequest: the table is not an archive
+        """
+        table = self.tables.find(name)
+        if table is None:
+            return None
+        metadata = DeltaLog(table.location, self.files).newest_state().metadata
+        archive = Archive.of(table.name, table.sql, table.location, metadata)
+        if archive is None:
+            raise InvalidRequest(
+                f"table {table.name}",
+                "is not an archive",
+                cause="archive_changes did not create it",
+                fix="name another table; archive_changes creates it",
+            )
+        return archive
+
+    def get(self, name: TableName) -> Archive:
+        """The archive of that name.
+
+        :raises TableNotFound: there is no such table
+        :raises InvalidRequest: the table is not an archive
+        """
+        found = self.find(name)
+        if found is None:
+            self.tables.get(name)
+            raise AssertionError(f"{name.sql} appeared meanwhile")
+        return found
+
+    def create(self, name: TableName, stream: Stream) -> Archive:
+        """Create the archive that ``stream`` fills.
+
+        :raises InvalidRequest: the source has a column of an archive, or Spark refuses the name or
+            a type
+        """
+        subject, metadata = f"archive {name.sql}", stream.offset.metadata
+        layout, version = Layout.of(metadata), max(stream.offset.version, 0)
+        _check_columns(subject, layout)
+        era = Era(version, 0, layout, {column: column for column in layout.column_names})
+        key, value = era.as_property(metadata)
+        columns = [f"{quote(column)} {kind}" for column, kind in ARCHIVE_COLUMNS.items()]
+        columns.extend(
+            f"{quote(field.name)} {sql_type(field.dataType)}"
+            for field in spark_fields(layout.fields)
+        )
+        given = {_APPEND_ONLY: "true", **identity(stream), key: value}
+        with escaped_literals(self.spark):
+            self._run(
+                subject,
+                f"CREATE TABLE {name.sql} ({', '.join(columns)}) USING delta"
+                f" PARTITIONED BY ({COMMIT_DATE}) {table_properties(given)}",
+            )
+        return self.get(name)
+
+    def evolve(
+        self, archive: Archive, metadata: Mapping[str, Any], origin: int, version: int
+    ) -> Archive:
+        """Begin a new era: let the archive hold rows of a source with this ``metaData`` action.
+
+        :param origin: the index of the era whose columns it took over
+        :param version: the version of the source that has it
+        :raises InvalidRequest: the source has a column of an archive, or Spark refuses a type
+        """
+        layout = Layout.of(metadata)
+        _check_columns(archive.subject, layout)
+        for step in evolution(archive, origin, layout, version):
+            self._apply(archive, step)
+        archive = self._again(archive)
+        era = Era(version, origin, layout, columns_of(archive, layout))
+        key, value = era.as_property(metadata)
+        self.tables.set_properties(archive.sql, {key: value})
+        return self._again(archive)
+
+    def adopt(self, archive: Archive, stream: str, stream_id: str) -> Archive:
+        """Record that another stream fills the archive from now on."""
+        self.tables.set_properties(archive.sql, {STREAM: stream, STREAM_ID: stream_id})
+        return self._again(archive)
+
+    def check_untouched(self, archive: Archive) -> None:
+        """Refuse an archive to which somebody else wrote after the last own write.
+
+        :raises InvalidRequest: names the version
+        """
+        log, found = DeltaLog(archive.location, self.files), ForeignChanges()
+        newest = log.listing().latest_version
+        # Older commits may be cleaned up. Then nothing was archived for a long time.
+        with suppress(LogIncomplete):
+            for commit in log.newest_first(after=-1, through=newest):
+                if not found.take(commit):
+                    break
+        if found.version is not None:
+            raise InvalidRequest(
+                archive.subject,
+                "was changed by hand",
+                cause=f"version {found.version} ({found.operation}) changed rows, and"
+                " archive_changes did not write it",
+                fix=f"switch {_APPEND_ONLY} off, RESTORE TABLE {archive.sql} TO VERSION AS OF"
+                f" {found.restorable}, and switch it on again",
+            )
+
+    def _again(self, archive: Archive) -> Archive:
+        metadata = DeltaLog(archive.location, self.files).newest_state().metadata
+        found = Archive.of(archive.name, archive.sql, archive.location, metadata)
+        assert found is not None
+        return found
+
+    def _apply(self, archive: Archive, step: Step) -> None:
+        match step:
+            case Rename(column, name):
+                if not self._again(archive).layout.is_mapped:
+                    self.tables.set_properties(archive.sql, {MAPPING_MODE: "name"})
+                change = f"RENAME COLUMN {quote(column)} TO {quote(name)}"
+            case Add(path, kind):
+                place = ".".join(map(quote, path))
+                change = f"ADD COLUMNS ({place} {_sql(kind)})"
+            case Widen(column, kind):
+                self.tables.set_properties(archive.sql, {_TYPE_WIDENING: "true"})
+                change = f"ALTER COLUMN {quote(column)} TYPE {_sql(kind)}"
+        self._run(archive.subject, f"ALTER TABLE {archive.sql} {change}")
+
+    def _run(self, subject: str, statement: str) -> None:
+        try:
+            self.spark.sql(statement)
+        except PySparkException as error:
+            raise InvalidRequest(
+                subject,
+                "cannot have the columns of its source",
+                cause=first_line(error),
+                fix="give the archive a name or a path that Spark can write, and change the type"
+                " of a column that Delta cannot store",
+            ) from error
+
+
+def _sql(kind: Any) -> str:
+    field = {"name": "value", "type": kind, "nullable": True, "metadata": {}}
+    return sql_type(spark_fields([field])[0].dataType)
+
+
+def _check_columns(subject: str, layout: Layout) -> None:
+    taken: str | None = reserved(layout.column_names)
+    if taken is not None:
+        raise InvalidRequest(
+            subject,
+            "cannot have the columns of its source",
+            cause=f"the source has a column {taken}, and every archive has a column of that name",
+            fix="rename that column of the source",
+        )

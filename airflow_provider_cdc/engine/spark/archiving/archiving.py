@@ -1,0 +1,325 @@
+"""Fills archives: each batch of commits is one consumption with one INSERT."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...consumption.attempts import ConsumptionServices
+from ...consumption.consumer import Consumer, ReadBasis
+from ...core.archives.archive_outcome import ArchiveOutcome
+from ...core.archives.archive_stream import (
+    consumer_of,
+    moved_from,
+    skipped_change,
+    stream_of,
+)
+from ...core.archives.definition import (
+    ARCHIVE_COLUMNS,
+    COMMIT_DATE,
+    COMMIT_TIMESTAMP,
+    SCHEMA_VERSION,
+    Archive,
+)
+from ...core.consumption.batches import BatchLimit
+from ...core.delta.log_actions import Commit
+from ...core.delta.table_schema import Layout
+from ...core.errors import InvalidRequest, StreamConflict, StreamMoved, StreamNotFound
+from ...core.figures import counted
+from ...core.model.outcomes import Outcome
+from ...core.model.stream import Stream, StreamMode
+from ...core.model.stream_spec import StreamSpec
+from ...core.model.tables import Table
+from ...core.names import TableName, quote
+from ...storage.delta.delta_log import DeltaLog, LogIncomplete
+from ...storage.delta.target_log import TargetLog
+from ...storage.files.stores import Files
+from ...storage.sources.source_log import SourceLog, StreamSpan
+from ..archives.archive_tables import ArchiveTables
+from ..archives.archived_changes import ArchivedChanges
+from ..tables.delta_tables import Tables
+
+log = logging.getLogger(__name__)
+
+_DATE = f"date_from_unix_date(CAST(floor(unix_micros({COMMIT_TIMESTAMP}) / 86400000000) AS INT))"
+_TRIES = 5
+_COMMENT = "fills an archive; only archive_changes consumes it"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveStart:
+    """Where a new archive begins: before a point in the form of ``StreamSpec.before``, or now.
+
+    If it ``is_whole``, it begins with all rows of the source.
+    """
+
+    before: dict[str, int | str] | None
+    is_whole: bool
+
+
+class Archiving:
+    """Creates and fills archives.
+
+    :param create_stream: creates a stream
+    """
+
+    def __init__(
+        self,
+        parts: ConsumptionServices,
+        tables: Tables,
+        archives: ArchiveTables,
+        archived: ArchivedChanges,
+        files: Files,
+        create_stream: Callable[[StreamSpec], Stream],
+    ) -> None:
+        self._parts = parts
+        self._sources: SourceLog = parts.sources
+        self._tables = tables
+        self._archives = archives
+        self._archived = archived
+        self._files = files
+        self._create_stream = create_stream
+
+    def archive(
+        self, name: TableName, archive_name: TableName, start: ArchiveStart, limit: BatchLimit
+    ) -> ArchiveOutcome:
+        """Archive what is not archived yet; see ``Engine.archive_changes``."""
+        table = self._tables.get(name)
+        archive, stream = self._opened(table, archive_name, start)
+        self._check_moves(archive, stream)
+        batches: list[Outcome] = []
+        has_limit = limit != BatchLimit()
+        for _ in range(_TRIES):
+            try:
+                while (found := self._batch(archive, stream, limit)) is not None:
+                    outcome, archive = found
+                    batches.append(outcome)
+                    stream = self._stream(archive)
+                    log.info("%s", _progress(archive, stream, outcome))
+                    if has_limit:
+                        break
+                break
+            except StreamMoved:
+                # Another call archived the same changes, or is about to.
+                archive = self._archives.get(archive_name)
+                stream = self._stream(archive)
+        else:
+            raise StreamConflict(
+                archive.subject,
+                "could not be filled",
+                cause="other calls kept filling it",
+                fix="run one call at a time",
+            )
+        offset = stream.offset
+        return ArchiveOutcome(
+            archive.name,
+            table.name,
+            stream.name,
+            archive.after,
+            offset.version,
+            offset.timestamp,
+            tuple(batches),
+            bool(self._sources.span(stream).tables[0].commits),
+        )
+
+    def _opened(self, table: Table, name: TableName, start: ArchiveStart) -> tuple[Archive, Stream]:
+        """The archive and its stream; both are created if they do not exist."""
+        archive = self._archives.find(name)
+        if archive is None:
+            if table.sql == name.sql:
+                raise _own_archive(name)
+            stream = self._new_stream(table, stream_of(name), start)
+            return self._created(name, stream), stream
+        source = self._tables.newest_offset(table)
+        if archive.table_id != source.table_id:
+            raise InvalidRequest(
+                archive.subject,
+                f"is not an archive of {table.name}",
+                cause=f"it is an archive of {archive.source} with the id {archive.table_id},"
+                f" the id of {table.name} is {source.table_id}",
+                fix="name another archive; a table that was created again needs a new one",
+            )
+        self._archives.check_untouched(archive)
+        try:
+            return archive, self._stream(archive)
+        except StreamNotFound:
+            return self._adopted(archive, table)
+
+    def _created(self, name: TableName, stream: Stream) -> Archive:
+        if stream.last_consumer is not None:
+            raise InvalidRequest(
+                f"archive {name.sql}",
+                "is missing",
+                cause=f"stream {stream.name} has filled it through version"
+                f" {stream.offset.version}, and the table is not there",
+                fix=f'bring the table back, or drop the stream with engine.drop_stream("'
+                f'{stream.name}") to begin a new archive',
+            )
+        return self._archives.create(name, stream)
+
+    def _new_stream(self, table: Table, name: str, start: ArchiveStart) -> Stream:
+        begins_empty = start.before == {"version": 0}
+        stream = self._create_stream(
+            StreamSpec(
+                name=name,
+                on_table=table.sql,
+                mode=StreamMode.FEED,
+                before=start.before,
+                if_not_exists=True,
+                show_initial_rows=start.is_whole and not begins_empty,
+                comment=_COMMENT,
+            )
+        )
+        newest = self._tables.newest_offset(table)
+        if stream.source.table_id != newest.table_id:
+            raise InvalidRequest(
+                f"stream {name}",
+                "is on another table",
+                cause=f"expected a stream on {table.name}, it is on {stream.source.name}",
+                fix=f'drop it with engine.drop_stream("{name}") to begin a new archive',
+            )
+        return stream
+
+    def _adopted(self, archive: Archive, table: Table) -> tuple[Archive, Stream]:
+        """The archive with a new stream that continues where the archive ends."""
+        newest = self._archived.newest(archive)
+        after = archive.after if newest is None else newest
+        stream = self._create_stream(
+            StreamSpec(
+                name=archive.stream,
+                on_table=table.sql,
+                mode=StreamMode.FEED,
+                before={"version": after + 1} if after < 0 else None,
+                at=None if after < 0 else {"version": after},
+                show_initial_rows=newest is None and archive.is_whole and after >= 0,
+                comment=_COMMENT,
+            )
+        )
+        log.info(
+            "%s: stream %s was missing, a new one continues after version %d",
+            archive.subject,
+            stream.name,
+            after,
+        )
+        return self._archives.adopt(archive, stream.name, stream.stream_id), stream
+
+    def _stream(self, archive: Archive) -> Stream:
+        """The stream that fills ``archive``."""
+        snapshot = self._parts.registry.snapshot()
+        if archive.stream_id in snapshot:
+            return snapshot.by_id(archive.stream_id)
+        stream = snapshot.get(archive.stream)
+        raise InvalidRequest(
+            archive.subject,
+            "is filled by another stream",
+            cause=f"expected a stream with the id {archive.stream_id}, {stream.name} has the id"
+            f" {stream.stream_id}",
+            fix=f"archive with the state folder that filled it last, or drop stream {stream.name}"
+            " here: then a new stream continues where the archive ends",
+        )
+
+    def _check_moves(self, archive: Archive, stream: Stream) -> None:
+        """Refuse a stream that others moved: the archive would have a gap or changes twice."""
+        through, at = moved_from(stream), stream.offset.version
+        commits = []
+        if through is not None and through < at:
+            try:
+                source = DeltaLog(stream.source.location, self._files)
+                commits = list(source.commits(after=through, through=at))
+            except LogIncomplete:
+                # Only a range without changes is skipped so long before.
+                commits = []
+        cause = skipped_change(stream, commits)
+        if cause is not None:
+            raise InvalidRequest(
+                archive.subject,
+                "cannot be continued, its stream was moved by hand",
+                cause=f"stream {stream.name}: {cause}",
+                fix=f'drop the stream with engine.drop_stream("{stream.name}"): then a new stream'
+                " continues after the newest change in the archive",
+            )
+
+    def _batch(
+        self, archive: Archive, stream: Stream, limit: BatchLimit
+    ) -> tuple[Outcome, Archive] | None:
+        """Archive the next commits that have the same columns; ``None``: there are none."""
+        span = self._span(stream, limit)
+        commits = span.tables[0].commits
+        if not commits and not stream.shows_initial_rows and stream.consumption is None:
+            return None
+        archive = self._in_era(archive, span)
+        log_of_target = TargetLog(self._files)
+        consumer = Consumer(self._parts, consumer_of(stream.name), limit)
+        with consumer.opened(span) as views:
+            version = log_of_target.newest_version(archive.location)
+            text = _insert(archive, stream.name)
+            return consumer.consume([text], basis=ReadBasis(views, version)), archive
+
+    def _span(self, stream: Stream, limit: BatchLimit) -> StreamSpan:
+        """The next commits of ``stream`` that leave the columns as the first of them made them."""
+        span = self._sources.span(stream, limit=limit)
+        (table,) = span.tables
+        layout = Layout.of(table.start.metadata)
+        for place, commit in enumerate(table.commits):
+            if commit.metadata is None or Layout.of(commit.metadata).reads_as(layout):
+                continue
+            if place:
+                through = table.commits[place - 1].version
+                return self._sources.span(stream, through=[through])
+            layout = Layout.of(commit.metadata)
+        return span
+
+    def _in_era(self, archive: Archive, span: StreamSpan) -> Archive:
+        """The archive with the columns that the commits of ``span`` have."""
+        (table,) = span.tables
+        archive = self._begun(archive, table.start.metadata, table.start.version, None)
+        first = next(iter(table.commits), None)
+        if first is None or first.metadata is None:
+            return archive
+        return self._begun(archive, first.metadata, first.version, first)
+
+    def _begun(
+        self, archive: Archive, metadata: Mapping[str, Any], version: int, commit: Commit | None
+    ) -> Archive:
+        """The archive, in an era that has the columns of ``metadata``.
+
+        :param version: the version of the source that has them
+        :param commit: the commit that set them, if it is known
+        """
+        layout = Layout.of(metadata)
+        if archive.newest.layout.reads_as(layout):
+            return archive
+        return self._archives.evolve(archive, metadata, archive.origin_of(layout, commit), version)
+
+
+def _insert(archive: Archive, stream: str) -> str:
+    """The statement that archives the changes of ``stream``."""
+    era, names = archive.newest, archive.names
+    values = {column: quote(column) for column in ARCHIVE_COLUMNS}
+    values[SCHEMA_VERSION] = f"CAST({era.version} AS BIGINT)"
+    values[COMMIT_DATE] = _DATE
+    into = [*map(quote, values), *(quote(names[each]) for each in era.columns.values())]
+    taken = [*values.values(), *map(quote, era.columns)]
+    return (
+        f"INSERT INTO {archive.sql} ({', '.join(into)})"
+        f" SELECT {', '.join(taken)} FROM {quote(stream)}"
+    )
+
+
+def _progress(archive: Archive, stream: Stream, outcome: Outcome) -> str:
+    changes = sum(sum(each.rows.values()) for each in outcome.streams)
+    return (
+        f"{archive.subject}: {counted(changes, 'change')}, through version"
+        f" {stream.offset.version} of {archive.source}"
+    )
+
+
+def _own_archive(name: TableName) -> InvalidRequest:
+    return InvalidRequest(
+        f"archive {name.sql}",
+        "cannot be an archive of itself",
+        cause="the table and its archive have the same name",
+        fix="name another table as the archive",
+    )
