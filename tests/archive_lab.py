@@ -29,9 +29,7 @@ class ArchiveLab(StreamLab):
         return by_commit(rows)
 
     def table_feed(self, first: int, **arguments: Any) -> Feed:
-        return by_commit(
-            self.engine.change_feed(self.path("src"), from_version=first, **arguments)
-        )
+        return by_commit(self.engine.change_feed(self.path("src"), from_version=first, **arguments))
 
     def check_replays(self, *versions: int) -> None:
         """Compare the rows that the archive returns with those of the table."""

@@ -170,14 +170,17 @@ class Archive:
         return {physical_name(field): str(field["name"]) for field in self.layout.fields}
 
 
-def identity(stream: Stream) -> dict[str, str]:
-    """The properties of a new archive that ``stream`` fills, except those of its eras."""
+def identity(stream: Stream, after_timestamp: datetime) -> dict[str, str]:
+    """The properties of a new archive that ``stream`` fills, except those of its eras.
+
+    :param after_timestamp: the time of the commit at the offset of the stream
+    """
     is_whole = stream.shows_initial_rows or precedes_all(stream.offset)
     return {
         _TABLE_ID: stream.source.table_id,
         _SOURCE: stream.source.name,
         _AFTER: str(stream.offset.version),
-        _AFTER_TIMESTAMP: stream.offset.timestamp.isoformat(),
+        _AFTER_TIMESTAMP: after_timestamp.isoformat(),
         _IS_WHOLE: str(is_whole).lower(),
         STREAM: stream.name,
         STREAM_ID: stream.stream_id,

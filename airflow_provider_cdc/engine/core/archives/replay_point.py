@@ -7,15 +7,20 @@ from datetime import datetime
 
 from ..arguments.points import Timestamp, Version
 from ..errors import InvalidRange, InvalidRequest
+from ..model.sources import Offset
 from .definition import COMMIT_TIMESTAMP, COMMIT_VERSION, Archive
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The version of the source through which an archive holds every change, and its time."""
+    """The version of the source through which an archive holds every change, and its time.
+
+    ``offset`` is the offset there, if the stream that fills the archive is known.
+    """
 
     version: int
     timestamp: datetime
+    offset: Offset | None = None
 
 
 def replayed(archive: Archive, point: Version | Timestamp | None, reach: Reach | None) -> str:

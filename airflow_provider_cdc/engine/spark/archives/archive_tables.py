@@ -26,6 +26,7 @@ from ...core.delta.table_schema import MAPPING_MODE, Layout
 from ...core.errors import InvalidRequest
 from ...core.model.stream import Stream
 from ...core.names import TableName, quote
+from ...storage.delta.commit_times import CommitTimes
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.files.stores import Files
 from ..change_sets.columns import spark_fields
@@ -86,6 +87,7 @@ class ArchiveTables:
         subject, metadata = f"archive {name.sql}", stream.offset.metadata
         layout, version = Layout.of(metadata), max(stream.offset.version, 0)
         _check_columns(subject, layout)
+        begun = CommitTimes(DeltaLog(stream.source.location, self.files)).of_offset(stream.offset)
         era = Era(version, 0, layout, {column: column for column in layout.column_names})
         key, value = era.as_property(metadata)
         columns = [f"{quote(column)} {kind}" for column, kind in ARCHIVE_COLUMNS.items()]
@@ -93,7 +95,7 @@ class ArchiveTables:
             f"{quote(field.name)} {sql_type(field.dataType)}"
             for field in spark_fields(layout.fields)
         )
-        given = {_APPEND_ONLY: "true", **identity(stream), key: value}
+        given = {_APPEND_ONLY: "true", **identity(stream, begun), key: value}
         with escaped_literals(self.spark):
             self._run(
                 subject,

@@ -51,17 +51,24 @@ class ArchivedChanges:
         The stream shows it even if the newest commits changed no row. Without the stream it is the
         newest commit in the archive.
         """
-        known = [
-            Reach(stream.offset.version, stream.offset.timestamp)
-            for stream in self._registry.snapshot().streams()
-            if stream.stream_id == archive.stream_id and not stream.shows_initial_rows
-        ]
         newest = F.max_by(F.struct(COMMIT_VERSION, F.unix_micros(COMMIT_TIMESTAMP)), COMMIT_VERSION)
         found = self._table(archive).agg(newest).head()
+        archived = None
         if found is not None and found[0] is not None:
-            version, micros = found[0]
-            known.append(Reach(version, EPOCH + timedelta(microseconds=micros)))
-        return max(known, key=lambda each: each.version, default=None)
+            archived = Reach(found[0][0], EPOCH + timedelta(microseconds=found[0][1]))
+        offset = next(
+            (
+                stream.offset
+                for stream in self._registry.snapshot().streams()
+                if stream.stream_id == archive.stream_id and not stream.shows_initial_rows
+            ),
+            None,
+        )
+        if offset is None or (archived is not None and archived.version > offset.version):
+            return archived
+        # Delta may date a commit a little later than the commit dates itself.
+        moment = offset.timestamp if archived is None else max(offset.timestamp, archived.timestamp)
+        return Reach(offset.version, moment, offset)
 
     def changes(
         self,

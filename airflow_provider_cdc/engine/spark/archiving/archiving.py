@@ -132,20 +132,27 @@ class Archiving:
                 raise _own_archive(name)
             stream = self._new_stream(table, stream_of(name), start)
             return self._created(name, stream), stream
-        source = self._tables.newest_offset(table)
-        if archive.table_id != source.table_id:
+        self._archives.check_untouched(archive)
+        try:
+            stream = self._stream(archive)
+        except StreamNotFound:
+            self._check_source(archive, table)
+            return self._adopted(archive, table)
+        if stream.source.location != table.location:
+            self._check_source(archive, table)
+        return archive, stream
+
+    def _check_source(self, archive: Archive, table: Table) -> None:
+        """Refuse an archive of another table."""
+        found = self._tables.newest_offset(table).table_id
+        if archive.table_id != found:
             raise InvalidRequest(
                 archive.subject,
                 f"is not an archive of {table.name}",
                 cause=f"it is an archive of {archive.source} with the id {archive.table_id},"
-                f" the id of {table.name} is {source.table_id}",
+                f" the id of {table.name} is {found}",
                 fix="name another archive; a table that was created again needs a new one",
             )
-        self._archives.check_untouched(archive)
-        try:
-            return archive, self._stream(archive)
-        except StreamNotFound:
-            return self._adopted(archive, table)
 
     def _created(self, name: TableName, stream: Stream) -> Archive:
         if stream.last_consumer is not None:

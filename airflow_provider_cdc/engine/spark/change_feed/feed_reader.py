@@ -27,7 +27,7 @@ from ...core.errors import StreamStale, StreamUnusable
 from ...core.model.stream import METADATA_COLUMNS, Stream, StreamMode
 from ...core.names import quote, spark_literal
 from ...storage.delta.commit_times import CommitTimes
-from ...storage.delta.delta_log import DeltaLog, LogIncomplete
+from ...storage.delta.delta_log import DeltaLog
 from ...storage.delta.range_files import RangeFiles
 from ...storage.files.scratch import Scratch
 from ...storage.files.stores import Files, plain_uri
@@ -134,17 +134,9 @@ class FeedReader:
             f"'{ChangeType.INSERT}' AS {CHANGE_TYPE}",
             f"{span.start.version}L AS {VERSION_COLUMN}",
         )
-        micros = (self._time(span) - _EPOCH) // timedelta(microseconds=1)
-        return _shown(span.stream, rows, f"timestamp_micros({micros})", options)
-
-    def _time(self, span: SourceRange) -> datetime:
-        """The time of the commit at the start of ``span``, as the feed returns it."""
         log = DeltaLog(span.stream.source.location, self._files)
-        version = span.start.version
-        try:
-            return CommitTimes(log).times([log.commit(version)], span.start.properties)[version]
-        except LogIncomplete:
-            return span.start.timestamp
+        micros = (CommitTimes(log).of_offset(span.start) - _EPOCH) // timedelta(microseconds=1)
+        return _shown(span.stream, rows, f"timestamp_micros({micros})", options)
 
     def _plan(self, span: SourceRange, options: FeedOptions) -> FeedPlan:
         return plan_feed(

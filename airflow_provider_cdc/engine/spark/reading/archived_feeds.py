@@ -22,6 +22,7 @@ from ...core.change_feed.feed_schema import with_dropped_columns
 from ...core.delta.layout_history import layout_history
 from ...core.delta.table_schema import Layout, matching_path
 from ...core.errors import InvalidRange, InvalidRequest
+from ...core.model.sources import Offset
 from ...core.names import TableName
 from ...storage.delta.delta_log import DeltaLog
 from ...storage.sources.feed_bounds import FeedBounds
@@ -35,13 +36,15 @@ from .found_sources import FoundSource
 @dataclass(frozen=True, slots=True)
 class ArchivedPart:
     """What a feed takes from an archive: the changes that meet ``condition``, the last of them of
-    version ``last`` or before it. The later ``table_versions`` are read from the table.
+    version ``last`` or before it. The later ``table_versions`` are read from the table. ``offset``
+    is the offset before them, if it is known.
     """
 
     archive: Archive
     condition: str
     last: int
     table_versions: range
+    offset: Offset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class ArchivedFeeds:
             conditions.append(_to(bounds.last))
         last = reach.version if end is None else min(end, reach.version)
         rest = range(reach.version + 1, reach.version + 1 if end is None else end + 1)
-        return ArchivedPart(archive, " AND ".join(conditions), last, rest)
+        return ArchivedPart(archive, " AND ".join(conditions), last, rest, reach.offset)
 
     def rows(
         self, subject: str, part: ArchivedPart, span: SourceRange, options: FeedOptions

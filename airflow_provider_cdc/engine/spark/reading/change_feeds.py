@@ -79,7 +79,7 @@ class ChangeFeeds:
         if part is None:
             span = self._span(subject, found, log, bounds.versions(subject, log))
             return self._read(subject, span, request.options)
-        span = self._span(subject, found, log, part.table_versions)
+        span = self._span(subject, found, log, part.table_versions, part.offset)
         archived = self.archived.rows(subject, part, span, request.options)
         if not part.table_versions:
             return archived
@@ -89,11 +89,21 @@ class ChangeFeeds:
         )
 
     def _span(
-        self, subject: str, found: FoundSource, log: DeltaLog, versions: range
+        self,
+        subject: str,
+        found: FoundSource,
+        log: DeltaLog,
+        versions: range,
+        before: Offset | None = None,
     ) -> SourceRange:
-        """The commits of ``versions``; without any, an empty range at the newest commit."""
+        """The commits of ``versions``; without any, an empty range at the newest commit.
+
+        :param before: the offset before them, if it is known
+        """
         (newest,) = found.newest
-        start = self._start(subject, log, versions.start) if versions else newest
+        start = newest
+        if versions:
+            start = before or self._start(subject, log, versions.start)
         through = versions[-1] if versions else newest.version
         passing = new_stream(
             found.name,

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from ...core.delta.log_actions import Commit
-from .delta_log import DeltaLog
+from ...core.delta.tracking import precedes_all
+from ...core.model.sources import Offset
+from .delta_log import DeltaLog, LogIncomplete
 
 _ENABLED = "delta.enableInCommitTimestamps"
 _SINCE = "delta.inCommitTimestampEnablementVersion"
@@ -60,6 +62,16 @@ class CommitTimes:
         state = self._log.newest_state()
         commit = self._log.commit(state.version)
         return self.times([commit], state.configuration)[state.version]
+
+    def of_offset(self, offset: Offset) -> datetime:
+        """The time of the commit at ``offset``; its own time if the log no longer holds it."""
+        if precedes_all(offset):
+            return offset.timestamp
+        try:
+            commit = self._log.commit(offset.version)
+            return self.times([commit], offset.properties)[offset.version]
+        except LogIncomplete:
+            return offset.timestamp
 
     def times(
         self, commits: Sequence[Commit], configuration: Mapping[str, str]
