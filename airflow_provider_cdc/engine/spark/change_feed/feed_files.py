@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from msgspec import structs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -26,7 +25,7 @@ from ...core.delta.table_schema import Layout, matching_path
 from ...core.model.stream import Stream
 from ...core.names import name_key
 from ...storage.delta.range_files import RangeFiles
-from ..change_sets.change_files import NO_ROW_IDS, listed_change_file
+from ..change_sets.change_files import listed_change_file, with_some_ids
 from ..change_sets.listed_rows import ListedRows
 from ..change_sets.row_columns import ROW_ID, ROW_VERSION, in_end_layout, union
 from ..change_sets.schema_checks import check_types
@@ -141,7 +140,7 @@ class FeedRows:
             # The type of a change has no field id. Delta names the other columns of change files
             # by their physical names too.
             layout = replace(layout, mapping_mode="name")
-        listed = [_with_some_ids(file) for file in listed]
+        listed = [with_some_ids(file) for file in listed]
         rows = self._with_commits(layout, self._protocols[place], listed, extra)
         kept = [*extra, ROW_ID, ROW_VERSION]
         if CHANGE_TYPE_COLUMN in extra:
@@ -192,11 +191,3 @@ class FeedRows:
         if not has_same_ids(steps[0], end):
             return False
         return len(steps) == 2 and end.reads_files_of(steps[0])  # noqa: PLR2004 - the two ends
-
-
-def _with_some_ids(file: ListedFile) -> ListedFile:
-    """``file`` with row ids if it has none: a crafted log needs them."""
-    if None not in (file.file.base_row_id, file.file.default_row_commit_version):
-        return file
-    ids = structs.replace(file.file, base_row_id=NO_ROW_IDS, default_row_commit_version=0)
-    return replace(file, file=ids)

@@ -57,6 +57,14 @@ def listed_change_file(source: RangeFiles, file: DataFile, version: int) -> List
     return ListedFile(Side.CHANGES, source.absolute(rows), version)
 
 
+def with_some_ids(file: ListedFile) -> ListedFile:
+    """``file`` with row ids if it has none: a crafted log needs them."""
+    if None not in (file.file.base_row_id, file.file.default_row_commit_version):
+        return file
+    ids = structs.replace(file.file, base_row_id=NO_ROW_IDS, default_row_commit_version=0)
+    return replace(file, file=ids)
+
+
 def netted_changes(
     stream: Stream, rows: DataFrame, listed: Sequence[ListedFile], kind: StructType
 ) -> DataFrame:

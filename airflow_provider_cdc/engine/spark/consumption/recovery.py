@@ -10,19 +10,17 @@ fields by name, and a value that does not fit is an error.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import CharType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import CharType, StructField
 
 from ...consumption.attempts import BEGIN_TRIES, Attempt, ConsumptionServices
 from ...consumption.consumer import resume_consumption, run_consumption
-from ...core.arguments.one_or_several import one_or_several
 from ...core.change_sets.read_plan import ReadPlan, Strategy
 from ...core.delta.tracking import ENABLED, is_tracked
 from ...core.errors import ChangeTrackingDisabled, InvalidRequest, StatementFailed
@@ -31,20 +29,19 @@ from ...core.model.consumption import Consumption, StreamRange, TableRange
 from ...core.model.outcomes import Outcome
 from ...core.model.sources import Base
 from ...core.model.stream import METADATA_COLUMNS, Stream, StreamMode
-from ...core.model.tables import Table
-from ...core.names import first_alike, name_key, quote, stream_name, table_name
+from ...core.names import quote, stream_name
 from ...core.progress import ProtocolPoint
 from ...core.sql.statements import Statement, analyse
 from ...storage.registry.registry_snapshot import RegistrySnapshot
 from ...storage.sources.source_log import SourceRange, StreamSpan
-from ..change_sets.columns import parts_of
 from ..change_sets.metadata_columns import with_metadata_columns
 from ..change_sets.netting import NEW, OLD, changes_of, same_values
 from ..change_sets.row_columns import ROW, ROW_ID
 from ..reading.stream_reader import StreamChanges, StreamReader
 from ..session.session_settings import settings
 from ..tables.delta_tables import Tables
-from ..tables.store_assignment import StoreAssignment, declared_type, unfit_value
+from ..tables.store_assignment import declared_type, unfit_value
+from .keyed_targets import KeyedTarget, keyed_target
 from .stream_views import SparkChangeSets, StreamViews
 
 # Delta's MERGE does not match a column that Spark pads with spaces when it reads it.
@@ -52,33 +49,12 @@ _AS_IT_IS_STORED = {"spark.sql.readSideCharPadding": "false"}
 _LOAD_ANEW = "load the target again with the statements that fill it"
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """The table to recover, its columns, and the columns that identify a row."""
-
-    table: Table
-    schema: StructType
-    key: tuple[str, ...]
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of its columns."""
-        return list(self.schema.names)
-
-    @property
-    def key_fields(self) -> tuple[StructField, ...]:
-        """Its key columns."""
-        return tuple(self.schema[name] for name in self.key)
-
-    @property
-    def has_padded_key(self) -> bool:
-        """Whether its key contains a CHAR."""
-        kinds = map(declared_type, self.key_fields)
-        return any(isinstance(part, CharType) for kind in kinds for part in parts_of(kind))
-
-
 class Recovery:
-    """One attempt of one consumer to recover a target."""
+    """One attempt of one consumer to recover a target.
+
+    :param within: returns the condition of the rows to compare, by the side that they are on. Then
+        the target is healed: it becomes equal to the source at the offset, which does not move
+    """
 
     def __init__(
         self,
@@ -87,8 +63,11 @@ class Recovery:
         reader: StreamReader,
         tables: Tables,
         consumer: str,
+        *,
+        within: Callable[[str], Column] | None = None,
     ) -> None:
         self._parts = parts
+        self._within = within
         self._spark = change_sets.spark
         self._scratch = change_sets.scratch
         self._reader = reader
@@ -97,12 +76,12 @@ class Recovery:
 
     def recover(self, name: str, target: str, key: str | Collection[str]) -> Outcome:
         """Merge the difference into the target; see ``Engine.recover_stream``."""
-        found = self._target(target, key)
+        found = keyed_target(self._spark, self._tables, target, key, "recovered")
         padding = settings(self._spark, _AS_IT_IS_STORED) if found.has_padded_key else None
         with _naming_what_does_not_fit(found), padding or nullcontext():
             return self._recover(name, found)
 
-    def _recover(self, name: str, found: _Target) -> Outcome:
+    def _recover(self, name: str, found: KeyedTarget) -> Outcome:
         for _ in range(BEGIN_TRIES):
             snapshot = self._parts.registry.snapshot()
             stream = snapshot.get(stream_name(name))
@@ -118,7 +97,7 @@ class Recovery:
         raise self._attempt.could_not_begin()
 
     def _start(
-        self, snapshot: RegistrySnapshot, stream: Stream, statement: Statement, target: _Target
+        self, snapshot: RegistrySnapshot, stream: Stream, statement: Statement, target: KeyedTarget
     ) -> Outcome:
         self._attempt.report(ProtocolPoint.BEFORE_BEGIN)
         taken = tuple(map(self._taken, stream.by_base()))
@@ -135,6 +114,8 @@ class Recovery:
         """The whole range of a base table, up to its newest version. The table at its location may
         be another one now.
         """
+        if self._within is not None:
+            return TableRange(stream.offset.version, stream.offset)
         end = self._parts.sources.newest_offset(stream.source.location)
         if not is_tracked(end.metadata):
             raise ChangeTrackingDisabled(
@@ -147,7 +128,7 @@ class Recovery:
         return TableRange(stream.offset.version, end, source=source)
 
     def _finish(
-        self, stream: Stream, found: Consumption, statement: Statement, target: _Target
+        self, stream: Stream, found: Consumption, statement: Statement, target: KeyedTarget
     ) -> Outcome:
         """Finish what an earlier attempt left open, at the versions at which it began."""
 
@@ -158,7 +139,7 @@ class Recovery:
         return resume_consumption(self._parts, self._attempt, found, [statement], views)
 
     def _views(
-        self, stream: Stream, taken: Sequence[TableRange], target: _Target
+        self, stream: Stream, taken: Sequence[TableRange], target: KeyedTarget
     ) -> AbstractContextManager[StreamViews]:
         """A view under the stream's name that holds the difference."""
         bases = tuple(
@@ -167,7 +148,7 @@ class Recovery:
         )
         now = replace(stream, bases=bases)
         ends = (SourceRange(each, each.offset, each.offset, ()) for each in now.by_base())
-        difference = _Difference(self._spark, self._reader, target)
+        difference = _Difference(self._spark, self._reader, target, self._within)
         span = StreamSpan(now, tuple(ends))
         return SparkChangeSets(self._spark, difference, self._scratch).open([span])
 
@@ -190,46 +171,18 @@ class Recovery:
                 " its targets again",
             )
 
-    def _target(self, name: str, key: str | Collection[str]) -> _Target:
-        found = self._tables.get(table_name(name))
-        schema = self._spark.read.format("delta").load(found.location).schema
-        if alike := first_alike(schema.names):
-            raise InvalidRequest(
-                f"target {name}",
-                "cannot be recovered",
-                cause=f"Delta's MERGE treats its columns {alike[0]} and {alike[1]} as the same"
-                " column",
-                fix="rename one of them",
-            )
-        known = {name_key(column): column for column in schema.names}
-        names = one_or_several(f"target {name}", "key", key)
-        if not names or any(name_key(name) not in known for name in names):
-            raise InvalidRequest(
-                f"target {name}",
-                "cannot be recovered by this key",
-                cause=f"expected some of the columns {', '.join(schema.names)}, found {key!r}",
-                fix="name the columns that identify its rows, such as key=['id']",
-            )
-        target = _Target(found, schema, tuple(known[name_key(name)] for name in names))
-        for field in target.key_fields:
-            if any(isinstance(part, MapType | VariantType) for part in parts_of(field.dataType)):
-                kind = field.dataType.simpleString()
-                raise InvalidRequest(
-                    f"target {name}",
-                    "cannot be recovered by this key",
-                    cause=f"values of {field.name}, of type {kind}, cannot be compared as a key",
-                    fix="name the columns that identify its rows, such as key=['id']",
-                )
-        return target
-
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """Reads the rows in which a target differs from the end of a source."""
+    """Reads the rows in which a target differs from the end of a source.
+
+    ``within`` returns the condition of the rows to compare, by the side that they are on.
+    """
 
     spark: SparkSession
     reader: StreamReader
-    target: _Target
+    target: KeyedTarget
+    within: Callable[[str], Column] | None
 
     def read(self, span: StreamSpan) -> StreamChanges:
         """The change set that makes the target equal to the source. For an append-only stream: the
@@ -240,30 +193,15 @@ class _Difference:
         """
         source, target = span.stream.table_on, self.target
         now = self.reader.all_rows(span)
-        row = cast(StructType, now.schema[ROW].dataType)
-        names = {name_key(name): name for name in row.names}
-        missing = [name for name in target.columns if name_key(name) not in names]
-        if missing:
-            raise InvalidRequest(
-                f"target {target.table.name}",
-                f"cannot be recovered from {source}",
-                cause=f"the source has no column {missing[0]}",
-                fix=_LOAD_ANEW,
-            )
-        problem = f"cannot be recovered from {source}"
-        store = StoreAssignment(self.spark, f"target {target.table.name}", problem, _LOAD_ANEW)
-        given = [row[names[name_key(name)]] for name in target.columns]
-        values = [
-            store.column(F.col(f"{ROW}.{quote(field.name)}"), field.dataType, wanted)
-            for field, wanted in zip(given, target.schema.fields, strict=True)
-        ]
-        new = now.select(ROW_ID, F.struct(*values).alias(NEW))
+        flat = now.select(ROW_ID, f"{ROW}.*")
+        in_one = F.struct(*map(quote, target.columns))
+        new = target.stored(self.spark, flat, source, [ROW_ID])
+        new = new.select(ROW_ID, in_one.alias(NEW))
         old = self.spark.read.format("delta").load(target.table.location)
         # Pad the values of a CHAR here too: not every writer and every session pads them.
-        held = [
-            store.column(F.col(quote(each.name)), each.dataType, each) for each in target.schema
-        ]
-        old = old.select(F.struct(*held).alias(OLD))
+        old = target.stored(self.spark, old, source).select(in_one.alias(OLD))
+        if self.within is not None:
+            new, old = new.where(self.within(NEW)), old.where(self.within(OLD))
         self._check_unique(new, NEW, source)
         self._check_unique(old, OLD, target.table.name)
         pairs = new.join(old, self._same_key(), "full_outer")
@@ -299,7 +237,7 @@ class _Difference:
             )
 
 
-def _merge(stream: Stream, target: _Target) -> str:
+def _merge(stream: Stream, target: KeyedTarget) -> str:
     """The MERGE of the difference, which has the stream's name."""
     names = METADATA_COLUMNS[stream.column_style]
     action, is_update = quote(names.action), quote(names.is_update)
@@ -326,7 +264,7 @@ def _is_same_key(column: StructField) -> str:
 
 
 @contextmanager
-def _naming_what_does_not_fit(target: _Target) -> Iterator[None]:
+def _naming_what_does_not_fit(target: KeyedTarget) -> Iterator[None]:
     """Name the value that ended a job because it does not fit a column of ``target``.
 
     :raises StatementFailed: a value does not fit

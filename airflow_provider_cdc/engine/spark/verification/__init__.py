@@ -1,0 +1,4 @@
+"""Verification: proving that targets equal their sources, and healing those that do not.
+
+Imports archives, consumption and reading.
+"""

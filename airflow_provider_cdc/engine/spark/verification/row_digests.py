@@ -1,0 +1,119 @@
+"""Compares two multisets of rows by digests: sums of row hashes, which do not depend on the order.
+
+Rows of the source count once, rows of the target minus once. So does what was added to a table, and
+what was removed from it. If both hold the same rows, the count and the sums of each range of keys
+are zero. A range is a set of keys with the same remainder of their hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StructType
+
+from ...core.names import quote
+from ..change_sets.columns import comparable
+from ..change_sets.row_columns import union
+
+RANGES = 4096
+_KEY, _RANGE, _SIGN = "key", "range", "sign"
+_HIGH, _LOW = "high", "low"
+# Sums of numbers of 32 bits do not overflow, whatever the session does on overflow.
+_HALF = 32
+_DIFFERS = f"count <> 0 OR {_HIGH} <> 0 OR {_LOW} <> 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was found of two multisets of rows: the number of ``rows`` that were read, and the
+    ``ranges`` of keys in which they differ.
+    """
+
+    rows: int
+    ranges: tuple[int, ...]
+
+
+def digested(rows: DataFrame, key: Sequence[str], sign: Column) -> DataFrame:
+    """``rows`` as their key, the range of the key, their sign and the two halves of their hash.
+
+    :param key: the columns of ``rows`` that identify a row
+    :param sign: 1 or -1
+    """
+    kinds = {field.name: field.dataType for field in rows.schema.fields}
+    values = {
+        name: comparable(F.col(quote(name)), kind, "the same") for name, kind in kinds.items()
+    }
+    made = rows.select(
+        *(value.alias(f"c{place}") for place, value in enumerate(values.values())),
+        F.struct(*(F.col(quote(name)).alias(name) for name in key)).alias(_KEY),
+        sign.cast("bigint").alias(_SIGN),
+    )
+    columns = [
+        (F.col(f"c{place}"), made.schema[f"c{place}"].dataType) for place in range(len(kinds))
+    ]
+    places = [list(kinds).index(name) for name in key]
+    row = F.xxhash64(*_parts(columns))
+    return made.select(
+        _KEY,
+        _range([columns[place] for place in places]).alias(_RANGE),
+        _SIGN,
+        F.shiftright(row, _HALF).alias(_HIGH),
+        row.bitwiseAND(F.lit((1 << _HALF) - 1)).alias(_LOW),
+    )
+
+
+def in_ranges(values: Sequence[tuple[Column, DataType]], ranges: Collection[int]) -> Column:
+    """Whether a key is in one of ``ranges``.
+
+    :param values: the columns of the key, with their types
+    """
+    found = [comparable(value, kind, "the same") for value, kind in values]
+    kinds = [kind for _, kind in values]
+    return _range(list(zip(found, kinds, strict=True))).isin(list(ranges))
+
+
+def compared(frames: Sequence[DataFrame]) -> Compared:
+    """Compare the rows of all ``frames``, as :func:`digested` returns them."""
+    sums = _summed(union(frames).groupBy(_RANGE), F.count("*").alias("rows"))
+    rows, ranges = 0, []
+    for found in sums.collect():
+        rows += found["rows"]
+        if found["count"] or found[_HIGH] or found[_LOW]:
+            ranges.append(found[_RANGE])
+    return Compared(rows, tuple(ranges))
+
+
+def differing_keys(frames: Sequence[DataFrame], ranges: Collection[int]) -> DataFrame:
+    """The keys in ``ranges`` whose rows differ, each once: the column ``key``."""
+    rows = union(frames).where(F.col(_RANGE).isin(list(ranges)))
+    return _summed(rows.groupBy(_KEY)).where(_DIFFERS).select(_KEY)
+
+
+def _summed(groups, *also: Column) -> DataFrame:  # type: ignore[no-untyped-def]
+    signed = [F.sum(F.col(_SIGN) * F.col(half)).alias(half) for half in (_HIGH, _LOW)]
+    found: DataFrame = groups.agg(F.sum(_SIGN).alias("count"), *signed, *also)
+    return found
+
+
+def _range(key: Sequence[tuple[Column, DataType]]) -> Column:
+    return F.pmod(F.xxhash64(*_parts(key)), F.lit(RANGES)).cast("int")
+
+
+def _parts(values: Sequence[tuple[Column, DataType]]) -> Iterator[Column]:
+    """What to hash of ``values``. A NULL does not change a hash, so its place is hashed too."""
+    for value, kind in values:
+        yield value.isNull()
+        yield _marked(value, kind)
+
+
+def _marked(value: Column, kind: DataType) -> Column:
+    if isinstance(kind, ArrayType):
+        element = kind.elementType
+        return F.transform(value, lambda item: F.struct(item.isNull(), _marked(item, element)))
+    if isinstance(kind, StructType):
+        fields = [(value.getField(field.name), field.dataType) for field in kind.fields]
+        return F.when(value.isNotNull(), F.struct(*_parts(fields)))
+    return value
