@@ -47,6 +47,7 @@ from .core.retention.table_retention import Maintenance
 from .core.upserts.definition import OnBadRows, UpsertTable
 from .core.upserts.job_records import Usage
 from .core.upserts.write_result import WriteResult
+from .core.verification.verification import DifferenceKind, KeyDifference, Verification
 
 if TYPE_CHECKING:
     from .catalog.stream_catalog import StreamCatalog
@@ -79,6 +80,7 @@ __all__ = [
     "ChangeTrackingDisabled",
     "ColumnStyle",
     "ConsumptionOpen",
+    "DifferenceKind",
     "Engine",
     "FeedSchema",
     "FeedSource",
@@ -90,6 +92,7 @@ __all__ = [
     "InvalidRange",
     "InvalidRequest",
     "InvalidStatement",
+    "KeyDifference",
     "Maintenance",
     "NotADeltaTable",
     "Offset",
@@ -129,6 +132,7 @@ __all__ = [
     "UpsertTableStatus",
     "UpsertTableSummary",
     "Usage",
+    "Verification",
     "Version",
     "WriteResult",
     "local_session",

@@ -27,6 +27,7 @@ from .session.session_checks import check_session
 from .streams.administration import StreamAdministration
 from .upserts.upsert_administration import UpsertAdministration
 from .upserts.upserting import Upserting
+from .verification.target_verification import TargetVerification
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -72,6 +73,10 @@ def _upserting(engine: Engine) -> Upserting:
 
 def _archives(engine: Engine) -> Archives:
     return engine._archives
+
+
+def _verification(engine: Engine) -> TargetVerification:
+    return engine._verification
 
 
 class Engine:
@@ -147,6 +152,7 @@ class Engine:
         self._archives = Archives(
             parts.archiving, parts.archive_tables, parts.archived, parts.feeds.moment_of
         )
+        self._verification = TargetVerification(parts.verifying)
         self._upsert_administration = UpsertAdministration(
             parts.catalog.for_upserts(),
             parts.upsert_tables,
@@ -326,6 +332,7 @@ class Engine:
 
     archive_changes = _delegate(Archives.archive_changes, _archives)
     replay = _delegate(Archives.replay, _archives)
+    verify_target = _delegate(TargetVerification.verify_target, _verification)
 
     create_upsert_table = _delegate(UpsertAdministration.create_upsert_table, _upserts)
     alter_upsert_table = _delegate(UpsertAdministration.alter_upsert_table, _upserts)

@@ -27,6 +27,7 @@ from ..storage.state.apply_times import ApplyTimes
 from ..storage.state.extended_sources import ExtendedSources
 from ..storage.state.job_history import JobHistory
 from ..storage.state.query_results import Results
+from ..storage.state.verifications import Verifications
 from .archives.archive_tables import ArchiveTables
 from .archives.archived_changes import ArchivedChanges
 from .archiving.archiving import Archiving
@@ -58,6 +59,7 @@ from .upserts.table_definitions import TableDefinitions
 from .upserts.upkeep import Upkeep
 from .upserts.upsert_streams import UpsertStreams
 from .upserts.upsert_tables import UpsertTables
+from .verification.verifying import Verifying
 from .views.view_changes import ViewReader
 from .views.view_definitions import ViewDefinitions
 
@@ -154,6 +156,18 @@ class Parts:
             self.archived,
             files,
             self.creation.create,
+        )
+
+        self.verifying = Verifying(
+            self.consumption,
+            self.change_sets,
+            self.reader,
+            self.tables,
+            self.archive_tables,
+            self.archived,
+            Verifications(state, files),
+            files,
+            clock,
         )
 
         self.quarantine = Quarantine(spark, files)

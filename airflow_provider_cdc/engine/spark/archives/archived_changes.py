@@ -94,13 +94,16 @@ class ArchivedChanges:
             parts.append(in_end_layout(self._of_era(archive, rows, each), path, FEED_COLUMNS))
         return union(parts)
 
-    def rows_at(self, archive: Archive, condition: str, place: int) -> DataFrame:
+    def rows_at(
+        self, archive: Archive, condition: str, place: int, *, with_ids: bool = False
+    ) -> DataFrame:
         """The rows of the source after all changes that meet ``condition``.
 
         A row is what its latest change made of it. The changes of a commit to one row are an insert
         or a delete, or the two images of an update.
 
         :param place: the index of the era whose columns the rows have
+        :param with_ids: add the column :data:`ROW_ID`
         :raises StreamUnusable: a row was written with a type that these columns do not hold
         """
         table = self._table(archive).where(condition)
@@ -113,6 +116,7 @@ class ArchivedChanges:
         live = table.where(F.col(CHANGE_TYPE) != ChangeType.DELETE.value)
         live = live.join(ids, is_latest, "left_semi")
         history = archive.history_to(place)
+        added = [name for name in FEED_COLUMNS if not (with_ids and name == ROW_ID)]
         parts = []
         for each in range(place + 1):
             rows, path = self._of_era(archive, live, each), matching_path(history.steps(each))
@@ -120,7 +124,7 @@ class ArchivedChanges:
                 if rows.isEmpty():
                     continue
                 raise _unreadable(archive, found)
-            parts.append(in_end_layout(rows, path, FEED_COLUMNS).drop(*FEED_COLUMNS))
+            parts.append(in_end_layout(rows, path, FEED_COLUMNS).drop(*added))
         return union(parts)
 
     def _table(self, archive: Archive) -> DataFrame:

@@ -17,12 +17,14 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from ...core.names import quote
 from ..change_sets.columns import comparable
 from ..change_sets.row_columns import union
+from .changed_rows import SIGN
 
 RANGES = 4096
 _KEY, _RANGE, _SIGN = "key", "range", "sign"
 _HIGH, _LOW = "high", "low"
 # Sums of numbers of 32 bits do not overflow, whatever the session does on overflow.
 _HALF = 32
+_SIDES = {"source": 1, "target": -1}
 _DIFFERS = f"count <> 0 OR {_HIGH} <> 0 OR {_LOW} <> 0"
 
 
@@ -36,20 +38,21 @@ class Compared:
     ranges: tuple[int, ...]
 
 
-def digested(rows: DataFrame, key: Sequence[str], sign: Column) -> DataFrame:
+def digested(rows: DataFrame, key: Sequence[str], sign: Column, factor: int = 1) -> DataFrame:
     """``rows`` as their key, the range of the key, their sign and the two halves of their hash.
 
     :param key: the columns of ``rows`` that identify a row
-    :param sign: 1 or -1
+    :param sign: 1 or -1; if it is a column of ``rows``, that column is not compared
+    :param factor: 1 for the source, -1 for the target
     """
-    kinds = {field.name: field.dataType for field in rows.schema.fields}
+    kinds = {field.name: field.dataType for field in rows.schema.fields if field.name != SIGN}
     values = {
         name: comparable(F.col(quote(name)), kind, "the same") for name, kind in kinds.items()
     }
     made = rows.select(
         *(value.alias(f"c{place}") for place, value in enumerate(values.values())),
         F.struct(*(F.col(quote(name)).alias(name) for name in key)).alias(_KEY),
-        sign.cast("bigint").alias(_SIGN),
+        (sign * factor).cast("bigint").alias(_SIGN),
     )
     columns = [
         (F.col(f"c{place}"), made.schema[f"c{place}"].dataType) for place in range(len(kinds))
@@ -87,9 +90,27 @@ def compared(frames: Sequence[DataFrame]) -> Compared:
 
 
 def differing_keys(frames: Sequence[DataFrame], ranges: Collection[int]) -> DataFrame:
-    """The keys in ``ranges`` whose rows differ, each once: the column ``key``."""
+    """The keys in ``ranges`` whose rows differ, each once, as JSON."""
     rows = union(frames).where(F.col(_RANGE).isin(list(ranges)))
-    return _summed(rows.groupBy(_KEY)).where(_DIFFERS).select(_KEY)
+    return _summed(rows.groupBy(_KEY)).where(_DIFFERS).select(_json_of_key())
+
+
+def rows_of_keys(
+    frames: Sequence[DataFrame], ranges: Collection[int], keys: Collection[str]
+) -> dict[str, tuple[int, int]]:
+    """How many rows the source and the target have of each of ``keys``, which are JSON.
+
+    :param frames: all rows of both
+    """
+    rows = union(frames).where(F.col(_RANGE).isin(list(ranges)))
+    named = rows.select(_json_of_key(), _SIGN).where(F.col(_KEY).isin(list(keys)))
+    counts = [F.count_if(F.col(_SIGN) == sign).alias(name) for name, sign in _SIDES.items()]
+    found = named.groupBy(_KEY).agg(*counts).collect()
+    return {row[_KEY]: (row["source"], row["target"]) for row in found}
+
+
+def _json_of_key() -> Column:
+    return F.to_json(_KEY, {"ignoreNullFields": "false"}).alias(_KEY)
 
 
 def _summed(groups, *also: Column) -> DataFrame:  # type: ignore[no-untyped-def]
