@@ -30,6 +30,8 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 f"{package}.operators.stream",
                 f"{package}.operators.change_tracking",
+                f"{package}.operators.archives",
+                f"{package}.operators.verification",
                 f"{package}.operators.stream_administration",
                 f"{package}.operators.changes",
                 f"{package}.operators.maintenance",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from rich.filesize import decimal
 
+from airflow_provider_cdc.engine.core.archives.archive_outcome import ArchiveOutcome
 from airflow_provider_cdc.engine.core.figures import counted, length_text
 from airflow_provider_cdc.engine.core.model.stream import Stream
 from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
 from airflow_provider_cdc.engine.core.upserts.definition import UpsertTable
+from airflow_provider_cdc.engine.core.verification.verification import KeyDifference
 
 from .model import (
     AlterUpsertTable,
@@ -28,12 +30,25 @@ def answer_lines(request: Request, answer: Answer) -> tuple[str, ...]:
 
     :param answer: an answer without an error
     """
+    return _lines_of_result(answer) or _lines_of_task(request, answer)
+
+
+def _lines_of_result(answer: Answer) -> tuple[str, ...]:
     if answer.stream is not None:
         return (_stream_line(answer.stream),)
     if answer.upsert_table is not None:
         return (_table_line(answer.upsert_table),)
     if answer.maintenance is not None:
         return _maintenance_lines(answer.maintenance)
+    if answer.verification is not None:
+        found = answer.verification
+        return (found.summary, *map(_difference_line, found.differences))
+    if answer.archived is not None:
+        return (_archive_line(answer.archived),)
+    return ()
+
+
+def _lines_of_task(request: Request, answer: Answer) -> tuple[str, ...]:
     match request.task:
         case ApplyUpserts() as task if answer.outcome is None:
             return (f"upsert table {task.table}: no change waits",)
@@ -63,6 +78,18 @@ def _table_line(table: UpsertTable) -> str:
     longest = table.max_staleness
     freshness = "reads are fresh" if longest is None else f"max_staleness {length_text(longest)}"
     return f"upsert table {table.name}: is at {table.location}, {freshness}"
+
+
+def _archive_line(found: ArchiveOutcome) -> str:
+    more = "; later commits wait" if found.has_more else ""
+    return (
+        f"archive {found.archive}: holds {found.table} through version {found.through_version};"
+        f" {counted(found.rows, 'change')} new{more}"
+    )
+
+
+def _difference_line(found: KeyDifference) -> str:
+    return f"{found.kind.value}: {found.key}"
 
 
 def _maintenance_lines(found: Maintenance) -> tuple[str, ...]:

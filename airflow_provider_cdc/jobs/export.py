@@ -29,6 +29,14 @@ _VERSION = 1
 _WHOLE = {"spark.sql.sources.partitionOverwriteMode": "static"}
 
 
+def export(task: Export, engine: Engine, spark: SparkSession, tables: Tables) -> None:
+    """Write what ``task`` names to its target."""
+    if isinstance(task, ExportTable):
+        export_table(task, engine, spark, tables)
+    else:
+        export_changes(task, engine, spark, tables)
+
+
 def export_changes(
     task: ExportChanges, engine: Engine, spark: SparkSession, tables: Tables
 ) -> None:

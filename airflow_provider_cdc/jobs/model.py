@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ..engine.core.archives.archive_outcome import ArchiveOutcome
 from ..engine.core.change_feed.tracked_since import ChangeTracking
 from ..engine.core.errors import InvalidRequest
 from ..engine.core.model.outcomes import Outcome
@@ -20,6 +21,7 @@ from ..engine.core.model.stream_spec import StreamSpec
 from ..engine.core.retention.table_retention import Maintenance
 from ..engine.core.upserts.definition import TOMBSTONE_HORIZON, OnBadRows, UpsertTable
 from ..engine.core.upserts.write_result import WriteResult
+from ..engine.core.verification.verification import Verification
 
 
 def _job_name(class_name: str) -> str:
@@ -180,6 +182,28 @@ class EnableChangeTracking(_Task, frozen=True):
     change_feed: bool = False
 
 
+class ArchiveChanges(_Task, frozen=True):
+    """Archive the new changes of ``table``; see ``Engine.archive_changes``."""
+
+    table: str
+    archive: str
+    from_version: int | None = None
+    from_timestamp: str | None = None
+    bootstrap: bool = True
+    max_commits: int | None = None
+    max_bytes: int | None = None
+
+
+class VerifyTarget(_Task, frozen=True):
+    """Check whether ``target`` equals the source of ``stream``; see ``Engine.verify_target``."""
+
+    stream: str
+    target: str
+    key: tuple[str, ...] | None = None
+    heal: bool = False
+    full: bool = False
+
+
 class CreateUpsertTable(_Task, frozen=True):
     """Create an upsert table; see ``Engine.create_upsert_table`` for the arguments."""
 
@@ -265,6 +289,8 @@ Task = (
     | AbortConsumption
     | RewindStream
     | EnableChangeTracking
+    | ArchiveChanges
+    | VerifyTarget
     | UpsertTask
 )
 
@@ -315,3 +341,5 @@ class Answer:
     written: WriteResult | None = None
     upsert_table: UpsertTable | None = None
     tracking: ChangeTracking | None = None
+    archived: ArchiveOutcome | None = None
+    verification: Verification | None = None

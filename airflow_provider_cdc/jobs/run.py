@@ -17,11 +17,13 @@ from airflow_provider_cdc.engine.spark.tables.delta_tables import Tables
 from airflow_provider_cdc.engine.storage.files.stores import Files
 
 from .answer_lines import answer_lines
-from .export import export_changes, export_table
+from .archives import archive_answer
+from .export import export
 from .functions import check_consume, consume_by_function
 from .model import (
     AbortConsumption,
     Answer,
+    ArchiveChanges,
     ConsumeStream,
     CreateStream,
     EnableChangeTracking,
@@ -33,6 +35,7 @@ from .model import (
     Request,
     RewindStream,
     StreamHasData,
+    VerifyTarget,
 )
 from .slot_meter import slot_meter
 from .upserts import upsert_answer
@@ -105,11 +108,8 @@ def _answer(
             return Answer(
                 request.request_id, has_data=engine.stream_has_data(task.stream, exact=True)
             )
-        case ExportChanges() as task:
-            export_changes(task, engine, spark, Tables(spark, Files(storage_options)))
-            return Answer(request.request_id)
-        case ExportTable() as task:
-            export_table(task, engine, spark, Tables(spark, Files(storage_options)))
+        case ExportChanges() | ExportTable() as task:
+            export(task, engine, spark, Tables(spark, Files(storage_options)))
             return Answer(request.request_id)
         case MaintainStreams() as task:
             found = engine.maintain_streams(ahead=task.ahead)
@@ -132,5 +132,7 @@ def _answer(
                 task.table, row_tracking=task.row_tracking, change_feed=task.change_feed
             )
             return Answer(request.request_id, tracking=tracking)
+        case ArchiveChanges() | VerifyTarget() as task:
+            return archive_answer(request.request_id, task, engine)
         case task:
             return upsert_answer(request.request_id, task, engine, spark)

@@ -47,6 +47,11 @@ def parse_duration(given: timedelta | str | Kept | None, name: str) -> timedelta
     return None if is_nothing else interval_of(given, name)
 
 
+def parse_text(given: Any) -> Any:
+    """Return text. ``None``: a template returned nothing."""
+    return None if isinstance(given, str) and given.strip() in _NOTHING else given
+
+
 def parse_bool(given: Any) -> Any:
     """Return a boolean, also from the text ``True`` or ``False``.
 

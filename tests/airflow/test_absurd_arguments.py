@@ -33,6 +33,7 @@ from airflow_provider_cdc.engine.core.errors import CdcError
 from airflow_provider_cdc.engine.core.model.serialization import UnreadableStream
 from airflow_provider_cdc.hooks.cdc import CdcHook, request_for
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
+from airflow_provider_cdc.operators.archives import ArchiveChanges
 from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.maintenance import MaintainStreams, RecoverStream
@@ -62,6 +63,7 @@ from airflow_provider_cdc.operators.upserts import (
     RedriveChanges,
     WriteChanges,
 )
+from airflow_provider_cdc.operators.verification import VerifyTarget
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 
 ENDS = (CdcError, CdcJobFailed, AirflowFailException, AirflowSkipException)
@@ -104,6 +106,16 @@ GOOD = {
     RewindStream: {"stream": "s", "to": Version(0)},
     UndropStream: {"stream": "s"},
     EnableChangeTracking: {"table": "/t", "row_tracking": True, "change_feed": False},
+    ArchiveChanges: {
+        "table": "/t",
+        "archive": "/u",
+        "from_version": None,
+        "from_timestamp": None,
+        "bootstrap": True,
+        "max_commits": None,
+        "max_bytes": None,
+    },
+    VerifyTarget: {"stream": "s", "target": "/t", "key": "id", "heal": False, "full": False},
     CloneStream: {"stream": "new", "of": "s", "comment": None},
     AlterStream: {"stream": "s", "comment": "c", "stream_owner": "somebody"} | PEOPLE | LENGTHS,
     MaintainStreams: {"ahead": "P2D"},

@@ -14,6 +14,7 @@ from streams import NOON, new_stream
 from structlog.testing import capture_logs
 from structlog.tracebacks import extract
 
+from airflow_provider_cdc.engine.core.archives.archive_outcome import ArchiveOutcome
 from airflow_provider_cdc.engine.core.arguments.points import OffsetOf, Version
 from airflow_provider_cdc.engine.core.change_feed.tracked_since import ChangeTracking
 from airflow_provider_cdc.engine.core.model.consumption import Consumption
@@ -26,12 +27,19 @@ from airflow_provider_cdc.engine.core.model.outcomes import (
 )
 from airflow_provider_cdc.engine.core.names import consumer_name
 from airflow_provider_cdc.engine.core.upserts.write_result import WriteResult
+from airflow_provider_cdc.engine.core.verification.verification import (
+    DifferenceKind,
+    KeyDifference,
+    Verification,
+)
 from airflow_provider_cdc.hooks.cdc import CdcHook
 from airflow_provider_cdc.hooks.failures import CdcJobFailed
 from airflow_provider_cdc.hooks.spark_submission import SparkSubmission
 from airflow_provider_cdc.hooks.stale_stream import StaleStreamHook
 from airflow_provider_cdc.jobs import model as jobs
+from airflow_provider_cdc.jobs.answer_lines import answer_lines
 from airflow_provider_cdc.jobs.model import Answer, JobError, Request
+from airflow_provider_cdc.operators.archives import ArchiveChanges
 from airflow_provider_cdc.operators.change_tracking import EnableChangeTracking
 from airflow_provider_cdc.operators.changes import ExportChanges
 from airflow_provider_cdc.operators.identities import default_consumer
@@ -63,6 +71,7 @@ from airflow_provider_cdc.operators.upserts import (
     RedriveChanges,
     WriteChanges,
 )
+from airflow_provider_cdc.operators.verification import VerifyTarget
 from airflow_provider_cdc.sensors.stream import StreamHasDataSensor
 from airflow_provider_cdc.triggers.stream import StreamHasDataTrigger
 
@@ -80,6 +89,8 @@ def operators():
         AbortConsumption(task_id="abort", stream="s", keep="t"),
         RewindStream(task_id="rewind", stream="s", to=Version(1)),
         EnableChangeTracking(task_id="track", table="t"),
+        ArchiveChanges(task_id="archive", table="t", archive="u"),
+        VerifyTarget(task_id="verify", stream="s", target="t", key="id"),
         AlterStream(task_id="alter", stream="s", max_lag=None),
         UndropStream(task_id="undrop", stream="s"),
         CloneStream(task_id="clone", stream="c", of="s"),
@@ -99,6 +110,8 @@ def test_operator_template_fields_are_attributes(operator):
     assert all(hasattr(operator, name) for name in operator.template_fields)
     subjects = {
         EnableChangeTracking: {"table"},
+        ArchiveChanges: {"table", "archive"},
+        VerifyTarget: {"stream", "target", "key"},
         ExportChanges: {"source"},
         MaintainStreams: set(),
         CreateUpsertTable: {"table", "schema", "primary_key", "max_staleness", "cluster_by"},
@@ -134,6 +147,8 @@ def test_operators_in_a_dag_survive_its_serialisation():
         "abort",
         "rewind",
         "track",
+        "archive",
+        "verify",
         "alter",
         "create_table",
         "alter_table",
@@ -401,6 +416,54 @@ def test_enabling_change_tracking_returns_since_when_it_is_on():
     assert hook.tasks == [jobs.EnableChangeTracking("1", True, True)]
     answer = jobs.Answer("r", tracking=tracking)
     assert from_json(to_json(answer), jobs.Answer) == answer
+
+
+def test_archiving_returns_what_was_archived():
+    given = {"from_version": "{{ v }}", "bootstrap": "False", "max_commits": "3"}
+    operator = ArchiveChanges(task_id="t", table="{{ v }}", archive="u", **given)
+    outcome = ArchiveOutcome("u", "1", "s", 0, 4, NOON, (), True)
+    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(archived=outcome))
+    operator.render_template_fields({"v": 1})
+
+    found = operator.execute({})
+
+    assert found == {
+        "archive": "u",
+        "table": "1",
+        "stream": "s",
+        "after_version": 0,
+        "through_version": 4,
+        "rows": 0,
+        "has_more": True,
+    }
+    assert hook.tasks == [jobs.ArchiveChanges("1", "u", 1, None, False, 3, None)]
+    answer = jobs.Answer("r", archived=outcome)
+    assert from_json(to_json(answer), jobs.Answer) == answer
+    (line,) = answer_lines(Request("r", "/state", hook.tasks[0]), answer)
+    assert line == "archive u: holds 1 through version 4; 0 changes new; later commits wait"
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_verification_fails_for_good_if_the_target_differs(is_equal):
+    operator = VerifyTarget(task_id="t", stream="{{ v }}", target="t", key=["id"], heal="False")
+    keys = () if is_equal else (KeyDifference('{"id":7}', DifferenceKind.MISSING),)
+    through = 4 if is_equal else 3
+    check = Verification("s", "t", 4, through, len(keys), keys, True, 10, 100, 0.5)
+    operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(verification=check))
+    operator.render_template_fields({"v": 1})
+
+    if is_equal:
+        found = operator.execute({})
+        assert (found["verified_through"], found["is_healed"]) == (4, False)
+    else:
+        with pytest.raises(AirflowFailException, match="differs from its source in 1 key at"):
+            operator.execute({})
+
+    assert hook.tasks == [jobs.VerifyTarget("1", "t", ("id",), False, False)]
+    answer = jobs.Answer("r", verification=check)
+    assert from_json(to_json(answer), jobs.Answer) == answer
+    lines = answer_lines(Request("r", "/state", hook.tasks[0]), answer)
+    assert lines[1:] == (() if is_equal else ('missing: {"id":7}',))
 
 
 def test_abort_without_an_open_consumption_starts_no_job():

@@ -85,7 +85,24 @@ class Scene(UpsertLab):
                 "row_ids": False,
                 "column_prefix": "",
                 "where": None,
+                "archive": None,
                 "exclude_regex": None,
+            },
+            "archive_changes": {
+                "table": self.path("source"),
+                "archive": self.path("archive"),
+                "from_version": None,
+                "from_timestamp": None,
+                "bootstrap": True,
+            }
+            | bounds,
+            "replay": {"archive": self.path("archive"), "as_of": None},
+            "verify_target": {
+                "name": "s",
+                "target": self.path("copy"),
+                "key": "id",
+                "heal": False,
+                "full": False,
             },
             "enable_change_tracking": {
                 "name": self.path("source"),

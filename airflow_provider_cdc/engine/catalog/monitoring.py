@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..clock import utc_now
 from ..core.arguments.intervals import interval_of
 from ..core.arguments.validation import validated, validated_call
-from ..core.figures import length_text
+from ..core.figures import counted, length_text
 from ..core.model.alerts import (
     Alert,
     AlertKind,
@@ -24,6 +24,7 @@ from ..core.model.alerts import (
 from ..core.model.serialization import UnreadableStream
 from ..core.model.stream import Stream
 from ..core.upserts.quarantine_size import QuarantineSize
+from ..core.verification.proof import VerificationState
 from ..storage.files.stores import Files
 from ..storage.state.sent_alerts import SentAlerts
 from .bounded_map import bounded_map
@@ -44,12 +45,14 @@ UNKNOWN = "unknown"
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The status of a stream. For a stream on the changes of an upsert table, ``quarantine`` is the
-    size of the table's quarantine. ``None``: the quarantine cannot be read.
+    size of the table's quarantine. ``None``: the quarantine cannot be read. ``verifications`` are
+    the results of the last checks of its targets.
     """
 
     status: StreamStatus
     upsert_table: str | None = None
     quarantine: QuarantineSize | None = None
+    verifications: tuple[VerificationState, ...] = ()
 
 
 @validated
@@ -105,6 +108,9 @@ class StreamMonitor:
         known = {stream.stream_id for stream in upsert_streams(readable)}
         with _kept(failures, "streams that no longer exist"):
             self._sent.forget_all_but({stream.stream_id for stream in streams})
+        verifications: Mapping[str, tuple[VerificationState, ...]] = {}
+        with _kept(failures, "the results of checks"):
+            verifications = self._catalog.verifications_of({each.stream_id for each in readable})
         # The order is random, so that another run checks a stream that this run has no time for.
         streams = random.sample(streams, len(streams))
         observations = bounded_map(
@@ -119,7 +125,8 @@ class StreamMonitor:
             with _kept(failures, f"stream {stream.name}"):
                 if isinstance(seen, Exception):
                     raise seen
-                observed.append(seen)
+                checks = verifications.get(stream.stream_id, ())
+                observed.append(replace(seen, verifications=checks))
         for seen in observed:
             see(seen.status)
         now = self._clock()
@@ -192,6 +199,8 @@ def objective_states(seen: Observation, now: datetime, margin: timedelta) -> lis
     :param margin: how long before ``stale_after`` the objective counts as at risk
     """
     status, found = seen.status, [_staleness(seen.status, now, margin)]
+    if seen.verifications:
+        found.append(_verification(seen.verifications))
     if seen.upsert_table is None:
         return [*found, _lag(status, now)]
     found.append(_apply_lag(seen.upsert_table, status, now))
@@ -271,6 +280,20 @@ def _quarantine(table: str, size: QuarantineSize) -> ObjectiveState:
         " their key, are late, or were released since"
     )
     return ObjectiveState(Objective.QUARANTINE, ObjectiveStatus.BREACHED, reason)
+
+
+def _verification(checks: Sequence[VerificationState]) -> ObjectiveState:
+    differing = [check for check in checks if check.differing_keys]
+    if not differing:
+        through = min(check.checked_version for check in checks)
+        reason = f"its {counted(len(checks), 'target')} equal the source through version {through}"
+        return ObjectiveState(Objective.VERIFICATION, ObjectiveStatus.MET, reason)
+    first = differing[0]
+    reason = (
+        f"target {first.target} differs from the source in {counted(first.differing_keys, 'key')}"
+        f" at version {first.checked_version}: run VerifyTarget with heal=True"
+    )
+    return ObjectiveState(Objective.VERIFICATION, ObjectiveStatus.BREACHED, reason)
 
 
 def _kept_within(longest: timedelta, lag: timedelta) -> ObjectiveStatus:

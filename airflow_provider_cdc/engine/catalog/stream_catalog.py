@@ -20,10 +20,12 @@ from ..core.model.serialization import UnreadableStream
 from ..core.model.stream import Phase, Stream, new_stream
 from ..core.names import consumer_name, stream_key, stream_name
 from ..core.upserts.quarantine_size import QuarantineSize
+from ..core.verification.proof import VerificationState
 from ..storage.files.stores import Files
 from ..storage.registry.registry import Registry
 from ..storage.registry.registry_snapshot import Change, Record, RegistrySnapshot
 from ..storage.sources.source_log import SourceLog, StreamProbe, StreamSpan
+from ..storage.state.verifications import Verifications
 from .stream_status import StreamStatus, status_of, status_or_reason, unreadable_status
 from .upsert_jobs import upsert_streams
 from .upsert_status import UpsertTableSummary, quarantine_of, summary_of
@@ -56,6 +58,7 @@ class StreamCatalog:
         self._registry = Registry(state, storage_options=storage_options, clock=clock)
         self._files = Files(storage_options)
         self._sources = SourceLog(self._files, clock)
+        self._verifications = Verifications(state, self._files)
         self._clock = clock
         self._is_for_upserts = False
 
@@ -346,20 +349,37 @@ class StreamCatalog:
 
     def describe_stream(self, name: str) -> StreamStatus:
         """The status of one stream; raises ``StreamNotFound``."""
-        return self.status_of(self.get_stream(name))
+        stream = self.get_stream(name)
+        found = self.verifications_of([stream.stream_id])
+        return replace(self.status_of(stream), verifications=found[stream.stream_id])
 
     def describe_streams(self) -> list[StreamStatus]:
         """The status of every stream, by name. If a stream could not be checked, its status gives
         the reason.
         """
         now, snapshot = self._clock(), self._registry.snapshot()
-        found = [status_or_reason(stream, self._sources, now) for stream in snapshot.streams()]
+        verifications = self.verifications_of([each.stream_id for each in snapshot.streams()])
+        found = [
+            replace(
+                status_or_reason(stream, self._sources, now),
+                verifications=verifications[stream.stream_id],
+            )
+            for stream in snapshot.streams()
+        ]
         found += [unreadable_status(stream, now) for stream in snapshot.unreadable()]
         return sorted(found, key=lambda status: stream_key(status.name))
 
     def status_of(self, stream: Stream) -> StreamStatus:
-        """The status of a stream that was read already. It does not read the registry again."""
+        """The status of a stream that was read already, without the checks of its targets. It does
+        not read the registry again.
+        """
         return status_of(stream, self._sources, self._clock())
+
+    def verifications_of(
+        self, stream_ids: Collection[str]
+    ) -> dict[str, tuple[VerificationState, ...]]:
+        """What the last checks of the targets of each stream found."""
+        return self._verifications.of_streams(stream_ids)
 
     def upsert_tables(self) -> list[UpsertTableSummary]:
         """What the logs show of every upsert table, by name."""

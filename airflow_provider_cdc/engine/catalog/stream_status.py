@@ -23,6 +23,7 @@ from ..core.names import table_name
 from ..core.retention.staleness import MAX_DATA_EXTENSION, rows_missing_after, stale_after
 from ..core.retention.table_retention import log_retention, retention
 from ..core.summaries import moment_text, place_text, versions_text
+from ..core.verification.proof import VerificationState
 from ..storage.sources.source_log import SourceLog, SourceRange, StreamSpan, candidates
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -73,6 +74,8 @@ class StreamStatus:
     that found changes in its folder. ``view`` is set for a stream on a view. Only an engine with
     Spark can check whether that view has changed.
 
+    ``verifications`` are the results of the last checks of its targets.
+
     ``complete_through`` is a moment. The stream has consumed every change up to this moment that
     its source held when the source was read. If changes wait, it is the millisecond before the
     first of them, by the times of the commits (for files, by the times at which they were written).
@@ -117,6 +120,16 @@ class StreamStatus:
     readers: tuple[str, ...] | None = None
     consumers: tuple[str, ...] | None = None
     max_data_extension: timedelta | None = MAX_DATA_EXTENSION
+    verifications: tuple[VerificationState, ...] = ()
+
+    @property
+    def verified_through(self) -> int | None:
+        """The version through which all checked targets equal the source; ``None``: no target was
+        checked, or one was never equal.
+        """
+        through = [each.verified_through for each in self.verifications]
+        known = [version for version in through if version is not None]
+        return min(known) if known and len(known) == len(through) else None
 
     def __repr__(self) -> str:
         where = (
@@ -383,6 +396,10 @@ def shown(status: StreamStatus) -> dict[str, Any]:
         "invalid_reason": status.invalid_reason,
         "last_consumed_on": status.last_consumed_at,
         "last_consumer": status.last_consumer,
+        "verified_through": status.verified_through,
+        "differing_keys": sum(each.differing_keys for each in status.verifications)
+        if status.verifications
+        else None,
     }
 
 

@@ -25,6 +25,17 @@ class FeedEdge:
     version: int | None
     timestamp: str | datetime | None
 
+    def check_single(self, subject: str) -> None:
+        """Refuse two bounds; raises ``InvalidRequest``."""
+        if self.version is not None and self.timestamp is not None:
+            raise InvalidRequest(
+                subject,
+                f"has two bounds for {self.argument}",
+                cause=f"found {self.argument}_version={self.version!r} and"
+                f" {self.argument}_timestamp={str(self.timestamp)!r}",
+                fix="pass one of them",
+            )
+
     def point(self, subject: str, moment_of: Callable[[str], datetime | None]) -> FeedPoint | None:
         """The version or the moment; ``None`` if neither is given.
 
@@ -36,14 +47,7 @@ class FeedEdge:
         :raises InvalidRequest: both are given
         :raises InvalidRange: the value is not a version, or not a time
         """
-        if self.version is not None and self.timestamp is not None:
-            raise InvalidRequest(
-                subject,
-                f"has two bounds for {self.argument}",
-                cause=f"found {self.argument}_version={self.version!r} and"
-                f" {self.argument}_timestamp={str(self.timestamp)!r}",
-                fix="pass one of them",
-            )
+        self.check_single(subject)
         if self.version is not None:
             return Version(self.version).number
         if self.timestamp is None:

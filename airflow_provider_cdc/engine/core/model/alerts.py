@@ -17,12 +17,14 @@ from ..figures import counted, length_text
 class Objective(StrEnum):
     """What a stream has to meet: it does not go stale, and its lag does not exceed ``max_lag``.
 
-    The stream of an upsert table has one more objective: the quarantine of the table is empty.
+    The stream of an upsert table has one more objective: the quarantine of the table is empty. A
+    stream whose targets are verified has another one: the last check of each found them equal.
     """
 
     STALENESS = "staleness"
     LAG = "lag"
     QUARANTINE = "quarantine"
+    VERIFICATION = "verification"
 
 
 class ObjectiveStatus(StrEnum):

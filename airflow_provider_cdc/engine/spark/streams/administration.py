@@ -34,7 +34,7 @@ _SHOWN = """
     bytes_behind BIGINT, behind_since TIMESTAMP, complete_through TIMESTAMP,
     max_lag_seconds DOUBLE, stale BOOLEAN, stale_after TIMESTAMP, kept_until TIMESTAMP,
     max_data_extension_seconds DOUBLE, invalid_reason STRING, last_consumed_on TIMESTAMP,
-    last_consumer STRING
+    last_consumer STRING, verified_through BIGINT, differing_keys BIGINT
 """
 
 

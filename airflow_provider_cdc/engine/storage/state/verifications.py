@@ -1,12 +1,13 @@
 """What checks of targets found, in small files below the state folder.
 
-Each target of a stream has one file, ``verifications/<stream id>/<digest of the target>.json``.
+Each target of a stream has one file, ``verifications/<stream id>-<digest of the target>.json``. All
+files are listed at once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection
 from hashlib import sha256
 
 import msgspec
@@ -40,18 +41,22 @@ class Verifications:
         """
         return self._read(self._file(stream_id, target))
 
-    def of_streams(self, stream_ids: Iterable[str]) -> dict[str, list[VerificationState]]:
+    def of_streams(self, stream_ids: Collection[str]) -> dict[str, tuple[VerificationState, ...]]:
         """What the last checks of the targets of each stream found."""
-        return each(self._of_stream, stream_ids)
-
-    def _of_stream(self, stream_id: str) -> list[VerificationState]:
-        folder = join(self._folder, stream_id)
         try:
-            names = self._files.names(folder)
+            names = self._files.names(self._folder)
         except FileNotFoundError:
-            return []
-        found = (self._read(join(folder, name)) for name in names if name.endswith(".json"))
-        return sorted((each for each in found if each is not None), key=lambda each: each.target)
+            names = []
+        wanted = [name for name in names if name.partition("-")[0] in stream_ids]
+        read = each(self._read, [join(self._folder, name) for name in wanted])
+        found: dict[str, list[VerificationState]] = {one: [] for one in stream_ids}
+        for state in read.values():
+            if state is not None:
+                found[state.stream_id].append(state)
+        return {
+            one: tuple(sorted(states, key=lambda state: state.target))
+            for one, states in found.items()
+        }
 
     def _read(self, file: str) -> VerificationState | None:
         try:
@@ -65,4 +70,4 @@ class Verifications:
 
     def _file(self, stream_id: str, target: str) -> str:
         digest = sha256(target.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-        return join(self._folder, stream_id, f"{digest}.json")
+        return join(self._folder, f"{stream_id}-{digest}.json")
