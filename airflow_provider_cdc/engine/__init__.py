@@ -47,6 +47,7 @@ from .core.retention.table_retention import Maintenance
 from .core.upserts.definition import OnBadRows, UpsertTable
 from .core.upserts.job_records import Usage
 from .core.upserts.write_result import WriteResult
+from .core.verification.proof import VerificationState
 from .core.verification.verification import DifferenceKind, KeyDifference, Verification
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ __all__ = [
     "UpsertTableSummary",
     "Usage",
     "Verification",
+    "VerificationState",
     "Version",
     "WriteResult",
     "local_session",

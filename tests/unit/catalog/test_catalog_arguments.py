@@ -49,7 +49,14 @@ GOOD: dict[str, dict[str, Any]] = {
     "upsert_tables": {},
 }
 # These take the result of another method of the catalog.
-INTERNAL = {"for_upserts", "probe_of", "quarantine_of", "skip_range", "status_of"}
+INTERNAL = {
+    "for_upserts",
+    "probe_of",
+    "quarantine_of",
+    "skip_range",
+    "status_of",
+    "verifications_of",
+}
 
 
 def test_every_public_method_of_the_catalog_is_listed() -> None:

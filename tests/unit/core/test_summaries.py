@@ -14,6 +14,7 @@ from streams import NOON, new_offset, new_stream
 from airflow_provider_cdc.engine import Engine, StreamCatalog, Transaction
 from airflow_provider_cdc.engine.catalog.stream_status import BaseStatus, StreamStatus
 from airflow_provider_cdc.engine.catalog.upsert_status import UpsertTableStatus, UpsertTableSummary
+from airflow_provider_cdc.engine.core.archives.archive_outcome import ArchiveOutcome
 from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan, Strategy
 from airflow_provider_cdc.engine.core.model.consumption import (
     Consumption,
@@ -35,6 +36,8 @@ from airflow_provider_cdc.engine.core.model.stream import Phase, Stream
 from airflow_provider_cdc.engine.core.names import TableName
 from airflow_provider_cdc.engine.core.retention.table_retention import Maintenance, SourceRetention
 from airflow_provider_cdc.engine.core.upserts.definition import Column, UpsertTable
+from airflow_provider_cdc.engine.core.verification.proof import VerificationState
+from airflow_provider_cdc.engine.core.verification.verification import Verification
 from airflow_provider_cdc.engine.storage.registry.registry_snapshot import Record
 
 MOST_CHARACTERS = 200
@@ -166,6 +169,19 @@ SHOWN: list[tuple[Any, str]] = [
     (
         UnreadableStream("an id", "s", 3, "a newer version of this package wrote it"),
         "stream s cannot be read: a newer version of this package wrote it",
+    ),
+    (
+        ArchiveOutcome("`lake`.`log`", "t", "s", 3, 21, NOON, (), True),
+        "<ArchiveOutcome lake.log through version 21: 0 changes, more is waiting>",
+    ),
+    (
+        Verification("s", "`lake`.`copy`", 21, 20, 7, (), True, 5_000, 3_200_000, 0.5),
+        "<Verification lake.copy: differs from its source in 7 keys at version 21; 5.0 kB of"
+        " 3.2 MB read>",
+    ),
+    (
+        VerificationState("an id", "/lake/copy", None, 21, NOON, 21, 0),
+        "<VerificationState /lake/copy: equal at version 21>",
     ),
     (SUMMARY, "people, applied up to 2026-01-01 12:00:00 UTC, the waiting changes are unknown>"),
 ]

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from ..figures import counted
 from ..model.outcomes import Outcome
+from ..summaries import place_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,6 @@ class ArchiveOutcome:
     def __repr__(self) -> str:
         more = ", more is waiting" if self.has_more else ""
         return (
-            f"<ArchiveOutcome {self.archive} through version {self.through_version}:"
+            f"<ArchiveOutcome {place_text(self.archive)} through version {self.through_version}:"
             f" {counted(self.rows, 'change')}{more}>"
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from ..figures import counted
+
 
 @dataclass(frozen=True, slots=True)
 class TablePoint:
@@ -49,3 +51,9 @@ class VerificationState:
     checked_at: datetime
     checked_version: int
     differing_keys: int
+
+    def __repr__(self) -> str:
+        found = "equal"
+        if self.differing_keys:
+            found = f"{counted(self.differing_keys, 'key')} differ"
+        return f"<VerificationState {self.target}: {found} at version {self.checked_version}>"

@@ -9,6 +9,7 @@ from rich.filesize import decimal
 
 from ..figures import counted
 from ..model.outcomes import Outcome
+from ..summaries import place_text
 
 MOST_NAMED_KEYS = 100
 
@@ -70,7 +71,7 @@ class Verification:
             found = f"differs from its source in {counted(self.differing_keys, 'key')}"
             found += " and was healed" if self.healed is not None else ""
         read = f"{decimal(self.bytes_read)} of {decimal(self.bytes_total)} read"
-        return f"{self.target}: {found} at version {self.version}; {read}"
+        return f"{place_text(self.target)}: {found} at version {self.version}; {read}"
 
     def __repr__(self) -> str:
         return f"<Verification {self.summary}>"

@@ -41,7 +41,7 @@ class ArchivedChanges:
         self._registry = registry
 
     def newest(self, archive: Archive, condition: str = "true") -> int | None:
-        """The newest version of the changes that meet ``condition``; ``None``: there are none."""
+        """The newest version of the changes that meet ``condition``, ``None`` without any."""
         found = self._table(archive).where(condition).agg(F.max(COMMIT_VERSION)).head()
         return None if found is None else found[0]
 

@@ -251,7 +251,7 @@ class Archiving:
     def _batch(
         self, archive: Archive, stream: Stream, limit: BatchLimit
     ) -> tuple[Outcome, Archive] | None:
-        """Archive the next commits that have the same columns; ``None``: there are none."""
+        """Archive the next commits that have the same columns, ``None`` without any."""
         span = self._span(stream, limit)
         commits = span.tables[0].commits
         if not commits and not stream.shows_initial_rows and stream.consumption is None:

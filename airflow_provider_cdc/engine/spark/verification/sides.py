@@ -43,7 +43,7 @@ class Sides(Protocol):
         """The rows by which the source changed."""
 
     def target_changes(self, changed: ChangedRows, after: int) -> DataFrame | None:
-        """The rows by which the target changed; ``None``: there are none.
+        """The rows by which the target changed, ``None`` without any.
 
         :param changed: what its files show
         :param after: the version of the source at the last proof
@@ -89,7 +89,7 @@ class CopySides:
         return self._digested(changed, F.col(SIGN), _SOURCE, [SIGN])
 
     def target_changes(self, changed: ChangedRows, after: int) -> DataFrame | None:
-        """The rows by which the target changed; ``None``: there are none."""
+        """The rows by which the target changed, ``None`` without any."""
         if changed.rows is None:
             return None
         return self._digested(changed.rows, F.col(SIGN), _TARGET, [SIGN])
@@ -134,7 +134,7 @@ class ArchiveSides:
         return digested(named, self.key, F.col(SIGN), _SOURCE)
 
     def target_changes(self, changed: ChangedRows, after: int) -> DataFrame | None:
-        """The rows by which the target changed; ``None``: there are none."""
+        """The rows by which the target changed, ``None`` without any."""
         if changed.rows is None:
             return None
         condition = f"{COMMIT_VERSION} > {after}L AND {COMMIT_VERSION} <= {self._end.version}L"
