@@ -21,8 +21,8 @@ STEPS = {
     ),
     "dropped_and_added_again": (
         "ALTER TABLE {src} DROP COLUMN v",
-        "ALTER TABLE {src} ADD COLUMN v INT",
-        "UPDATE {src} SET v = 5 WHERE id = 1",
+        "ALTER TABLE {src} ADD COLUMN v STRING",
+        "UPDATE {src} SET v = 'new' WHERE id = 1",
     ),
     "names_swapped": (
         "ALTER TABLE {src} ADD COLUMN w STRING",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from ..delta.log_actions import Commit
+from ..delta.table_schema import Layout
 from ..model.stream import Stream
 from ..names import TableName
 
@@ -38,11 +39,12 @@ def moved_from(stream: Stream) -> int | None:
     return taken[0].through_version if taken else None
 
 
-def skipped_change(stream: Stream, commits: Sequence[Commit]) -> str | None:
+def skipped_change(stream: Stream, layout: Layout, commits: Sequence[Commit]) -> str | None:
     """How a stream was moved by others, so that its archive has a gap or would get changes twice.
 
     ``None`` if it was not.
 
+    :param layout: the columns of the source at :func:`moved_from`
     :param commits: those after :func:`moved_from` up to the offset
     """
     if stream.last_consumer not in (None, consumer_of(stream.name)):
@@ -50,7 +52,12 @@ def skipped_change(stream: Stream, commits: Sequence[Commit]) -> str | None:
     through = moved_from(stream)
     if through is not None and stream.offset.version < through:
         return f"it was moved back from version {through} to version {stream.offset.version}"
-    changed = [commit.version for commit in commits if commit.changes_data]
+    changed = [
+        commit.version
+        for commit in commits
+        if commit.changes_data
+        or (commit.metadata is not None and not Layout.of(commit.metadata).reads_as(layout))
+    ]
     if changed:
         return f"it was moved past version {changed[0]} without a consumption"
     return None

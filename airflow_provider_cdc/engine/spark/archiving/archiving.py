@@ -238,7 +238,7 @@ class Archiving:
             except LogIncomplete:
                 # Only a range without changes is skipped so long before.
                 commits = []
-        cause = skipped_change(stream, commits)
+        cause = skipped_change(stream, archive.newest.layout, commits)
         if cause is not None:
             raise InvalidRequest(
                 archive.subject,

@@ -87,7 +87,7 @@ class StreamSpan:
 
         For a view, any change of a table counts, because the rows that others are joined with have
         changed. A change of the columns of a table counts too, because the view may have another
-        meaning after it.
+        meaning after it. It also counts for a feed, because an archive has to follow each change.
         """
         return not self.may_be_refilled and all(map(self._is_empty, self.tables))
 
@@ -105,6 +105,8 @@ class StreamSpan:
     def _is_empty(self, table: SourceRange) -> bool:
         if candidates(table).are_there:
             return False
+        if self.stream.mode is StreamMode.FEED:
+            return keeps_fields(table.start, table.commits)
         if self.stream.view is None:
             return True
         is_empty = net_difference(table.commits, table.layout).is_empty

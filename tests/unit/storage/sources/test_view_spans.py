@@ -42,6 +42,17 @@ def test_view_range_with_a_replaced_column_holds_a_change() -> None:
     assert span((), properties).holds_nothing
 
 
+def test_feed_range_with_a_changed_column_is_not_skipped() -> None:
+    stream = new_stream(mode=StreamMode.FEED)
+
+    def feed(*commits: Commit) -> StreamSpan:
+        return StreamSpan(stream, (SourceRange(stream, start(), start(), commits),))
+
+    assert not feed(new_commit(1, metadata=metadata(2))).holds_nothing
+    assert feed(new_commit(1, metadata=metadata(comment="x")), new_commit(2)).holds_nothing
+    assert not feed(INSERT).holds_nothing
+
+
 def test_append_only_view_range_with_deleted_rows_holds_a_change() -> None:
     assert span((INSERT, DELETE), ()).holds_nothing
     assert not span((), (INSERT, DELETE), mode=StreamMode.APPEND_ONLY).holds_nothing
