@@ -66,15 +66,18 @@ def compare(target: str, expected: DataFrame, found: DataFrame) -> Comparison:
 
 
 def run(spark: SparkSession, warehouse: Warehouse, state: str) -> list[Comparison]:
-    """Compare both targets, and the upsert table, with the source as it is now."""
+    """Compare the targets, the upsert table and the archive with the source as it is now."""
     flights = spark.read.format("delta").load(warehouse.flights).select(*FLIGHT_COLUMNS)
     airlines = spark.read.format("delta").load(warehouse.airlines)
     current = spark.read.format("delta").load(warehouse.current_flights)
     punctuality = spark.read.format("delta").load(warehouse.carrier_punctuality)
-    board = Engine(spark, state).read_upsert_table(warehouse.flight_board)
+    engine = Engine(spark, state)
+    board = engine.read_upsert_table(warehouse.flight_board)
+    replayed = engine.replay(warehouse.flights_archive)
     return [
         compare("current_flights", flights, current),
         compare("flight_board", flights, board),
+        compare("flights, replayed from its archive", flights, replayed),
         compare("carrier_punctuality", expected_punctuality(flights, airlines), punctuality),
     ]
 

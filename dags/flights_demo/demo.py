@@ -1,8 +1,9 @@
 """The flights demo: replay, a real Airflow that consumes, and a comparison at the end.
 
-The replay also writes changes to an upsert table, which a DAG of its own applies. The demo exits
-with 0 if every row of the targets equals what the source gives, no run of the DAG failed, and the
-upsert table was never staler than its ``max_staleness``.
+The replay also writes changes to an upsert table, which a DAG of its own applies. Another DAG
+archives the changes of the source, and checks the archive and a target. The demo exits with 0 if
+every row of the targets, and of the source as its archive returns it, equals what the source gives,
+no run of the DAGs failed, and the upsert table was never staler than its ``max_staleness``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 
+from rich.filesize import decimal
+
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
 from airflow_provider_cdc.engine.catalog.upsert_jobs import apply_watermark, upsert_stream
 from airflow_provider_cdc.engine.core.consumption_lines import versions_text
@@ -35,6 +38,7 @@ from .tables import Warehouse
 
 DAG_ID = "flights_punctuality"
 STREAM = "flights_changes"
+ARCHIVE_DAG_ID = "flights_archive"
 POOL = "cdc_background"
 MARK = ".flights_demo"
 DAGS = Path(__file__).resolve().parents[1]
@@ -278,6 +282,30 @@ def apply_now(server: AirflowServer) -> None:
     server.trigger(dag["dag_id"])
 
 
+def check_archive(server: AirflowServer) -> None:
+    """Archive the rest, check the archive and the copy, and print what was found.
+
+    :raises DemoFailed: a check found a difference, or a run failed
+    """
+    say(f"runs the DAG {ARCHIVE_DAG_ID} once more: it archives the rest and checks two targets")
+    run_id = server.trigger(ARCHIVE_DAG_ID)
+    state = server.wait_run(ARCHIVE_DAG_ID, run_id, DRAIN_SECONDS)
+    if state != "success":
+        raise DemoFailed(f"{ARCHIVE_DAG_ID} ended as {state} in {run_id}; logs: {server.home}/logs")
+    archived = server.xcom(ARCHIVE_DAG_ID, run_id, "archive")
+    say(
+        f"flights_archive: {archived['rows']:,} more changes, through version"
+        f" {archived['through_version']} of flights"
+    )
+    for target in ("archive", "current_flights"):
+        found = server.xcom(ARCHIVE_DAG_ID, run_id, f"check_{target}")
+        read, total = decimal(found["bytes_read"]), decimal(found["bytes_total"])
+        say(
+            f"check of {target}: equals flights at version {found['verified_through']};"
+            f" {read} of {total} read"
+        )
+
+
 def make_anew(state: Path) -> None:
     """Empty the folder of an earlier demo, or create it.
 
@@ -318,6 +346,8 @@ def run(state: Path, days: int, *, stay: bool) -> None:
         say(f"waits for the DAG {DAG_ID} to create its stream")
         server.wait_dag(DAG_ID, STREAM_SECONDS)
         wait_for_stream(server, catalog)
+        server.wait_dag(ARCHIVE_DAG_ID, STREAM_SECONDS)
+        server.trigger(ARCHIVE_DAG_ID)
         replay_log = state / "replay.log"
         with started(job("replay", *warehouse, "--days", str(days)), replay_log) as replay:
             consume_all(server, consumed, board, replay, replay_log)
@@ -325,6 +355,7 @@ def run(state: Path, days: int, *, stay: bool) -> None:
             f"{counted(consumed.rows(), 'changed row')} consumed in"
             f" {counted(len(consumed.outcomes), 'consumption')}, after {elapsed(began)}"
         )
+        check_archive(server)
         board.check()
         if stay:
             compare(state, warehouse)

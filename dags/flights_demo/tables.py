@@ -61,6 +61,11 @@ class Warehouse:
         return f"{self.root}/flight_board"
 
     @property
+    def flights_archive(self) -> str:
+        """Archive: every change of the source."""
+        return f"{self.root}/flights_archive"
+
+    @property
     def carrier_punctuality(self) -> str:
         """Target: one row of counts and sums for each carrier."""
         return f"{self.root}/carrier_punctuality"

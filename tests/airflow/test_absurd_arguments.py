@@ -243,6 +243,7 @@ def test_absurd_argument_of_a_factory_is_refused(catalog, value):
         lambda: stale_stream_monitor([], every=value),
         lambda: stale_stream_monitor([], margin=value),
         lambda: stream_maintenance(every=value),
+        lambda: stream_maintenance(verify=value),
         lambda: stream_asset("s", poll_interval=value),
         lambda: stream_asset("s", repeat_after=value),
         lambda: stream_asset(value),

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from airflow_provider_cdc.dag_factories.monitor import stale_stream_monitor, stream_maintenance
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
+from airflow_provider_cdc.engine.core.errors import InvalidRequest
 from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.storage.state import sent_alerts
 from airflow_provider_cdc.hooks.cdc import CdcHook
@@ -286,3 +287,19 @@ def test_factories_without_a_dag_id_name_the_dag_by_its_connection(conn_id, suff
         "mine",
         "mine_too",
     }
+
+
+def test_maintenance_checks_the_targets_that_are_named():
+    copy = {"stream": "s", "target": "lake.copy", "key": "id", "heal": True}
+    dag = stream_maintenance(verify=[copy, {"stream": "a", "target": "lake.archive"}])
+
+    maintain, *checks = dag.tasks
+    assert [task.task_id for task in checks] == ["verify_target_1", "verify_target_2"]
+    assert all(task.upstream_task_ids == {maintain.task_id} for task in checks)
+    assert (checks[0].target, checks[0].key, checks[0].heal) == ("lake.copy", "id", True)
+
+
+@pytest.mark.parametrize("verify", [[{"stream": "s"}], [{"stream": "s", "target": "t", "x": 1}]])
+def test_maintenance_refuses_a_check_with_other_arguments(verify):
+    with pytest.raises(InvalidRequest, match="cannot check this target"):
+        stream_maintenance(verify=verify)

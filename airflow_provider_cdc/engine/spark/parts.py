@@ -156,6 +156,7 @@ class Parts:
             self.archived,
             files,
             self.creation.create,
+            self.catalog.drop_stream,
         )
 
         self.verifying = Verifying(

@@ -151,6 +151,13 @@ def test_source_with_a_column_of_every_archive_is_refused(lab: ArchiveLab) -> No
     assert lab.version("log") == before
 
 
+@pytest.mark.parametrize("archive", ["`" + "x" * 500 + "`", "no_such_schema.log", "/proc/1/log"])
+def test_archive_that_cannot_be_created_leaves_no_stream(lab: ArchiveLab, archive: str) -> None:
+    with pytest.raises(CdcError):
+        lab.engine.archive_changes(lab.path("src"), archive)
+    assert lab.engine.describe_streams() == []
+
+
 def test_source_that_was_created_again_needs_a_new_archive(lab: ArchiveLab) -> None:
     lab.archive()
     shutil.rmtree(lab.path("src"))

@@ -18,6 +18,7 @@ from airflow_provider_cdc.engine import (
     TableNotFound,
     Verification,
 )
+from airflow_provider_cdc.engine.spark.verification import verifying
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
 ROWS = "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, concat('v', id) FROM range(2000)"
@@ -181,12 +182,15 @@ def test_check_whose_result_cannot_be_read_compares_all_rows(lab: StreamLab) -> 
 
 
 @pytest.mark.parametrize("point", PASSED_POINTS)
-def test_heal_of_a_crashed_driver_is_finished_once(lab: StreamLab, point: ProtocolPoint) -> None:
+def test_heal_of_a_crashed_driver_is_finished_once(
+    lab: StreamLab, point: ProtocolPoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     verify(lab)
     lab.sql("UPDATE {copy} SET v = 'corrupt' WHERE id = 7")
     crashing = lab.new_engine(CrashAt(point))
     with pytest.raises(Crash):
         crashing.verify_target("s", lab.path("copy"), "id", heal=True)
+    monkeypatch.setattr(verifying, "PATIENCE_SECONDS", 0)
     open_one = lab.engine.describe_stream("s").phase != "idle"
     if open_one:
         with pytest.raises(StreamConflict, match="a consumption of it is open"):

@@ -17,12 +17,14 @@ from streams import NOON, add_file, new_offset, new_stream, register
 from airflow_provider_cdc.engine.catalog import monitoring
 from airflow_provider_cdc.engine.catalog.monitoring import StreamMonitor
 from airflow_provider_cdc.engine.catalog.stream_catalog import StreamCatalog
-from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus
+from airflow_provider_cdc.engine.catalog.stream_status import StreamStatus, shown
 from airflow_provider_cdc.engine.core.model.alerts import Alert, Objective, ObjectiveStatus
 from airflow_provider_cdc.engine.core.model.sources import Source
 from airflow_provider_cdc.engine.core.model.stream import Stream
+from airflow_provider_cdc.engine.core.verification.proof import VerificationState
 from airflow_provider_cdc.engine.storage.files.stores import Files
 from airflow_provider_cdc.engine.storage.state.sent_alerts import SentAlerts
+from airflow_provider_cdc.engine.storage.state.verifications import Verifications
 
 MARGIN = timedelta(days=2)
 METADATA = {"id": "a-table-id", "configuration": {"delta.enableRowTracking": "true"}}
@@ -323,3 +325,37 @@ def test_each_status_change_is_reported_by_one_of_several_monitors(
         if not dies:
             monitors[monitor].mark_sent(claim)
             assert claim.before is not status
+
+
+def test_target_that_differs_sends_a_breach_and_a_recovery_once(site: Site) -> None:
+    kept = Verifications(str(site.root / "state"), Files())
+    stream = site.catalog.get_stream("s")
+
+    def check(differing: int, target: str = "/lake/copy") -> None:
+        found = VerificationState(stream.stream_id, target, None, 3, NOON, 4, differing)
+        kept.save(found)
+
+    assert site.sent() == []
+    check(0)
+    assert site.sent() == []
+    check(7, "/lake/other")
+    found: list[Alert] = []
+    assert site.sent(found.append) == [("verification", "breach")]
+    assert site.sent() == []
+    assert found[0].reason.startswith("target /lake/other differs from the source in 7 keys at")
+    status = site.catalog.describe_stream("s")
+    assert (status.verified_through, shown(status)["differing_keys"]) == (3, 7)
+    check(0, "/lake/other")
+    assert site.sent() == [("verification", "recovery")]
+
+
+def test_result_of_a_check_that_cannot_be_read_blocks_no_alert(site: Site) -> None:
+    folder = site.root / "state" / "verifications"
+    folder.mkdir()
+    stream = site.catalog.get_stream("s")
+    (folder / f"{stream.stream_id}-x.json").write_text("{")
+    (folder / "other").write_text("")
+
+    assert site.sent() == []
+    assert site.catalog.describe_stream("s").verifications == ()
+    assert shown(site.catalog.describe_streams()[0])["verified_through"] is None

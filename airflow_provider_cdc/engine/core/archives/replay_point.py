@@ -8,6 +8,7 @@ from datetime import datetime
 from ..arguments.points import Timestamp, Version
 from ..errors import InvalidRange, InvalidRequest
 from ..model.sources import Offset
+from ..shown_values import shown
 from .definition import COMMIT_TIMESTAMP, COMMIT_VERSION, Archive
 
 
@@ -23,11 +24,12 @@ class Reach:
     offset: Offset | None = None
 
 
-def replayed(archive: Archive, point: Version | Timestamp | None, reach: Reach | None) -> str:
+def replayed(archive: Archive, point: object, reach: Reach | None) -> str:
     """The condition on the changes in ``archive`` that lead to the rows at ``point``.
 
-    :param point: ``None``: the newest version that the archive knows
-    :raises InvalidRequest: the archive did not begin with all rows, or is not filled yet
+    :param point: a version or a time; ``None``: the newest version that the archive knows
+    :raises InvalidRequest: the archive did not begin with all rows, or is not filled yet; or
+        ``point`` is neither
     :raises InvalidRange: ``point`` is before the archive begins, or after it ends
     """
     first = archive.first_whole_version
@@ -60,6 +62,13 @@ def replayed(archive: Archive, point: Version | Timestamp | None, reach: Reach |
             if is_early or moment > reach.timestamp:
                 raise _outside(archive, str(moment), f"it holds {begun} to {reach.timestamp}")
             return f"{COMMIT_TIMESTAMP} <= {moment_sql(moment)}"
+        case _:
+            raise InvalidRequest(
+                archive.subject,
+                "cannot return the rows at this point",
+                cause=f"expected a version or a time, found {shown(point)}",
+                fix='pass as_of=Version(3) or as_of=Timestamp("2026-01-01T00:00:00Z")',
+            )
 
 
 def moment_sql(moment: datetime) -> str:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ...core.archives.definition import (
@@ -30,7 +29,7 @@ from ...storage.delta.commit_times import CommitTimes
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.files.stores import Files
 from ..change_sets.columns import spark_fields
-from ..session.failures import first_line
+from ..session.failures import first_line, has_ended
 from ..session.session_settings import escaped_literals
 from ..tables.delta_tables import Tables, table_properties
 from ..tables.sql_types import sql_type
@@ -173,7 +172,9 @@ class ArchiveTables:
     def _run(self, subject: str, statement: str) -> None:
         try:
             self.spark.sql(statement)
-        except PySparkException as error:
+        except Exception as error:  # pyspark has no classes for errors of the JVM
+            if not has_ended(error):
+                raise
             raise InvalidRequest(
                 subject,
                 "cannot have the columns of its source",

@@ -26,7 +26,7 @@ from ...core.archives.definition import (
 from ...core.consumption.batches import BatchLimit
 from ...core.delta.log_actions import Commit
 from ...core.delta.table_schema import Layout
-from ...core.errors import InvalidRequest, StreamConflict, StreamMoved, StreamNotFound
+from ...core.errors import CdcError, InvalidRequest, StreamConflict, StreamMoved, StreamNotFound
 from ...core.figures import counted
 from ...core.model.outcomes import Outcome
 from ...core.model.stream import Stream, StreamMode
@@ -63,6 +63,7 @@ class Archiving:
     """Creates and fills archives.
 
     :param create_stream: creates a stream
+    :param drop_stream: drops the stream of that name
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Archiving:
         archived: ArchivedChanges,
         files: Files,
         create_stream: Callable[[StreamSpec], Stream],
+        drop_stream: Callable[[str], object],
     ) -> None:
         self._parts = parts
         self._sources: SourceLog = parts.sources
@@ -81,6 +83,7 @@ class Archiving:
         self._archived = archived
         self._files = files
         self._create_stream = create_stream
+        self._drop_stream = drop_stream
 
     def archive(
         self, name: TableName, archive_name: TableName, start: ArchiveStart, limit: BatchLimit
@@ -164,7 +167,12 @@ class Archiving:
                 fix=f'bring the table back, or drop the stream with engine.drop_stream("'
                 f'{stream.name}") to begin a new archive',
             )
-        return self._archives.create(name, stream)
+        try:
+            return self._archives.create(name, stream)
+        except CdcError:
+            # Nothing remains of a call that was refused.
+            self._drop_stream(stream.name)
+            raise
 
     def _new_stream(self, table: Table, name: str, start: ArchiveStart) -> Stream:
         begins_empty = start.before == {"version": 0}

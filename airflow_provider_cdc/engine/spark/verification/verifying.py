@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame
 
-from ...consumption.attempts import BEGIN_TRIES, ConsumptionServices
+from ...consumption.attempts import ConsumptionServices
 from ...core.archives.definition import Archive
 from ...core.delta.log_actions import Commit
 from ...core.delta.tracking import offset_of
@@ -43,6 +43,10 @@ from ..tables.delta_tables import Tables
 from .changed_rows import ChangedRows, changed_rows
 from .row_digests import compared, differing_keys, in_ranges, rows_of_keys
 from .sides import ArchiveSides, CopySides, Sides
+
+# How long a check waits for an open consumption to end.
+PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,8 @@ class Verifying:
     def _pinned(self, name: str, target: str, right: Right) -> _Pinned:
         """The stream and its target, at a moment without an open consumption."""
         table = self._tables.get(table_name(target))
-        for _ in range(BEGIN_TRIES):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
             stream = self._parts.registry.snapshot().get(stream_name(name))
             check_access(stream, self._parts.principal, right)
             newest = self._tables.newest_offset(table)
@@ -149,12 +154,14 @@ class Verifying:
             now = self._parts.registry.snapshot().get(stream_name(name))
             if stream.consumption is None and now.sequence == stream.sequence:
                 return _Pinned(stream, table, newest, archive)
-        raise StreamConflict(
-            f"stream {name}",
-            "cannot be compared with its target now",
-            cause="a consumption of it is open, so the target may hold a part of it",
-            fix="run the check when the consumption has ended",
-        )
+            if time.monotonic() > deadline:
+                raise StreamConflict(
+                    f"stream {name}",
+                    "cannot be compared with its target now",
+                    cause="a consumption of it is open, so the target may hold a part of it",
+                    fix="run the check when the consumption has ended",
+                )
+            time.sleep(_PAUSE_SECONDS)
 
     def _sides(self, pinned: _Pinned, target: str, key: str | Collection[str] | None) -> Sides:
         if pinned.archive is not None:
