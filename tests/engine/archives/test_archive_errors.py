@@ -59,6 +59,7 @@ def test_archive_of_another_table_is_refused(lab: ArchiveLab) -> None:
     refuses(lambda: read(other, from_version=0, archive=log), InvalidRequest, "an archive of")
 
 
+@pytest.mark.in_ci("DELETE*")
 @pytest.mark.parametrize("statement", BY_HAND)
 def test_archive_changed_by_hand_is_refused_until_it_is_restored(
     lab: ArchiveLab, statement: str
@@ -77,12 +78,14 @@ def test_archive_changed_by_hand_is_refused_until_it_is_restored(
     lab.check_replays(1, 2, 3)
 
 
+@pytest.mark.thorough
 def test_archive_refuses_statements_that_remove_rows(lab: ArchiveLab) -> None:
     lab.archive()
     with pytest.raises(Exception, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
         lab.sql("DELETE FROM {log} WHERE id = 1")
 
 
+@pytest.mark.thorough
 def test_optimized_archive_is_continued(lab: ArchiveLab) -> None:
     lab.archive()
     lab.sql(UPDATE)
@@ -92,6 +95,7 @@ def test_optimized_archive_is_continued(lab: ArchiveLab) -> None:
     lab.check_replays(1, 2, 3)
 
 
+@pytest.mark.in_ci("consumed")
 @pytest.mark.parametrize("moved", ["consumed", "advanced", "rewound"])
 def test_stream_moved_by_hand_is_refused_until_it_is_dropped(lab: ArchiveLab, moved: str) -> None:
     stream = lab.archive().stream
@@ -129,11 +133,13 @@ def test_points_outside_the_archive_are_refused(lab: ArchiveLab) -> None:
     assert lab.archived(from_version=3) == lab.table_feed(3)
 
 
+@pytest.mark.thorough
 def test_archive_without_bootstrap_cannot_be_replayed(lab: ArchiveLab) -> None:
     lab.archive(bootstrap=False)
     refuses(lab.replay, InvalidRequest, "bootstrap=True")
 
 
+@pytest.mark.thorough
 def test_beginning_that_was_not_recorded_is_refused(lab: ArchiveLab) -> None:
     call = lab.archive
     refuses(lambda: call(from_version=99), InvalidRange, "99")
@@ -151,6 +157,7 @@ def test_source_with_a_column_of_every_archive_is_refused(lab: ArchiveLab) -> No
     assert lab.version("log") == before
 
 
+@pytest.mark.in_ci("no_such_schema*")
 @pytest.mark.parametrize("archive", ["`" + "x" * 500 + "`", "no_such_schema.log", "/proc/1/log"])
 def test_archive_that_cannot_be_created_leaves_no_stream(lab: ArchiveLab, archive: str) -> None:
     with pytest.raises(CdcError):

@@ -55,6 +55,7 @@ def test_archive_without_new_commits_is_not_written(lab: ArchiveLab) -> None:
     assert lab.version("log") == before
 
 
+@pytest.mark.thorough
 def test_bootstrap_is_not_repeated_by_a_call_with_other_arguments(lab: ArchiveLab) -> None:
     # Delta's streaming read returns the version of its snapshot again (delta#4391).
     lab.archive()
@@ -73,6 +74,7 @@ def test_archive_from_version_0_needs_no_bootstrap(lab: ArchiveLab) -> None:
     lab.check_replays(0, 1, 2, 3, 4, 5)
 
 
+@pytest.mark.thorough
 def test_archive_without_bootstrap_holds_only_changes(lab: ArchiveLab) -> None:
     lab.sql(*LATER)
     lab.archive(from_version=3, bootstrap=False)
@@ -81,6 +83,7 @@ def test_archive_without_bootstrap_holds_only_changes(lab: ArchiveLab) -> None:
     assert len(lab.rows("log")) == 4
 
 
+@pytest.mark.thorough
 def test_archive_from_an_earlier_version_begins_with_the_rows_of_before(lab: ArchiveLab) -> None:
     lab.sql(*LATER)
     lab.archive(from_version=4)
@@ -89,6 +92,7 @@ def test_archive_from_an_earlier_version_begins_with_the_rows_of_before(lab: Arc
     lab.check_replays(3, 4, 5)
 
 
+@pytest.mark.thorough
 def test_archive_from_a_time_begins_with_the_first_commit_from_then_on(lab: ArchiveLab) -> None:
     lab.sql(*LATER)
     outcome = lab.archive(from_timestamp=lab.committed_at("src", 4))
@@ -97,6 +101,7 @@ def test_archive_from_a_time_begins_with_the_first_commit_from_then_on(lab: Arch
     lab.check_replays(3, 4, 5)
 
 
+@pytest.mark.thorough
 def test_bounded_calls_take_some_commits_and_say_that_more_wait(lab: ArchiveLab) -> None:
     lab.archive()
     lab.sql(*LATER)
@@ -116,6 +121,7 @@ def test_commits_without_changes_move_the_archive_on(lab: ArchiveLab) -> None:
     lab.check_replays(1, outcome.through_version)
 
 
+@pytest.mark.in_ci("new-after_statement", "existing-before_commit")
 @pytest.mark.parametrize("point", PASSED_POINTS)
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "existing"])
 def test_archive_of_a_crashed_driver_holds_each_change_once(

@@ -61,6 +61,7 @@ STEPS = {
 }
 
 
+@pytest.mark.in_ci("each_commit-dropped_and_restored", "at_once-widened", "each_commit-added")
 @pytest.mark.parametrize("changes", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("each", [True, False], ids=["each_commit", "at_once"])
 def test_replay_returns_each_version_with_its_columns(
@@ -92,6 +93,7 @@ def test_renamed_column_is_renamed_in_the_archive_and_a_dropped_one_stays(
     assert rows.where("id = 1 AND name_until_5 = 'x'").count() == 1
 
 
+@pytest.mark.thorough
 def test_archive_of_unmapped_columns_needs_no_column_mapping(lab: ArchiveLab) -> None:
     lab.archive()
     lab.sql("ALTER TABLE {src} ADD COLUMN w INT", "UPDATE {src} SET w = 1")

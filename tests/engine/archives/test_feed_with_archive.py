@@ -31,6 +31,7 @@ def forget(lab: ArchiveLab, before: int) -> None:
             file.unlink()
 
 
+@pytest.mark.in_ci("2-3")
 @pytest.mark.parametrize("through", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("first", [2, 3, 5])
 def test_feed_over_the_seam_is_the_feed_of_the_table(
@@ -48,6 +49,7 @@ def test_feed_over_the_seam_is_the_feed_of_the_table(
         assert found == lab.table_feed(first, to_version=last), last
 
 
+@pytest.mark.thorough
 def test_feed_of_times_over_the_seam_is_the_feed_of_the_table(lab: ArchiveLab) -> None:
     lab.archive()
     lab.sql(*LATER)
@@ -88,6 +90,7 @@ def test_replay_needs_neither_the_table_nor_its_log(lab: ArchiveLab) -> None:
     assert lab.replay().count() == 3
 
 
+@pytest.mark.thorough
 def test_replay_at_a_time_is_that_of_the_last_commit_up_to_it(lab: ArchiveLab) -> None:
     lab.archive()
     lab.sql(*LATER)
@@ -122,6 +125,7 @@ def test_column_that_was_added_after_the_seam_is_null_in_archived_changes(
         assert lab.archived(from_version=2, schema=schema) == lab.table_feed(2, schema=schema)
 
 
+@pytest.mark.in_ci("empty")
 @pytest.mark.parametrize("out_of_range", ["error", "empty", "clamp"])
 def test_bound_after_the_newest_commit_is_handled_as_without_an_archive(
     lab: ArchiveLab, out_of_range: str

@@ -76,6 +76,7 @@ def test_streaming_read_begins_with_all_rows_and_continues_from_its_checkpoint(
     assert run(lab) == []
 
 
+@pytest.mark.thorough
 def test_streaming_read_from_a_version_continues_a_target_that_holds_the_one_before(
     lab: StreamLab,
 ) -> None:
@@ -87,6 +88,7 @@ def test_streaming_read_from_a_version_continues_a_target_that_holds_the_one_bef
     assert flat(found) == ours(lab, 3)
 
 
+@pytest.mark.thorough
 def test_streaming_read_from_a_time_begins_with_the_first_commit_from_then_on(
     lab: StreamLab,
 ) -> None:
@@ -101,6 +103,7 @@ def test_streaming_read_from_a_time_begins_with_the_first_commit_from_then_on(
     assert flat(found) == ours(lab, 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "limit", [{"maxFilesPerTrigger": 1}, {"maxBytesPerTrigger": "1b"}], ids=["files", "bytes"]
 )
@@ -118,6 +121,7 @@ def test_streaming_read_with_a_rate_limit_takes_commits_one_by_one(
     assert len(found) == len(set().union(*versions))
 
 
+@pytest.mark.thorough
 def test_streaming_read_of_a_version_that_was_cleaned_up_cannot_start(lab: StreamLab) -> None:
     lab.sql(*LATER)
     lab.sql("ALTER TABLE {src} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
@@ -129,6 +133,7 @@ def test_streaming_read_of_a_version_that_was_cleaned_up_cannot_start(lab: Strea
         run(lab, startingVersion=2)
 
 
+@pytest.mark.thorough
 def test_streaming_read_stops_at_a_renamed_column_and_ours_does_not(lab: StreamLab) -> None:
     mapped = f"{BOTH}, 'delta.columnMapping.mode' = 'name'"
     lab.make("mapped", "id INT, v STRING", ROWS, properties=mapped)
@@ -149,6 +154,7 @@ def test_streaming_read_stops_at_a_renamed_column_and_ours_does_not(lab: StreamL
     assert found.count() == 4
 
 
+@pytest.mark.thorough
 def test_streaming_read_beside_a_feed_stream_returns_the_same_changes(lab: StreamLab) -> None:
     lab.engine.create_stream("s", on_table=lab.path("src"), mode="feed")
     lab.sql(*LATER)

@@ -137,6 +137,7 @@ def test_change_files_beside_overwrites_and_restores_give_minimal_changes(
     assert {change.action for change in check(table, stream)} == {"DELETE"}
 
 
+@pytest.mark.in_ci("name-*")
 @pytest.mark.parametrize(
     ("mapping", "strategy"),
     [("name", Strategy.CHANGE_FILES), ("id", Strategy.FILE_DIFFERENCE)],

@@ -40,7 +40,7 @@ def check(table: SourceTable, stream: Stream) -> list[Change]:
     return table.check(stream)
 
 
-@pytest.mark.in_ci("vectors")
+@pytest.mark.thorough
 @either_vectors
 def test_plain_files_of_many_commits_give_the_minimal_change_set(
     make_table: MakeTable, vectors: bool

@@ -228,6 +228,7 @@ def test_change_set_with_void_columns_returns_them_as_the_table_does(
     assert len(table.check(stream)) == 6
 
 
+@pytest.mark.thorough
 def test_change_set_across_added_columns_of_any_depth_reads_null_before(
     make_table: MakeTable,
 ) -> None:

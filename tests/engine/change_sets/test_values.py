@@ -94,6 +94,7 @@ def test_change_set_of_zeros_ignores_their_signs(make_table: MakeTable) -> None:
     assert table.check(stream) == []
 
 
+@pytest.mark.thorough
 def test_change_set_of_collated_strings_compares_their_bytes(
     make_table: MakeTable, spark: SparkSession
 ) -> None:

@@ -197,6 +197,7 @@ def test_changes_from_version_0_read_no_values_of_a_former_column_type(lab: Stre
     assert inserted(lab, before=FROM_0) == there(lab, 1)
 
 
+@pytest.mark.thorough
 def test_changes_from_version_0_are_exact_if_column_mapping_came_later(lab: StreamLab) -> None:
     create(lab, FEED)
     lab.sql(

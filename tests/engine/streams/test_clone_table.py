@@ -192,7 +192,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.in_ci("v2 checkpoints")
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", SHAPES)
 def test_table_of_any_shape_is_cloned_with_its_row_ids(
     make_table: MakeTable, clone_of: CloneOf, shape: str

@@ -340,6 +340,7 @@ def test_probe_without_write_access_to_the_state_folder_still_answers(
     assert in_days(lab, 2).stream_has_data("s", exact=False) is False
 
 
+@pytest.mark.thorough
 def test_replay_of_a_rewound_stream_into_a_merge_keeps_the_target(
     lab: StreamLab,
 ) -> None:

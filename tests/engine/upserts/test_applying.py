@@ -207,6 +207,7 @@ def texts_of(lab: UpsertLab, table: str = "") -> list[str]:
     return ["compared" if "sequence" in each["matchedPredicates"] else "not" for each in parameters]
 
 
+@pytest.mark.thorough
 def test_changes_newer_than_all_rows_are_applied_without_comparison(
     lab: UpsertLab,
 ) -> None:

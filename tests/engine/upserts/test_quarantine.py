@@ -70,6 +70,7 @@ def test_corrected_changes_are_applied_in_their_order(lab: QuarantineLab) -> Non
     assert lab.engine.redrive_changes(lab.table()) == 0
 
 
+@pytest.mark.thorough
 def test_held_delete_below_the_watermark_is_reported_until_applied(
     lab: QuarantineLab,
 ) -> None:

@@ -53,6 +53,7 @@ def tombstones(lab: QuarantineLab) -> list[int]:
     return sorted(row["ID"] for row in base.where("_cdc.deleted_at IS NOT NULL").collect())
 
 
+@pytest.mark.thorough
 def test_change_older_than_an_expired_tombstone_is_counted_not_applied(
     aged: tuple[QuarantineLab, Clock, Engine],
 ) -> None:

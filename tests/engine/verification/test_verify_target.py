@@ -68,6 +68,7 @@ def test_next_check_reads_only_what_changed_in_both_tables(lab: StreamLab) -> No
     assert check.bytes_total > whole.bytes_total
 
 
+@pytest.mark.in_ci("incremental")
 @pytest.mark.parametrize("is_proved", [True, False], ids=["incremental", "full"])
 def test_each_difference_is_named_and_healed(lab: StreamLab, is_proved: bool) -> None:
     if is_proved:
@@ -102,6 +103,7 @@ def test_each_difference_is_named_and_healed(lab: StreamLab, is_proved: bool) ->
     assert verify(lab).is_equal
 
 
+@pytest.mark.thorough
 def test_many_differences_are_counted_and_a_hundred_named(lab: StreamLab) -> None:
     lab.sql("UPDATE {copy} SET v = NULL WHERE id < 1500")
     check = verify(lab)
@@ -111,6 +113,7 @@ def test_many_differences_are_counted_and_a_hundred_named(lab: StreamLab) -> Non
     assert verify(lab, heal=True).is_equal
 
 
+@pytest.mark.thorough
 def test_values_that_swap_columns_are_different(lab: StreamLab) -> None:
     # Spark's hash ignores NULL: without their places, (NULL, 1) and (1, NULL) have the same hash.
     columns = "id BIGINT, a INT, b INT, s STRUCT<x: INT, y: INT>, l ARRAY<INT>"
@@ -135,6 +138,7 @@ def test_values_that_swap_columns_are_different(lab: StreamLab) -> None:
     assert other
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_optimize_restore_and_rewrites_keep_a_target_equal(lab: StreamLab, vectors: str) -> None:
     for table in ("src", "copy"):
@@ -167,12 +171,14 @@ def test_target_with_added_column_is_compared_whole_once(lab: StreamLab) -> None
     assert [check.is_incremental for check in checks] == [False, True]
 
 
+@pytest.mark.thorough
 def test_full_check_reads_all_rows_again(lab: StreamLab) -> None:
     verify(lab)
     check = verify(lab, full=True)
     assert (check.is_equal, check.is_incremental) == (True, False)
 
 
+@pytest.mark.thorough
 def test_check_whose_result_cannot_be_read_compares_all_rows(lab: StreamLab) -> None:
     verify(lab)
     (kept,) = (lab.root / "state" / "verifications").rglob("*.json")
@@ -181,6 +187,7 @@ def test_check_whose_result_cannot_be_read_compares_all_rows(lab: StreamLab) -> 
     assert verify(lab).is_incremental
 
 
+@pytest.mark.in_ci("after_statement")
 @pytest.mark.parametrize("point", PASSED_POINTS)
 def test_heal_of_a_crashed_driver_is_finished_once(
     lab: StreamLab, point: ProtocolPoint, monkeypatch: pytest.MonkeyPatch
