@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from . import (
+    archives,
     changes,
     checks,
     consumption,
@@ -51,6 +52,7 @@ class Part(StrEnum):
     WIDE = "wide"
     CHANGES = "changes"
     FEED = "feed"
+    ARCHIVES = "archives"
 
 
 def main(
@@ -100,6 +102,9 @@ def main(
                 case Part.FEED:
                     for item in feed.workloads(rows, counts):
                         yield item.name, partial(feed.measure, spark, workshop, item, patience)
+                case Part.ARCHIVES:
+                    yield "archive", partial(archives.archived, spark, workshop, rows, patience)
+                    yield "checks", partial(archives.verified, spark, workshop, rows, patience)
                 case Part.CHANGES:
                     yield flights.NAME, partial(measurement.flights, 365 if is_full else 4)
                     for item in workloads(rows, counts, is_smoke=not is_full):

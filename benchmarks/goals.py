@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from . import feed, iceberg_process, upserts, wide
+from . import archives, feed, iceberg_process, upserts, wide
 from .checks import LOGS, PROBE, of_maintenance, with_data
 from .fixed_cost import AT_MOST_ONCE, CONSUME, IN_SESSION, OF_CHANGES, OF_SOURCE
 from .readers import CHANGES, FEED_BY_KEY, FLOOR, SNAPSHOTS, STREAM
@@ -45,6 +45,7 @@ def of(run: Run) -> Iterator[Goal]:
         "upserts": _upserts,
         "wide": _wide,
         "feed": _feed,
+        "archives": _archives,
     }
     judge = judges.get(run.part)
     return iter(judge(run) if judge else ())
@@ -217,6 +218,24 @@ def _feed(run: Run) -> Iterator[Goal]:
             f", {settings_name(10, has_vectors=False)}" in name
         ):
             yield from _faster(name, rows)
+
+
+def _archives(run: Run) -> Iterator[Goal]:
+    for name, rows in run.by_workload().items():
+        found = _ratio(_median(rows, archives.STREAMING), _median(rows, archives.ARCHIVE))
+        if found is not None:
+            text = f"{name}: throughput of {archives.ARCHIVE} beside {archives.STREAMING}"
+            yield Goal(text, "at least 0.9", f"{found:.2f}", found >= 0.9)  # noqa: PLR2004
+        unchanged = _median(rows, archives.UNCHANGED)
+        if unchanged is not None:
+            yield _below(f"{name}: {archives.UNCHANGED}", unchanged, 2)
+        check, whole = rows.get(archives.AFTER_UPDATES), rows.get(archives.FIRST_CHECK)
+        if check is not None and whole is not None:
+            share = check.size_bytes / whole.size_bytes
+            text = (
+                f"{name}: bytes of the {archives.AFTER_UPDATES} beside the {archives.FIRST_CHECK}"
+            )
+            yield Goal(text, "less than all", f"{share:.3f}", share < 1)
 
 
 def _faster(name: str, rows: dict[str, Row]) -> Iterator[Goal]:

@@ -14,6 +14,7 @@ from .shapes import COMMITS, workloads
 TITLES = {
     "changes": "Reading net changes",
     "feed": "Reading every change",
+    "archives": "Archives and checks",
     "consumption": "Consuming",
     "checks": "What is asked often",
     "writes": "What writers pay",
