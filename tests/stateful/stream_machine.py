@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
@@ -129,6 +130,7 @@ ACTIONS = st.one_of(
         source=st.sampled_from([FeedSource.AUTO, FeedSource.ROW_TRACKING]),
         ids_first=st.booleans(),
     ),
+    _action("archive", crash=CRASH_POINTS, back=st.integers(0, 12)),
     _action(
         "start_in_the_past",
         back=st.integers(0, 12),
@@ -203,6 +205,7 @@ class StreamMachine(RuleBasedStateMachine):
         self.next_key = 0
         self.table = TableModel(["k", *sorted(VALUES)])
         self.streams: dict[str, StreamModel] = {}
+        self.archived_since: int | None = None
 
     @initialize(
         has_vectors=st.booleans(),
@@ -339,6 +342,24 @@ class StreamMachine(RuleBasedStateMachine):
         for version, changes in found.items():
             assert _without_equal_pairs(changes) == self.table.changes_of(version, last)
         self._count("read feed")
+
+    def archive(self, crash: tuple[ProtocolPoint, int | None] | None, back: int) -> None:
+        if self.archived_since is None:
+            self.archived_since = self.table.version
+        table, archive = self.lab.path("t"), self.lab.path("archive")
+        self.crash.arm(crash)
+        with suppress(Crash):
+            self.engine.archive_changes(table, archive)
+        self.crash.arm(None)
+        outcome = self.engine.archive_changes(table, archive)
+        assert outcome.through_version == self.table.version
+        version = max(self.archived_since, self.table.version - back)
+        found = self.engine.replay(archive, as_of=Version(version))
+        then = self.table.history[version]
+        assert found.columns == list(then.columns)
+        assert Counter(map(tuple, found.collect())) == Counter(map(then.values, then.rows.values()))
+        assert self.engine.verify_target(outcome.stream, archive).is_equal
+        self._count("archive")
 
     def start_in_the_past(
         self, back: int, semantics: AppendSemantics | None, shows_initial_rows: bool

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from archive_lab import ArchiveLab
 from stream_lab import PASSED_POINTS, Crash, CrashAt
 
 from airflow_provider_cdc.engine import ProtocolPoint
+from airflow_provider_cdc.engine.consumption.consumer import Consumer
 
 LATER = (
     "UPDATE {src} SET v = 'x' WHERE id = 1",
@@ -159,3 +161,20 @@ def by_version(lab: ArchiveLab) -> Counter[int]:
     """The number of rows of each version in the archive."""
     rows = lab.spark.table(lab.name("log")).select("_commit_version").collect()
     return Counter(row[0] for row in rows)
+
+
+def test_call_ends_although_a_writer_never_stops(
+    lab: ArchiveLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consume, count = Consumer.consume, iter(range(100, 200))
+
+    def write_and_consume(*given: Any, **options: Any) -> Any:
+        lab.sql(f"INSERT INTO {{src}} VALUES ({next(count)}, 'more')")
+        return consume(*given, **options)
+
+    lab.archive()
+    lab.sql(LATER[0])
+    monkeypatch.setattr(Consumer, "consume", write_and_consume)
+    outcome = lab.archive()
+
+    assert (outcome.through_version, outcome.has_more) == (2, True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from ...core.archives.definition import (
 from ...core.archives.evolution import Add, Rename, Step, Widen, columns_of, evolution
 from ...core.archives.foreign_changes import ForeignChanges
 from ...core.delta.table_schema import MAPPING_MODE, Layout
-from ...core.errors import InvalidRequest
+from ...core.errors import InvalidRequest, StreamConflict
 from ...core.model.stream import Stream
 from ...core.names import TableName, quote
 from ...storage.delta.commit_times import CommitTimes
@@ -36,6 +36,8 @@ from ..tables.sql_types import sql_type
 
 _APPEND_ONLY = "delta.appendOnly"
 _TYPE_WIDENING = "delta.enableTypeWidening"
+# How Delta's error conditions for concurrent commits begin.
+_CONCURRENT = "DELTA_CONCURRENT_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,12 @@ class ArchiveTables:
         archive = self._again(archive)
         era = Era(version, origin, layout, columns_of(archive, layout))
         key, value = era.as_property(metadata)
-        self.tables.set_properties(archive.sql, {key: value})
+        self._set(archive, {key: value})
         return self._again(archive)
 
     def adopt(self, archive: Archive, stream: str, stream_id: str) -> Archive:
         """Record that another stream fills the archive from now on."""
-        self.tables.set_properties(archive.sql, {STREAM: stream, STREAM_ID: stream_id})
+        self._set(archive, {STREAM: stream, STREAM_ID: stream_id})
         return self._again(archive)
 
     def check_untouched(self, archive: Archive) -> None:
@@ -159,29 +161,52 @@ class ArchiveTables:
         match step:
             case Rename(column, name):
                 if not self._again(archive).layout.is_mapped:
-                    self.tables.set_properties(archive.sql, {MAPPING_MODE: "name"})
+                    self._set(archive, {MAPPING_MODE: "name"})
                 change = f"RENAME COLUMN {quote(column)} TO {quote(name)}"
             case Add(path, kind):
                 place = ".".join(map(quote, path))
                 change = f"ADD COLUMNS ({place} {_sql(kind)})"
             case Widen(column, kind):
-                self.tables.set_properties(archive.sql, {_TYPE_WIDENING: "true"})
+                self._set(archive, {_TYPE_WIDENING: "true"})
                 change = f"ALTER COLUMN {quote(column)} TYPE {_sql(kind)}"
         self._run(archive.subject, f"ALTER TABLE {archive.sql} {change}")
 
     def _run(self, subject: str, statement: str) -> None:
-        try:
+        with _refused_by_spark(subject):
             self.spark.sql(statement)
-        except Exception as error:  # pyspark has no classes for errors of the JVM
-            if not has_ended(error):
-                raise
-            raise InvalidRequest(
+
+    def _set(self, archive: Archive, properties: Mapping[str, str]) -> None:
+        with _refused_by_spark(archive.subject):
+            self.tables.set_properties(archive.sql, properties)
+
+
+@contextmanager
+def _refused_by_spark(subject: str) -> Iterator[None]:
+    """Turn Spark's refusal to create or alter an archive into an error of the engine.
+
+    :raises StreamConflict: another call altered it at the same time
+    :raises InvalidRequest: Spark cannot do it
+    """
+    try:
+        yield
+    except Exception as error:  # pyspark has no classes for errors of the JVM
+        if not has_ended(error):
+            raise
+        cause = first_line(error)
+        if _CONCURRENT in cause:
+            raise StreamConflict(
                 subject,
-                "cannot have the columns of its source",
-                cause=first_line(error),
-                fix="give the archive a name or a path that Spark can write, and change the type"
-                " of a column that Delta cannot store",
+                "was altered at the same time by another call",
+                cause=cause,
+                fix="run one call at a time",
             ) from error
+        raise InvalidRequest(
+            subject,
+            "cannot have the columns of its source",
+            cause=cause,
+            fix="give the archive a name or a path that Spark can write, and change the type"
+            " of a column that Delta cannot store",
+        ) from error
 
 
 def _sql(kind: Any) -> str:

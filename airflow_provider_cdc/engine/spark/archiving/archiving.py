@@ -93,21 +93,26 @@ class Archiving:
         archive, stream = self._opened(table, archive_name, start)
         self._check_moves(archive, stream)
         batches: list[Outcome] = []
-        has_limit = limit != BatchLimit()
-        for _ in range(_TRIES):
+        # Later commits wait for the next call. So a call ends even if a writer never stops.
+        newest, tries = self._sources.newest_version(stream), 0
+        is_whole = limit == BatchLimit()
+        while tries < _TRIES:
             try:
-                while (found := self._batch(archive, stream, limit)) is not None:
-                    outcome, archive = found
-                    batches.append(outcome)
-                    stream = self._stream(archive)
-                    log.info("%s", _progress(archive, stream, outcome))
-                    if has_limit:
-                        break
-                break
+                found = self._batch(archive, stream, limit)
             except StreamMoved:
                 # Another call archived the same changes, or is about to.
+                tries += 1
                 archive = self._archives.get(archive_name)
                 stream = self._stream(archive)
+                continue
+            if found is None:
+                break
+            outcome, archive = found
+            batches.append(outcome)
+            stream = self._stream(archive)
+            log.info("%s", _progress(archive, stream, outcome))
+            if not is_whole or stream.offset.version >= newest:
+                break
         else:
             raise StreamConflict(
                 archive.subject,
