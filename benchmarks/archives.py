@@ -42,6 +42,7 @@ def archived(
             rounds = _Rounds(spark, bench)
             once = partial(work, spark, bench, rounds)
             timing = timed(spark, once, patience, prepare=rounds.renew)
+            shutil.rmtree(rounds.root)
             yield Row(workload.name, way, timing)
         shutil.rmtree(bench.root)
 

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from stream_lab import Crash, StreamLab
 
 from airflow_provider_cdc.engine import InvalidRequest, Progress, ProtocolPoint, Version
+from airflow_provider_cdc.engine.spark.consumption import stream_views
 
 BOTH = "'delta.enableChangeDataFeed' = 'true', 'delta.enableRowTracking' = 'true'"
 ROWS = "INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES (1, 'a'), (2, 'b'), (3, 'c')"
@@ -69,6 +70,20 @@ def test_consumption_of_a_feed_stream_applies_every_step_once(lab: StreamLab) ->
         (4, "d", "insert", 3),
     ]
     assert not lab.engine.stream_has_data("s")
+
+
+def test_feed_of_appends_is_counted_by_the_log_and_read_once(
+    lab: StreamLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.engine.create_stream("s", on_table=lab.path("src"), mode="feed")
+    lab.sql("INSERT INTO {src} VALUES (4, 'd'), (5, 'e')", "INSERT INTO {src} VALUES (6, 'f')")
+    # Nothing may be kept or counted by reading.
+    monkeypatch.delattr(stream_views, "_kept")
+    monkeypatch.delattr(stream_views, "_kinds")
+    outcome = lab.consume(LOG)
+
+    assert outcome.streams[0].rows == {"inserted": 3, "updated": 0, "deleted": 0}
+    assert [row[2:] for row in lab.rows("log")] == [("insert", 2), ("insert", 2), ("insert", 3)]
 
 
 @pytest.mark.parametrize("point", [ProtocolPoint.AFTER_STATEMENT, ProtocolPoint.BEFORE_COMMIT])

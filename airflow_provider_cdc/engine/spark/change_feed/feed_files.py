@@ -22,6 +22,7 @@ from ...core.change_sets.crafted_log import (
     Side,
 )
 from ...core.delta.table_schema import Layout, matching_path
+from ...core.figures import known_sum
 from ...core.model.stream import Stream
 from ...core.names import name_key
 from ...storage.delta.range_files import RangeFiles
@@ -49,6 +50,16 @@ class FeedFiles:
     whole: tuple[PlacedFile, ...]
     old: tuple[PlacedFile, ...]
     new: tuple[PlacedFile, ...]
+
+    @property
+    def insert_count(self) -> int | None:
+        """The number of changes if the log shows that all of them are inserts."""
+        if self.changes or self.old or self.new:
+            return None
+        listed = [file.listed for file in self.whole]
+        if any(each.side is not Side.NEW or each.has_vector for each in listed):
+            return None
+        return known_sum(each.file.record_count for each in listed)
 
 
 def feed_files(source: RangeFiles, plan: FeedPlan) -> FeedFiles:

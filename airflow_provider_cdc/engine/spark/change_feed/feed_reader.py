@@ -59,12 +59,13 @@ class FeedOptions:
 @dataclass(frozen=True, slots=True)
 class FeedRead:
     """A feed, not yet read. ``scratch`` names the folders that must stay while ``rows`` is in
-    use.
+    use. ``row_count`` is the number of rows if the log shows it; then each row is an insert.
     """
 
     rows: DataFrame
     plan: ReadPlan
     scratch: tuple[str, ...] = ()
+    row_count: int | None = None
 
 
 # How a stream with the mode ``FEED`` reads its source.
@@ -111,11 +112,11 @@ class FeedReader:
         ]
         read_plan = plan.read_plan(len(span.commits))
         if not parts:
-            return FeedRead(self._nothing(stream, rows.layout, options), read_plan)
+            return FeedRead(self._nothing(stream, rows.layout, options), read_plan, row_count=0)
         log = DeltaLog(stream.source.location, self._files)
         times = CommitTimes(log).times(span.commits, span.end.properties)
         shown = _shown(stream, union(parts), _time_of(times), options)
-        return FeedRead(shown, read_plan, tables.roots)
+        return FeedRead(shown, read_plan, tables.roots, files.insert_count)
 
     def plan(self, span: SourceRange, options: FeedOptions) -> ReadPlan:
         """How :meth:`read` would read ``span``; reads only the log."""

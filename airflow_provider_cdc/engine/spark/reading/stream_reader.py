@@ -156,7 +156,14 @@ class StreamReader:
             as_they_lie = not is_remote()
             return StreamChanges(rows, (plan_initial_rows(),), (), (), as_they_lie=as_they_lie)
         found = self._feeds.read(table, self._feed_options)
-        return StreamChanges(found.rows, (found.plan,), (), found.scratch)
+        return StreamChanges(
+            found.rows,
+            (found.plan,),
+            (),
+            found.scratch,
+            as_they_lie=found.row_count is not None,
+            row_count=found.row_count,
+        )
 
     def all_rows(self, span: StreamSpan) -> DataFrame:
         """The rows of the stream's table or view at the end of ``span``: the row id as users see
