@@ -448,7 +448,7 @@ def test_verification_fails_for_good_if_the_target_differs(is_equal):
     operator = VerifyTarget(task_id="t", stream="{{ v }}", target="t", key=["id"], heal="False")
     keys = () if is_equal else (KeyDifference('{"id":7}', DifferenceKind.MISSING),)
     through = 4 if is_equal else 3
-    check = Verification("s", "t", 4, through, len(keys), keys, True, 10, 100, 0.5)
+    check = Verification("s", "t", 4, through, is_equal, len(keys), keys, True, 10, 100, 0.5)
     operator.__dict__["hook"] = hook = Submitted(SimpleNamespace(verification=check))
     operator.render_template_fields({"v": 1})
 

@@ -104,6 +104,17 @@ def test_each_difference_is_named_and_healed(lab: StreamLab, is_proved: bool) ->
 
 
 @pytest.mark.thorough
+def test_target_changed_after_a_check_is_not_equal_although_the_stream_did_not_move(
+    lab: StreamLab,
+) -> None:
+    verify(lab)
+    lab.sql("UPDATE {copy} SET v = 'corrupt' WHERE id = 3")
+    check = verify(lab)
+
+    assert (check.is_equal, check.differing_keys) == (False, 1)
+    assert check.verified_through == check.version == 1
+
+
 def test_many_differences_are_counted_and_a_hundred_named(lab: StreamLab) -> None:
     lab.sql("UPDATE {copy} SET v = NULL WHERE id < 1500")
     check = verify(lab)

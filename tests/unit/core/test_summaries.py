@@ -175,7 +175,7 @@ SHOWN: list[tuple[Any, str]] = [
         "<ArchiveOutcome lake.log through version 21: 0 changes, more is waiting>",
     ),
     (
-        Verification("s", "`lake`.`copy`", 21, 20, 7, (), True, 5_000, 3_200_000, 0.5),
+        Verification("s", "`lake`.`copy`", 21, 20, False, 7, (), True, 5_000, 3_200_000, 0.5),
         "<Verification lake.copy: differs from its source in 7 keys at version 21; 5.0 kB of"
         " 3.2 MB read>",
     ),

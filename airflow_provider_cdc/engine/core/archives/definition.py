@@ -48,11 +48,13 @@ class Era:
     """The source's columns from version ``version`` on, until the next era begins.
 
     ``origin`` is the index of the era whose columns and column ids it took over: the era before it,
-    or one that a RESTORE brought back. The first era has its own index. ``columns`` has, for each
-    column of the ``layout``, the physical name of the archive's column that holds its values.
+    or one that a RESTORE brought back. The first era has its own index. ``timestamp`` is the time
+    of its commit. ``columns`` has, for each column of the ``layout``, the physical name of the
+    archive's column that holds its values.
     """
 
     version: int
+    timestamp: datetime
     origin: int
     layout: Layout
     columns: Mapping[str, str]
@@ -65,6 +67,7 @@ class Era:
         given = metadata.get("configuration") or {}
         settings = {name: given[name] for name in (MAPPING_MODE, MAX_COLUMN_ID) if name in given}
         value = {
+            "timestamp": self.timestamp.isoformat(),
             "origin": self.origin,
             "columns": self.columns,
             "schemaString": metadata["schemaString"],
@@ -133,9 +136,9 @@ class Archive:
         return max(self.after, 0) if self.is_whole else None
 
     @property
-    def newest(self) -> Era:
-        """The era of the changes that are archived next."""
-        return self.eras[-1]
+    def has_initial_rows(self) -> bool:
+        """Whether it begins with the rows at version ``after``."""
+        return self.is_whole and self.after >= 0
 
     def history_to(self, place: int) -> LayoutHistory:
         """The layouts of the eras up to the one with the index ``place``."""
@@ -145,6 +148,10 @@ class Archive:
     def era_at(self, version: int) -> int:
         """The index of the era of a version of the source; the first one if it is earlier."""
         return max(sum(era.version <= version for era in self.eras) - 1, 0)
+
+    def era_by(self, moment: datetime) -> int:
+        """The index of the era that the source had at a moment; the first one if it is earlier."""
+        return max(sum(era.timestamp <= moment for era in self.eras) - 1, 0)
 
     def origin_of(self, layout: Layout, commit: Commit | None) -> int:
         """The index of the era whose columns ``layout`` took over.
@@ -195,4 +202,5 @@ def reserved(columns: Sequence[str]) -> str | None:
 
 def _era(version: int, text: str) -> Era:
     found = json.loads(text)
-    return Era(version, found["origin"], Layout.of(found), found["columns"])
+    begun = datetime.fromisoformat(found["timestamp"])
+    return Era(version, begun, found["origin"], Layout.of(found), found["columns"])

@@ -10,6 +10,7 @@ from pyroaring import BitMap64
 
 from ..change_sets.crafted_log import ListedFile, Side
 from ..delta.deletion_vectors import Bitmap, complement
+from ..delta.log_actions import DataFile
 
 # Spark keeps the position and the commit of each row in the memory of every executor.
 MOST_SHARED_ROWS = 1 << 20
@@ -26,24 +27,24 @@ class PlacedFile:
 def shared(files: Iterable[PlacedFile]) -> list[PlacedFile]:
     """``files``, with each file that differs only in the kept rows listed once for many commits.
 
-    A row of a file is deleted once, so each kept row belongs to one commit. If a RESTORE brought a
-    row back and a later commit deleted it again, the file is listed once for each of the two.
+    A row of a file is deleted once, so each kept row belongs to one commit. If a RESTORE brought
+    rows back, the same place may belong to several commits. Then only one listing of the file is
+    shared, because places do not distinguish its listings.
     """
     files = list(files)
-    groups: dict[tuple[int, Side, str], list[PlacedFile]] = {}
-    for file in files:
-        if _can_share(file.listed):
-            key = (file.place, file.listed.side, file.listed.file.path)
-            groups.setdefault(key, []).append(file)
-    repeated = [group for group in groups.values() if len(group) > 1]
-    rows = sum(len(file.listed.kept or ()) for group in repeated for file in group)
-    if not repeated or rows > MOST_SHARED_ROWS or _overlap([group[0] for group in repeated]):
+    layers = [layer for layer in _layers(files) if len(layer.files) > 1]
+    largest: dict[str, _Layer] = {}
+    for layer in layers:
+        known = largest.get(layer.path)
+        if known is None or len(layer.rows) > len(known.rows):
+            largest[layer.path] = layer
+    chosen = list(largest.values())
+    count = sum(len(layer.rows) for layer in chosen)
+    if not chosen or count > MOST_SHARED_ROWS or _overlap(chosen):
         return files
-    replaced = {id(file) for group in repeated for file in group}
-    found = [file for file in files if id(file) not in replaced]
-    for group in repeated:
-        found.extend(_shared(group))
-    return found
+    replaced = {id(file) for layer in chosen for file in layer.files}
+    kept = [file for file in files if id(file) not in replaced]
+    return [*kept, *map(_in_one, chosen)]
 
 
 def kept_rows(listed: ListedFile) -> list[tuple[int | None, int]]:
@@ -70,60 +71,68 @@ def commits_of_rows(files: Sequence[ListedFile]) -> tuple[list[int], list[int]]:
     return places, versions
 
 
-def _overlap(files: Sequence[PlacedFile]) -> bool:
-    """Whether rows of two of the ``files`` have the same place.
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Listings of one file that keep different ``rows``."""
+
+    rows: BitMap64
+    files: list[PlacedFile]
+
+    @property
+    def path(self) -> str:
+        return self.files[0].listed.file.path
+
+
+def _layers(files: Sequence[PlacedFile]) -> list[_Layer]:
+    """The listings that can be shared, file by file, in as few layers as possible."""
+    groups: dict[tuple[int, Side, str], list[_Layer]] = {}
+    for file in files:
+        kept = file.listed.kept
+        if kept is None or not _can_share(file.listed):
+            continue
+        layers = groups.setdefault((file.place, file.listed.side, file.listed.file.path), [])
+        for layer in layers:
+            if layer.rows.isdisjoint(kept):
+                layer.rows.update(kept)
+                layer.files.append(file)
+                break
+        else:
+            layers.append(_Layer(kept.copy(), [file]))
+    return [layer for layers in groups.values() for layer in layers]
+
+
+def _overlap(layers: Sequence[_Layer]) -> bool:
+    """Whether rows of two files have the same place.
 
     That is possible if row tracking was dropped and set up again.
     """
-    firsts: dict[str, tuple[int, int]] = {}
-    for file in files:
-        data = file.listed.file
-        assert data.base_row_id is not None
-        assert data.record_count is not None
-        firsts[data.path] = (data.base_row_id, data.base_row_id + data.record_count)
-    ranges = sorted(firsts.values())
+    ranges = sorted(_places(layer.files[0].listed.file) for layer in layers)
     return any(one[1] > other[0] for one, other in pairwise(ranges))
 
 
+def _places(file: DataFile) -> tuple[int, int]:
+    assert file.base_row_id is not None
+    assert file.record_count is not None
+    return file.base_row_id, file.base_row_id + file.record_count
+
+
 def _can_share(listed: ListedFile) -> bool:
-    return None not in (
-        listed.kept,
-        listed.version,
-        listed.file.base_row_id,
-        listed.file.record_count,
-    )
+    file = listed.file
+    return None not in (listed.version, file.base_row_id, file.record_count)
 
 
-def _shared(group: Sequence[PlacedFile]) -> list[PlacedFile]:
-    """``group``, which lists one file, with as few listings as possible."""
-    layers: list[tuple[BitMap64, list[PlacedFile]]] = []
-    for file in group:
-        kept = file.listed.kept
-        assert kept is not None
-        for rows, layer in layers:
-            if rows.isdisjoint(kept):
-                rows.update(kept)
-                layer.append(file)
-                break
-        else:
-            layers.append((kept.copy(), [file]))
-    return [_in_one(rows, layer) for rows, layer in layers]
-
-
-def _in_one(rows: BitMap64, layer: Sequence[PlacedFile]) -> PlacedFile:
-    first = layer[0]
+def _in_one(layer: _Layer) -> PlacedFile:
+    first = layer.files[0]
     count = first.listed.file.record_count
     assert count is not None
-    if len(layer) == 1:
-        return first
     listed = replace(
         first.listed,
         version=None,
-        kept=rows,
-        left_out=Bitmap.of(complement(rows, count)),
+        kept=layer.rows,
+        left_out=Bitmap.of(complement(layer.rows, count)),
         commits=tuple(
             (file.listed.version, file.listed.kept)
-            for file in layer
+            for file in layer.files
             if file.listed.version is not None and file.listed.kept is not None
         ),
     )

@@ -40,7 +40,8 @@ class Verification:
 
     The check compared ``target`` with the source of ``stream`` at ``version``, which the stream has
     consumed. ``verified_through`` is the newest version at which both were equal (``None``: no
-    check found that). ``differing_keys`` counts the keys whose rows differ, and ``differences``
+    check found that). ``is_equal``: the target equals the source now; also after it was healed.
+    ``differing_keys`` counts the keys whose rows differ, and ``differences``
     names at most 100 of them. ``is_incremental``: only rows that changed since the last proof were
     read. ``bytes_read`` are the bytes of the files that the check read, of ``bytes_total`` of both
     tables. ``healed`` is the consumption that made the target equal again, if there was one.
@@ -50,6 +51,7 @@ class Verification:
     target: str
     version: int
     verified_through: int | None
+    is_equal: bool
     differing_keys: int
     differences: tuple[KeyDifference, ...]
     is_incremental: bool
@@ -57,11 +59,6 @@ class Verification:
     bytes_total: int
     seconds: float
     healed: Outcome | None = None
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether the target equals the source now; also after it was healed."""
-        return self.verified_through == self.version
 
     @property
     def summary(self) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -36,6 +38,7 @@ from ..tables.sql_types import sql_type
 
 _APPEND_ONLY = "delta.appendOnly"
 _TYPE_WIDENING = "delta.enableTypeWidening"
+_TIMESTAMP_NTZ, _NTZ_FEATURE = "timestamp_ntz", "timestampNtz"
 # How Delta's error conditions for concurrent commits begin.
 _CONCURRENT = "DELTA_CONCURRENT_"
 
@@ -85,44 +88,71 @@ class ArchiveTables:
         :raises InvalidRequest: the source has a column of an archive, or Spark refuses the name or
             a type
         """
-        subject, metadata = f"archive {name.sql}", stream.offset.metadata
-        layout, version = Layout.of(metadata), max(stream.offset.version, 0)
+        subject, layout = f"archive {name.sql}", Layout.of(stream.offset.metadata)
         _check_columns(subject, layout)
-        begun = CommitTimes(DeltaLog(stream.source.location, self.files)).of_offset(stream.offset)
-        era = Era(version, 0, layout, {column: column for column in layout.column_names})
-        key, value = era.as_property(metadata)
         columns = [f"{quote(column)} {kind}" for column, kind in ARCHIVE_COLUMNS.items()]
         columns.extend(
             f"{quote(field.name)} {sql_type(field.dataType)}"
             for field in spark_fields(layout.fields)
         )
-        given = {_APPEND_ONLY: "true", **identity(stream, begun), key: value}
+        begun = CommitTimes(self._log_of(stream)).of_offset(stream.offset)
+        given = {_APPEND_ONLY: "true", **identity(stream, begun)}
+        if any(map(_needs_mapping, _names_in(layout.fields))):
+            given[MAPPING_MODE] = "name"
         with escaped_literals(self.spark):
             self._run(
                 subject,
                 f"CREATE TABLE {name.sql} ({', '.join(columns)}) USING delta"
                 f" PARTITIONED BY ({COMMIT_DATE}) {table_properties(given)}",
             )
-        return self.get(name)
+        return self.begun(self.get(name), stream)
+
+    def begun(self, archive: Archive, stream: Stream) -> Archive:
+        """The archive with its first era; a killed call may have left it without."""
+        if archive.eras:
+            return archive
+        offset = stream.offset
+        return self._with_era(
+            archive, offset.metadata, 0, max(offset.version, 0), archive.after_timestamp
+        )
 
     def evolve(
-        self, archive: Archive, metadata: Mapping[str, Any], origin: int, version: int
+        self,
+        archive: Archive,
+        metadata: Mapping[str, Any],
+        origin: int,
+        version: int,
+        timestamp: datetime,
     ) -> Archive:
         """Begin a new era: let the archive hold rows of a source with this ``metaData`` action.
 
         :param origin: the index of the era whose columns it took over
         :param version: the version of the source that has it
+        :param timestamp: the time of that version
         :raises InvalidRequest: the source has a column of an archive, or Spark refuses a type
         """
         layout = Layout.of(metadata)
         _check_columns(archive.subject, layout)
         for step in evolution(archive, origin, layout, version):
             self._apply(archive, step)
-        archive = self._again(archive)
-        era = Era(version, origin, layout, columns_of(archive, layout))
+        return self._with_era(self._again(archive), metadata, origin, version, timestamp)
+
+    def _with_era(
+        self,
+        archive: Archive,
+        metadata: Mapping[str, Any],
+        origin: int,
+        version: int,
+        timestamp: datetime,
+    ) -> Archive:
+        layout = Layout.of(metadata)
+        era = Era(version, timestamp, origin, layout, columns_of(archive, layout))
         key, value = era.as_property(metadata)
         self._set(archive, {key: value})
         return self._again(archive)
+
+    def _log_of(self, stream: Stream) -> DeltaLog:
+        return DeltaLog(stream.source.location, self.files)
 
     def adopt(self, archive: Archive, stream: str, stream_id: str) -> Archive:
         """Record that another stream fills the archive from now on."""
@@ -160,16 +190,30 @@ class ArchiveTables:
     def _apply(self, archive: Archive, step: Step) -> None:
         match step:
             case Rename(column, name):
-                if not self._again(archive).layout.is_mapped:
-                    self._set(archive, {MAPPING_MODE: "name"})
+                self._map(archive)
                 change = f"RENAME COLUMN {quote(column)} TO {quote(name)}"
             case Add(path, kind):
                 place = ".".join(map(quote, path))
+                field = {"name": path[-1], "type": kind}
+                if any(map(_needs_mapping, _names_in([field]))):
+                    self._map(archive)
+                self._allow(archive, kind)
                 change = f"ADD COLUMNS ({place} {_sql(kind)})"
             case Widen(column, kind):
                 self._set(archive, {_TYPE_WIDENING: "true"})
+                self._allow(archive, kind)
                 change = f"ALTER COLUMN {quote(column)} TYPE {_sql(kind)}"
         self._run(archive.subject, f"ALTER TABLE {archive.sql} {change}")
+
+    def _map(self, archive: Archive) -> None:
+        """Let columns have any name, and another one later."""
+        if not self._again(archive).layout.is_mapped:
+            self._set(archive, {MAPPING_MODE: "name"})
+
+    def _allow(self, archive: Archive, kind: Any) -> None:
+        """Switch on what a type needs; a new table has it by itself."""
+        if _TIMESTAMP_NTZ in json.dumps(kind):
+            self._set(archive, {f"delta.feature.{_NTZ_FEATURE}": "supported"})
 
     def _run(self, subject: str, statement: str) -> None:
         with _refused_by_spark(subject):
@@ -207,6 +251,28 @@ def _refused_by_spark(subject: str) -> Iterator[None]:
             fix="give the archive a name or a path that Spark can write, and change the type"
             " of a column that Delta cannot store",
         ) from error
+
+
+def _names_in(fields: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The names of ``fields`` and of all fields in them."""
+    for field in fields:
+        yield str(field["name"])
+        yield from _names_in_type(field["type"])
+
+
+def _names_in_type(kind: Any) -> Iterator[str]:
+    if isinstance(kind, str):
+        return
+    if kind["type"] == "struct":
+        yield from _names_in(kind["fields"])
+    for part in ("elementType", "keyType", "valueType"):
+        if part in kind:
+            yield from _names_in_type(kind[part])
+
+
+def _needs_mapping(name: str) -> bool:
+    """Whether only a table with column mapping may have a column of that name."""
+    return any(character in name for character in " ,;{}()\n\t=")
 
 
 def _sql(kind: Any) -> str:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ...core.archives.archive_stream import archived_by
 from ...core.archives.definition import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
@@ -23,14 +24,14 @@ from ...core.change_feed.feed_options import ChangeType
 from ...core.delta.table_schema import Layout, matching_path
 from ...core.delta.type_changes import TypeChange, lossy_change
 from ...core.errors import StreamUnusable
-from ...core.names import quote
+from ...core.names import name_key, quote
 from ...storage.registry.registry import Registry
 from ..change_sets.columns import in_newer_schema
 from ..change_sets.row_columns import in_end_layout, union
 
 FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP, ROW_ID)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST = "_cdc_latest_version"
+_LATEST = "_cdc_latest"
 
 
 class ArchivedChanges:
@@ -48,27 +49,27 @@ class ArchivedChanges:
     def reach(self, archive: Archive) -> Reach | None:
         """Through which version ``archive`` holds every change; ``None``: it is not filled yet.
 
-        The stream shows it even if the newest commits changed no row. Without the stream it is the
-        newest commit in the archive.
+        The newest consumption of its stream shows it even if the newest commits changed no row.
+        A later offset does not count, because others may have moved the stream.
         """
-        newest = F.max_by(F.struct(COMMIT_VERSION, F.unix_micros(COMMIT_TIMESTAMP)), COMMIT_VERSION)
-        found = self._table(archive).agg(newest).head()
-        archived = None
-        if found is not None and found[0] is not None:
-            archived = Reach(found[0][0], EPOCH + timedelta(microseconds=found[0][1]))
-        offset = next(
-            (
-                stream.offset
-                for stream in self._registry.snapshot().streams()
-                if stream.stream_id == archive.stream_id and not stream.shows_initial_rows
-            ),
-            None,
-        )
-        if offset is None or (archived is not None and archived.version > offset.version):
-            return archived
+        newest = self.newest(archive)
+        found = None
+        if newest is not None:
+            rows = self._table(archive).where(F.col(COMMIT_VERSION) == newest)
+            (micros,) = rows.agg(F.max(F.unix_micros(COMMIT_TIMESTAMP))).collect()[0]
+            found = Reach(newest, EPOCH + timedelta(microseconds=micros))
+        streams = self._registry.snapshot().streams()
+        stream = next((each for each in streams if each.stream_id == archive.stream_id), None)
+        taken = None if stream is None else archived_by(archive, stream)
+        if stream is None or taken is None or taken.through_version < (newest or 0):
+            return found
+        at_end = stream.offset.version == taken.through_version
         # Delta may date a commit a little later than the commit dates itself.
-        moment = offset.timestamp if archived is None else max(offset.timestamp, archived.timestamp)
-        return Reach(offset.version, moment, offset)
+        moment = max(
+            taken.through_timestamp or archive.after_timestamp,
+            archive.after_timestamp if found is None else found.timestamp,
+        )
+        return Reach(taken.through_version, moment, stream.offset if at_end else None)
 
     def changes(
         self,
@@ -108,10 +109,11 @@ class ArchivedChanges:
         """
         table = self._table(archive).where(condition)
         table = table.where(F.col(CHANGE_TYPE) != ChangeType.PREIMAGE.value)
-        ids = table.groupBy(quote(ROW_ID)).agg(F.max(COMMIT_VERSION).alias(_LATEST))
-        ids = ids.withColumnRenamed(ROW_ID, f"{ROW_ID}{_LATEST}")
-        is_latest = (F.col(quote(ROW_ID)) == F.col(quote(f"{ROW_ID}{_LATEST}"))) & (
-            F.col(COMMIT_VERSION) == F.col(_LATEST)
+        latest = _free(_LATEST, table.columns)
+        ids = table.groupBy(quote(ROW_ID)).agg(F.max(COMMIT_VERSION).alias("version"))
+        ids = ids.select(F.struct(F.col(quote(ROW_ID)).alias("id"), "version").alias(latest))
+        is_latest = (F.col(quote(ROW_ID)) == F.col(f"{latest}.id")) & (
+            F.col(COMMIT_VERSION) == F.col(f"{latest}.version")
         )
         live = table.where(F.col(CHANGE_TYPE) != ChangeType.DELETE.value)
         live = live.join(ids, is_latest, "left_semi")
@@ -140,6 +142,14 @@ class ArchivedChanges:
         columns = in_newer_schema(stored, era.layout.fields, stored_fields(archive, era.columns))
         of_era = rows.where(F.col(SCHEMA_VERSION) == era.version)
         return of_era.select(*columns, *map(quote, FEED_COLUMNS))
+
+
+def _free(name: str, used: Sequence[str]) -> str:
+    """``name``, with underscores before it if a column has it."""
+    taken = set(map(name_key, used))
+    while name_key(name) in taken:
+        name = f"_{name}"
+    return name
 
 
 def _lossy(path: Sequence[Layout]) -> TypeChange | None:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from ...core.archives.archive_outcome import ArchiveOutcome
 from ...core.archives.definition import Archive
-from ...core.archives.replay_point import replayed
+from ...core.archives.replay_point import Reach, replayed
 from ...core.arguments.points import Timestamp, Version, point_json
 from ...core.arguments.validation import validated
 from ...core.change_feed.feed_request import FeedEdge
@@ -110,16 +110,18 @@ class Archives:
         """
         found = self._tables.get(table_name(archive))
         self._tables.check_untouched(found)
-        condition = replayed(found, as_of, self._changes.reach(found))
-        return self._changes.rows_at(found, condition, self._era(found, condition, as_of))
+        reach = self._changes.reach(found)
+        condition = replayed(found, as_of, reach)
+        assert reach is not None
+        return self._changes.rows_at(found, condition, _era(found, as_of, reach))
 
-    def _era(self, archive: Archive, condition: str, point: Version | Timestamp | None) -> int:
-        """The index of the era whose columns the rows at ``point`` have."""
-        match point:
-            case None:
-                return len(archive.eras) - 1
-            case Version(number):
-                return archive.era_at(number)
-            case Timestamp():
-                newest = self._changes.newest(archive, condition)
-                return archive.era_at(archive.after if newest is None else newest)
+
+def _era(archive: Archive, point: Version | Timestamp | None, reach: Reach) -> int:
+    """The index of the era whose columns the rows at ``point`` have."""
+    match point:
+        case Version(number):
+            return archive.era_at(number)
+        case Timestamp():
+            return archive.era_by(point.moment)
+        case None:
+            return archive.era_at(reach.version)

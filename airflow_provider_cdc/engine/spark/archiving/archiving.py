@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ...consumption.attempts import ConsumptionServices
 from ...consumption.consumer import Consumer, ReadBasis
 from ...core.archives.archive_outcome import ArchiveOutcome
 from ...core.archives.archive_stream import (
     consumer_of,
-    moved_from,
-    skipped_change,
+    filled_through,
+    moved_by_others,
     stream_of,
 )
 from ...core.archives.definition import (
@@ -22,20 +21,22 @@ from ...core.archives.definition import (
     COMMIT_TIMESTAMP,
     SCHEMA_VERSION,
     Archive,
+    Era,
 )
 from ...core.consumption.batches import BatchLimit
 from ...core.delta.log_actions import Commit
 from ...core.delta.table_schema import Layout
-from ...core.errors import CdcError, InvalidRequest, StreamConflict, StreamMoved, StreamNotFound
+from ...core.errors import CdcError, InvalidRequest, StreamConflict, StreamMoved
 from ...core.figures import counted
 from ...core.model.outcomes import Outcome
 from ...core.model.stream import Stream, StreamMode
 from ...core.model.stream_spec import StreamSpec
 from ...core.model.tables import Table
 from ...core.names import TableName, quote
+from ...storage.delta.commit_times import CommitTimes
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.target_log import TargetLog
-from ...storage.files.stores import Files
+from ...storage.files.stores import Files, store_key
 from ...storage.sources.source_log import SourceLog, StreamSpan
 from ..archives.archive_tables import ArchiveTables
 from ..archives.archived_changes import ArchivedChanges
@@ -138,17 +139,23 @@ class Archiving:
         if archive is None:
             if table.sql == name.sql:
                 raise _own_archive(name)
-            stream = self._new_stream(table, stream_of(name), start)
-            return self._created(name, stream), stream
+            return self._created(name, table, start)
         self._archives.check_untouched(archive)
-        try:
-            stream = self._stream(archive)
-        except StreamNotFound:
+        snapshot = self._parts.registry.snapshot()
+        if archive.stream_id not in snapshot:
             self._check_source(archive, table)
-            return self._adopted(archive, table)
-        if stream.source.location != table.location:
+            return self._adopted(archive, table, snapshot.find(archive.stream))
+        stream = snapshot.by_id(archive.stream_id)
+        if store_key(stream.source.location) != store_key(table.location):
             self._check_source(archive, table)
-        return archive, stream
+            raise InvalidRequest(
+                archive.subject,
+                f"is not an archive of {table.name}",
+                cause=f"it is an archive of the table at {stream.source.location}, and"
+                f" {table.location} is another folder with the same table id",
+                fix="name the original table, or another archive",
+            )
+        return self._archives.begun(archive, stream), stream
 
     def _check_source(self, archive: Archive, table: Table) -> None:
         """Refuse an archive of another table."""
@@ -162,7 +169,11 @@ class Archiving:
                 fix="name another archive; a table that was created again needs a new one",
             )
 
-    def _created(self, name: TableName, stream: Stream) -> Archive:
+    def _created(
+        self, name: TableName, table: Table, start: ArchiveStart
+    ) -> tuple[Archive, Stream]:
+        known = self._parts.registry.snapshot().find(stream_of(name))
+        stream = self._new_stream(table, stream_of(name), start)
         if stream.last_consumer is not None:
             raise InvalidRequest(
                 f"archive {name.sql}",
@@ -173,10 +184,15 @@ class Archiving:
                 f'{stream.name}") to begin a new archive',
             )
         try:
-            return self._archives.create(name, stream)
+            return self._archives.create(name, stream), stream
         except CdcError:
-            # Nothing remains of a call that was refused.
-            self._drop_stream(stream.name)
+            found = self._archives.find(name)
+            if found is not None and found.stream_id == stream.stream_id:
+                # Another call created it at the same time.
+                return self._archives.begun(found, stream), stream
+            if known is None:
+                # Nothing remains of a call that was refused.
+                self._drop_stream(stream.name)
             raise
 
     def _new_stream(self, table: Table, name: str, start: ArchiveStart) -> Stream:
@@ -202,63 +218,90 @@ class Archiving:
             )
         return stream
 
-    def _adopted(self, archive: Archive, table: Table) -> tuple[Archive, Stream]:
-        """The archive with a new stream that continues where the archive ends."""
+    def _adopted(
+        self, archive: Archive, table: Table, found: Stream | None
+    ) -> tuple[Archive, Stream]:
+        """The archive with a new stream that continues where the archive ends.
+
+        :param found: the stream that has the name; a killed call may have created it
+        """
         newest = self._archived.newest(archive)
         after = archive.after if newest is None else newest
-        stream = self._create_stream(
-            StreamSpec(
-                name=archive.stream,
-                on_table=table.sql,
-                mode=StreamMode.FEED,
-                before={"version": after + 1} if after < 0 else None,
-                at=None if after < 0 else {"version": after},
-                show_initial_rows=newest is None and archive.is_whole and after >= 0,
-                comment=_COMMENT,
+        shows_rows = newest is None and archive.has_initial_rows
+        if found is None:
+            found = self._create_stream(
+                StreamSpec(
+                    name=archive.stream,
+                    on_table=table.sql,
+                    mode=StreamMode.FEED,
+                    before={"version": 0} if after < 0 else None,
+                    at=None if after < 0 else {"version": after},
+                    show_initial_rows=shows_rows,
+                    comment=_COMMENT,
+                )
             )
-        )
+        wanted = (archive.table_id, StreamMode.FEED, after, shows_rows, None)
+        if wanted != (
+            found.source.table_id,
+            found.mode,
+            found.offset.version,
+            found.shows_initial_rows,
+            found.last_consumer,
+        ):
+            raise InvalidRequest(
+                archive.subject,
+                "is filled by another stream",
+                cause=f"expected a stream with the id {archive.stream_id}, {found.name} has the id"
+                f" {found.stream_id}",
+                fix=f"archive with the state folder that filled it last, or drop stream"
+                f" {found.name} here: then a new stream continues where the archive ends",
+            )
         log.info(
             "%s: stream %s was missing, a new one continues after version %d",
             archive.subject,
-            stream.name,
+            found.name,
             after,
         )
-        return self._archives.adopt(archive, stream.name, stream.stream_id), stream
+        archive = self._archives.adopt(archive, found.name, found.stream_id)
+        return self._archives.begun(archive, found), found
 
     def _stream(self, archive: Archive) -> Stream:
-        """The stream that fills ``archive``."""
+        """The stream that fills ``archive``.
+
+        :raises StreamConflict: somebody dropped it since the call began
+        """
         snapshot = self._parts.registry.snapshot()
         if archive.stream_id in snapshot:
             return snapshot.by_id(archive.stream_id)
-        stream = snapshot.get(archive.stream)
-        raise InvalidRequest(
+        raise StreamConflict(
             archive.subject,
-            "is filled by another stream",
-            cause=f"expected a stream with the id {archive.stream_id}, {stream.name} has the id"
-            f" {stream.stream_id}",
-            fix=f"archive with the state folder that filled it last, or drop stream {stream.name}"
-            " here: then a new stream continues where the archive ends",
+            "was not filled to the end",
+            cause=f"stream {archive.stream} was dropped at the same time",
+            fix="run archive_changes again: a new stream continues where the archive ends",
         )
 
     def _check_moves(self, archive: Archive, stream: Stream) -> None:
         """Refuse a stream that others moved: the archive would have a gap or changes twice."""
-        through, at = moved_from(stream), stream.offset.version
-        commits = []
-        if through is not None and through < at:
+        newest = self._archived.newest(archive)
+        through, at = filled_through(archive, stream, newest), stream.offset.version
+        commits: list[Commit] = []
+        cause = None
+        if through < at:
             try:
                 source = DeltaLog(stream.source.location, self._files)
                 commits = list(source.commits(after=through, through=at))
-            except LogIncomplete:
-                # Only a range without changes is skipped so long before.
-                commits = []
-        cause = skipped_change(stream, archive.newest.layout, commits)
+            except LogIncomplete as error:
+                cause = f"version {error.missing_version} may have changed rows, and its commit"
+                cause += " was cleaned up"
+        cause = cause or moved_by_others(archive, stream, newest, commits)
         if cause is not None:
             raise InvalidRequest(
                 archive.subject,
                 "cannot be continued, its stream was moved by hand",
                 cause=f"stream {stream.name}: {cause}",
                 fix=f'drop the stream with engine.drop_stream("{stream.name}"): then a new stream'
-                " continues after the newest change in the archive",
+                " continues after the newest change in the archive; if the table no longer has"
+                " the changes after that, begin a new archive",
             )
 
     def _batch(
@@ -269,12 +312,12 @@ class Archiving:
         commits = span.tables[0].commits
         if not commits and not stream.shows_initial_rows and stream.consumption is None:
             return None
-        archive = self._in_era(archive, span)
+        archive, era = self._in_era(archive, span)
         log_of_target = TargetLog(self._files)
-        consumer = Consumer(self._parts, consumer_of(stream.name), limit)
+        consumer = Consumer(self._parts, consumer_of(archive.stream), limit)
         with consumer.opened(span) as views:
             version = log_of_target.newest_version(archive.location)
-            text = _insert(archive, stream.name)
+            text = _insert(archive, era, stream.name)
             return consumer.consume([text], basis=ReadBasis(views, version)), archive
 
     def _span(self, stream: Stream, limit: BatchLimit) -> StreamSpan:
@@ -291,32 +334,33 @@ class Archiving:
             layout = Layout.of(commit.metadata)
         return span
 
-    def _in_era(self, archive: Archive, span: StreamSpan) -> Archive:
-        """The archive with the columns that the commits of ``span`` have."""
-        (table,) = span.tables
-        archive = self._begun(archive, table.start.metadata, table.start.version, None)
-        first = next(iter(table.commits), None)
-        if first is None or first.metadata is None:
-            return archive
-        return self._begun(archive, first.metadata, first.version, first)
+    def _in_era(self, archive: Archive, span: StreamSpan) -> tuple[Archive, Era]:
+        """The archive, and the era that has the columns of the commits of ``span``.
 
-    def _begun(
-        self, archive: Archive, metadata: Mapping[str, Any], version: int, commit: Commit | None
-    ) -> Archive:
-        """The archive, in an era that has the columns of ``metadata``.
-
-        :param version: the version of the source that has them
-        :param commit: the commit that set them, if it is known
+        The archive may have later eras already: a killed call, or a stream that is lost now, has
+        begun them.
         """
+        (table,) = span.tables
+        metadata, version, commit = table.start.metadata, max(table.start.version, 0), None
+        first = next(iter(table.commits), None)
+        if first is not None and first.metadata is not None:
+            metadata, version, commit = first.metadata, first.version, first
         layout = Layout.of(metadata)
-        if archive.newest.layout.reads_as(layout):
-            return archive
-        return self._archives.evolve(archive, metadata, archive.origin_of(layout, commit), version)
+        era = archive.eras[archive.era_at(version)]
+        if era.layout.reads_as(layout):
+            return archive, era
+        log_of_source = DeltaLog(table.stream.source.location, self._files)
+        timestamp = table.start.timestamp
+        if commit is not None:
+            timestamp = CommitTimes(log_of_source).times([commit], table.end.properties)[version]
+        origin = archive.origin_of(layout, commit)
+        archive = self._archives.evolve(archive, metadata, origin, version, timestamp)
+        return archive, archive.eras[archive.era_at(version)]
 
 
-def _insert(archive: Archive, stream: str) -> str:
-    """The statement that archives the changes of ``stream``."""
-    era, names = archive.newest, archive.names
+def _insert(archive: Archive, era: Era, stream: str) -> str:
+    """The statement that archives the changes of ``stream``, which have the columns of ``era``."""
+    names = archive.names
     values = {column: quote(column) for column in ARCHIVE_COLUMNS}
     values[SCHEMA_VERSION] = f"CAST({era.version} AS BIGINT)"
     values[COMMIT_DATE] = _DATE

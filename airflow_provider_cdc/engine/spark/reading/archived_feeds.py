@@ -79,7 +79,12 @@ class ArchivedFeeds:
             return None
         _check_begun(subject, archive, bounds.first)
         end = bounds.end(subject, log)
-        conditions = [f"{COMMIT_VERSION} > {archive.after}L", _from(bounds.first)]
+        conditions = [
+            f"{COMMIT_VERSION} > {archive.after}L",
+            # Another call may archive more in the meantime.
+            f"{COMMIT_VERSION} <= {reach.version}L",
+            _from(bounds.first),
+        ]
         if end is None:
             conditions.append("false")
         elif bounds.last is not None:

@@ -117,7 +117,7 @@ class Verifying:
         proof = None if full or state is None else _usable(state.proof, pinned, sides)
         found = self._compared(pinned, sides, proof)
         differences, count = self._differences(pinned, sides, found)
-        healed = None
+        healed, is_equal = None, not count
         verified = None if state is None else state.verified_through
         if not count:
             verified = pinned.stream.offset.version
@@ -126,12 +126,13 @@ class Verifying:
             assert key is not None
             healed = self._healed(pinned, sides, target, key, found.ranges)
             again = self.verify(name, target, key, heal=False, full=False)
-            verified = again.verified_through
+            verified, is_equal = again.verified_through, again.is_equal
         return Verification(
             pinned.stream.name,
             pinned.table.name,
             pinned.stream.offset.version,
             verified,
+            is_equal,
             count,
             differences,
             found.is_incremental,

@@ -10,9 +10,10 @@ from table_histories import data_file
 
 from airflow_provider_cdc.engine.core.archives.archive_stream import (
     consumer_of,
-    skipped_change,
+    moved_by_others,
     stream_of,
 )
+from airflow_provider_cdc.engine.core.archives.definition import Archive, Era
 from airflow_provider_cdc.engine.core.archives.foreign_changes import ForeignChanges
 from airflow_provider_cdc.engine.core.delta.log_actions import Commit
 from airflow_provider_cdc.engine.core.delta.table_schema import Layout
@@ -36,6 +37,11 @@ def test_name_of_the_stream_of_an_archive_is_valid(name: str) -> None:
     assert stream_of(archive) != stream_of(table_name("other"))
 
 
+def archive(after: int = 0, *, is_whole: bool = False) -> Archive:
+    era = Era(0, NOON, 0, LAYOUT, {})
+    return Archive("l", "l", "/l", "t", "src", after, NOON, is_whole, "s", "i", (era,), LAYOUT)
+
+
 def stream_at(version: int, through: int | None, consumer: str | None = None) -> Stream:
     stream = new_stream("s", offset=new_offset(version))
     if through is None:
@@ -51,28 +57,46 @@ def change(version: int) -> Commit:
 
 
 @pytest.mark.parametrize(
-    ("stream", "commits", "cause"),
+    ("stream", "newest", "commits", "cause"),
     [
-        (stream_at(5, None), [], None),
-        (stream_at(5, 5), [], None),
-        (
-            stream_at(7, 5),
-            [new_commit(6, "OPTIMIZE"), new_commit(7, "SET", metadata=METADATA)],
-            None,
-        ),
-        (stream_at(7, 5), [new_commit(6, "OPTIMIZE"), change(7)], "past version 7"),
-        (stream_at(6, 5), [new_commit(6, metadata=OTHER)], "past version 6"),
-        (stream_at(4, 5), [], "back from version 5 to version 4"),
-        (stream_at(5, 5, "somebody"), [], "somebody consumed it"),
+        (stream_at(0, None), None, [], None),
+        (stream_at(5, 5), 4, [], None),
+        (stream_at(7, 5), 5, [new_commit(6), new_commit(7, metadata=METADATA)], None),
+        (stream_at(7, 5), 5, [new_commit(6, "OPTIMIZE"), change(7)], "past version 7"),
+        (stream_at(6, 5), 5, [new_commit(6, metadata=OTHER)], "past version 6"),
+        (stream_at(3, None), None, [change(3)], "past version 3"),
+        (stream_at(4, 5), 4, [], "back from version 5 to version 4"),
+        (stream_at(4, None), 5, [], "back from version 5 to version 4"),
+        (stream_at(5, 5, "somebody"), 5, [], "somebody consumed it"),
     ],
-    ids=["new", "in_place", "skipped", "advanced", "altered", "rewound", "consumed"],
+    ids=[
+        "new",
+        "in_place",
+        "skipped",
+        "advanced",
+        "altered",
+        "new_and_advanced",
+        "rewound",
+        "adopted_and_rewound",
+        "consumed",
+    ],
 )
 def test_move_of_the_stream_by_others_is_found(
-    stream: Stream, commits: list[Commit], cause: str | None
+    stream: Stream, newest: int | None, commits: list[Commit], cause: str | None
 ) -> None:
-    found = skipped_change(stream, LAYOUT, commits)
+    found = moved_by_others(archive(), stream, newest, commits)
 
     assert (found is None) if cause is None else (found is not None and cause in found)
+
+
+def test_skipped_initial_rows_of_a_new_archive_are_found() -> None:
+    whole, stream = archive(3, is_whole=True), stream_at(3, None)
+
+    assert moved_by_others(whole, stream, None, []) == "its initial rows were skipped"
+    waiting = replace(stream, shows_initial_rows=True)
+    assert moved_by_others(whole, waiting, None, []) is None
+    # A source without rows has no initial rows to keep.
+    assert moved_by_others(whole, stream_at(3, 3), None, []) is None
 
 
 def own(version: int) -> Commit:

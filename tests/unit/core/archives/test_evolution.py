@@ -36,7 +36,7 @@ def archive(
     own = layout(*(held or source.fields), mode="none")
     own = layout(*({**each, "metadata": {}} for each in own.fields), mode="none")
     named = columns or {name: name for name in source.column_names}
-    era = Era(1, 0, source, named)
+    era = Era(1, NOON, 0, source, named)
     return Archive("log", "log", "/log", "t", "src", 1, NOON, True, "s", "i", (era,), own)
 
 
@@ -85,7 +85,7 @@ def test_evolution_of_columns_is_the_smallest_change(
 
 
 def test_column_with_the_name_of_a_dropped_one_is_another_column() -> None:
-    dropped = Era(5, 0, layout(ONE), {"a": "a"})
+    dropped = Era(5, NOON, 0, layout(ONE), {"a": "a"})
     begun = archive(BEFORE)
     begun = replace(begun, eras=(*begun.eras, dropped))
 
@@ -148,7 +148,7 @@ def test_archive_reads_back_what_it_records() -> None:
         "partitionColumns": ["a"],
         "configuration": {"delta.columnMapping.mode": "name", "other": "x"},
     }
-    era = Era(12, 0, Layout.of(source), {"a": "a", "b": "col-1"})
+    era = Era(12, NOON, 0, Layout.of(source), {"a": "a", "b": "col-1"})
     key, value = era.as_property(source)
     prefix = key.rpartition("schema.")[0]
     names = ("table_id", "source", "stream", "stream_id")

@@ -73,6 +73,8 @@ def test_shared_files_have_the_same_changes_and_no_row_twice(files: list[PlacedF
             assert file.listed.version is None
             assert sorted(rows) == list(file.listed.kept or ())
             assert file.listed.left_out == Bitmap.of(complement(BitMap64(rows), ROWS))
+    places, _ = commits_of_rows([file.listed for file in found])
+    assert len(places) == len(set(places))
     assert sum(count for file in found for _, count in kept_rows(file.listed)) == sum(
         changes(files).values()
     )
@@ -106,6 +108,19 @@ def test_files_that_differ_in_more_than_rows_are_not_shared(other: PlacedFile) -
     files = [kept(0, 1, [1]), other]
 
     assert shared(files) == files
+
+
+def test_rows_that_came_back_share_only_one_listing_of_their_file() -> None:
+    files = [
+        *(kept(0, version, [version]) for version in (1, 2, 3)),
+        *(kept(0, version, [version - 4]) for version in (5, 6)),
+        *(kept(0, version, [1], side=Side.NEW) for version in (4,)),
+    ]
+
+    found = shared(files)
+
+    assert changes(found) == changes(files)
+    assert [len(file.listed.commits) for file in found if file.listed.commits] == [3]
 
 
 def test_files_with_the_same_row_ids_are_not_shared() -> None:
