@@ -31,7 +31,7 @@ from ..storage.state.verifications import Verifications
 from .archives.archive_tables import ArchiveTables
 from .archives.archived_changes import ArchivedChanges
 from .archiving.archiving import Archiving
-from .change_feed.feed_reader import FeedReader
+from .change_feed.feed_reader import OF_ARCHIVES, FeedReader
 from .change_sets.file_rows import FileRows
 from .change_sets.table_changes_reader import ChangeSetReader
 from .consumption.statement_writer import SparkWriter
@@ -109,9 +109,10 @@ class Parts:
         tables_reader = ChangeSetReader(spark, files, self.scratch, wanted)
         views = ViewReader(spark, tables_reader, self.definitions)
         feeds = FeedReader(spark, files, self.scratch)
-        self.reader = StreamReader(
-            spark, tables_reader, views, FileRows(spark, files), feeds, wanted
+        reader = partial(
+            StreamReader, spark, tables_reader, views, FileRows(spark, files), feeds, wanted
         )
+        self.reader = reader()
         found = Sources(self.tables, self.definitions, SourceHistory(files, clock))
         self.changes = TableChanges(registry, found, self.sources, self.reader, clock, principal)
 
@@ -149,8 +150,9 @@ class Parts:
             principal=principal,
         )
 
+        of_archives = SparkChangeSets(spark, reader(OF_ARCHIVES), self.scratch)
         self.archiving = Archiving(
-            self.consumption,
+            replace(self.consumption, change_sets=of_archives),
             self.tables,
             self.archive_tables,
             self.archived,

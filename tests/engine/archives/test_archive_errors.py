@@ -7,16 +7,22 @@ from collections.abc import Callable
 
 import pytest
 from archive_lab import ArchiveLab
+from stream_lab import Crash, CrashAt
 
 from airflow_provider_cdc.engine import (
     CdcError,
     InvalidRange,
     InvalidRequest,
+    ProtocolPoint,
     StreamStale,
     TableNotFound,
     Timestamp,
     Version,
 )
+from airflow_provider_cdc.engine.core.archives.definition import Archive
+from airflow_provider_cdc.engine.core.names import TableName
+from airflow_provider_cdc.engine.spark.archives.archive_tables import ArchiveTables
+from airflow_provider_cdc.engine.spark.archives.archived_changes import ArchivedChanges
 
 UPDATE = "UPDATE {src} SET v = 'x' WHERE id = 1"
 APPEND_ONLY = "ALTER TABLE {log} SET TBLPROPERTIES ('delta.appendOnly' = '%s')"
@@ -112,6 +118,95 @@ def test_stream_moved_by_hand_is_refused_until_it_is_dropped(lab: ArchiveLab, mo
     lab.engine.drop_stream(stream)
     lab.archive()
     lab.check_replays(1, 2)
+
+
+@pytest.mark.thorough
+def test_stream_of_a_new_archive_that_was_advanced_is_refused(lab: ArchiveLab) -> None:
+    crashing = lab.new_engine(CrashAt(ProtocolPoint.BEFORE_BEGIN))
+    with pytest.raises(Crash):
+        crashing.archive_changes(lab.path("src"), lab.path("log"))
+    (status,) = lab.engine.describe_streams()
+    lab.engine.advance_stream(status.name)
+    refuses(lab.archive, InvalidRequest, "its initial rows were skipped")
+    refuses(lab.replay, InvalidRequest, "holds nothing yet")
+    lab.engine.drop_stream(status.name)
+    lab.archive()
+    lab.check_replays(1)
+
+
+def test_advanced_stream_hides_no_change_from_feed_and_replay(lab: ArchiveLab) -> None:
+    stream = lab.archive().stream
+    lab.sql(UPDATE)
+    lab.engine.advance_stream(stream)
+
+    assert lab.archived(from_version=2) == lab.table_feed(2)
+    refuses(lambda: lab.replay(as_of=Version(2)), InvalidRange, "version 2")
+
+
+@pytest.mark.thorough
+def test_call_that_was_killed_while_it_replaced_the_stream_is_finished(
+    lab: ArchiveLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = lab.archive().stream
+    lab.engine.drop_stream(stream)
+    lab.sql(UPDATE)
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveTables, "adopt", crash)
+        with pytest.raises(Crash):
+            lab.archive()
+    lab.archive()
+    lab.check_replays(1, 2)
+
+
+@pytest.mark.thorough
+def test_two_first_calls_at_once_fill_one_archive(
+    lab: ArchiveLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, others = ArchiveTables.find, iter([True])
+
+    def find_then_create(tables: ArchiveTables, name: TableName) -> object:
+        found = find(tables, name)
+        if found is None and next(others, False):
+            lab.new_engine().archive_changes(lab.path("src"), lab.path("log"))
+        return found
+
+    monkeypatch.setattr(ArchiveTables, "find", find_then_create)
+    lab.sql(UPDATE)
+    lab.archive()
+    lab.check_replays(2)
+    assert len(lab.engine.describe_streams()) == 1
+
+
+@pytest.mark.thorough
+def test_copy_of_the_source_with_the_same_id_is_refused(lab: ArchiveLab) -> None:
+    lab.archive()
+    shutil.copytree(lab.path("src"), lab.path("twin"))
+    call = lab.engine.archive_changes
+    refuses(lambda: call(lab.path("twin"), lab.path("log")), InvalidRequest, "another folder")
+
+
+@pytest.mark.thorough
+def test_changes_archived_during_a_read_are_on_one_side_of_the_seam(
+    lab: ArchiveLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.archive()
+    lab.sql(UPDATE)
+    lab.archive()
+    lab.sql("INSERT INTO {src} VALUES (9, 'z')")
+    reach, others = ArchivedChanges.reach, iter([True])
+
+    def reach_then_archive(changes: ArchivedChanges, archive: Archive) -> object:
+        found = reach(changes, archive)
+        if next(others, False):
+            lab.new_engine().archive_changes(lab.path("src"), lab.path("log"))
+        return found
+
+    monkeypatch.setattr(ArchivedChanges, "reach", reach_then_archive)
+    assert lab.archived(from_version=2) == lab.table_feed(2)
 
 
 def test_missing_archive_of_a_stream_is_not_created_again(lab: ArchiveLab) -> None:

@@ -73,6 +73,30 @@ def test_file_whose_rows_many_commits_delete_is_read_once(lab: StreamLab, make: 
     assert len(rows.inputFiles()) == 1
 
 
+@pytest.mark.parametrize("back", [(1,), (2, 1)], ids=["at_once", "in_two_steps"])
+def test_rows_deleted_again_after_a_restore_belong_to_their_own_commits(
+    lab: StreamLab, make: Maker, back: tuple[int, ...]
+) -> None:
+    deletes = [f"DELETE FROM {{t}} WHERE id = {number}" for number in range(2)]
+    table = make(
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ CAST(id AS INT), 'v' FROM range(10)",
+        *deletes,
+        *(f"RESTORE TABLE {{t}} TO VERSION AS OF {version}" for version in back),
+        *deletes,
+        properties=f"{TRACKED}, 'delta.enableDeletionVectors' = 'true'",
+    )
+    one, two = Counter({("delete", 0, "v"): 1}), Counter({("delete", 1, "v"): 1})
+    restored = [_inserted(one + two)] if len(back) == 1 else [_inserted(two), _inserted(one)]
+    steps = [one, two, *restored, one, two]
+    found = by_commit(lab.engine.change_feed(lab.path(table), from_version=2))
+
+    assert found == dict(enumerate(steps, 2))
+
+
+def _inserted(deleted: Counter[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
+    return Counter({("insert", *change[1:]): count for change, count in deleted.items()})
+
+
 def test_rows_of_files_without_row_ids_are_refused(lab: StreamLab, make: Maker) -> None:
     table = make(ROWS, UPDATE, properties=COPIED)
     log = Path(lab.path(table), "_delta_log", f"{2:020d}.json")

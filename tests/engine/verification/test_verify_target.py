@@ -15,6 +15,7 @@ from airflow_provider_cdc.engine import (
     ProtocolPoint,
     StreamConflict,
     StreamNotFound,
+    StreamUnusable,
     TableNotFound,
     Verification,
 )
@@ -115,6 +116,51 @@ def test_target_changed_after_a_check_is_not_equal_although_the_stream_did_not_m
     assert check.verified_through == check.version == 1
 
 
+@pytest.mark.thorough
+def test_write_that_claims_to_change_no_data_is_compared(lab: StreamLab) -> None:
+    verify(lab)
+    rows = lab.spark.range(2000).selectExpr("id", "'wrong' AS v")
+    writer = rows.write.format("delta").mode("overwrite").option("dataChange", "false")
+    writer.save(lab.path("copy"))
+    check = verify(lab)
+
+    assert (check.is_incremental, check.differing_keys) == (True, 2000)
+
+
+@pytest.mark.thorough
+def test_keys_that_differ_in_microseconds_are_named_apart(lab: StreamLab) -> None:
+    rows = "SELECT timestamp_micros(1000000 + id) AS at, 'v' AS v FROM range({n})"
+    lab.make(
+        "times",
+        "at TIMESTAMP, v STRING",
+        "INSERT INTO {t} " + rows.replace("{n}", "3"),
+        properties=TRACKED,
+    )
+    lab.make("other", "at TIMESTAMP, v STRING", "INSERT INTO {t} " + rows.replace("{n}", "1"))
+    lab.engine.create_stream("t", on_table=lab.path("times"))
+    check = lab.engine.verify_target("t", lab.path("other"), "at")
+
+    assert len({each.key for each in check.differences}) == check.differing_keys == 2
+
+
+@pytest.mark.thorough
+def test_what_cannot_be_read_or_does_not_fit_is_an_error_of_the_engine(lab: StreamLab) -> None:
+    lab.make("narrow", "id INT, v STRING")
+    lab.sql("INSERT INTO {src} VALUES (5000000000, 'long')")
+    lab.engine.advance_stream("s")
+    with pytest.raises(StreamUnusable, match="column id: expected a value of INT"):
+        lab.engine.verify_target("s", lab.path("narrow"), "id")
+    lab.make("signed", "id BIGINT, _cdc_sign INT")
+    lab.make("src3", "id BIGINT, _cdc_sign INT", properties=TRACKED)
+    lab.engine.create_stream("s3", on_table=lab.path("src3"))
+    with pytest.raises(InvalidRequest, match="_cdc_sign"):
+        lab.engine.verify_target("s3", lab.path("signed"), "id")
+    for file in (lab.root / "copy").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(StreamUnusable, match="cannot be compared"):
+        verify(lab)
+
+
 def test_many_differences_are_counted_and_a_hundred_named(lab: StreamLab) -> None:
     lab.sql("UPDATE {copy} SET v = NULL WHERE id < 1500")
     check = verify(lab)
@@ -211,9 +257,8 @@ def test_heal_of_a_crashed_driver_is_finished_once(
     monkeypatch.setattr(verifying, "PATIENCE_SECONDS", 0)
     open_one = lab.engine.describe_stream("s").phase != "idle"
     if open_one:
-        with pytest.raises(StreamConflict, match="a consumption of it is open"):
+        with pytest.raises(StreamConflict, match="again with heal=True"):
             verify(lab)
-        lab.engine.recover_stream("s", lab.path("copy"), "id", consumer="verify.s")
     assert verify(lab, heal=True).is_equal
     assert lab.rows("copy") == lab.rows("src")
 
@@ -239,6 +284,8 @@ def test_bad_arguments_are_refused_and_nothing_is_written(lab: StreamLab) -> Non
     lab.engine.create_stream("first", on_table=lab.path("src"), show_initial_rows=True)
     stream = lab.engine.archive_changes(lab.path("src"), lab.path("log")).stream
     lab.make("wide", "id BIGINT, other STRING")
+    part = lab.path("part")
+    partly = lab.engine.archive_changes(lab.path("src"), part, bootstrap=False).stream
     cases: list[tuple[tuple[object, ...], dict[str, object], type[CdcError], str]] = [
         (("none", copy, "id"), {}, StreamNotFound, "none"),
         (("s", lab.path("none"), "id"), {}, TableNotFound, "none"),
@@ -250,6 +297,7 @@ def test_bad_arguments_are_refused_and_nothing_is_written(lab: StreamLab) -> Non
         (("s", lab.path("log"), "id"), {}, InvalidRequest, "it is an archive"),
         ((stream, lab.path("log")), {"heal": True}, InvalidRequest, "cannot be healed"),
         (("s", copy, 5), {}, InvalidRequest, "argument key"),
+        ((partly, part), {}, InvalidRequest, "began without the rows"),
     ]
     for arguments, options, kind, match in cases:
         with pytest.raises(kind, match=match):

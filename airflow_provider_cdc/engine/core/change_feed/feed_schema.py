@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..delta.log_actions import ROW_ID_SETTING, ROW_VERSION_SETTING
 from ..delta.table_schema import Layout, OlderFields
+from ..delta.type_changes import lossy_change
 from ..errors import InvalidRequest
 from ..names import loose_key
 
@@ -28,6 +29,25 @@ def first_alike(layouts: Sequence[Layout]) -> tuple[int, ...]:
         is_same = place > 0 and layout.reads_as(before) and has_same_ids(layout, before)
         found.append(found[-1] if is_same else place)
     return tuple(found)
+
+
+def without_lost_values(steps: Sequence[Layout]) -> tuple[Layout, ...]:
+    """``steps``, which lead from the layout of rows to other columns, so that a column whose new
+    type does not hold its old values is NULL: the layouts before the change lack it.
+    """
+    path = list(steps)
+    for place in range(len(path) - 1, 0, -1):
+        newer, older = path[place], path[place - 1]
+        known = OlderFields(older.fields)
+        lost = [
+            id(before)
+            for field in newer.fields
+            if (before := known.match(field)) is not None
+            and lossy_change([field], [before]) is not None
+        ]
+        kept = tuple(field for field in older.fields if id(field) not in lost)
+        path[place - 1] = replace(older, fields=kept)
+    return tuple(path)
 
 
 def with_dropped_columns(subject: str, layouts: Sequence[Layout]) -> tuple[Layout, ...]:

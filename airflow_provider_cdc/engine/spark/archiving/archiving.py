@@ -10,6 +10,7 @@ from ...consumption.attempts import ConsumptionServices
 from ...consumption.consumer import Consumer, ReadBasis
 from ...core.archives.archive_outcome import ArchiveOutcome
 from ...core.archives.archive_stream import (
+    archived_by,
     consumer_of,
     filled_through,
     moved_by_others,
@@ -282,8 +283,11 @@ class Archiving:
 
     def _check_moves(self, archive: Archive, stream: Stream) -> None:
         """Refuse a stream that others moved: the archive would have a gap or changes twice."""
+        taken, at = archived_by(archive, stream), stream.offset.version
+        if taken is not None and taken.through_version == at:
+            return
         newest = self._archived.newest(archive)
-        through, at = filled_through(archive, stream, newest), stream.offset.version
+        through = filled_through(archive, stream, newest)
         commits: list[Commit] = []
         cause = None
         if through < at:

@@ -12,7 +12,12 @@ from pyspark.sql import functions as F
 
 from ...core.change_feed.feed_options import FeedSchema
 from ...core.change_feed.feed_plan import FeedCommit, FeedPlan
-from ...core.change_feed.feed_schema import first_alike, has_same_ids, with_dropped_columns
+from ...core.change_feed.feed_schema import (
+    first_alike,
+    has_same_ids,
+    with_dropped_columns,
+    without_lost_values,
+)
 from ...core.change_feed.shared_files import PlacedFile, commits_of_rows, shared
 from ...core.change_sets.crafted_log import (
     CHANGE_TYPE_COLUMN,
@@ -97,6 +102,7 @@ class FeedRows:
     """Opens the files of a feed, all with the columns of the feed.
 
     :param schema: which columns these are
+    :param loses_values: see ``FeedOptions``
     """
 
     def __init__(
@@ -106,8 +112,11 @@ class FeedRows:
         plan: FeedPlan,
         rows: ListedRows,
         schema: FeedSchema,
+        *,
+        loses_values: bool,
     ) -> None:
         self._spark = spark
+        self._loses_values = loses_values
         self._stream = stream
         self._plan = plan
         self._rows = rows
@@ -145,8 +154,10 @@ class FeedRows:
 
     def _part(self, place: int, listed: Sequence[ListedFile], extra: Sequence[str]) -> DataFrame:
         steps = self._steps(place)
-        check_types(self._stream, steps)
         layout = steps[0]
+        if self._loses_values:
+            steps = without_lost_values(steps)
+        check_types(self._stream, steps)
         if CHANGE_TYPE_COLUMN in extra and layout.mapping_mode == "id":
             # The type of a change has no field id. Delta names the other columns of change files
             # by their physical names too.

@@ -48,12 +48,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class FeedOptions:
-    """How a feed is read, and which columns it has."""
+    """How a feed is read, and which columns it has.
+
+    ``loses_values``: a column whose new type does not hold its old values is NULL in older rows.
+    Otherwise such a feed is refused.
+    """
 
     source: FeedSource
     schema: FeedSchema
     columns: FeedColumns
     row_ids: bool
+    loses_values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,8 @@ class FeedRead:
 
 # How a stream with the mode ``FEED`` reads its source.
 OF_STREAMS = FeedOptions(FeedSource.AUTO, FeedSchema.END, FeedColumns(), row_ids=True)
-WITHOUT_CHANGE_FILES = replace(OF_STREAMS, source=FeedSource.ROW_TRACKING)
+# An archive holds the old values already, where a commit wrote them.
+OF_ARCHIVES = replace(OF_STREAMS, loses_values=True)
 
 
 class FeedReader:
@@ -98,7 +104,14 @@ class FeedReader:
         source = RangeFiles(stream.source.location, self._files)
         plan, files = self._existing(stream, self._plan(span, options), source)
         tables = ListedRows(self._spark, self._scratch, source)
-        rows = FeedRows(self._spark, stream, plan, tables, options.schema)
+        rows = FeedRows(
+            self._spark,
+            stream,
+            plan,
+            tables,
+            options.schema,
+            loses_values=options.loses_values,
+        )
         check_columns(stream, rows.layout)
         check_feed_columns(stream, rows.layout, options)
         parts = [

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
+from ...core.change_feed.feed_options import FeedSource
 from ...core.change_sets.read_plan import ReadPlan, Strategy, plan_initial_rows
 from ...core.errors import CdcError
 from ...core.model.stream import Stream, StreamMode
 from ...storage.sources.source_log import SourceRange, StreamSpan
-from ..change_feed.feed_reader import OF_STREAMS, WITHOUT_CHANGE_FILES, FeedReader
+from ..change_feed.feed_reader import OF_STREAMS, FeedOptions, FeedReader
 from ..change_sets.file_rows import FileRows
 from ..change_sets.initial_rows import all_rows
 from ..change_sets.metadata_columns import NUMBER_AS_TEXT, each_named, with_metadata_columns
@@ -98,15 +99,16 @@ class StreamReader:
         files: FileRows,
         feeds: FeedReader,
         strategy: Strategy | None = None,
+        feed_options: FeedOptions = OF_STREAMS,
     ) -> None:
         self._spark = spark
         self._tables = tables
         self._views = views
         self._files = files
         self._feeds = feeds
-        self._feed_options = OF_STREAMS
+        self._feed_options = feed_options
         if strategy is Strategy.FILE_DIFFERENCE:
-            self._feed_options = WITHOUT_CHANGE_FILES
+            self._feed_options = replace(feed_options, source=FeedSource.ROW_TRACKING)
 
     def read(self, span: StreamSpan) -> StreamChanges:
         """The change set of ``span``.

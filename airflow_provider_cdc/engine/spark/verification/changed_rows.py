@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from msgspec import structs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...core.change_sets.crafted_log import SIDE_COLUMN, Side
 from ...core.change_sets.rewrites import net_difference
-from ...core.delta.log_actions import Commit
+from ...core.delta.log_actions import Commit, DataFile
 from ...core.delta.table_schema import Layout
 from ...core.model.sources import Offset
 from ...storage.delta.range_files import RangeFiles
@@ -21,6 +22,8 @@ from ..change_sets.listed_rows import ListedRows
 from ..change_sets.row_columns import ROW_VERSION
 
 SIGN = "_cdc_sign"
+# Operations that rewrite files, or list them again, and keep their rows.
+_MAINTENANCE = frozenset({"OPTIMIZE", "REORG", "COMPUTE STATISTICS", "ROW TRACKING BACKFILL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,27 @@ class ChangedRows:
     bytes_read: int
     size_delta: int
     scratch: tuple[str, ...] = ()
+
+
+def grown_by(commit: Commit) -> int:
+    """By how many bytes the files of the table grew."""
+    added = sum(file.size_bytes for file in commit.adds)
+    return added - sum(file.size_bytes for file in commit.removes)
+
+
+def _as_checked(commit: Commit) -> Commit:
+    """``commit``, with all its files marked as changed if its writer could have chosen otherwise.
+
+    A check does not believe a writer that its commit changes no data. It believes Delta's own
+    maintenance.
+    """
+    if commit.operation in _MAINTENANCE:
+        return commit
+
+    def marked(files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
+        return tuple(structs.replace(file, data_change=True) for file in files)
+
+    return replace(commit, adds=marked(commit.adds), removes=marked(commit.removes))
 
 
 def changed_rows(
@@ -54,12 +78,8 @@ def changed_rows(
         if commit.metadata is not None and not Layout.of(commit.metadata).reads_as(layout):
             return None
         protocol = commit.protocol or protocol
-    grown = sum(
-        sum(file.size_bytes for file in commit.adds)
-        - sum(file.size_bytes for file in commit.removes)
-        for commit in commits
-    )
-    net = net_difference(commits, layout)
+    grown = sum(map(grown_by, commits))
+    net = net_difference([_as_checked(commit) for commit in commits], layout)
     if net.is_empty:
         return ChangedRows(None, 0, grown)
     source = RangeFiles(location, files)

@@ -24,6 +24,12 @@ _KEY, _RANGE, _SIGN = "key", "range", "sign"
 _HIGH, _LOW = "high", "low"
 # Sums of numbers of 32 bits do not overflow, whatever the session does on overflow.
 _HALF = 32
+# With all digits, so that two keys have two texts.
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _SIDES = {"source": 1, "target": -1}
 _DIFFERS = f"count <> 0 OR {_HIGH} <> 0 OR {_LOW} <> 0"
 
@@ -110,7 +116,7 @@ def rows_of_keys(
 
 
 def _json_of_key() -> Column:
-    return F.to_json(_KEY, {"ignoreNullFields": "false"}).alias(_KEY)
+    return F.to_json(_KEY, _JSON).alias(_KEY)
 
 
 def _summed(groups, *also: Column) -> DataFrame:  # type: ignore[no-untyped-def]

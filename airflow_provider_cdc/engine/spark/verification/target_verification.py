@@ -51,6 +51,7 @@ class TargetVerification:
         :raises InvalidRequest: the target is no copy of the source; the key is wrong; it is an
             archive that somebody changed, or that is to be healed
         :raises StreamConflict: a consumption of the stream is open, and does not end in a minute
-        :raises StreamStale: the rows of the source at that version can no longer be read
+        :raises StreamUnusable: rows cannot be read, because files are missing, or a value of the
+            source does not fit its column of the target
         """
         return self._verifying.verify(name, target, key, heal=heal, full=full)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from ...consumption.attempts import ConsumptionServices
 from ...core.archives.definition import Archive
-from ...core.delta.log_actions import Commit
-from ...core.delta.tracking import offset_of
-from ...core.errors import InvalidRequest, StreamConflict
+from ...core.errors import CdcError, InvalidRequest, StreamConflict, StreamUnusable
 from ...core.model.access import Right, check_access
 from ...core.model.outcomes import Outcome
 from ...core.model.sources import Offset
@@ -27,11 +26,8 @@ from ...core.verification.verification import (
     KeyDifference,
     Verification,
 )
-from ...storage.delta.delta_log import DeltaLog, LogIncomplete
-from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.scratch import Scratch
 from ...storage.files.stores import Files
-from ...storage.sources.source_log import SourceRange, StreamSpan
 from ...storage.state.verifications import Verifications
 from ..archives.archive_tables import ArchiveTables
 from ..archives.archived_changes import ArchivedChanges
@@ -39,37 +35,17 @@ from ..consumption.keyed_targets import keyed_target
 from ..consumption.recovery import Recovery
 from ..consumption.stream_views import SparkChangeSets
 from ..reading.stream_reader import StreamReader
+from ..session.failures import first_line, has_ended
 from ..tables.delta_tables import Tables
-from .changed_rows import ChangedRows, changed_rows
-from .row_digests import compared, differing_keys, in_ranges, rows_of_keys
+from ..tables.store_assignment import unfit_value
+from .changed_rows import SIGN
+from .comparing import Comparing, Found, Pinned, usable
+from .row_digests import differing_keys, in_ranges, rows_of_keys
 from .sides import ArchiveSides, CopySides, Sides
 
 # How long a check waits for an open consumption to end.
 PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Pinned:
-    """A stream whose consumptions have ended, and its target at that time."""
-
-    stream: Stream
-    table: Table
-    target: Offset
-    archive: Archive | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What a comparison found. ``frames`` are what it compared."""
-
-    frames: tuple[DataFrame, ...]
-    ranges: tuple[int, ...]
-    bytes_read: int
-    source_bytes: int
-    target_bytes: int
-    is_incremental: bool
-    roots: tuple[str, ...]
 
 
 class Verifying:
@@ -91,19 +67,27 @@ class Verifying:
         self._change_sets = change_sets
         self._spark = change_sets.spark
         self._scratch: Scratch = change_sets.scratch
+        self._comparing = Comparing(change_sets.spark, reader, change_sets.scratch, files)
         self._reader = reader
         self._tables = tables
         self._archives = archives
         self._archived = archived
         self._verifications = verifications
-        self._files = files
         self._clock = clock
 
     def verify(
         self, name: str, target: str, key: str | Collection[str] | None, *, heal: bool, full: bool
     ) -> Verification:
         """Check a target; see ``Engine.verify_target``."""
+        with _unreadable(target):
+            return self._verified(name, target, key, heal=heal, full=full)
+
+    def _verified(
+        self, name: str, target: str, key: str | Collection[str] | None, *, heal: bool, full: bool
+    ) -> Verification:
         began = time.monotonic()
+        if heal and key is not None:
+            self._finish_heal(name, target, key)
         pinned = self._pinned(name, target, Right.CONSUME if heal else Right.READ)
         if heal and pinned.archive is not None:
             raise InvalidRequest(
@@ -113,9 +97,16 @@ class Verifying:
                 fix="verify it without heal; if it differs, begin a new archive",
             )
         sides = self._sides(pinned, target, key)
+        if SIGN in sides.columns:
+            raise InvalidRequest(
+                f"target {target}",
+                "cannot be verified",
+                cause=f"it has a column {SIGN}, and a check needs that name",
+                fix="rename that column",
+            )
         state = self._verifications.find(pinned.stream.stream_id, pinned.table.location)
-        proof = None if full or state is None else _usable(state.proof, pinned, sides)
-        found = self._compared(pinned, sides, proof)
+        proof = None if full or state is None else usable(state.proof, pinned, sides)
+        found = self._comparing.compare(pinned, sides, proof)
         differences, count = self._differences(pinned, sides, found)
         healed, is_equal = None, not count
         verified = None if state is None else state.verified_through
@@ -142,7 +133,25 @@ class Verifying:
             healed,
         )
 
-    def _pinned(self, name: str, target: str, right: Right) -> _Pinned:
+    def _finish_heal(self, name: str, target: str, key: str | Collection[str]) -> None:
+        """Finish what a killed call began to heal: compare all rows of its target."""
+        stream = self._parts.registry.snapshot().get(stream_name(name))
+        begun = stream.consumption
+        if begun is not None and begun.consumer == _healer(stream.name):
+            check_access(stream, self._parts.principal, Right.CONSUME)
+            self._recovery(stream.name, lambda _side: F.lit(True)).recover(name, target, key)
+
+    def _recovery(self, name: str, within: Callable[[str], Column]) -> Recovery:
+        return Recovery(
+            self._parts,
+            self._change_sets,
+            self._reader,
+            self._tables,
+            _healer(name),
+            within=within,
+        )
+
+    def _pinned(self, name: str, target: str, right: Right) -> Pinned:
         """The stream and its target, at a moment without an open consumption."""
         table = self._tables.get(table_name(target))
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -154,19 +163,27 @@ class Verifying:
             _check_kind(stream, table, archive)
             now = self._parts.registry.snapshot().get(stream_name(name))
             if stream.consumption is None and now.sequence == stream.sequence:
-                return _Pinned(stream, table, newest, archive)
+                return Pinned(stream, table, newest, archive)
             if time.monotonic() > deadline:
                 raise StreamConflict(
                     f"stream {name}",
                     "cannot be compared with its target now",
                     cause="a consumption of it is open, so the target may hold a part of it",
-                    fix="run the check when the consumption has ended",
+                    fix="run the check when the consumption has ended; if a heal was killed, run it"
+                    " again with heal=True",
                 )
             time.sleep(_PAUSE_SECONDS)
 
-    def _sides(self, pinned: _Pinned, target: str, key: str | Collection[str] | None) -> Sides:
+    def _sides(self, pinned: Pinned, target: str, key: str | Collection[str] | None) -> Sides:
         if pinned.archive is not None:
             self._archives.check_untouched(pinned.archive)
+            if not pinned.archive.is_whole:
+                raise InvalidRequest(
+                    pinned.archive.subject,
+                    "cannot be verified",
+                    cause="it began without the rows of its source, and cannot return them",
+                    fix="create a new archive with bootstrap=True",
+                )
             return ArchiveSides(self._archived, pinned.archive, pinned.stream.offset)
         if key is None:
             raise InvalidRequest(
@@ -178,67 +195,8 @@ class Verifying:
         found = keyed_target(self._spark, self._tables, target, key, "verified")
         return CopySides(self._spark, found, pinned.stream.table_on, pinned.target.version)
 
-    def _compared(self, pinned: _Pinned, sides: Sides, proof: Proof | None) -> _Found:
-        found = None if proof is None else self._changes_compared(pinned, sides, proof)
-        if found is not None:
-            return found
-        source = newest_snapshot(pinned.stream.source.location, self._files).size_bytes
-        target = newest_snapshot(pinned.table.location, self._files).size_bytes
-        frames = self._whole(pinned, sides)
-        return _Found(frames, compared(frames).ranges, source + target, source, target, False, ())
-
-    def _whole(self, pinned: _Pinned, sides: Sides) -> tuple[DataFrame, DataFrame]:
-        """All rows of both sides."""
-        ends = tuple(
-            SourceRange(each, each.offset, each.offset, ()) for each in pinned.stream.by_base()
-        )
-        rows = self._reader.all_rows(StreamSpan(pinned.stream, ends))
-        return sides.source(rows), sides.target()
-
-    def _changes_compared(self, pinned: _Pinned, sides: Sides, proof: Proof) -> _Found | None:
-        """Compare what changed on both sides since ``proof``; ``None``: that is not possible."""
-        assert proof.source is not None
-        source = self._changed(pinned.stream.source.location, proof.source, pinned.stream.offset)
-        target = self._changed(pinned.table.location, proof.target, pinned.target)
-        if source is None or target is None:
-            return None
-        frames = []
-        if source.rows is not None:
-            frames.append(sides.source_changes(source.rows))
-        changes = sides.target_changes(target, proof.source.version)
-        if changes is not None:
-            frames.append(changes)
-        return _Found(
-            tuple(frames),
-            compared(frames).ranges if frames else (),
-            source.bytes_read + target.bytes_read,
-            proof.source.size_bytes + source.size_delta,
-            proof.target.size_bytes + target.size_delta,
-            True,
-            (*source.scratch, *target.scratch),
-        )
-
-    def _changed(self, location: str, point: TablePoint, end: Offset) -> ChangedRows | None:
-        """What changed in a table after ``point`` up to ``end``; ``None``: the log does not show
-        it.
-        """
-        log = DeltaLog(location, self._files)
-        try:
-            if log.fingerprint(point.version) != point.fingerprint:
-                return None
-            commits: Sequence[Commit] = ()
-            if end.version > point.version:
-                commits = list(log.commits(after=point.version, through=end.version))
-            if not commits:
-                return ChangedRows(None, 0, 0)
-            state = log.state_at(point.version)
-        except LogIncomplete:
-            return None
-        start = offset_of(state)
-        return changed_rows(self._spark, self._files, self._scratch, location, start, commits)
-
     def _differences(
-        self, pinned: _Pinned, sides: Sides, found: _Found
+        self, pinned: Pinned, sides: Sides, found: Found
     ) -> tuple[tuple[KeyDifference, ...], int]:
         """At most 100 of the keys whose rows differ, and how many there are."""
         try:
@@ -254,15 +212,15 @@ class Verifying:
                 self._scratch.remove(root)
 
     def _kinds(
-        self, pinned: _Pinned, sides: Sides, ranges: Sequence[int], keys: Sequence[str]
+        self, pinned: Pinned, sides: Sides, ranges: Sequence[int], keys: Sequence[str]
     ) -> tuple[KeyDifference, ...]:
-        counts = rows_of_keys(self._whole(pinned, sides), ranges, keys)
+        counts = rows_of_keys(self._comparing.whole(pinned, sides), ranges, keys)
         kinds = {key: _kind(*counts.get(key, (0, 0))) for key in sorted(keys)}
         return tuple(KeyDifference(key, kind) for key, kind in kinds.items())
 
     def _healed(
         self,
-        pinned: _Pinned,
+        pinned: Pinned,
         sides: Sides,
         target: str,
         key: str | Collection[str],
@@ -271,21 +229,14 @@ class Verifying:
         """Write the rows of ``ranges`` that differ, as a consumption of the stream."""
         assert isinstance(sides, CopySides)
         name = pinned.stream.name
-        recovery = Recovery(
-            self._parts,
-            self._change_sets,
-            self._reader,
-            self._tables,
-            f"verify.{name}",
-            within=lambda side: in_ranges(sides.key_values(side), ranges),
-        )
+        recovery = self._recovery(name, lambda side: in_ranges(sides.key_values(side), ranges))
         return recovery.recover(name, target, key)
 
     def _save(
         self,
-        pinned: _Pinned,
+        pinned: Pinned,
         sides: Sides,
-        found: _Found,
+        found: Found,
         state: VerificationState | None,
         verified: int | None,
         differing_keys: int,
@@ -311,16 +262,31 @@ class Verifying:
         )
 
 
-def _usable(proof: Proof | None, pinned: _Pinned, sides: Sides) -> Proof | None:
-    """``proof`` if the check may continue from it."""
-    if proof is None or proof.source is None or pinned.stream.view is not None:
-        return None
-    ends = ((proof.source, pinned.stream.offset), (proof.target, pinned.target))
-    is_same = all(
-        point.table_id == end.table_id and point.version <= end.version for point, end in ends
-    )
-    is_same = is_same and (proof.key, proof.columns) == (sides.key, sides.columns)
-    return proof if is_same else None
+def _healer(stream: str) -> str:
+    """The consumer that heals targets of ``stream``."""
+    return f"verify.{stream}"
+
+
+@contextmanager
+def _unreadable(target: str) -> Iterator[None]:
+    """Turn what ends a job of a check into an error of the engine.
+
+    :raises StreamUnusable: rows cannot be read, or do not fit the columns of the target
+    """
+    try:
+        yield
+    except CdcError:
+        raise
+    except Exception as error:  # pyspark has no classes for errors of the JVM
+        if not has_ended(error):
+            raise
+        raise StreamUnusable(
+            f"target {target}",
+            "cannot be compared with its source",
+            cause=unfit_value(error) or first_line(error),
+            fix="give the column a type that holds the value, or restore the files that are"
+            " missing, and run the check again",
+        ) from error
 
 
 def _point(location: str, offset: Offset, size_bytes: int) -> TablePoint:
