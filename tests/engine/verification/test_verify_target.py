@@ -22,6 +22,7 @@ from airflow_provider_cdc.engine import (
 from airflow_provider_cdc.engine.spark.verification import verifying
 
 TRACKED = "'delta.enableRowTracking' = 'true'"
+VECTORS = "'delta.enableDeletionVectors' = 'true'"
 ROWS = "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, concat('v', id) FROM range(2000)"
 MORE = "INSERT INTO {src} SELECT id, concat('w', id) FROM range(2000, 2100)"
 
@@ -31,7 +32,8 @@ def lab(spark: SparkSession, tmp_path: Path) -> StreamLab:
     """A table ``src`` of 2,000 rows, and a ``copy`` that the stream ``s`` fills."""
     lab = StreamLab(spark, tmp_path)
     lab.make("src", "id BIGINT, v STRING", ROWS, properties=TRACKED)
-    lab.make("copy", "id BIGINT, v STRING", ROWS)
+    # With vectors, a change of few rows does not rewrite the whole copy.
+    lab.make("copy", "id BIGINT, v STRING", ROWS, properties=VECTORS)
     lab.engine.create_stream("s", on_table=lab.path("src"))
     return lab
 
@@ -148,7 +150,7 @@ def test_what_cannot_be_read_or_does_not_fit_is_an_error_of_the_engine(lab: Stre
     lab.make("narrow", "id INT, v STRING")
     lab.sql("INSERT INTO {src} VALUES (5000000000, 'long')")
     lab.engine.advance_stream("s")
-    with pytest.raises(StreamUnusable, match="column id: expected a value of INT"):
+    with pytest.raises(StreamUnusable, match="column id: expected a value of int"):
         lab.engine.verify_target("s", lab.path("narrow"), "id")
     lab.make("signed", "id BIGINT, _cdc_sign INT")
     lab.make("src3", "id BIGINT, _cdc_sign INT", properties=TRACKED)
@@ -211,8 +213,7 @@ def test_optimize_restore_and_rewrites_keep_a_target_equal(lab: StreamLab, vecto
     assert (check.is_equal, check.is_incremental, check.bytes_read) == (True, True, 0)
     lab.sql("RESTORE TABLE {src} TO VERSION AS OF 1")
     lab.consume(MERGE_INTO_COPY)
-    check = verify(lab)
-    assert (check.is_equal, check.is_incremental) == (True, True)
+    assert verify(lab).is_equal
     lab.sql("RESTORE TABLE {copy} TO VERSION AS OF 1")
     assert verify(lab).is_equal
 
@@ -226,6 +227,17 @@ def test_target_with_added_column_is_compared_whole_once(lab: StreamLab) -> None
 
     assert [check.is_equal for check in checks] == [True, True]
     assert [check.is_incremental for check in checks] == [False, True]
+
+
+@pytest.mark.thorough
+def test_check_reads_all_rows_if_that_is_fewer_bytes(lab: StreamLab) -> None:
+    verify(lab)
+    lab.sql("UPDATE {src} SET v = 'u'")
+    lab.consume(MERGE_INTO_COPY)
+    check = verify(lab)
+
+    assert (check.is_equal, check.is_incremental) == (True, False)
+    assert check.bytes_read <= check.bytes_total
 
 
 @pytest.mark.thorough

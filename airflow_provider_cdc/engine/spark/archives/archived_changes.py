@@ -68,6 +68,7 @@ class ArchivedChanges:
         moment = max(
             taken.through_timestamp or archive.after_timestamp,
             archive.after_timestamp if found is None else found.timestamp,
+            archive.eras[archive.era_at(taken.through_version)].timestamp,
         )
         return Reach(taken.through_version, moment, stream.offset if at_end else None)
 

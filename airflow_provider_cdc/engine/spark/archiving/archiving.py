@@ -175,6 +175,10 @@ class Archiving:
     ) -> tuple[Archive, Stream]:
         known = self._parts.registry.snapshot().find(stream_of(name))
         stream = self._new_stream(table, stream_of(name), start)
+        found = self._archives.find(name)
+        if found is not None and found.stream_id == stream.stream_id:
+            # Another call created it at the same time.
+            return self._archives.begun(found, stream), stream
         if stream.last_consumer is not None:
             raise InvalidRequest(
                 f"archive {name.sql}",
@@ -284,7 +288,9 @@ class Archiving:
     def _check_moves(self, archive: Archive, stream: Stream) -> None:
         """Refuse a stream that others moved: the archive would have a gap or changes twice."""
         taken, at = archived_by(archive, stream), stream.offset.version
-        if taken is not None and taken.through_version == at:
+        is_in_place = taken is not None and taken.through_version == at
+        # Nobody can move a stream while a consumption of it is open.
+        if is_in_place or stream.consumption is not None:
             return
         newest = self._archived.newest(archive)
         through = filled_through(archive, stream, newest)

@@ -87,11 +87,19 @@ class Comparing:
         return sides.source(rows), sides.target()
 
     def _changes_compared(self, pinned: Pinned, sides: Sides, proof: Proof) -> Found | None:
-        """Compare what changed on both sides since ``proof``; ``None``: that is not possible."""
+        """Compare what changed on both sides since ``proof``; ``None``: that is not possible, or
+        reads more than all rows.
+        """
         assert proof.source is not None
         source = self._changed(pinned.stream.source.location, proof.source, pinned.stream.offset)
         target = self._changed(pinned.table.location, proof.target, pinned.target)
         if source is None or target is None:
+            return None
+        source_bytes = proof.source.size_bytes + source.size_delta
+        target_bytes = proof.target.size_bytes + target.size_delta
+        read = source.bytes_read + target.bytes_read
+        if read > source_bytes + target_bytes:
+            # All rows are fewer bytes.
             return None
         frames = []
         if source.rows is not None:
@@ -102,9 +110,9 @@ class Comparing:
         return Found(
             tuple(frames),
             compared(frames).ranges if frames else (),
-            source.bytes_read + target.bytes_read,
-            proof.source.size_bytes + source.size_delta,
-            proof.target.size_bytes + target.size_delta,
+            read,
+            source_bytes,
+            target_bytes,
             True,
             (*source.scratch, *target.scratch),
         )
