@@ -103,6 +103,19 @@ def test_change_feed_is_read_by_versions_and_times(source: StreamLab) -> None:
         source.engine.change_feed(source.path("t"), from_version=first, where="no_column = 1")
 
 
+def test_archive_is_filled_replayed_and_verified(source: StreamLab) -> None:
+    table, archive = source.path("t"), source.path("archive")
+    begun = source.engine.archive_changes(table, archive)
+    change(source)
+    source.engine.archive_changes(table, archive)
+
+    rows = sorted(map(tuple, source.engine.replay(archive).select("id", "v").collect()))
+    assert rows == sorted(row[:2] for row in source.rows("t"))
+    check = source.engine.verify_target(begun.stream, archive)
+    assert (check.is_equal, check.verified_through) == (True, source.version("t"))
+    assert source.engine.verify_target(begun.stream, archive).bytes_read == 0
+
+
 @pytest.mark.parametrize(
     ("semantics", "expected"),
     [
