@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from .errors import InvalidName
@@ -72,6 +72,18 @@ def name_key(name: str) -> str:
     ``maß`` and ``mass`` are two names, and ``İ`` and ``i`` are two names.
     """
     return name.lower()
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """``name``, with a number after it if another name is the same.
+
+    :param taken: the :func:`name_key` of each other name
+    """
+    found, number = name, 1
+    while name_key(found) in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
 
 
 def loose_key(name: str) -> str:

@@ -8,13 +8,13 @@ the old column stays under another name and the new one is added.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..delta.table_schema import Layout, OlderFields, matching_path, physical_name
 from ..delta.type_changes import lossy_change
-from ..names import name_key
+from ..names import free_name, name_key
 from .definition import Archive
 
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
@@ -85,7 +85,7 @@ def evolution(archive: Archive, origin: int, layout: Layout, version: int) -> li
             continue
         # Another column of the source has this name now.
         is_kept = physical in kept
-        free = _free(f"{name}_renaming" if is_kept else f"{name}_until_{version}", used)
+        free = free_name(f"{name}_renaming" if is_kept else f"{name}_until_{version}", used)
         used.add(name_key(free))
         steps.append(Rename(name, free))
         names[physical] = free
@@ -219,12 +219,3 @@ def _plain(kind: Any) -> Any:
 
 def _field(kind: Any) -> dict[str, Any]:
     return {"name": "value", "type": _plain(kind), "nullable": True, "metadata": {}}
-
-
-def _free(name: str, used: Collection[str]) -> str:
-    """``name``, with a number if it is in ``used``."""
-    found, number = name, 1
-    while name_key(found) in used:
-        number += 1
-        found = f"{name}_{number}"
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType
 
 from ...core.archives.definition import (
     ARCHIVE_COLUMNS,
@@ -26,11 +26,12 @@ from ...core.archives.foreign_changes import ForeignChanges
 from ...core.delta.table_schema import MAPPING_MODE, Layout
 from ...core.errors import InvalidRequest, StreamConflict
 from ...core.model.stream import Stream
+from ...core.model.tables import Table
 from ...core.names import TableName, quote
 from ...storage.delta.commit_times import CommitTimes
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.files.stores import Files
-from ..change_sets.columns import spark_fields
+from ..change_sets.columns import parts_of, spark_fields
 from ..session.failures import first_line, has_ended
 from ..session.session_settings import escaped_literals
 from ..tables.delta_tables import Tables, table_properties
@@ -38,7 +39,7 @@ from ..tables.sql_types import sql_type
 
 _APPEND_ONLY = "delta.appendOnly"
 _TYPE_WIDENING = "delta.enableTypeWidening"
-_TIMESTAMP_NTZ, _NTZ_FEATURE = "timestamp_ntz", "timestampNtz"
+_NTZ_FEATURE = "delta.feature.timestampNtz"
 # How Delta's error conditions for concurrent commits begin.
 _CONCURRENT = "DELTA_CONCURRENT_"
 
@@ -59,8 +60,7 @@ class ArchiveTables:
         table = self.tables.find(name)
         if table is None:
             return None
-        metadata = DeltaLog(table.location, self.files).newest_state().metadata
-        archive = Archive.of(table.name, table.sql, table.location, metadata)
+        archive = self._at(table)
         if archive is None:
             raise InvalidRequest(
                 f"table {table.name}",
@@ -91,13 +91,11 @@ class ArchiveTables:
         subject, layout = f"archive {name.sql}", Layout.of(stream.offset.metadata)
         _check_columns(subject, layout)
         columns = [f"{quote(column)} {kind}" for column, kind in ARCHIVE_COLUMNS.items()]
-        columns.extend(
-            f"{quote(field.name)} {sql_type(field.dataType)}"
-            for field in spark_fields(layout.fields)
-        )
+        fields = spark_fields(layout.fields)
+        columns.extend(f"{quote(field.name)} {sql_type(field.dataType)}" for field in fields)
         begun = CommitTimes(self._log_of(stream)).of_offset(stream.offset)
         given = {_APPEND_ONLY: "true", **identity(stream, begun)}
-        if any(map(_needs_mapping, _names_in(layout.fields))):
+        if _needs_mapping(fields):
             given[MAPPING_MODE] = "name"
         with escaped_literals(self.spark):
             self._run(
@@ -182,10 +180,13 @@ class ArchiveTables:
             )
 
     def _again(self, archive: Archive) -> Archive:
-        metadata = DeltaLog(archive.location, self.files).newest_state().metadata
-        found = Archive.of(archive.name, archive.sql, archive.location, metadata)
+        found = self._at(archive)
         assert found is not None
         return found
+
+    def _at(self, table: Table | Archive) -> Archive | None:
+        metadata = DeltaLog(table.location, self.files).newest_state().metadata
+        return Archive.of(table.name, table.sql, table.location, metadata)
 
     def _apply(self, archive: Archive, step: Step) -> None:
         match step:
@@ -193,16 +194,17 @@ class ArchiveTables:
                 self._map(archive)
                 change = f"RENAME COLUMN {quote(column)} TO {quote(name)}"
             case Add(path, kind):
-                place = ".".join(map(quote, path))
-                field = {"name": path[-1], "type": kind}
-                if any(map(_needs_mapping, _names_in([field]))):
+                field = _field(path[-1], kind)
+                if _needs_mapping([field]):
                     self._map(archive)
-                self._allow(archive, kind)
-                change = f"ADD COLUMNS ({place} {_sql(kind)})"
+                self._allow(archive, field.dataType)
+                place = ".".join(map(quote, path))
+                change = f"ADD COLUMNS ({place} {sql_type(field.dataType)})"
             case Widen(column, kind):
                 self._set(archive, {_TYPE_WIDENING: "true"})
-                self._allow(archive, kind)
-                change = f"ALTER COLUMN {quote(column)} TYPE {_sql(kind)}"
+                wider = _field(column, kind).dataType
+                self._allow(archive, wider)
+                change = f"ALTER COLUMN {quote(column)} TYPE {sql_type(wider)}"
         self._run(archive.subject, f"ALTER TABLE {archive.sql} {change}")
 
     def _map(self, archive: Archive) -> None:
@@ -210,10 +212,10 @@ class ArchiveTables:
         if not self._again(archive).layout.is_mapped:
             self._set(archive, {MAPPING_MODE: "name"})
 
-    def _allow(self, archive: Archive, kind: Any) -> None:
+    def _allow(self, archive: Archive, kind: DataType) -> None:
         """Switch on what a type needs; a new table has it by itself."""
-        if _TIMESTAMP_NTZ in json.dumps(kind):
-            self._set(archive, {f"delta.feature.{_NTZ_FEATURE}": "supported"})
+        if any(isinstance(part, TimestampNTZType) for part in parts_of(kind)):
+            self._set(archive, {_NTZ_FEATURE: "supported"})
 
     def _run(self, subject: str, statement: str) -> None:
         with _refused_by_spark(subject):
@@ -253,31 +255,18 @@ def _refused_by_spark(subject: str) -> Iterator[None]:
         ) from error
 
 
-def _names_in(fields: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The names of ``fields`` and of all fields in them."""
-    for field in fields:
-        yield str(field["name"])
-        yield from _names_in_type(field["type"])
+def _needs_mapping(fields: Iterable[StructField]) -> bool:
+    """Whether only a table with column mapping may have columns with these names."""
+    names = StructType([*fields])
+    found = (
+        name for part in parts_of(names) if isinstance(part, StructType) for name in part.names
+    )
+    return any(character in name for name in found for character in " ,;{}()\n\t=")
 
 
-def _names_in_type(kind: Any) -> Iterator[str]:
-    if isinstance(kind, str):
-        return
-    if kind["type"] == "struct":
-        yield from _names_in(kind["fields"])
-    for part in ("elementType", "keyType", "valueType"):
-        if part in kind:
-            yield from _names_in_type(kind[part])
-
-
-def _needs_mapping(name: str) -> bool:
-    """Whether only a table with column mapping may have a column of that name."""
-    return any(character in name for character in " ,;{}()\n\t=")
-
-
-def _sql(kind: Any) -> str:
-    field = {"name": "value", "type": kind, "nullable": True, "metadata": {}}
-    return sql_type(spark_fields([field])[0].dataType)
+def _field(name: str, kind: Any) -> StructField:
+    """A column whose type is in the JSON form of schemas."""
+    return spark_fields([{"name": name, "type": kind, "nullable": True, "metadata": {}}])[0]
 
 
 def _check_columns(subject: str, layout: Layout) -> None:

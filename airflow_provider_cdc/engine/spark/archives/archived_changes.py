@@ -24,7 +24,7 @@ from ...core.change_feed.feed_options import ChangeType
 from ...core.delta.table_schema import Layout, matching_path
 from ...core.delta.type_changes import TypeChange, lossy_change
 from ...core.errors import StreamUnusable
-from ...core.names import name_key, quote
+from ...core.names import free_name, name_key, quote
 from ...storage.registry.registry import Registry
 from ..change_sets.columns import in_newer_schema
 from ..change_sets.row_columns import in_end_layout, union
@@ -41,9 +41,9 @@ class ArchivedChanges:
         self._spark = spark
         self._registry = registry
 
-    def newest(self, archive: Archive, condition: str = "true") -> int | None:
-        """The newest version of the changes that meet ``condition``, ``None`` without any."""
-        found = self._table(archive).where(condition).agg(F.max(COMMIT_VERSION)).head()
+    def newest(self, archive: Archive) -> int | None:
+        """The newest version in ``archive``; ``None`` if it is empty."""
+        found = self._table(archive).agg(F.max(COMMIT_VERSION)).head()
         return None if found is None else found[0]
 
     def reach(self, archive: Archive) -> Reach | None:
@@ -110,7 +110,7 @@ class ArchivedChanges:
         """
         table = self._table(archive).where(condition)
         table = table.where(F.col(CHANGE_TYPE) != ChangeType.PREIMAGE.value)
-        latest = _free(_LATEST, table.columns)
+        latest = free_name(_LATEST, set(map(name_key, table.columns)))
         ids = table.groupBy(quote(ROW_ID)).agg(F.max(COMMIT_VERSION).alias("version"))
         ids = ids.select(F.struct(F.col(quote(ROW_ID)).alias("id"), "version").alias(latest))
         is_latest = (F.col(quote(ROW_ID)) == F.col(f"{latest}.id")) & (
@@ -143,14 +143,6 @@ class ArchivedChanges:
         columns = in_newer_schema(stored, era.layout.fields, stored_fields(archive, era.columns))
         of_era = rows.where(F.col(SCHEMA_VERSION) == era.version)
         return of_era.select(*columns, *map(quote, FEED_COLUMNS))
-
-
-def _free(name: str, used: Sequence[str]) -> str:
-    """``name``, with underscores before it if a column has it."""
-    taken = set(map(name_key, used))
-    while name_key(name) in taken:
-        name = f"_{name}"
-    return name
 
 
 def _lossy(path: Sequence[Layout]) -> TypeChange | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ...consumption.attempts import ConsumptionServices
 from ...consumption.consumer import Consumer, ReadBasis
@@ -202,16 +203,12 @@ class Archiving:
 
     def _new_stream(self, table: Table, name: str, start: ArchiveStart) -> Stream:
         begins_empty = start.before == {"version": 0}
-        stream = self._create_stream(
-            StreamSpec(
-                name=name,
-                on_table=table.sql,
-                mode=StreamMode.FEED,
-                before=start.before,
-                if_not_exists=True,
-                show_initial_rows=start.is_whole and not begins_empty,
-                comment=_COMMENT,
-            )
+        stream = self._create(
+            name,
+            table,
+            before=start.before,
+            if_not_exists=True,
+            show_initial_rows=start.is_whole and not begins_empty,
         )
         newest = self._tables.newest_offset(table)
         if stream.source.table_id != newest.table_id:
@@ -222,6 +219,16 @@ class Archiving:
                 fix=f'drop it with engine.drop_stream("{name}") to begin a new archive',
             )
         return stream
+
+    def _create(self, name: str, table: Table, **given: Any) -> Stream:
+        """Create a stream that fills an archive.
+
+        :param given: further fields of its ``StreamSpec``
+        """
+        spec = StreamSpec(
+            name=name, on_table=table.sql, mode=StreamMode.FEED, comment=_COMMENT, **given
+        )
+        return self._create_stream(spec)
 
     def _adopted(
         self, archive: Archive, table: Table, found: Stream | None
@@ -234,16 +241,12 @@ class Archiving:
         after = archive.after if newest is None else newest
         shows_rows = newest is None and archive.has_initial_rows
         if found is None:
-            found = self._create_stream(
-                StreamSpec(
-                    name=archive.stream,
-                    on_table=table.sql,
-                    mode=StreamMode.FEED,
-                    before={"version": 0} if after < 0 else None,
-                    at=None if after < 0 else {"version": after},
-                    show_initial_rows=shows_rows,
-                    comment=_COMMENT,
-                )
+            found = self._create(
+                archive.stream,
+                table,
+                before={"version": 0} if after < 0 else None,
+                at=None if after < 0 else {"version": after},
+                show_initial_rows=shows_rows,
             )
         wanted = (archive.table_id, StreamMode.FEED, after, shows_rows, None)
         if wanted != (

@@ -21,7 +21,7 @@ from ...storage.files.stores import Files
 from ...storage.sources.source_log import SourceRange, StreamSpan
 from ..reading.stream_reader import StreamReader
 from .changed_rows import ChangedRows, changed_rows, grown_by
-from .row_digests import compared
+from .row_digests import differing_ranges
 from .sides import Sides
 
 
@@ -67,7 +67,7 @@ class Comparing:
         source = self._size_at(pinned.stream.source.location, pinned.stream.offset.version)
         target = newest_snapshot(pinned.table.location, self._files).size_bytes
         frames = self.whole(pinned, sides)
-        return Found(frames, compared(frames).ranges, source + target, source, target, False, ())
+        return Found(frames, differing_ranges(frames), source + target, source, target, False, ())
 
     def _size_at(self, location: str, version: int) -> int:
         """The bytes of the files of a table at a version."""
@@ -109,7 +109,7 @@ class Comparing:
             frames.append(changes)
         return Found(
             tuple(frames),
-            compared(frames).ranges if frames else (),
+            differing_ranges(frames) if frames else (),
             read,
             source_bytes,
             target_bytes,

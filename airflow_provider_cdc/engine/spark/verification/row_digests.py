@@ -8,7 +8,6 @@ are zero. A range is a set of keys with the same remainder of their hash.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -32,16 +31,6 @@ _JSON = {
 }
 _SIDES = {"source": 1, "target": -1}
 _DIFFERS = f"count <> 0 OR {_HIGH} <> 0 OR {_LOW} <> 0"
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """What was found of two multisets of rows: the number of ``rows`` that were read, and the
-    ``ranges`` of keys in which they differ.
-    """
-
-    rows: int
-    ranges: tuple[int, ...]
 
 
 def digested(rows: DataFrame, key: Sequence[str], sign: Column, factor: int = 1) -> DataFrame:
@@ -84,21 +73,18 @@ def in_ranges(values: Sequence[tuple[Column, DataType]], ranges: Collection[int]
     return _range(list(zip(found, kinds, strict=True))).isin(list(ranges))
 
 
-def compared(frames: Sequence[DataFrame]) -> Compared:
-    """Compare the rows of all ``frames``, as :func:`digested` returns them."""
-    sums = _summed(union(frames).groupBy(_RANGE), F.count("*").alias("rows"))
-    rows, ranges = 0, []
-    for found in sums.collect():
-        rows += found["rows"]
-        if found["count"] or found[_HIGH] or found[_LOW]:
-            ranges.append(found[_RANGE])
-    return Compared(rows, tuple(ranges))
+def differing_ranges(frames: Sequence[DataFrame]) -> tuple[int, ...]:
+    """The ranges of keys in which the rows of ``frames``, as :func:`digested` returns them,
+    differ.
+    """
+    found = _differing(union(frames), _RANGE).select(_RANGE).collect()
+    return tuple(row[0] for row in found)
 
 
 def differing_keys(frames: Sequence[DataFrame], ranges: Collection[int]) -> DataFrame:
     """The keys in ``ranges`` whose rows differ, each once, as JSON."""
     rows = union(frames).where(F.col(_RANGE).isin(list(ranges)))
-    return _summed(rows.groupBy(_KEY)).where(_DIFFERS).select(_json_of_key())
+    return _differing(rows, _KEY).select(_json_of_key())
 
 
 def rows_of_keys(
@@ -119,10 +105,10 @@ def _json_of_key() -> Column:
     return F.to_json(_KEY, _JSON).alias(_KEY)
 
 
-def _summed(groups, *also: Column) -> DataFrame:  # type: ignore[no-untyped-def]
-    signed = [F.sum(F.col(_SIGN) * F.col(half)).alias(half) for half in (_HIGH, _LOW)]
-    found: DataFrame = groups.agg(F.sum(_SIGN).alias("count"), *signed, *also)
-    return found
+def _differing(rows: DataFrame, by: str) -> DataFrame:
+    """The groups of ``rows`` with the same value in the column ``by`` that are not balanced."""
+    sums = [F.sum(F.col(_SIGN) * F.col(half)).alias(half) for half in (_HIGH, _LOW)]
+    return rows.groupBy(by).agg(F.sum(_SIGN).alias("count"), *sums).where(_DIFFERS)
 
 
 def _range(key: Sequence[tuple[Column, DataType]]) -> Column:

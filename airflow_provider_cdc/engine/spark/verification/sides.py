@@ -23,8 +23,7 @@ from .changed_rows import SIGN, ChangedRows
 from .row_digests import digested
 
 _SOURCE, _TARGET = 1, -1
-_SIGN_OF_CHANGE = f"IF({CHANGE_TYPE} IN ('insert', 'update_postimage'), 1, -1)"
-assert {"insert", "update_postimage"} < {kind.value for kind in ChangeType}
+_SIGN_OF_CHANGE = f"IF({CHANGE_TYPE} IN ('{ChangeType.INSERT}', '{ChangeType.POSTIMAGE}'), 1, -1)"
 
 
 class Sides(Protocol):
