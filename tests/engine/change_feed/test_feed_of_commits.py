@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from feed_lab import (
@@ -18,6 +19,8 @@ from feed_lab import (
 )
 from pyspark.sql import SparkSession
 from stream_lab import StreamLab
+
+from airflow_provider_cdc.engine.spark.change_feed import pairing
 
 FED = "'delta.enableChangeDataFeed' = 'true'"
 TRACKED = "'delta.enableRowTracking' = 'true'"
@@ -85,6 +88,12 @@ def feed(lab: StreamLab, table: str, source: str, first: int = 0) -> Feed:
     return by_commit(lab.engine.change_feed(lab.path(table), from_version=first, source=source))
 
 
+def restores(lab: StreamLab, table: str) -> list[int]:
+    """The versions at which a RESTORE brought rows back."""
+    history = lab.spark.sql(f"DESCRIBE HISTORY {lab.name(table)}").where("operation = 'RESTORE'")
+    return sorted(row.version for row in history.collect())
+
+
 def test_feed_source_returns_the_rows_of_delta_commit_by_commit(lab: StreamLab, table: str) -> None:
     expected = by_commit(delta_feed(lab.spark, lab.path(table), 0))
     assert len(expected) > 10
@@ -96,12 +105,11 @@ def test_row_tracking_returns_the_rows_of_delta_without_rewritten_rows(
     lab: StreamLab, table: str, source: str, expected: Feed
 ) -> None:
     found = feed(lab, table, source)
-    history = lab.spark.sql(f"DESCRIBE HISTORY {lab.name(table)}").where("operation = 'RESTORE'")
-    restores = {row.version for row in history.collect()}
-    restored = {version: found.pop(version) for version in restores}
-    returned = {version: expected[version] for version in restores}
-    assert len(restores) == 2
-    assert found == {version: expected[version] for version in expected.keys() - restores}
+    versions = restores(lab, table)
+    restored = {version: found.pop(version) for version in versions}
+    returned = {version: expected[version] for version in versions}
+    assert len(versions) == 2
+    assert found == {version: expected[version] for version in expected.keys() - set(versions)}
     # Delta deletes and inserts all rows of a restored file. Here, only those that differ change.
     assert as_steps(restored) == without_rewritten(returned)
 
@@ -128,6 +136,37 @@ def test_part_of_the_range_returns_the_same_commits(lab: StreamLab, table: str) 
         lab.path(table), from_version=4, to_version=10, source="row_tracking"
     )
     assert by_commit(rows) == {version: whole[version] for version in whole if 4 <= version <= 10}
+
+
+@pytest.mark.parametrize("after_restore", [False, True])
+def test_large_rewrites_return_the_same_changes(
+    lab: StreamLab,
+    table: str,
+    expected: Feed,
+    after_restore: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    restored, newest = restores(lab, table)
+    first, last = (restored + 1, newest - 1) if after_restore else (1, restored - 1)
+    marked = Mock(wraps=pairing.marked)
+    monkeypatch.setattr(pairing, "MANY_REWRITTEN_ROWS", 0)
+    monkeypatch.setattr(pairing, "marked", marked)
+
+    def with_ids(source: str) -> Feed:
+        return by_commit(
+            lab.engine.change_feed(
+                lab.path(table), from_version=first, to_version=last, source=source, row_ids=True
+            )
+        )
+
+    found = with_ids("row_tracking")
+    marked.assert_called_once()
+    assert found == with_ids("feed")
+    assert {version: sum(changes.values()) for version, changes in found.items()} == {
+        version: sum(changes.values())
+        for version, changes in expected.items()
+        if first <= version <= last
+    }
 
 
 @pytest.mark.in_ci("*-feed", "*-row_tracking")

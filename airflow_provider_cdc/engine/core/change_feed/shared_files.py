@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pyroaring import BitMap64
 
-from ..change_sets.crafted_log import ListedFile, Side
+from ..change_sets.crafted_log import ListedFile, Side, in_log
 from ..delta.deletion_vectors import Bitmap, complement
 from ..delta.log_actions import DataFile
 
@@ -45,6 +45,26 @@ def shared(files: Iterable[PlacedFile]) -> list[PlacedFile]:
     replaced = {id(file) for layer in chosen for file in layer.files}
     kept = [file for file in files if id(file) not in replaced]
     return [*kept, *map(_in_one, chosen)]
+
+
+def in_both_roles(old: Iterable[PlacedFile], new: Iterable[PlacedFile]) -> list[PlacedFile]:
+    """All files of both sides, with each file that two commits added and removed listed once."""
+    added: dict[Hashable, PlacedFile] = {}
+    found: list[PlacedFile] = []
+    for file in sorted([*old, *new], key=_version):
+        key = (file.place, *in_log(file.listed))
+        if not _is_whole(file.listed):
+            found.append(file)
+        elif file.listed.side is Side.NEW:
+            found.extend(each for each in [added.pop(key, None)] if each is not None)
+            added[key] = file
+        elif key in added:
+            listed = added.pop(key).listed
+            both = replace(listed, side=Side.BOTH, removal=file.listed.version)
+            found.append(replace(file, listed=both))
+        else:
+            found.append(file)
+    return [*found, *added.values()]
 
 
 def kept_rows(listed: ListedFile) -> list[tuple[int | None, int]]:
@@ -114,6 +134,15 @@ def _places(file: DataFile) -> tuple[int, int]:
     assert file.base_row_id is not None
     assert file.record_count is not None
     return file.base_row_id, file.base_row_id + file.record_count
+
+
+def _version(file: PlacedFile) -> int:
+    return file.listed.version or 0
+
+
+def _is_whole(listed: ListedFile) -> bool:
+    """Whether every row of the file records the change of one commit."""
+    return listed.version is not None and listed.kept is None
 
 
 def _can_share(listed: ListedFile) -> bool:

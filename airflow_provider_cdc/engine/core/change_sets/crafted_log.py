@@ -28,6 +28,7 @@ from ..folders.file_options import WHOLE_FILES
 
 SIDE_COLUMN = "_cdc_side"
 VERSION_COLUMN = "_cdc_version"
+REMOVAL_COLUMN = "_cdc_removal"
 BASE_ROW_ID_COLUMN = "_cdc_base_row_id"
 DEFAULT_VERSION_COLUMN = "_cdc_default_version"
 CHANGE_TYPE_COLUMN = "_change_type"
@@ -37,6 +38,7 @@ ROW_PLACE_COLUMN = "_cdc_row_place"
 _PARTITION_COLUMNS = {
     SIDE_COLUMN: "string",
     VERSION_COLUMN: "long",
+    REMOVAL_COLUMN: "long",
     BASE_ROW_ID_COLUMN: "long",
     DEFAULT_VERSION_COLUMN: "long",
 }
@@ -51,12 +53,13 @@ class Side(StrEnum):
     """What the rows of a file represent.
 
     ``OLD`` and ``NEW``: the state before and after the range, or before and after one commit.
-    ``INSERTED``: only the file's own rows count, not those that were carried over. ``CHANGES``:
-    each row holds its kind of change.
+    ``BOTH``: the state after one commit and before a later one. ``INSERTED``: only the file's own
+    rows count, not those that were carried over. ``CHANGES``: each row holds its kind of change.
     """
 
     OLD = "old"
     NEW = "new"
+    BOTH = "both"
     INSERTED = "inserted"
     CHANGES = "changes"
 
@@ -65,9 +68,10 @@ class Side(StrEnum):
 class ListedFile:
     """One file of a crafted log. Its path and that of its deletion vector are absolute.
 
-    ``version`` is the commit whose change the file records, if that matters. ``kept`` holds the
-    positions of the rows to read, if not all are read. Then the file has no deletion vector, and
-    ``left_out`` holds all its other rows. If the kept rows record the changes of several
+    ``version`` is the commit whose change the file records, if that matters. With ``Side.BOTH`` it
+    is the commit that added the file, and ``removal`` is the one that removed it. ``kept`` holds
+    the positions of the rows to read, if not all are read. Then the file has no deletion vector,
+    and ``left_out`` holds all its other rows. If the kept rows record the changes of several
     ``commits``, these are their versions, each with the positions of its rows.
     """
 
@@ -77,6 +81,7 @@ class ListedFile:
     kept: BitMap64 | None = None
     left_out: Bitmap | None = None
     commits: tuple[tuple[int, BitMap64], ...] = ()
+    removal: int | None = None
 
     @property
     def has_vector(self) -> bool:
@@ -213,6 +218,7 @@ def _add(listed: ListedFile, vectors: VectorFiles) -> dict[str, Any]:
             **file.partition_values,
             SIDE_COLUMN: listed.side.value,
             VERSION_COLUMN: _text(listed.version),
+            REMOVAL_COLUMN: _text(listed.removal),
             BASE_ROW_ID_COLUMN: _text(file.base_row_id),
             DEFAULT_VERSION_COLUMN: _text(file.default_row_commit_version),
         },

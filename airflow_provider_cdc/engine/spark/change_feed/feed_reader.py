@@ -33,12 +33,12 @@ from ...storage.files.scratch import Scratch
 from ...storage.files.stores import Files, plain_uri
 from ...storage.sources.source_log import SourceRange
 from ..change_sets.columns import spark_fields
-from ..change_sets.file_difference import MASKED
 from ..change_sets.initial_rows import all_rows
 from ..change_sets.listed_rows import ListedRows
 from ..change_sets.metadata_columns import NUMBER_AS_TEXT, check_free
 from ..change_sets.row_columns import ROW_ID, ROW_VERSION, union
 from ..change_sets.schema_checks import check_columns, check_session
+from . import marking
 from .feed_files import CHANGE_TYPE, RESERVED, FeedFiles, FeedRows, feed_files
 from .pairing import paired
 
@@ -205,7 +205,7 @@ def check_feed_columns(stream: Stream, layout: Layout, options: FeedOptions) -> 
     reserved = [*options.columns.names]
     if options.row_ids:
         reserved.append(_row_id_name(stream))
-    check_free(stream, layout.column_names, (*RESERVED, f"{VERSION_COLUMN}{MASKED}"))
+    check_free(stream, layout.column_names, (*RESERVED, *marking.RESERVED))
     fix = "rename that column"
     if stream.mode is not StreamMode.FEED:
         fix = "rename that column, or pass a column_prefix for the columns of the feed"

@@ -8,14 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...core.change_feed.feed_options import ChangeType
-from ...core.change_feed.shared_files import PlacedFile, kept_rows
+from ...core.change_feed.shared_files import PlacedFile, in_both_roles, kept_rows
 from ...core.change_sets.crafted_log import VERSION_COLUMN, bytes_of
-from ..change_sets.file_difference import HASHED_BYTES, IDS_IN_A_MASK, without_carried_over
+from ..change_sets.file_difference import HASHED_BYTES, IDS_IN_A_MASK
 from ..change_sets.netting import NEW, OLD
-from ..change_sets.row_columns import ROW, ROW_ID, ROW_VERSION, Sides, in_one, to_group
+from ..change_sets.row_columns import ROW, ROW_ID, ROW_VERSION, in_one, to_group
 from ..change_sets.table_changes_reader import MANY_REWRITTEN_ROWS, MOST_MASKS
 from ..session.session_settings import may_broadcast
 from .feed_files import CHANGE_TYPE, FeedFiles, FeedRows
+from .marking import STATE_COLUMNS, marked
 
 _PAIR = (VERSION_COLUMN, ROW_ID)
 
@@ -31,17 +32,16 @@ def paired(
 
     :param highest_id: the highest row id of the table
     """
-    old, new = rows.open(files.old, (VERSION_COLUMN,)), rows.open(files.new, (VERSION_COLUMN,))
-    if old is None or new is None:
+    if not files.old or not files.new:
         return None
-    columns = [name for name in new.columns if name not in (*_PAIR, ROW_VERSION)]
-    sides = Sides(old, new)
     if _reads_ids_first(files, highest_id) and may_broadcast(spark):
-        written = f"{ROW_VERSION} = {VERSION_COLUMN}"
-        sides = without_carried_over(sides, written, within=(VERSION_COLUMN,))
-        assert sides.old is not None
-        assert sides.new is not None
-        old, new = sides.old, sides.new
+        states = rows.open(in_both_roles(files.old, files.new), STATE_COLUMNS)
+        assert states is not None
+        return marked(states)
+    old, new = rows.open(files.old, (VERSION_COLUMN,)), rows.open(files.new, (VERSION_COLUMN,))
+    assert old is not None
+    assert new is not None
+    columns = [name for name in new.columns if name not in (*_PAIR, ROW_VERSION)]
     listed = [file.listed for file in (*files.old, *files.new)]
 
     def named(side: DataFrame, name: str) -> DataFrame:

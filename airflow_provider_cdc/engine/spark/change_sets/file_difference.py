@@ -17,13 +17,12 @@ from .row_columns import BUCKET, CANDIDATES, ROW_ID, ROW_VERSION, Sides, in_one,
 HASHED_BYTES = 64 << 20
 _BUCKET_BITS = 6
 IDS_IN_A_MASK = 1 << _BUCKET_BITS
-# What the columns ``within`` of masks are called, after their names.
-MASKED = "_masked"
-_BUCKET_OF = f"shiftright({ROW_ID}, {_BUCKET_BITS})"
-_BIT = f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))"
+# The bucket of a row id, and its bit in the mask of that bucket.
+BUCKET_OF = f"shiftright({ROW_ID}, {_BUCKET_BITS})"
+BIT = f"shiftleft(1L, CAST({ROW_ID} & {IDS_IN_A_MASK - 1} AS INT))"
 
 
-def without_carried_over(sides: Sides, written: str, within: Sequence[str] = ()) -> Sides:
+def without_carried_over(sides: Sides, written: str) -> Sides:
     """``sides`` without most rows that were only carried into another file.
 
     Only the row ids and commit versions decide which rows to read: rows of one side only, and rows
@@ -32,28 +31,22 @@ def without_carried_over(sides: Sides, written: str, within: Sequence[str] = ())
 
     :param sides: both sides, without rows that came back with an old commit version
     :param written: the condition that the range wrote a row of the new side
-    :param within: columns of both sides; only rows with equal values there have the same id
     """
     old, new = sides.old, sides.new
     if old is None or new is None:
         return sides
-    keys = [*within, f"{_BUCKET_OF} AS {BUCKET}"]
-    is_written = f"CASE WHEN {written} THEN {_BIT} ELSE 0L END"
-    ids = old.selectExpr(*keys, f"{_BIT} AS {OLD}", f"0L AS {NEW}", "0L AS written").union(
-        new.selectExpr(*keys, f"0L AS {OLD}", f"{_BIT} AS {NEW}", f"{is_written} AS written")
+    bucket = f"{BUCKET_OF} AS {BUCKET}"
+    is_written = f"CASE WHEN {written} THEN {BIT} ELSE 0L END"
+    ids = old.selectExpr(bucket, f"{BIT} AS {OLD}", f"0L AS {NEW}", "0L AS written").union(
+        new.selectExpr(bucket, f"0L AS {OLD}", f"{BIT} AS {NEW}", f"{is_written} AS written")
     )
     candidates = F.expr(f"bit_or({OLD}) ^ bit_or({NEW}) | bit_or(written) AS {CANDIDATES}")
-    masks = ids.groupBy(*within, BUCKET).agg(candidates).where(f"{CANDIDATES} <> 0")
-    masked = {name: f"{name}{MASKED}" for name in within}
-    wanted = F.broadcast(
-        masks.selectExpr(BUCKET, CANDIDATES, *(f"{name} AS {masked[name]}" for name in within))
-    )
+    masks = ids.groupBy(BUCKET).agg(candidates).where(f"{CANDIDATES} <> 0")
     # Spark pushes a semi join into each part of a union, so that no other row is assembled.
-    same = [f"{_BUCKET_OF} = {BUCKET}", *(f"{name} = {masked[name]}" for name in within)]
-    is_wanted = F.expr(" AND ".join([*same, f"{CANDIDATES} & {_BIT} <> 0"]))
+    is_wanted = F.expr(f"{BUCKET_OF} = {BUCKET} AND {CANDIDATES} & {BIT} <> 0")
 
     def left(side: DataFrame) -> DataFrame:
-        return side.join(wanted, is_wanted, "left_semi")
+        return side.join(F.broadcast(masks), is_wanted, "left_semi")
 
     return replace(sides, old=left(old), new=left(new))
 

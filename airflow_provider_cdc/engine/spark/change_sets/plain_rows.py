@@ -14,6 +14,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from ...core.change_sets.crafted_log import (
     BASE_ROW_ID_COLUMN,
     CHANGE_TYPE_COLUMN,
+    REMOVAL_COLUMN,
     ROW_PLACE_COLUMN,
     SIDE_COLUMN,
     VERSION_COLUMN,
@@ -46,6 +47,7 @@ _IS_PICKED: _FileValue = (lambda item: item.kept is not None, "BOOLEAN")
 _FILE_COLUMNS: Mapping[str, _FileValue] = {
     SIDE_COLUMN: (lambda item: item.side.value, "STRING"),
     VERSION_COLUMN: (lambda item: item.version, "BIGINT"),
+    REMOVAL_COLUMN: (lambda item: item.removal, "BIGINT"),
     BASE_ROW_ID_COLUMN: _BASE_ROW_ID,
 }
 

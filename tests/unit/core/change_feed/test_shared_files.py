@@ -14,6 +14,7 @@ from airflow_provider_cdc.engine.core.change_feed import shared_files
 from airflow_provider_cdc.engine.core.change_feed.shared_files import (
     PlacedFile,
     commits_of_rows,
+    in_both_roles,
     kept_rows,
     shared,
 )
@@ -138,3 +139,51 @@ def test_more_rows_than_fit_into_memory_are_not_shared(monkeypatch: pytest.Monke
 
     assert len(shared([kept(0, 1, [1, 2]), kept(0, 2, [3])])) == 1
     assert len(shared([kept(0, 1, [1, 2]), kept(0, 2, [3, 4])])) == 2
+
+
+def at(path: int, version: int, side: Side, place: int = 0) -> PlacedFile:
+    return PlacedFile(place, ListedFile(side, whole(path).file, version))
+
+
+def roles(files: Sequence[PlacedFile]) -> Counter[tuple[int, str, Side, int | None]]:
+    """Each role of each file: the layout, the file, the side and the commit."""
+    found: Counter[tuple[int, str, Side, int | None]] = Counter()
+    for file in files:
+        listed = file.listed
+        both = listed.side is Side.BOTH
+        found[file.place, listed.file.path, Side.NEW if both else listed.side, listed.version] += 1
+        if both:
+            found[file.place, listed.file.path, Side.OLD, listed.removal] += 1
+    return found
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(1, 3)), max_size=8))
+def test_files_in_both_roles_keep_each_role(lives: list[tuple[int, int, int]]) -> None:
+    # A file is added and removed again and again, and not always by a commit of the range.
+    old, new, version = [], [], dict.fromkeys(range(3), 0)
+    for path, place, parts in lives:
+        version[path] += 2
+        if parts & 1:
+            new.append(at(path, version[path] - 1, Side.NEW, place))
+        if parts & 2:
+            old.append(at(path, version[path], Side.OLD, place))
+
+    found = in_both_roles(old, new)
+
+    assert roles(found) == roles([*old, *new])
+    for file in found:
+        if file.listed.side is Side.BOTH:
+            assert file.listed.version is not None
+            assert file.listed.removal is not None
+            assert file.listed.version < file.listed.removal
+    lists_each_once = sum(file.listed.side is Side.BOTH for file in found)
+    assert lists_each_once >= sum(parts == 3 for _, _, parts in lives)
+
+
+def test_files_in_both_roles_keep_files_of_which_some_rows_are_read() -> None:
+    old = [kept(0, 2, [1]), at(0, 3, Side.OLD)]
+    new = [at(0, 1, Side.NEW)]
+
+    found = in_both_roles(old, new)
+
+    assert [file.listed.side for file in found] == [Side.OLD, Side.BOTH]

@@ -1,0 +1,99 @@
+"""Finds the kind of change of each row by its row id, before the columns of rows are read.
+
+Each file is read twice, whatever the number of commits: once for its row ids and commit versions,
+and once for the rows that changed. No row is shuffled.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ...core.change_feed.feed_options import ChangeType
+from ...core.change_sets.crafted_log import REMOVAL_COLUMN, SIDE_COLUMN, VERSION_COLUMN, Side
+from ..change_sets.file_difference import BIT, BUCKET_OF
+from ..change_sets.row_columns import BUCKET, ROW_VERSION
+from .feed_files import CHANGE_TYPE
+
+# What a crafted log records of a file whose rows are marked.
+STATE_COLUMNS = (SIDE_COLUMN, VERSION_COLUMN, REMOVAL_COLUMN)
+_ADDED, _REMOVED, _COMMIT = "_cdc_added", "_cdc_removed", "_cdc_commit"
+_PRESENT, _WRITTEN = "_cdc_present", "_cdc_written"
+_MARKED_BUCKET = "_cdc_marked_bucket"
+_INSERTS, _UPDATES, _DELETES = "_cdc_inserts", "_cdc_updates", "_cdc_deletes"
+RESERVED = (
+    _ADDED,
+    _REMOVED,
+    _COMMIT,
+    _PRESENT,
+    _WRITTEN,
+    _MARKED_BUCKET,
+    _INSERTS,
+    _UPDATES,
+    _DELETES,
+)
+
+
+def marked(rows: DataFrame) -> DataFrame:
+    """The changes in ``rows``, each row with the version of its commit and its kind of change.
+
+    A row is in the state before or after a commit, or in both: after one, and before a later one.
+    A commit changed a row if it gave the row its own version as row commit version.
+
+    :param rows: with the :data:`STATE_COLUMNS`, row id and row commit version. Each row that a
+        commit wrote has that commit's version
+    """
+    states = rows.selectExpr("*", f"{_added()} AS {_ADDED}", f"{_removed()} AS {_REMOVED}")
+    states = states.drop(*STATE_COLUMNS)
+    masks = F.broadcast(_masks(states))
+    inserted, updated, deleted = (
+        f"({mask} & {BIT}) <> 0" for mask in (_INSERTS, _UPDATES, _DELETES)
+    )
+    is_added, is_removed = f"{_COMMIT} = {_ADDED}", f"{_COMMIT} = {_REMOVED}"
+    is_change = (
+        f"{BUCKET_OF} = {_MARKED_BUCKET}"
+        f" AND (({is_added} AND (({_INSERTS} | {_UPDATES}) & {BIT}) <> 0)"
+        f" OR ({is_removed} AND (({_DELETES} | {_UPDATES}) & {BIT}) <> 0))"
+    )
+    changes = states.join(masks, F.expr(is_change))
+    kind = (
+        f"CASE WHEN {updated} THEN"
+        f" if({is_added}, '{ChangeType.POSTIMAGE}', '{ChangeType.PREIMAGE}')"
+        f" WHEN {inserted} AND {is_added} THEN '{ChangeType.INSERT}'"
+        f" WHEN {deleted} THEN '{ChangeType.DELETE}' END"
+    )
+    changes = changes.selectExpr("*", f"{kind} AS {CHANGE_TYPE}", f"{_COMMIT} AS {VERSION_COLUMN}")
+    return changes.drop(ROW_VERSION, *RESERVED)
+
+
+def _added() -> str:
+    return f"if({SIDE_COLUMN} <> '{Side.OLD}', {VERSION_COLUMN}, NULL)"
+
+
+def _removed() -> str:
+    return f"if({SIDE_COLUMN} = '{Side.OLD}', {VERSION_COLUMN}, {REMOVAL_COLUMN})"
+
+
+def _masks(states: DataFrame) -> DataFrame:
+    """For each commit and 64 neighbouring row ids: which rows it inserted, updated and deleted."""
+    files = states.groupBy(_ADDED, _REMOVED, F.expr(f"{BUCKET_OF} AS {BUCKET}")).agg(
+        F.expr(f"bit_or({BIT}) AS {_PRESENT}"),
+        F.expr(f"bit_or(if({ROW_VERSION} = {_ADDED}, {BIT}, 0L)) AS {_WRITTEN}"),
+    )
+    roles = files.selectExpr(
+        BUCKET,
+        f"stack(2, {_ADDED}, {_PRESENT}, 0L, {_WRITTEN}, {_REMOVED}, 0L, {_PRESENT}, 0L)"
+        f" AS ({_COMMIT}, after, before, written)",
+    ).where(f"{_COMMIT} IS NOT NULL")
+    masks = roles.groupBy(_COMMIT, BUCKET).agg(
+        F.expr("bit_or(after) AS after"),
+        F.expr("bit_or(before) AS before"),
+        F.expr("bit_or(written) AS written"),
+    )
+    return masks.selectExpr(
+        _COMMIT,
+        f"{BUCKET} AS {_MARKED_BUCKET}",
+        f"after & ~before AS {_INSERTS}",
+        f"after & before & written AS {_UPDATES}",
+        f"before & ~after AS {_DELETES}",
+    ).where(f"({_INSERTS} | {_UPDATES} | {_DELETES}) <> 0")
