@@ -59,6 +59,7 @@ from .upserts.table_definitions import TableDefinitions
 from .upserts.upkeep import Upkeep
 from .upserts.upsert_streams import UpsertStreams
 from .upserts.upsert_tables import UpsertTables
+from .verification.upsert_targets import UpsertTargets
 from .verification.verifying import Verifying
 from .views.view_changes import ViewReader
 from .views.view_definitions import ViewDefinitions
@@ -161,6 +162,9 @@ class Parts:
             self.catalog.drop_stream,
         )
 
+        self.quarantine = Quarantine(spark, files)
+        self.upsert_tables = UpsertTables(spark, self.tables, files)
+        self.upsert_streams = UpsertStreams(self.catalog)
         self.verifying = Verifying(
             self.consumption,
             self.change_sets,
@@ -168,14 +172,11 @@ class Parts:
             self.tables,
             self.archive_tables,
             self.archived,
+            UpsertTargets(spark, self.tables, self.upsert_tables, self.upsert_streams),
             Verifications(state, files),
             files,
             clock,
         )
-
-        self.quarantine = Quarantine(spark, files)
-        self.upsert_tables = UpsertTables(spark, self.tables, files)
-        self.upsert_streams = UpsertStreams(self.catalog)
         self.upsert_definitions = TableDefinitions(
             spark,
             self.tables,

@@ -161,6 +161,11 @@ def quarantine_location(changes: str) -> str:
     return f"{base_location(changes)}{_QUARANTINE}"
 
 
+def is_upsert_table(properties: Mapping[str, str]) -> bool:
+    """Whether a table with these ``properties`` is the base of an upsert table."""
+    return _PRIMARY_KEY in properties
+
+
 def with_properties(table: UpsertTable, properties: Mapping[str, str]) -> UpsertTable:
     """Return ``table`` as the properties of its base define it.
 

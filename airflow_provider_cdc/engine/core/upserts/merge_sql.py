@@ -87,10 +87,14 @@ def merge_head(
     )
 
 
+# The condition of the rows of a base that are not deleted.
+IS_LIVE = f"{quote(STATE)}.deleted_at IS NULL"
+
+
 def live_rows(table: UpsertTable) -> str:
     """The query of what readers see: the data columns of the rows that are not deleted."""
     columns = column_list([column.name for column in table.columns])
-    return f"SELECT {columns} FROM {table.base.sql} WHERE {quote(STATE)}.deleted_at IS NULL"
+    return f"SELECT {columns} FROM {table.base.sql} WHERE {IS_LIVE}"
 
 
 def fresh_rows(

@@ -12,7 +12,13 @@ from ...core.delta.table_snapshot import TableSnapshot
 from ...core.errors import CdcError, InvalidRequest, StreamConflict, TableNotFound
 from ...core.model.tables import Table
 from ...core.names import TableName, name_key, table_name
-from ...core.upserts.definition import Column, UpsertTable, is_reserved, with_properties
+from ...core.upserts.definition import (
+    Column,
+    UpsertTable,
+    is_reserved,
+    is_upsert_table,
+    with_properties,
+)
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.table_snapshots import newest_snapshot
 from ...storage.files.stores import Files
@@ -83,6 +89,11 @@ class UpsertTables:
         if table is None:
             raise self._missing(name, base)
         return self._described(name, base, table)
+
+    def described(self, name: str, base: Table) -> UpsertTable | None:
+        """The upsert table ``name`` with that ``base``; ``None``: it is another kind of table."""
+        is_base = is_upsert_table(self._state(base.location).configuration)
+        return self._described(name, base_name(name), base) if is_base else None
 
     def _missing(self, name: str, base: TableName) -> CdcError:
         """The error to raise if the ``base`` of the table ``name`` does not exist."""

@@ -23,16 +23,21 @@ from ..reading.stream_reader import StreamReader
 from .changed_rows import ChangedRows, changed_rows, grown_by
 from .row_digests import differing_ranges
 from .sides import Sides
+from .upsert_targets import UpsertTarget
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A stream whose consumptions have ended, and its target at that time."""
+    """A stream whose consumptions have ended, and its target at that time.
+
+    ``upsert`` is the upsert table whose base the target is.
+    """
 
     stream: Stream
     table: Table
     target: Offset
     archive: Archive | None
+    upsert: UpsertTarget | None
 
 
 @dataclass(frozen=True, slots=True)

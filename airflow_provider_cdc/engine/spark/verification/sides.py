@@ -53,15 +53,22 @@ class CopySides:
     """A source and a table that is a copy of it, compared in the columns of the target.
 
     :param version: the version of the target
+    :param shown: the condition of the target's rows that are compared, by default all
     """
 
     def __init__(
-        self, spark: SparkSession, target: KeyedTarget, source_name: str, version: int
+        self,
+        spark: SparkSession,
+        target: KeyedTarget,
+        source_name: str,
+        version: int,
+        shown: str = "true",
     ) -> None:
         self._spark = spark
         self._target = target
         self._source_name = source_name
         self._version = version
+        self._shown = shown
         self.key = target.key
         self.columns = tuple(target.columns)
 
@@ -81,7 +88,7 @@ class CopySides:
         reader = self._spark.read.format("delta").option("versionAsOf", self._version)
         with any_version(self._spark):
             rows = reader.load(self._target.table.location)
-        return self._digested(rows, F.lit(1), _TARGET)
+        return self._digested(rows.where(self._shown), F.lit(1), _TARGET)
 
     def source_changes(self, changed: DataFrame) -> DataFrame:
         """The rows by which the source changed."""
@@ -91,7 +98,8 @@ class CopySides:
         """The rows by which the target changed, ``None`` without any."""
         if changed.rows is None:
             return None
-        return self._digested(changed.rows, F.col(SIGN), _TARGET, [SIGN])
+        shown = changed.rows.where(self._shown)
+        return self._digested(shown, F.col(SIGN), _TARGET, [SIGN])
 
     def _digested(
         self, rows: DataFrame, sign: Column, factor: int, kept: Sequence[str] = ()

@@ -17,8 +17,8 @@ from ...core.model.access import Right, check_access
 from ...core.model.outcomes import Outcome
 from ...core.model.sources import Offset
 from ...core.model.stream import Stream, StreamMode
-from ...core.model.tables import Table
 from ...core.names import stream_name, table_name
+from ...core.upserts.merge_sql import IS_LIVE
 from ...core.verification.proof import Proof, TablePoint, VerificationState
 from ...core.verification.verification import (
     MOST_NAMED_KEYS,
@@ -42,6 +42,7 @@ from .changed_rows import SIGN
 from .comparing import Comparing, Found, Pinned, usable
 from .row_digests import differing_keys, in_ranges, rows_of_keys
 from .sides import ArchiveSides, CopySides, Sides
+from .upsert_targets import UpsertTargets
 
 # How long a check waits for an open consumption to end.
 PATIENCE_SECONDS = 60.0
@@ -59,6 +60,7 @@ class Verifying:
         tables: Tables,
         archives: ArchiveTables,
         archived: ArchivedChanges,
+        upserts: UpsertTargets,
         verifications: Verifications,
         files: Files,
         clock: Callable[[], datetime],
@@ -72,6 +74,7 @@ class Verifying:
         self._tables = tables
         self._archives = archives
         self._archived = archived
+        self._upserts = upserts
         self._verifications = verifications
         self._clock = clock
 
@@ -89,13 +92,8 @@ class Verifying:
         if heal and key is not None:
             self._finish_heal(name, target, key)
         pinned = self._pinned(name, target, Right.CONSUME if heal else Right.READ)
-        if heal and pinned.archive is not None:
-            raise InvalidRequest(
-                pinned.archive.subject,
-                "cannot be healed",
-                cause="only archive_changes writes to an archive",
-                fix="verify it without heal; if it differs, begin a new archive",
-            )
+        if heal:
+            _check_heals(pinned)
         sides = self._sides(pinned, target, key)
         if SIGN in sides.columns:
             raise InvalidRequest(
@@ -120,7 +118,7 @@ class Verifying:
             verified, is_equal = again.verified_through, again.is_equal
         return Verification(
             pinned.stream.name,
-            pinned.table.name,
+            pinned.upsert.table.name if pinned.upsert else pinned.table.name,
             pinned.stream.offset.version,
             verified,
             is_equal,
@@ -153,17 +151,20 @@ class Verifying:
 
     def _pinned(self, name: str, target: str, right: Right) -> Pinned:
         """The stream and its target, at a moment without an open consumption."""
-        table = self._tables.get(table_name(target))
+        upsert = self._upserts.find(target)
+        table = self._tables.get(table_name(target)) if upsert is None else upsert.base
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             stream = self._parts.registry.snapshot().get(stream_name(name))
             check_access(stream, self._parts.principal, right)
             newest = self._tables.newest_offset(table)
             archive = Archive.of(table.name, table.sql, table.location, newest.metadata)
-            _check_kind(stream, table, archive)
+            _check_kind(stream, target, archive)
+            if upsert is not None:
+                self._upserts.check_applied(upsert.table)
             now = self._parts.registry.snapshot().get(stream_name(name))
             if stream.consumption is None and now.sequence == stream.sequence:
-                return Pinned(stream, table, newest, archive)
+                return Pinned(stream, table, newest, archive, upsert)
             if time.monotonic() > deadline:
                 raise StreamConflict(
                     f"stream {name}",
@@ -185,6 +186,10 @@ class Verifying:
                     fix="create a new archive with bootstrap=True",
                 )
             return ArchiveSides(self._archived, pinned.archive, pinned.stream.offset)
+        source, version = pinned.stream.table_on, pinned.target.version
+        if pinned.upsert is not None:
+            keyed = self._upserts.keyed(pinned.upsert, key)
+            return CopySides(self._spark, keyed, source, version, IS_LIVE)
         if key is None:
             raise InvalidRequest(
                 f"target {target}",
@@ -193,7 +198,7 @@ class Verifying:
                 fix="name the columns that identify its rows, such as key=['id']",
             )
         found = keyed_target(self._spark, self._tables, target, key, "verified")
-        return CopySides(self._spark, found, pinned.stream.table_on, pinned.target.version)
+        return CopySides(self._spark, found, source, version)
 
     def _differences(
         self, pinned: Pinned, sides: Sides, found: Found
@@ -299,7 +304,26 @@ def _kind(in_source: int, in_target: int) -> DifferenceKind:
     return DifferenceKind.DIFFERENT if in_source else DifferenceKind.UNEXPECTED
 
 
-def _check_kind(stream: Stream, table: Table, archive: Archive | None) -> None:
+def _check_heals(pinned: Pinned) -> None:
+    """Refuse to heal a target that only its own writer may change."""
+    if pinned.archive is not None:
+        raise InvalidRequest(
+            pinned.archive.subject,
+            "cannot be healed",
+            cause="only archive_changes writes to an archive",
+            fix="verify it without heal; if it differs, begin a new archive",
+        )
+    if pinned.upsert is not None:
+        raise InvalidRequest(
+            f"target {pinned.upsert.table.name}",
+            "cannot be healed",
+            cause="an upsert table changes only by its changes",
+            fix="verify it without heal; write the rows of the keys that differ with write_changes,"
+            " with a sequence number greater than theirs",
+        )
+
+
+def _check_kind(stream: Stream, target: str, archive: Archive | None) -> None:
     """Refuse a stream whose target is no copy of its source."""
     cause = fix = None
     if archive is not None and archive.stream_id != stream.stream_id:
@@ -313,4 +337,4 @@ def _check_kind(stream: Stream, table: Table, archive: Archive | None) -> None:
         cause = f"the initial rows of stream {stream.name} are not consumed yet"
         fix = "run the check after the first consumption"
     if cause is not None and fix is not None:
-        raise InvalidRequest(f"target {table.name}", "cannot be verified", cause=cause, fix=fix)
+        raise InvalidRequest(f"target {target}", "cannot be verified", cause=cause, fix=fix)
