@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from ..change_sets.net_files import NetFiles, fold, inserted_files
@@ -12,7 +13,7 @@ from ..delta.layout_history import LayoutHistory, layout_history
 from ..delta.log_actions import Commit, DataFile
 from ..delta.tracking import ENABLED as ROWS_ENABLED
 from ..errors import ChangeTrackingDisabled, StreamStale
-from ..figures import counted
+from ..figures import counted, known_sum
 from ..model.sources import Offset
 from .feed_options import FeedSource
 from .recordings import FEED_ENABLED, Recording, recordings
@@ -23,6 +24,17 @@ _MERGE = "MERGE"
 _MERGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 # Pairing the rows of two sides takes about as long as reading them.
 _PAIRING = 2
+
+
+class Rewrite(StrEnum):
+    """What a commit did to the rows of the files that it rewrote, as far as its log shows.
+
+    ``UPDATES``: it kept each row. ``REMOVES``: it kept the values of each row that is left.
+    """
+
+    ANY = "any"
+    UPDATES = "updates"
+    REMOVES = "removes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,7 @@ class FeedCommit:
     inserted: tuple[DataFile, ...] = ()
     net: NetFiles = _NOTHING
     is_paired: bool = False
+    rewrite: Rewrite = Rewrite.ANY
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -151,7 +164,9 @@ def _ways(
     found = []
     is_tracked = item.gap is None and not item.unreadable and source is not FeedSource.FEED
     if is_tracked:
-        found.append(replace(empty, net=fold([item.commit]), is_paired=True))
+        net = fold([item.commit])
+        rewrite = _rewrite(item.commit, net)
+        found.append(replace(empty, net=net, is_paired=True, rewrite=rewrite))
     if item.is_fed and source is not FeedSource.ROW_TRACKING:
         if item.commit.change_files:
             inserted = inserted_files([item.commit]) if row_ids else []
@@ -160,6 +175,19 @@ def _ways(
         elif not is_tracked:
             found.append(replace(empty, net=_as_delta_reads(item.commit)))
     return found
+
+
+def _rewrite(commit: Commit, net: NetFiles) -> Rewrite:
+    if commit.operation == "DELETE":
+        return Rewrite.REMOVES
+    removed, added = (
+        [None if file.deletion_vector else file.record_count for file in files]
+        for files in (net.removed, net.added)
+    )
+    is_whole = not net.revectored and None not in (*removed, *added)
+    if commit.operation == "UPDATE" and is_whole and known_sum(removed) == known_sum(added):
+        return Rewrite.UPDATES
+    return Rewrite.ANY
 
 
 def _as_delta_reads(commit: Commit) -> NetFiles:

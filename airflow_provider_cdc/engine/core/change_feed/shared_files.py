@@ -67,6 +67,19 @@ def in_both_roles(old: Iterable[PlacedFile], new: Iterable[PlacedFile]) -> list[
     return [*found, *added.values()]
 
 
+def roles(listed: ListedFile) -> tuple[set[int | None], set[int | None]]:
+    """The commits that added rows of a file, and those that removed some."""
+    versions: set[int | None] = {version for version, _ in listed.commits}
+    versions = versions or {listed.version}
+    match listed.side:
+        case Side.OLD:
+            return set(), versions
+        case Side.BOTH:
+            return versions, {listed.removal}
+        case _:
+            return versions, set()
+
+
 def kept_rows(listed: ListedFile) -> list[tuple[int | None, int]]:
     """How many rows of a file to read for each commit; zero if the log does not show it."""
     if listed.commits:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...core.change_feed.feed_options import FeedSchema
-from ...core.change_feed.feed_plan import FeedCommit, FeedPlan
+from ...core.change_feed.feed_plan import FeedCommit, FeedPlan, Rewrite
 from ...core.change_feed.feed_schema import (
     first_alike,
     has_same_ids,
@@ -48,13 +48,19 @@ class FeedFiles:
     """The files of a feed.
 
     ``changes`` are change files. Of ``whole`` files each row is a change by itself. The rows of
-    ``old`` and ``new`` files are paired.
+    ``old`` and ``new`` files are paired. ``rewrites`` has what the log shows about a commit, by
+    version.
     """
 
     changes: tuple[PlacedFile, ...]
     whole: tuple[PlacedFile, ...]
     old: tuple[PlacedFile, ...]
     new: tuple[PlacedFile, ...]
+    rewrites: Mapping[int, Rewrite]
+
+    def commits_that(self, rewrite: Rewrite) -> set[int]:
+        """The versions of the commits with that rewrite."""
+        return {version for version, each in self.rewrites.items() if each is rewrite}
 
     @property
     def insert_count(self) -> int | None:
@@ -95,7 +101,10 @@ def feed_files(source: RangeFiles, plan: FeedPlan) -> FeedFiles:
             new.extend(placed(each, commit) for each in found if each.side is Side.NEW)
         else:
             whole.extend(placed(each, commit) for each in found)
-    return FeedFiles(tuple(changes), *(tuple(shared(files)) for files in (whole, old, new)))
+    rewrites = {commit.version: commit.rewrite for commit in plan.commits}
+    return FeedFiles(
+        tuple(changes), tuple(shared(whole)), tuple(shared(old)), tuple(shared(new)), rewrites
+    )
 
 
 class FeedRows:

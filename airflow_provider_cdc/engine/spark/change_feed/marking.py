@@ -6,6 +6,8 @@ and once for the rows that changed. No row is shuffled.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -34,18 +36,22 @@ RESERVED = (
 )
 
 
-def marked(rows: DataFrame) -> DataFrame:
-    """The changes in ``rows``, each row with the version of its commit and its kind of change.
+def marked(ids: DataFrame, values: DataFrame, updating: Collection[int]) -> DataFrame:
+    """The changes in ``values``, each row with the version of its commit and its kind of change.
 
     A row is in the state before or after a commit, or in both: after one, and before a later one.
     A commit changed a row if it gave the row its own version as row commit version.
 
-    :param rows: with the :data:`STATE_COLUMNS`, row id and row commit version. Each row that a
-        commit wrote has that commit's version
+    Both frames have the :data:`STATE_COLUMNS`, row id and row commit version. Each row that a
+    commit wrote has that commit's version.
+
+    :param ids: the rows by whose ids the changes are found
+    :param values: the rows that may have changed
+    :param updating: commits that changed rows, and neither inserted nor deleted any; of them
+        ``ids`` need only the rows after the commit
     """
-    states = rows.selectExpr("*", f"{_added()} AS {_ADDED}", f"{_removed()} AS {_REMOVED}")
-    states = states.drop(*STATE_COLUMNS)
-    masks = F.broadcast(_masks(states))
+    masks = F.broadcast(_masks(_states(ids), updating))
+    states = _states(values)
     inserted, updated, deleted = (
         f"({mask} & {BIT}) <> 0" for mask in (_INSERTS, _UPDATES, _DELETES)
     )
@@ -66,34 +72,53 @@ def marked(rows: DataFrame) -> DataFrame:
     return changes.drop(ROW_VERSION, *RESERVED)
 
 
-def _added() -> str:
-    return f"if({SIDE_COLUMN} <> '{Side.OLD}', {VERSION_COLUMN}, NULL)"
+def _states(rows: DataFrame) -> DataFrame:
+    """``rows`` with the commit that added each row and the one that removed it."""
+    states = rows.selectExpr(
+        "*",
+        f"if({SIDE_COLUMN} <> '{Side.OLD}', {VERSION_COLUMN}, NULL) AS {_ADDED}",
+        f"if({SIDE_COLUMN} = '{Side.OLD}', {VERSION_COLUMN}, {REMOVAL_COLUMN}) AS {_REMOVED}",
+    )
+    return states.drop(*STATE_COLUMNS)
 
 
-def _removed() -> str:
-    return f"if({SIDE_COLUMN} = '{Side.OLD}', {VERSION_COLUMN}, {REMOVAL_COLUMN})"
-
-
-def _masks(states: DataFrame) -> DataFrame:
+def _masks(states: DataFrame, updating: Collection[int]) -> DataFrame:
     """For each commit and 64 neighbouring row ids: which rows it inserted, updated and deleted."""
+    versions = ", ".join(f"{version}L" for version in sorted(updating))
+    is_written = f"{ROW_VERSION} = {_ADDED}"
+    if updating:
+        needs_all = f"{_ADDED} NOT IN ({versions}) OR {_REMOVED} NOT IN ({versions})"
+        states = states.where(f"{is_written} OR {needs_all}")
     files = states.groupBy(_ADDED, _REMOVED, F.expr(f"{BUCKET_OF} AS {BUCKET}")).agg(
         F.expr(f"bit_or({BIT}) AS {_PRESENT}"),
-        F.expr(f"bit_or(if({ROW_VERSION} = {_ADDED}, {BIT}, 0L)) AS {_WRITTEN}"),
+        F.expr(f"bit_or(if({is_written}, {BIT}, 0L)) AS {_WRITTEN}"),
     )
-    roles = files.selectExpr(
+    states_of_commits = files.selectExpr(
         BUCKET,
         f"stack(2, {_ADDED}, {_PRESENT}, 0L, {_WRITTEN}, {_REMOVED}, 0L, {_PRESENT}, 0L)"
         f" AS ({_COMMIT}, after, before, written)",
-    ).where(f"{_COMMIT} IS NOT NULL")
-    masks = roles.groupBy(_COMMIT, BUCKET).agg(
-        F.expr("bit_or(after) AS after"),
-        F.expr("bit_or(before) AS before"),
-        F.expr("bit_or(written) AS written"),
     )
-    return masks.selectExpr(
-        _COMMIT,
-        f"{BUCKET} AS {_MARKED_BUCKET}",
-        f"after & ~before AS {_INSERTS}",
-        f"after & before & written AS {_UPDATES}",
-        f"before & ~after AS {_DELETES}",
-    ).where(f"({_INSERTS} | {_UPDATES} | {_DELETES}) <> 0")
+    masks = (
+        states_of_commits.where(f"{_COMMIT} IS NOT NULL")
+        .groupBy(_COMMIT, BUCKET)
+        .agg(*(F.expr(f"bit_or({name}) AS {name}") for name in ("after", "before", "written")))
+    )
+    # Not all rows before an update were read.
+    is_before = f"if({_COMMIT} IN ({versions}), after, before)" if updating else "before"
+    return (
+        masks.selectExpr(
+            _COMMIT,
+            f"{BUCKET} AS {_MARKED_BUCKET}",
+            "written",
+            "after",
+            f"{is_before} AS before",
+        )
+        .selectExpr(
+            _COMMIT,
+            _MARKED_BUCKET,
+            f"after & ~before AS {_INSERTS}",
+            f"after & before & written AS {_UPDATES}",
+            f"before & ~after AS {_DELETES}",
+        )
+        .where(f"({_INSERTS} | {_UPDATES} | {_DELETES}) <> 0")
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ...core.change_feed.feed_options import ChangeType
-from ...core.change_feed.shared_files import PlacedFile, in_both_roles, kept_rows
+from ...core.change_feed.feed_plan import Rewrite
+from ...core.change_feed.shared_files import PlacedFile, in_both_roles, kept_rows, roles
 from ...core.change_sets.crafted_log import VERSION_COLUMN, bytes_of
 from ..change_sets.file_difference import HASHED_BYTES, IDS_IN_A_MASK
 from ..change_sets.netting import NEW, OLD
@@ -35,9 +37,7 @@ def paired(
     if not files.old or not files.new:
         return None
     if _reads_ids_first(files, highest_id) and may_broadcast(spark):
-        states = rows.open(in_both_roles(files.old, files.new), STATE_COLUMNS)
-        assert states is not None
-        return marked(states)
+        return _marked(rows, files)
     old, new = rows.open(files.old, (VERSION_COLUMN,)), rows.open(files.new, (VERSION_COLUMN,))
     assert old is not None
     assert new is not None
@@ -64,6 +64,32 @@ def paired(
         f" ELSE array({update}) END)",
     )
     return changes.selectExpr(f"{ROW}.*", *_PAIR, CHANGE_TYPE)
+
+
+def _marked(rows: FeedRows, files: FeedFiles) -> DataFrame:
+    """The changes of :func:`paired`, with the row ids read before the columns."""
+    updating = files.commits_that(Rewrite.UPDATES)
+    removing = files.commits_that(Rewrite.REMOVES)
+    all_files = in_both_roles(files.old, files.new)
+    # An update keeps each row, so the rows that it wrote show which rows it changed.
+    with_ids = [file for file in all_files if _has_other_role(file, removing=updating)]
+    # A delete keeps the values of the rows that are left.
+    with_values = [file for file in all_files if _has_other_role(file, adding=removing)]
+    ids = rows.open(with_ids, STATE_COLUMNS)
+    values = ids if with_values == with_ids else rows.open(with_values, STATE_COLUMNS)
+    assert ids is not None
+    assert values is not None
+    return marked(ids, values, updating)
+
+
+def _has_other_role(
+    file: PlacedFile, *, adding: Collection[int] = (), removing: Collection[int] = ()
+) -> bool:
+    """Whether ``file`` was added by a commit that is not in ``adding``, or removed by one that is
+    not in ``removing``.
+    """
+    added, removed = roles(file.listed)
+    return bool(added.difference(adding) or removed.difference(removing))
 
 
 def _record(change_type: ChangeType, side: str) -> str:
