@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +24,9 @@ STREAMING = "Structured Streaming readChangeFeed, AvailableNow, append"
 FIRST_CHECK = "first check, all rows"
 UNCHANGED = "check, nothing changed"
 AFTER_UPDATES = "check after 1 % updates in one partition"
+CORRUPTED = "check that names a row corrupted by hand"
+HEALED = "check that heals it"
+CORRUPTED_KEY = 4_321
 # Shapes whose commits hold many rows, and few rows in many files.
 SHAPES = (Shape.APPEND, Shape.SPREAD)
 
@@ -83,7 +88,30 @@ def verified(
     timing = timed(spark, check, patience, prepare=forget)
     forget()
     yield Row(name, AFTER_UPDATES, timing, check().bytes_read)
+    yield from _corrupted(spark, engine, copy, name, patience)
     shutil.rmtree(bench.root)
+
+
+def _corrupted(
+    spark: SparkSession, engine: Engine, copy: Path, name: str, patience: Patience
+) -> Iterator[Row]:
+    """Name and heal a row that somebody changed."""
+
+    def corrupt() -> None:
+        spark.sql(f"UPDATE delta.`{copy}` SET n = n + 1 WHERE {KEY} = {CORRUPTED_KEY}").collect()
+
+    def check(*, heal: bool) -> Verification:
+        found = engine.verify_target("s", str(copy), KEY, heal=heal)
+        keys = [json.loads(each.key)[KEY] for each in found.differences]
+        if keys != [CORRUPTED_KEY] or found.is_equal is not heal:
+            raise AssertionError(f"{found}")
+        return found
+
+    corrupt()
+    found = check(heal=False)
+    yield Row(name, CORRUPTED, timed(spark, partial(check, heal=False), patience), found.bytes_read)
+    check(heal=True)
+    yield Row(name, HEALED, timed(spark, partial(check, heal=True), patience, prepare=corrupt))
 
 
 class _Rounds:

@@ -33,8 +33,9 @@ class VerifyTarget(StreamOperator):
     ``is_incremental``, ``bytes_read``, ``bytes_total`` and ``is_healed``.
 
     :param stream: the stream that the target is filled from (templated)
-    :param target: name or path of the target, a copy or an archive (templated)
-    :param key: the column or columns that identify a row; not for an archive (templated)
+    :param target: name or path of the target: a copy, an archive or an upsert table (templated)
+    :param key: the column or columns that identify a row; not for an archive or an upsert table
+        (templated)
     :param heal: write the rows that differ (templated)
     :param full: compare all rows, as the first check does (templated)
     :param conn_id: a connection of type ``cdc`` (templated)

@@ -180,12 +180,13 @@ def _ways(
 def _rewrite(commit: Commit, net: NetFiles) -> Rewrite:
     if commit.operation == "DELETE":
         return Rewrite.REMOVES
-    removed, added = (
-        [None if file.deletion_vector else file.record_count for file in files]
-        for files in (net.removed, net.added)
+    has_vectors = net.revectored or any(file.deletion_vector for file in (*net.removed, *net.added))
+    # The log rarely shows how many rows a removed file has.
+    before, after = (
+        known_sum(file.record_count for file in files) for files in (net.removed, net.added)
     )
-    is_whole = not net.revectored and None not in (*removed, *added)
-    if commit.operation == "UPDATE" and is_whole and known_sum(removed) == known_sum(added):
+    differs = before is not None and after is not None and before != after
+    if commit.operation == "UPDATE" and not has_vectors and not differs:
         return Rewrite.UPDATES
     return Rewrite.ANY
 

@@ -15,9 +15,10 @@ from airflow_provider_cdc.engine.core.change_feed.feed_options import FeedSource
 from airflow_provider_cdc.engine.core.change_feed.feed_plan import (
     FeedCommit,
     FeedPlan,
+    Rewrite,
     plan_feed,
 )
-from airflow_provider_cdc.engine.core.delta.log_actions import Commit, DataFile
+from airflow_provider_cdc.engine.core.delta.log_actions import Commit, DataFile, DeletionVector
 from airflow_provider_cdc.engine.core.errors import ChangeTrackingDisabled, StreamStale
 
 BOTH = {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"}
@@ -100,6 +101,39 @@ def test_commit_without_change_files_is_paired_if_rows_are_tracked() -> None:
     assert only(plan([commit], TRACKED)).is_paired
     assert not only(plan([commit], FED)).is_paired
     assert not only(plan([commit], BOTH, FeedSource.FEED)).is_paired
+
+
+def rewritten(operation: str, before: int | None, after: int | None, vector: str = "") -> Commit:
+    """A commit that replaced a file of ``before`` rows by one of ``after`` rows."""
+
+    def counted(path: str, born: int, rows: int | None) -> DataFile:
+        stats = None if rows is None else json.dumps({"numRecords": rows})
+        return structs.replace(file(path, LARGE, born), stats=stats)
+
+    old = counted("old", 0, before)
+    if vector:
+        old = structs.replace(old, deletion_vector=DeletionVector("u", vector, 1, 1, 1))
+    return new_commit(
+        1, operation, removes=(old,), adds=(counted("new", 1, after),), preserves_row_ids=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("commit", "expected"),
+    [
+        (rewritten("UPDATE", 5, 5), Rewrite.UPDATES),
+        (rewritten("UPDATE", 5, 4), Rewrite.ANY),
+        (rewritten("UPDATE", None, None), Rewrite.UPDATES),
+        (rewritten("UPDATE", None, 5), Rewrite.UPDATES),
+        (rewritten("UPDATE", 5, 5, vector="v"), Rewrite.ANY),
+        (rewritten("MERGE", 5, 5), Rewrite.ANY),
+        (rewritten("WRITE", 5, 5), Rewrite.ANY),
+        (rewritten("DELETE", 5, 4), Rewrite.REMOVES),
+        (rewritten("DELETE", None, None), Rewrite.REMOVES),
+    ],
+)
+def test_log_shows_what_a_commit_did_to_rewritten_rows(commit: Commit, expected: Rewrite) -> None:
+    assert only(plan([commit], TRACKED)).rewrite is expected
 
 
 def test_commits_that_change_no_data_need_no_recording() -> None:
