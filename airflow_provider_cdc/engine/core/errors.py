@@ -101,6 +101,12 @@ class InvalidRange(InvalidRequest):
     kind = "invalid_range"
 
 
+class InvalidPartitionToken(InvalidRequest):
+    """A text that is not the token of a partition of that change stream."""
+
+    kind = "invalid_partition_token"
+
+
 class TableNotFound(InvalidRequest):
     """No table has that name or path."""
 
