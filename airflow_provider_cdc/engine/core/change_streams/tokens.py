@@ -2,7 +2,7 @@
 
 Spanner: a token is opaque, and names one partition of one change stream. Here it holds all of the
 partition, and a digest that only the stream can make. So the same partition always has the same
-token, and a token is checked without a look at any state.
+token, and no state is read to check a token.
 """
 
 from __future__ import annotations
