@@ -56,7 +56,8 @@ def in_both_roles(old: Iterable[PlacedFile], new: Iterable[PlacedFile]) -> list[
         if not _is_whole(file.listed):
             found.append(file)
         elif file.listed.side is Side.NEW:
-            found.extend(each for each in [added.pop(key, None)] if each is not None)
+            if key in added:
+                found.append(added[key])
             added[key] = file
         elif key in added:
             listed = added.pop(key).listed

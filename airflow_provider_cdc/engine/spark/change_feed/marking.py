@@ -52,9 +52,6 @@ def marked(ids: DataFrame, values: DataFrame, updating: Collection[int]) -> Data
     """
     masks = F.broadcast(_masks(_states(ids), updating))
     states = _states(values)
-    inserted, updated, deleted = (
-        f"({mask} & {BIT}) <> 0" for mask in (_INSERTS, _UPDATES, _DELETES)
-    )
     is_added, is_removed = f"{_COMMIT} = {_ADDED}", f"{_COMMIT} = {_REMOVED}"
     is_change = (
         f"{BUCKET_OF} = {_MARKED_BUCKET}"
@@ -62,11 +59,10 @@ def marked(ids: DataFrame, values: DataFrame, updating: Collection[int]) -> Data
         f" OR ({is_removed} AND (({_DELETES} | {_UPDATES}) & {BIT}) <> 0))"
     )
     changes = states.join(masks, F.expr(is_change))
+    is_update = f"({_UPDATES} & {BIT}) <> 0"
     kind = (
-        f"CASE WHEN {updated} THEN"
-        f" if({is_added}, '{ChangeType.POSTIMAGE}', '{ChangeType.PREIMAGE}')"
-        f" WHEN {inserted} AND {is_added} THEN '{ChangeType.INSERT}'"
-        f" WHEN {deleted} THEN '{ChangeType.DELETE}' END"
+        f"if({is_added}, if({is_update}, '{ChangeType.POSTIMAGE}', '{ChangeType.INSERT}'),"
+        f" if({is_update}, '{ChangeType.PREIMAGE}', '{ChangeType.DELETE}'))"
     )
     changes = changes.selectExpr("*", f"{kind} AS {CHANGE_TYPE}", f"{_COMMIT} AS {VERSION_COLUMN}")
     return changes.drop(ROW_VERSION, *RESERVED)
@@ -104,21 +100,11 @@ def _masks(states: DataFrame, updating: Collection[int]) -> DataFrame:
         .agg(*(F.expr(f"bit_or({name}) AS {name}") for name in ("after", "before", "written")))
     )
     # Not all rows before an update were read.
-    is_before = f"if({_COMMIT} IN ({versions}), after, before)" if updating else "before"
-    return (
-        masks.selectExpr(
-            _COMMIT,
-            f"{BUCKET} AS {_MARKED_BUCKET}",
-            "written",
-            "after",
-            f"{is_before} AS before",
-        )
-        .selectExpr(
-            _COMMIT,
-            _MARKED_BUCKET,
-            f"after & ~before AS {_INSERTS}",
-            f"after & before & written AS {_UPDATES}",
-            f"before & ~after AS {_DELETES}",
-        )
-        .where(f"({_INSERTS} | {_UPDATES} | {_DELETES}) <> 0")
-    )
+    before = f"if({_COMMIT} IN ({versions}), after, before)" if updating else "before"
+    return masks.selectExpr(
+        _COMMIT,
+        f"{BUCKET} AS {_MARKED_BUCKET}",
+        f"after & ~{before} AS {_INSERTS}",
+        f"after & {before} & written AS {_UPDATES}",
+        f"{before} & ~after AS {_DELETES}",
+    ).where(f"({_INSERTS} | {_UPDATES} | {_DELETES}) <> 0")

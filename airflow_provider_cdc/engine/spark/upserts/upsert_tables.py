@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -88,12 +90,14 @@ class UpsertTables:
         table = self._tables.find(base)
         if table is None:
             raise self._missing(name, base)
-        return self._described(name, base, table)
+        return _described(name, table, self._state(table.location).metadata)
 
-    def described(self, name: str, base: Table) -> UpsertTable | None:
-        """The upsert table ``name`` with that ``base``; ``None``: it is another kind of table."""
-        is_base = is_upsert_table(self._state(base.location).configuration)
-        return self._described(name, base_name(name), base) if is_base else None
+    def described(self, name: str, base: Table, metadata: Mapping[str, Any]) -> UpsertTable | None:
+        """The upsert table ``name`` with that ``base``; ``None``: it is another kind of table.
+
+        :param metadata: the ``metaData`` action of the base
+        """
+        return _described(name, base, metadata) if is_upsert_table(_properties(metadata)) else None
 
     def _missing(self, name: str, base: TableName) -> CdcError:
         """The error to raise if the ``base`` of the table ``name`` does not exist."""
@@ -129,15 +133,9 @@ class UpsertTables:
         found = self._spark.sql(f"SHOW TBLPROPERTIES {named.sql}").collect()
         return (VIEW_OF, base.sql) in [tuple(row) for row in found]
 
-    def _described(self, name: str, base: TableName, table: Table) -> UpsertTable:
-        state = self._state(table.location)
-        columns = _data_columns(state)
-        found = UpsertTable(name, base, table.location, state.table_id, columns, ())
-        return with_properties(found, state.configuration)
-
     def columns_at(self, location: str) -> tuple[Column, ...]:
         """The columns of the Delta table at ``location`` that the engine does not reserve."""
-        return _data_columns(self._state(location))
+        return _data_columns(self._state(location).metadata)
 
     def _state(self, location: str) -> TableState:
         return DeltaLog(location, self._files).newest_state()
@@ -187,8 +185,19 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
     return tuple(Column(field.name, sql_type(field.dataType)) for field in schema.fields)
 
 
-def _data_columns(state: TableState) -> tuple[Column, ...]:
+def _properties(metadata: Mapping[str, Any]) -> Mapping[str, str]:
+    found: Mapping[str, str] = metadata.get("configuration") or {}
+    return found
+
+
+def _described(name: str, table: Table, metadata: Mapping[str, Any]) -> UpsertTable:
+    columns = _data_columns(metadata)
+    found = UpsertTable(name, base_name(name), table.location, metadata["id"], columns, ())
+    return with_properties(found, _properties(metadata))
+
+
+def _data_columns(metadata: Mapping[str, Any]) -> tuple[Column, ...]:
     """The columns that the engine does not reserve."""
-    schema = StructType.fromJson(json.loads(state.metadata["schemaString"]))
+    schema = StructType.fromJson(json.loads(metadata["schemaString"]))
     fields = [field for field in schema.fields if not is_reserved(field.name)]
     return columns_of(StructType(fields))

@@ -13,6 +13,7 @@ from ...core.delta.tracking import offset_of
 from ...core.model.sources import Offset
 from ...core.model.stream import Stream
 from ...core.model.tables import Table
+from ...core.upserts.definition import UpsertTable
 from ...core.verification.proof import Proof, TablePoint
 from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.delta.table_snapshots import newest_snapshot
@@ -23,7 +24,6 @@ from ..reading.stream_reader import StreamReader
 from .changed_rows import ChangedRows, changed_rows, grown_by
 from .row_digests import differing_ranges
 from .sides import Sides
-from .upsert_targets import UpsertTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Pinned:
     table: Table
     target: Offset
     archive: Archive | None
-    upsert: UpsertTarget | None
+    upsert: UpsertTable | None
 
 
 @dataclass(frozen=True, slots=True)

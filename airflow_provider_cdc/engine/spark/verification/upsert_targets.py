@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from ...core.arguments.one_or_several import one_or_several
 from ...core.errors import InvalidRequest, StreamConflict
+from ...core.model.sources import Offset
 from ...core.model.tables import Table
-from ...core.names import name_key
+from ...core.names import name_key, table_name
 from ...core.upserts.definition import UpsertTable
 from ..consumption.keyed_targets import KeyedTarget
 from ..tables.delta_tables import Tables
 from ..upserts.upsert_streams import UpsertStreams
 from ..upserts.upsert_tables import UpsertTables, base_name
-
-
-@dataclass(frozen=True, slots=True)
-class UpsertTarget:
-    """An upsert table, and its base as a Delta table."""
-
-    table: UpsertTable
-    base: Table
 
 
 class UpsertTargets:
@@ -38,11 +30,24 @@ class UpsertTargets:
         self._found = found
         self._streams = streams
 
-    def find(self, name: str) -> UpsertTarget | None:
-        """The upsert table with that name or path; ``None``: the target is another table."""
-        base = self._tables.find(base_name(name))
-        table = None if base is None else self._found.described(name, base)
-        return None if base is None or table is None else UpsertTarget(table, base)
+    def table(self, name: str) -> Table:
+        """The Delta table of a target: the base of an upsert table, or the target itself.
+
+        :raises TableNotFound: there is no such table
+        """
+        named, based = table_name(name), base_name(name)
+        base = None if named == based else self._tables.find(based)
+        if base is not None and self.find(name, base, self._tables.newest_offset(base)):
+            return base
+        return self._tables.get(named)
+
+    def find(self, name: str, table: Table, newest: Offset) -> UpsertTable | None:
+        """The upsert table with that name or path; ``None``: the target is another kind of table.
+
+        :param table: the Delta table of the target
+        :param newest: its newest version
+        """
+        return self._found.described(name, table, newest.metadata)
 
     def check_applied(self, table: UpsertTable) -> None:
         """Refuse a table with changes that are not applied yet.
@@ -61,13 +66,14 @@ class UpsertTargets:
             fix="run apply_upserts, or run the check when its DAG has applied them",
         )
 
-    def keyed(self, target: UpsertTarget, key: str | Collection[str] | None) -> KeyedTarget:
-        """The data columns of ``target``, identified by its primary key.
+    def keyed(
+        self, table: UpsertTable, base: Table, key: str | Collection[str] | None
+    ) -> KeyedTarget:
+        """The data columns of ``table``, identified by its primary key.
 
         :param key: the primary key, or ``None``
         :raises InvalidRequest: another key
         """
-        table = target.table
         names = table.primary_key
         subject = f"target {table.name}"
         given = names if key is None else one_or_several(subject, "key", key)
@@ -78,6 +84,6 @@ class UpsertTargets:
                 cause=f"expected its primary key {', '.join(names)}, found {', '.join(given)}",
                 fix="leave out the key",
             )
-        schema = self._spark.read.format("delta").load(target.base.location).schema
+        schema = self._spark.read.format("delta").load(base.location).schema
         columns = StructType([schema[column.name] for column in table.columns])
-        return KeyedTarget(target.base, columns, names, "verified")
+        return KeyedTarget(base, columns, names, "verified")

@@ -17,7 +17,7 @@ from ...core.model.access import Right, check_access
 from ...core.model.outcomes import Outcome
 from ...core.model.sources import Offset
 from ...core.model.stream import Stream, StreamMode
-from ...core.names import stream_name, table_name
+from ...core.names import stream_name
 from ...core.upserts.merge_sql import IS_LIVE
 from ...core.verification.proof import Proof, TablePoint, VerificationState
 from ...core.verification.verification import (
@@ -118,7 +118,7 @@ class Verifying:
             verified, is_equal = again.verified_through, again.is_equal
         return Verification(
             pinned.stream.name,
-            pinned.upsert.table.name if pinned.upsert else pinned.table.name,
+            pinned.upsert.name if pinned.upsert else pinned.table.name,
             pinned.stream.offset.version,
             verified,
             is_equal,
@@ -151,8 +151,7 @@ class Verifying:
 
     def _pinned(self, name: str, target: str, right: Right) -> Pinned:
         """The stream and its target, at a moment without an open consumption."""
-        upsert = self._upserts.find(target)
-        table = self._tables.get(table_name(target)) if upsert is None else upsert.base
+        table = self._upserts.table(target)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             stream = self._parts.registry.snapshot().get(stream_name(name))
@@ -160,8 +159,9 @@ class Verifying:
             newest = self._tables.newest_offset(table)
             archive = Archive.of(table.name, table.sql, table.location, newest.metadata)
             _check_kind(stream, target, archive)
+            upsert = self._upserts.find(target, table, newest)
             if upsert is not None:
-                self._upserts.check_applied(upsert.table)
+                self._upserts.check_applied(upsert)
             now = self._parts.registry.snapshot().get(stream_name(name))
             if stream.consumption is None and now.sequence == stream.sequence:
                 return Pinned(stream, table, newest, archive, upsert)
@@ -188,7 +188,7 @@ class Verifying:
             return ArchiveSides(self._archived, pinned.archive, pinned.stream.offset)
         source, version = pinned.stream.table_on, pinned.target.version
         if pinned.upsert is not None:
-            keyed = self._upserts.keyed(pinned.upsert, key)
+            keyed = self._upserts.keyed(pinned.upsert, pinned.table, key)
             return CopySides(self._spark, keyed, source, version, IS_LIVE)
         if key is None:
             raise InvalidRequest(
@@ -315,7 +315,7 @@ def _check_heals(pinned: Pinned) -> None:
         )
     if pinned.upsert is not None:
         raise InvalidRequest(
-            f"target {pinned.upsert.table.name}",
+            f"target {pinned.upsert.name}",
             "cannot be healed",
             cause="an upsert table changes only by its changes",
             fix="verify it without heal; write the rows of the keys that differ with write_changes,"
