@@ -14,6 +14,9 @@ from .core.arguments.points import OffsetOf, Point, Timestamp, Version
 from .core.change_feed.feed_options import FeedSchema, FeedSource, OutOfRange
 from .core.change_feed.tracked_since import ChangeTracking
 from .core.change_sets.read_plan import ReadPlan, Strategy, TablePlan
+from .core.change_streams.definition import ChangeStream, Int64As, OnDuplicateKey
+from .core.change_streams.value_capture import ValueCaptureType
+from .core.change_streams.watches import ALL, Columns, Watch
 from .core.errors import (
     CdcError,
     ChangeTrackingDisabled,
@@ -21,6 +24,7 @@ from .core.errors import (
     FilesChanged,
     FileUnreadable,
     InvalidName,
+    InvalidPartitionToken,
     InvalidRange,
     InvalidRequest,
     InvalidStatement,
@@ -74,12 +78,15 @@ _LOADED_LATE = {
 }
 
 __all__ = [
+    "ALL",
     "AppendSemantics",
     "ArchiveOutcome",
     "CdcError",
+    "ChangeStream",
     "ChangeTracking",
     "ChangeTrackingDisabled",
     "ColumnStyle",
+    "Columns",
     "ConsumptionOpen",
     "DifferenceKind",
     "Engine",
@@ -89,7 +96,9 @@ __all__ = [
     "FileUnreadable",
     "FilesChanged",
     "Folder",
+    "Int64As",
     "InvalidName",
+    "InvalidPartitionToken",
     "InvalidRange",
     "InvalidRequest",
     "InvalidStatement",
@@ -99,6 +108,7 @@ __all__ = [
     "Offset",
     "OffsetOf",
     "OnBadRows",
+    "OnDuplicateKey",
     "OutOfRange",
     "Outcome",
     "OutcomeUnknown",
@@ -133,9 +143,11 @@ __all__ = [
     "UpsertTableStatus",
     "UpsertTableSummary",
     "Usage",
+    "ValueCaptureType",
     "Verification",
     "VerificationState",
     "Version",
+    "Watch",
     "WriteResult",
     "local_session",
     "shown",

@@ -20,6 +20,7 @@ from ..core.progress import Listener
 from ..core.retention.staleness import MAX_DATA_EXTENSION
 from ..storage.files.best_effort import log_failures
 from .archiving.archives import Archives
+from .change_streams.change_stream_verbs import ChangeStreamVerbs
 from .consumption.stream_consumption import StreamConsumption
 from .parts import Parts
 from .reading.stream_reading import StreamReading
@@ -73,6 +74,10 @@ def _upserting(engine: Engine) -> Upserting:
 
 def _archives(engine: Engine) -> Archives:
     return engine._archives
+
+
+def _change_streams(engine: Engine) -> ChangeStreamVerbs:
+    return engine._parts.change_streams
 
 
 def _verification(engine: Engine) -> TargetVerification:
@@ -333,6 +338,15 @@ class Engine:
     archive_changes = _delegate(Archives.archive_changes, _archives)
     replay = _delegate(Archives.replay, _archives)
     verify_target = _delegate(TargetVerification.verify_target, _verification)
+
+    create_change_stream = _delegate(ChangeStreamVerbs.create_change_stream, _change_streams)
+    drop_change_stream = _delegate(ChangeStreamVerbs.drop_change_stream, _change_streams)
+    list_change_streams = _delegate(ChangeStreamVerbs.list_change_streams, _change_streams)
+    advance_change_stream = _delegate(ChangeStreamVerbs.advance_change_stream, _change_streams)
+    split_partition = _delegate(ChangeStreamVerbs.split_partition, _change_streams)
+    merge_partitions = _delegate(ChangeStreamVerbs.merge_partitions, _change_streams)
+    read_change_stream = _delegate(ChangeStreamVerbs.read_change_stream, _change_streams)
+    change_records = _delegate(ChangeStreamVerbs.change_records, _change_streams)
 
     create_upsert_table = _delegate(UpsertAdministration.create_upsert_table, _upserts)
     alter_upsert_table = _delegate(UpsertAdministration.alter_upsert_table, _upserts)

@@ -326,12 +326,17 @@ class _LiveVersions:
         return frozenset(found)
 
 
+def applied_by(commit: Commit) -> str | None:
+    """The id of the consumption whose statement ``commit`` applied; ``None``: no consumption."""
+    own = (app_id for app_id in commit.transactions if app_id.startswith(_OWN))
+    return next((app_id.removeprefix(_OWN).partition("/")[0] for app_id in own), None)
+
+
 def _consumption_id(commit: Commit) -> str | None:
     """The id of the consumption that wrote ``commit``, to apply or to undo."""
     if _is_undo(commit):
         return (commit.user_metadata or "").removeprefix(_UNDO)
-    own = (app_id for app_id in commit.transactions if app_id.startswith(_OWN))
-    return next((app_id.removeprefix(_OWN).partition("/")[0] for app_id in own), None)
+    return applied_by(commit)
 
 
 def _restored_version(commit: Commit) -> int | None:

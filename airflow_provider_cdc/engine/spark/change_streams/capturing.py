@@ -1,0 +1,234 @@
+"""Captures the changes that the clock of a change stream has sealed, each exactly once.
+
+The state names the stamp through which a capture writes before it writes. So the next capture
+repeats a killed one with the same commits, and Delta skips what that one had written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, reduce
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ...core.change_feed.feed_options import FeedSchema, FeedSource
+from ...core.change_streams.clock import StampedCommit
+from ...core.change_streams.definition import ChangeStream
+from ...core.change_streams.watches import WatchedTable
+from ...core.delta.table_schema import Layout, physical_name
+from ...core.errors import InvalidRequest, StreamConflict, StreamUnusable
+from ...core.model.lifecycle import Transition, next_phase
+from ...core.model.sources import Offset
+from ...core.model.stream import Stream
+from ...storage.files.scratch import Scratch
+from ...storage.registry.registry import Registry
+from ...storage.registry.registry_snapshot import Change
+from ...storage.sources.source_log import SourceLog, SourceRange
+from ...storage.state.change_streams import ChangeStreams
+from ..change_feed.feed_reader import FeedOptions, FeedReader
+from ..session.failures import reason
+from .capture_tables import CaptureTables
+from .captured_rows import CAPTURE_COLUMNS, DUPLICATE_KEY, FEED_COLUMNS, CapturedTable
+
+_OPTIONS = FeedOptions(FeedSource.AUTO, FeedSchema.END, FEED_COLUMNS, row_ids=True)
+_BYTES_OF_A_TASK = 16 * 1024 * 1024
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_PLACES_TRIED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Capturing:
+    """Captures the changes of the change streams in one state folder."""
+
+    spark: SparkSession
+    streams: ChangeStreams
+    tables: CaptureTables
+    registry: Registry
+    sources: SourceLog
+    reader: FeedReader
+    scratch: Scratch
+    principal: str
+
+    def capture(self, name: str) -> ChangeStream:
+        """Capture everything that is sealed, and return the state after it.
+
+        :raises StreamConflict: another capture of it runs at the same time
+        :raises StreamStale: commits or files that are not captured yet were removed
+        :raises InvalidRequest: several rows have the same key, or a key was dropped
+        """
+        found = self._aligned(self.streams.get(name))
+        while found.pending:
+            found = self._batch(found)
+        return found
+
+    def _batch(self, stream: ChangeStream) -> ChangeStream:
+        spans = {
+            table.source.table_id: self._span(stream, table, table.sealed)
+            for table in stream.tables
+        }
+        through = stream.capturing or _end_of_batch(stream, spans)
+        if stream.capturing is None:
+
+            def begun(known: ChangeStream) -> ChangeStream:
+                if known.capturing is not None or known.pending[:1] != stream.pending[:1]:
+                    raise _at_once(stream)
+                return replace(known, capturing=through)
+
+            stream = self.streams.update(stream.name, begun)
+        taken = [each for each in stream.pending if each.stamp <= through]
+        self._write(stream, taken, through)
+
+        def captured(known: ChangeStream) -> ChangeStream:
+            return known.after_capture(through) if known.capturing == through else known
+
+        return self._aligned(self.streams.update(stream.name, captured))
+
+    def _write(self, stream: ChangeStream, taken: Sequence[StampedCommit], through: int) -> None:
+        with self._feeds(stream, taken) as feeds:
+            if not feeds:
+                return
+            rows = reduce(DataFrame.unionByName, feeds).select(*CAPTURE_COLUMNS)
+            try:
+                self.tables.write(stream, rows, taken[0].stamp, through)
+            except PySparkException as error:
+                cause = reason(error)
+                if DUPLICATE_KEY not in cause:
+                    raise
+                raise _duplicate(stream, cause) from None
+
+    @contextmanager
+    def _feeds(
+        self, stream: ChangeStream, taken: Sequence[StampedCommit]
+    ) -> Iterator[list[DataFrame]]:
+        """The rows to capture of each table that has commits in ``taken``."""
+        found: list[DataFrame] = []
+        roots: list[str] = []
+        try:
+            for table in stream.tables:
+                identity = table.source.table_id
+                commits = [each for each in taken if each.commit.table == identity]
+                commits.sort(key=lambda each: each.commit.version)
+                if not commits:
+                    continue
+                span = self._span(stream, table, commits[-1].commit.version)
+                read = self.reader.read(span, _OPTIONS)
+                roots.extend(read.scratch)
+                if read.row_count == 0:
+                    continue
+                layout = Layout.of(span.end.metadata)
+                _check_keys(stream, table, layout)
+                part = CapturedTable(table, layout, commits, stream.layout, stream.settings)
+                found.append(part.rows(read.rows, self._tasks(read.plan.size_bytes), self._placed))
+            yield found
+        finally:
+            for root in roots:
+                self.scratch.remove(root)
+
+    def _span(self, stream: ChangeStream, table: WatchedTable, through: int) -> SourceRange:
+        """The commits of a table that are not captured, up to the version ``through``."""
+        return self.sources.range(self._source(stream, table), through=through)
+
+    def _source(self, stream: ChangeStream, table: WatchedTable) -> Stream:
+        found = self.registry.snapshot().find(table.stream)
+        if found is not None and found.offset.version == table.captured:
+            return found
+        at = "it was dropped" if found is None else f"it is at version {found.offset.version}"
+        raise InvalidRequest(
+            stream.subject,
+            f"cannot capture {table.name}, stream {table.stream} was moved by hand",
+            cause=f"expected it at version {table.captured}, and {at}",
+            fix="bring it back with engine.undrop_stream"
+            if found is None
+            else f"engine.rewind_stream({table.stream!r}, to=Version({table.captured}))",
+        )
+
+    def _aligned(self, stream: ChangeStream) -> ChangeStream:
+        """Let the streams on the tables follow what is captured, so that the tables need not keep
+        it. A killed capture may have left them at an earlier version.
+        """
+        snapshot = self.registry.snapshot()
+        changes = []
+        for table in stream.tables:
+            found = snapshot.find(table.stream)
+            if found is None or found.offset.version >= table.captured:
+                continue
+            end: Offset = self.sources.range(found, through=table.captured).end
+            phase = next_phase(found, Transition.ADVANCED)
+            moved = replace(found.with_offsets(end), phase=phase)
+            changes.append(Change(moved, Transition.ADVANCED))
+        if changes:
+            self.registry.transact(snapshot, changes, actor=self.principal)
+        return stream
+
+    def _tasks(self, size_bytes: int) -> int:
+        most = int(self.spark.conf.get(_SHUFFLE_PARTITIONS) or 1)
+        return max(1, min(most, size_bytes // _BYTES_OF_A_TASK + 1))
+
+    def _placed(self, tasks: int) -> Sequence[int]:
+        return _places(self.spark, tasks)
+
+
+@cache
+def _places(spark: SparkSession, tasks: int) -> Sequence[int]:
+    """For each of so many tasks, a number whose hash lets Spark give it to that task."""
+    number = F.col("id").cast("int")
+    tried = spark.range(0, tasks * _PLACES_TRIED, 1, 1).select(
+        F.pmod(F.hash(number), F.lit(tasks)), number
+    )
+    found = {row[0]: row[1] for row in tried.collect()}
+    return [found[task] for task in range(tasks)]
+
+
+def _end_of_batch(stream: ChangeStream, spans: dict[str, SourceRange]) -> int:
+    """The last stamp up to which each table keeps the columns that its first commit has."""
+    stamps = {(each.commit.table, each.commit.version): each.stamp for each in stream.pending}
+    cuts = []
+    for identity, span in spans.items():
+        layout = Layout.of(span.start.metadata)
+        for place, commit in enumerate(span.commits):
+            if commit.metadata is None or Layout.of(commit.metadata).reads_as(layout):
+                continue
+            if place:
+                cuts.append(stamps[identity, commit.version])
+                break
+            layout = Layout.of(commit.metadata)
+    last = stream.pending[-1].stamp
+    if not cuts:
+        return last
+    return max(each.stamp for each in stream.pending if each.stamp < min(cuts))
+
+
+def _check_keys(stream: ChangeStream, table: WatchedTable, layout: Layout) -> None:
+    names = set(map(physical_name, layout.fields))
+    lost = next((key for key in table.keys if key not in names), None)
+    if lost is not None:
+        raise StreamUnusable(
+            stream.subject,
+            f"cannot capture {table.name}",
+            cause=f"its key column {lost} was dropped",
+            fix="create the change stream again with or_replace=True and another key",
+        )
+
+
+def _at_once(stream: ChangeStream) -> StreamConflict:
+    return StreamConflict(
+        stream.subject,
+        "was captured by another process at the same time; nothing was written twice",
+        cause="two processes called advance_change_stream",
+        fix="run one at a time",
+    )
+
+
+def _duplicate(stream: ChangeStream, cause: str) -> InvalidRequest:
+    found = cause[cause.index(DUPLICATE_KEY) + len(DUPLICATE_KEY) :].partition("\n")[0]
+    return InvalidRequest(
+        stream.subject,
+        "cannot capture rows with the same key, nothing was written",
+        cause=f"several rows have a key of {found}",
+        fix="name a key that is unique, or create the change stream with"
+        ' on_duplicate_key="quarantine"',
+    )

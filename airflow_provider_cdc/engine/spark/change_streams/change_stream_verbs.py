@@ -1,0 +1,263 @@
+"""The part of the engine for change streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+
+from pyspark.sql import DataFrame
+
+from ...core.arguments.choices import parse_enum
+from ...core.arguments.validation import validated
+from ...core.change_streams.definition import (
+    CaptureSettings,
+    ChangeStream,
+    Int64As,
+    OnDuplicateKey,
+)
+from ...core.change_streams.read_request import ReadRequest, planned
+from ...core.change_streams.retention_period import retention_of
+from ...core.change_streams.stamps import moment_of, stamp_of
+from ...core.change_streams.value_capture import ModType, ValueCaptureType
+from ...core.change_streams.watches import Watch
+from ...storage.sources.commit_clock import CommitClock
+from ...storage.state.change_streams import ChangeStreams
+from .capturing import Capturing
+from .creation import ChangeStreamCreation, NewChangeStream
+from .records import Records
+
+_HEARTBEAT = 10_000
+
+
+@validated
+class ChangeStreamVerbs:
+    """Change streams over several tables, captured once and read by partition."""
+
+    def __init__(
+        self,
+        streams: ChangeStreams,
+        creation: ChangeStreamCreation,
+        capturing: Capturing,
+        records: Records,
+        commits: CommitClock,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._streams = streams
+        self._creation = creation
+        self._capturing = capturing
+        self._records = records
+        self._commits = commits
+        self._clock = clock
+
+    def create_change_stream(
+        self,
+        name: str,
+        tables: Mapping[str, Watch],
+        *,
+        value_capture_type: ValueCaptureType | str = ValueCaptureType.OLD_AND_NEW_VALUES,
+        retention_period: timedelta | str = "1d",
+        exclude_insert: bool = False,
+        exclude_update: bool = False,
+        exclude_delete: bool = False,
+        partitions: int = 1,
+        int64_as: Int64As | str = Int64As.STRING,
+        on_duplicate_key: OnDuplicateKey | str = OnDuplicateKey.FAIL,
+        comment: str | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> ChangeStream:
+        """Create a change stream on tables, from their newest versions on.
+
+        Spanner: a change stream watches tables and columns of a database, and keeps records of
+        their changes for a while. Here the records are captured by :meth:`advance_change_stream`.
+
+        :param name: one identifier; names ignore case
+        :param tables: what to watch of each table, by a catalog name or the path of a Delta table
+        :param value_capture_type: ``OLD_AND_NEW_VALUES``, ``NEW_VALUES``, ``NEW_ROW`` or
+            ``NEW_ROW_AND_OLD_VALUES``
+        :param retention_period: how long records are kept, 1 to 7 days: ``1d``, ``36h``, ``P2D``
+        :param exclude_insert: inserts give no records
+        :param exclude_update: updates give no records
+        :param exclude_delete: deletes give no records
+        :param partitions: how many partitions it begins with, 1 to 1,024
+        :param int64_as: how JSON shows whole numbers, as ``string`` or as ``number``
+        :param on_duplicate_key: ``fail`` or ``quarantine``, if several rows have the same key
+        :param comment: a text that the list of change streams shows
+        :param or_replace: drop a change stream of that name, with its records
+        :param if_not_exists: leave a change stream of that name as it is, and return it
+        :raises InvalidName: the name is not valid
+        :raises InvalidRequest: the arguments contradict each other, or a table cannot be watched
+        :raises StreamExists: a change stream has that name
+        :raises TableNotFound: there is no such table
+        :raises NotADeltaTable: it is not a Delta table
+        """
+        subject = f"change stream {name}"
+        excluded = {
+            ModType.INSERT: exclude_insert,
+            ModType.UPDATE: exclude_update,
+            ModType.DELETE: exclude_delete,
+        }
+        settings = CaptureSettings(
+            parse_enum(subject, "value_capture_type", ValueCaptureType, value_capture_type),
+            retention_of(retention_period),
+            tuple(mod for mod, is_excluded in excluded.items() if is_excluded),
+            parse_enum(subject, "int64_as", Int64As, int64_as),
+            parse_enum(subject, "on_duplicate_key", OnDuplicateKey, on_duplicate_key),
+        )
+        new = NewChangeStream(
+            name=name,
+            tables=tables,
+            settings=settings,
+            partitions=partitions,
+            comment=comment,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+        )
+        return self._creation.create(new)
+
+    def drop_change_stream(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a change stream and its records. The tables stay unchanged.
+
+        :param if_exists: do nothing if there is no such change stream
+        :raises StreamNotFound: there is no such change stream
+        """
+        self._creation.drop(name, if_exists=if_exists)
+
+    def list_change_streams(self) -> list[ChangeStream]:
+        """All change streams, by name."""
+        return self._streams.all()
+
+    def advance_change_stream(self, name: str) -> ChangeStream:
+        """Seal what was committed to the tables of a change stream, and capture it.
+
+        A tick gives each new commit a stamp that is unique and never goes back, and promises that
+        later commits get later stamps. Then every change is captured exactly once, whatever is
+        killed. Readers read what is captured.
+
+        :raises StreamNotFound: there is no such change stream
+        :raises StreamStale: a table is missing or was replaced, or changes that are not captured
+            were removed
+        :raises StreamConflict: another process advances it at the same time
+        :raises InvalidRequest: several rows have the same key
+        :raises StreamUnusable: a key column was dropped
+        """
+        self._tick(name)
+        return self._capturing.capture(name)
+
+    def split_partition(self, name: str, partition_token: str) -> ChangeStream:
+        """Split a partition of a change stream in the middle of its keys.
+
+        Spanner: a partition can split; its children take over its keys from a moment on.
+
+        :raises StreamNotFound: there is no such change stream
+        :raises InvalidPartitionToken: it is not a token of this change stream
+        :raises InvalidRequest: the partition is closed, or has a single bucket of keys
+        """
+        stream = self._tick(name)
+        partition = stream.token_key.partition(partition_token)
+        keys = partition.keys
+        middle = keys.low + keys.size // 2
+        now = self._now()
+        return self._streams.update(
+            name,
+            lambda known: known.with_layout(
+                known.layout.split(partition, middle, known.next_step_at(now))
+            ),
+        )
+
+    def merge_partitions(self, name: str, partition_tokens: Collection[str]) -> ChangeStream:
+        """Merge neighbouring partitions of a change stream.
+
+        Spanner: a partition can merge with others; their child takes over their keys from a moment
+        on.
+
+        :raises StreamNotFound: there is no such change stream
+        :raises InvalidPartitionToken: one is not a token of this change stream
+        :raises InvalidRequest: a partition is closed, or they are not neighbours
+        """
+        stream = self._tick(name)
+        merged = [stream.token_key.partition(token) for token in partition_tokens]
+        now = self._now()
+        return self._streams.update(
+            name,
+            lambda known: known.with_layout(known.layout.merge(merged, known.next_step_at(now))),
+        )
+
+    def read_change_stream(
+        self,
+        name: str,
+        start_timestamp: str | datetime,
+        end_timestamp: str | datetime | None = None,
+        partition_token: str | None = None,
+        heartbeat_milliseconds: int = _HEARTBEAT,
+    ) -> DataFrame:
+        """Query a change stream, or one of its partitions.
+
+        Spanner: each row has one column ``ChangeRecord``, an array of one struct. One of its fields
+        ``data_change_record``, ``heartbeat_record`` and ``child_partitions_record`` has one
+        element, and the others are NULL. The first query has no token, and returns the tokens of
+        the partitions that hold ``start_timestamp``. A query of a partition returns its records in
+        the order of their commit timestamps, each once, and then its child partitions, if it was
+        split or merged.
+
+        The query returns what is captured now. If the partition did not end within that, its last
+        row is a heartbeat: every record up to its timestamp was returned. Read on with the same
+        token from the next microsecond.
+
+        :param start_timestamp: records committed at that moment or later: an ISO 8601 text or a
+            ``datetime``, with its offset from UTC
+        :param end_timestamp: records committed at that moment or earlier
+        :param partition_token: a token that a child partitions record returned
+        :param heartbeat_milliseconds: how often a query of Spanner returns a heartbeat, 1,000 to
+            300,000. Here a query returns at most one, at its end
+        :raises StreamNotFound: there is no such change stream
+        :raises InvalidRange: the start is before the creation, no longer kept or in the future, the
+            end is before it, or it is outside the time of the partition
+        :raises InvalidPartitionToken: it is not a token of this change stream
+        :raises InvalidRequest: ``heartbeat_milliseconds`` is out of its range
+        """
+        request = ReadRequest.of(
+            f"change stream {name}",
+            start_timestamp,
+            end_timestamp,
+            partition_token,
+            heartbeat_milliseconds,
+        )
+        stream = self._streams.get(name)
+        partition = request.check(stream, self._now())
+        if partition is not None:
+            return self._records.partition(stream, planned(stream, request, partition))
+        if request.start > stream.through:
+            # Later steps of the layout have to come after this start.
+            stream = self._tick(name)
+        return self._records.first(stream, request.start)
+
+    def change_records(
+        self,
+        name: str,
+        start_timestamp: str | datetime | None = None,
+        end_timestamp: str | datetime | None = None,
+    ) -> DataFrame:
+        """The data change records of all partitions, each once, in the order of their transactions.
+
+        :param start_timestamp: as for :meth:`read_change_stream`; by default the oldest that are
+            kept
+        :param end_timestamp: as for :meth:`read_change_stream`; by default the newest
+        :raises StreamNotFound: there is no such change stream
+        :raises InvalidRange: as for :meth:`read_change_stream`
+        """
+        stream, now = self._streams.get(name), self._now()
+        oldest = moment_of(stream.oldest_at(now))
+        start = oldest if start_timestamp is None else start_timestamp
+        request = ReadRequest.of(stream.subject, start, end_timestamp, None, _HEARTBEAT)
+        request.check(stream, now)
+        return self._records.all(stream, request.start, request.through(stream))
+
+    def _tick(self, name: str) -> ChangeStream:
+        def ticked(known: ChangeStream) -> ChangeStream:
+            return known.ticked(self._commits.new_commits(known), self._now())
+
+        return self._streams.update(name, ticked)
+
+    def _now(self) -> int:
+        return stamp_of(self._clock())
