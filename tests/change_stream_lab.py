@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, Row
 from stream_lab import StreamLab
 
 from airflow_provider_cdc.engine import ChangeStream, Engine, Watch
-from airflow_provider_cdc.engine.core.change_streams.stamps import moment_of, stamp_of
 
 
 @dataclass(eq=False)
@@ -98,10 +97,5 @@ def moment(row: Row) -> datetime:
     return found.astimezone(UTC)
 
 
-def just_after(stream: ChangeStream) -> datetime:
-    """The first moment that a new change stream can be read from."""
-    return moment_of(stream.created_at)
-
-
 def next_moment(found: datetime) -> datetime:
-    return moment_of(stamp_of(found) + 1) if found.tzinfo else found + timedelta(microseconds=1)
+    return found + timedelta(microseconds=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("semantics.md", "semantics-changes.md")
+PAGES = ("semantics.md", "semantics-changes.md", "semantics-change-streams.md")
 TEST_PATH = re.compile(r"`(tests/[\w/]+(?:\.py)?)`")
 TEST_NAME = re.compile(r"`(test_\w+)`")
 

@@ -12,11 +12,11 @@ from absurd_values import FEW_ABSURD
 from pyspark.sql import DataFrame, SparkSession
 from upsert_lab import SALARIES, UpsertLab
 
-from airflow_provider_cdc.engine import Engine, Transaction, Version
+from airflow_provider_cdc.engine import Engine, Transaction, Version, Watch
 from airflow_provider_cdc.engine.core.errors import CdcError
 
 INSERT = "INSERT INTO {copy} SELECT id, v FROM s"
-WITHOUT_ARGUMENTS = {"describe_streams", "show_streams"}
+WITHOUT_ARGUMENTS = {"describe_streams", "list_change_streams", "show_streams"}
 
 
 def used(rows: Any) -> None:
@@ -49,6 +49,9 @@ class Scene(UpsertLab):
 
     def restore(self) -> None:
         self.engine.create_stream("s", on_table=self.path("source"), if_not_exists=True)
+        self.engine.create_change_stream(
+            "cs", {self.path("source"): Watch(keys=["id"])}, if_not_exists=True
+        )
         if not Path(self.table()).exists():
             self.engine.create_upsert_table(self.table(), SALARIES, "ID")
 
@@ -109,6 +112,33 @@ class Scene(UpsertLab):
                 "row_tracking": True,
                 "change_feed": False,
             },
+            "create_change_stream": {
+                "name": "cs",
+                "tables": {self.path("source"): Watch(keys=["id"])},
+                "value_capture_type": "NEW_ROW",
+                "retention_period": "1d",
+                "exclude_insert": False,
+                "exclude_update": False,
+                "exclude_delete": False,
+                "partitions": 2,
+                "int64_as": "string",
+                "on_duplicate_key": "fail",
+                "comment": None,
+                "or_replace": False,
+                "if_not_exists": True,
+            },
+            "drop_change_stream": {"name": "missing", "if_exists": True},
+            "advance_change_stream": {"name": "cs"},
+            "split_partition": {"name": "cs", "partition_token": "t"},
+            "merge_partitions": {"name": "cs", "partition_tokens": ["t", "u"]},
+            "read_change_stream": {
+                "name": "cs",
+                "start_timestamp": self.engine.list_change_streams()[0].created,
+                "end_timestamp": None,
+                "partition_token": None,
+                "heartbeat_milliseconds": 10_000,
+            },
+            "change_records": {"name": "cs", "start_timestamp": None, "end_timestamp": None},
             "clone_stream": {"name": "c", "of": "s", "comment": None},
             "clone_table": {"source": self.path("source"), "target": self.path("c")}
             | {"location": None},

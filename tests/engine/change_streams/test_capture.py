@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
 from change_stream_lab import ChangeStreamLab
+from stream_lab import Crash
 
-from airflow_provider_cdc.engine import Watch
+from airflow_provider_cdc.engine import InvalidRequest, Watch
+from airflow_provider_cdc.engine.spark.change_streams.capture_tables import CaptureTables
+from airflow_provider_cdc.engine.spark.change_streams.capturing import Capturing
+from airflow_provider_cdc.engine.storage.state.change_streams import ChangeStreams
 
 BY_ID = {"src": Watch(keys=["id"])}
 
@@ -75,3 +81,173 @@ def test_columns_are_those_of_the_commit(lab: ChangeStreamLab) -> None:
     ]
     types = [json.loads(each.type)["code"] for each in lab.records()[1].column_types]
     assert types == ["INT64", "STRING", "INT64", "DATE"]
+
+
+def test_two_rows_with_one_key_stop_the_capture(lab: ChangeStreamLab) -> None:
+    lab.create(BY_ID)
+    lab.sql(
+        "INSERT INTO {src} VALUES (3, 'c', 30)", "INSERT INTO {src} VALUES (4, 'x', 1), (4, 'y', 2)"
+    )
+
+    with pytest.raises(InvalidRequest, match=r"have a key of .*src at version 3: {\"id\":\"4\"}"):
+        lab.advance()
+    assert lab.records() == []
+
+
+def test_two_rows_with_one_key_are_kept_apart_on_request(lab: ChangeStreamLab) -> None:
+    lab.create(BY_ID, on_duplicate_key="quarantine")
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30), (4, 'x', 1), (4, 'y', 2)")
+    lab.advance()
+
+    assert [mod[1] for mod in lab.mods()] == [{"id": "3"}]
+
+
+def test_table_without_keys_has_row_ids_as_keys(lab: ChangeStreamLab) -> None:
+    lab.create({"src": Watch(columns=["v"])})
+    lab.sql("UPDATE {src} SET v = 'z', n = 5 WHERE id = 1", "UPDATE {src} SET n = 6 WHERE id = 2")
+    lab.advance()
+
+    ((kind, keys, new, old),) = lab.mods()
+    assert (kind, new, old) == ("UPDATE", {"v": "z"}, {"v": "a"})
+    assert list(keys) == ["METADATA$ROW_ID"]
+
+
+def test_excluded_kinds_of_changes_give_no_records(lab: ChangeStreamLab) -> None:
+    lab.create(BY_ID, exclude_insert=True, exclude_delete=True)
+    lab.sql(
+        "INSERT INTO {src} VALUES (3, 'c', 30)",
+        "UPDATE {src} SET n = 11 WHERE id = 1",
+        "DELETE FROM {src} WHERE id = 2",
+    )
+    lab.advance()
+
+    assert [mod[0] for mod in lab.mods()] == ["UPDATE"]
+
+
+def test_values_of_each_type_are_shown_as_spanner_does(lab: ChangeStreamLab) -> None:
+    lab.make(
+        "types",
+        "k STRING, s SMALLINT, d DECIMAL(10, 2), f FLOAT, b BINARY, t TIMESTAMP, n TIMESTAMP_NTZ,"
+        " a ARRAY<BIGINT>, c STRUCT<x: INT, y: STRING>, m MAP<STRING, INT>, o BOOLEAN, z STRING",
+        properties="'delta.enableRowTracking' = 'true'",
+    )
+    lab.create({"types": Watch(keys=["k"])})
+    lab.sql(
+        "INSERT INTO {types} VALUES ('q\"', 7, 1.50, 'NaN', X'00ff',"
+        " TIMESTAMP'2026-01-02T03:04:05Z', TIMESTAMP_NTZ'2026-01-02T03:04:05.25', array(1, NULL),"
+        " struct(1, NULL), map('p', 2), true, NULL)"
+    )
+    lab.advance()
+
+    assert lab.mods() == [
+        (
+            "INSERT",
+            {"k": 'q"'},
+            {
+                "s": "7",
+                "d": "1.50",
+                "f": "NaN",
+                "b": "AP8=",
+                "t": "2026-01-02T03:04:05Z",
+                "n": "2026-01-02T03:04:05.25",
+                "a": ["1", None],
+                "c": '{"x":"1","y":null}',
+                "m": '{"p":"2"}',
+                "o": True,
+                "z": None,
+            },
+            {},
+        )
+    ]
+    types = {each.name: json.loads(each.type) for each in lab.records()[0].column_types}
+    assert types["a"] == {"code": "ARRAY", "array_element_type": {"code": "INT64"}}
+    codes = {name: kind["code"] for name, kind in types.items()}
+    assert codes == {
+        "k": "STRING",
+        "s": "INT64",
+        "d": "NUMERIC",
+        "f": "FLOAT32",
+        "b": "BYTES",
+        "t": "TIMESTAMP",
+        "n": "STRING",
+        "a": "ARRAY",
+        "c": "JSON",
+        "m": "JSON",
+        "o": "BOOL",
+        "z": "STRING",
+    }
+
+
+@pytest.mark.parametrize("renamed", ["n", "id"])
+def test_renamed_columns_keep_being_watched(lab: ChangeStreamLab, renamed: str) -> None:
+    lab.make(
+        "mapped",
+        "id INT, n INT",
+        "INSERT INTO {t} VALUES (1, 10)",
+        properties="'delta.enableRowTracking' = 'true', 'delta.columnMapping.mode' = 'name'",
+    )
+    lab.create({"mapped": Watch(keys=["id"], columns=["n"])})
+    lab.sql(
+        "UPDATE {mapped} SET n = 11",
+        f"ALTER TABLE {{mapped}} RENAME COLUMN {renamed} TO other",
+        "DELETE FROM {mapped}",
+    )
+    lab.advance()
+
+    first, second = lab.mods()
+    assert first == ("UPDATE", {"id": "1"}, {"n": "11"}, {"n": "10"})
+    names = {"id": "id", "n": "n", renamed: "other"}
+    assert second == ("DELETE", {names["id"]: "1"}, {}, {names["n"]: "11"})
+
+
+@pytest.mark.parametrize("point", ["changes", "records", "captured", "aligned"])
+def test_capture_that_is_killed_is_repeated_exactly(
+    lab: ChangeStreamLab, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    lab.create(BY_ID)
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)", "DELETE FROM {src} WHERE id = 1")
+
+    with monkeypatch.context() as patched:
+        kill_before(patched, point)
+        with pytest.raises(Crash):
+            lab.advance()
+    # The next one finds more to seal, and must not mix it with what was begun.
+    lab.sql("INSERT INTO {src} VALUES (5, 'e', 50)")
+    stream = lab.advance()
+
+    assert [(mod[0], mod[1]["id"]) for mod in lab.mods()] == [
+        ("INSERT", "3"),
+        ("DELETE", "1"),
+        ("INSERT", "5"),
+    ]
+    assert stream.pending == ()
+    status = lab.engine.describe_stream(stream.tables[0].stream)
+    assert status.offset_version == stream.tables[0].captured == lab.version("src")
+
+
+def kill_before(patched: pytest.MonkeyPatch, point: str) -> None:
+    """Let a capture crash before it writes its changes or records, or records what it did."""
+    appended, updated, aligned = CaptureTables._append, ChangeStreams.update, Capturing._aligned
+    seen = {"updates": 0, "alignments": 0}
+
+    def append(self: Any, stream: Any, rows: Any, location: str, through: int) -> None:
+        if location.endswith(point):
+            raise Crash
+        appended(self, stream, rows, location, through)
+
+    def update(self: Any, name: str, change: Any) -> Any:
+        seen["updates"] += 1
+        # The tick and the beginning of the capture come first.
+        if point == "captured" and seen["updates"] == 3:
+            raise Crash
+        return updated(self, name, change)
+
+    def align(self: Any, stream: Any) -> Any:
+        seen["alignments"] += 1
+        if point == "aligned" and seen["alignments"] == 2:
+            raise Crash
+        return aligned(self, stream)
+
+    patched.setattr(CaptureTables, "_append", append)
+    patched.setattr(ChangeStreams, "update", update)
+    patched.setattr(Capturing, "_aligned", align)

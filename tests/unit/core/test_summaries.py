@@ -16,6 +16,8 @@ from airflow_provider_cdc.engine.catalog.stream_status import BaseStatus, Stream
 from airflow_provider_cdc.engine.catalog.upsert_status import UpsertTableStatus, UpsertTableSummary
 from airflow_provider_cdc.engine.core.archives.archive_outcome import ArchiveOutcome
 from airflow_provider_cdc.engine.core.change_sets.read_plan import ReadPlan, Strategy
+from airflow_provider_cdc.engine.core.change_streams.definition import CaptureSettings, ChangeStream
+from airflow_provider_cdc.engine.core.change_streams.layout import Layout as Partitions
 from airflow_provider_cdc.engine.core.model.consumption import (
     Consumption,
     PlannedStatement,
@@ -182,6 +184,20 @@ SHOWN: list[tuple[Any, str]] = [
     (
         VerificationState("an id", "/lake/copy", None, 21, NOON, 21, 0),
         "<VerificationState /lake/copy: equal at version 21>",
+    ),
+    (
+        ChangeStream(
+            stream_id="an id",
+            name="cs",
+            owner="me",
+            secret="00",
+            created_at=0,
+            settings=CaptureSettings(),
+            tables=(),
+            steps=Partitions.created("change stream cs", 0, 3).steps,
+            through=1_767_268_800_000_000,
+        ),
+        "<ChangeStream cs on no tables, 3 partitions, captured through 2026-01-01T12:00:00Z>",
     ),
     (SUMMARY, "people, applied up to 2026-01-01 12:00:00 UTC, the waiting changes are unknown>"),
 ]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ..figures import counted
+from ..summaries import names_text, place_text
 from .clock import SourceCommit, StampedCommit, tick
 from .layout import Layout, LayoutStep
+from .stamps import moment_of, stamp_text
 from .tokens import TokenKey
 from .value_capture import ModType, ValueCaptureType
 from .watches import WatchedTable
@@ -74,13 +77,22 @@ class ChangeStream:
     is_dropped: bool = False
 
     def __repr__(self) -> str:
-        tables = ", ".join(table.name for table in self.tables)
-        return f"<ChangeStream {self.name} on {tables}, {len(self.layout.open)} partitions>"
+        tables = names_text((place_text(table.name) for table in self.tables), "tables")
+        return (
+            f"<ChangeStream {self.name} on {tables or 'no tables'},"
+            f" {counted(len(self.layout.open), 'partition')}, captured through"
+            f" {stamp_text(self.captured)}>"
+        )
 
     @property
     def subject(self) -> str:
         """The subject of messages."""
         return f"change stream {self.name}"
+
+    @property
+    def created(self) -> datetime:
+        """The first moment that a reader can begin with."""
+        return moment_of(self.created_at)
 
     @property
     def layout(self) -> Layout:

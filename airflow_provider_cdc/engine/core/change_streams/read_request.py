@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from ..arguments.points import Timestamp
 from ..errors import InvalidPartitionToken, InvalidRange, InvalidRequest
@@ -49,8 +49,8 @@ class ReadRequest:
                 cause=f"expected {LEAST_HEARTBEAT} to {MOST_HEARTBEAT}",
                 fix="pass 10000 for one heartbeat every ten seconds",
             )
-        begin = stamp_of(Timestamp(start).moment)
-        last = None if end is None else stamp_of(Timestamp(end).moment)
+        begin = _stamp(start)
+        last = None if end is None else _stamp(end)
         if last is not None and last < begin:
             raise InvalidRange(
                 subject,
@@ -137,3 +137,14 @@ def planned(stream: ChangeStream, request: ReadRequest, partition: Partition) ->
         is_finished = False
     through = captured if closed is None else min(captured, closed - 1)
     return PartitionRead(partition, request.start, through, is_finished)
+
+
+def _stamp(given: str | datetime) -> int:
+    """The stamp of a time.
+
+    Spark returns a time as a ``datetime`` without a time zone, in that of the process. So a reader
+    can pass on what a record holds.
+    """
+    if isinstance(given, datetime) and given.tzinfo is None:
+        given = given.astimezone(UTC)
+    return stamp_of(Timestamp(given).moment)

@@ -141,7 +141,7 @@ class ChangeStreamVerbs:
         :raises InvalidRequest: several rows have the same key
         :raises StreamUnusable: a key column was dropped
         """
-        self._tick(name)
+        self._tick(name, self._now())
         return self._capturing.capture(name)
 
     def split_partition(self, name: str, partition_token: str) -> ChangeStream:
@@ -153,11 +153,11 @@ class ChangeStreamVerbs:
         :raises InvalidPartitionToken: it is not a token of this change stream
         :raises InvalidRequest: the partition is closed, or has a single bucket of keys
         """
-        stream = self._tick(name)
+        now = self._now()
+        stream = self._tick(name, now - 1)
         partition = stream.token_key.partition(partition_token)
         keys = partition.keys
         middle = keys.low + keys.size // 2
-        now = self._now()
         return self._streams.update(
             name,
             lambda known: known.with_layout(
@@ -175,9 +175,9 @@ class ChangeStreamVerbs:
         :raises InvalidPartitionToken: one is not a token of this change stream
         :raises InvalidRequest: a partition is closed, or they are not neighbours
         """
-        stream = self._tick(name)
-        merged = [stream.token_key.partition(token) for token in partition_tokens]
         now = self._now()
+        stream = self._tick(name, now - 1)
+        merged = [stream.token_key.partition(token) for token in partition_tokens]
         return self._streams.update(
             name,
             lambda known: known.with_layout(known.layout.merge(merged, known.next_step_at(now))),
@@ -205,7 +205,8 @@ class ChangeStreamVerbs:
         token from the next microsecond.
 
         :param start_timestamp: records committed at that moment or later: an ISO 8601 text or a
-            ``datetime``, with its offset from UTC
+            ``datetime``, with its offset from UTC. A ``datetime`` without one is in the time zone
+            of this process, as Spark returns it
         :param end_timestamp: records committed at that moment or earlier
         :param partition_token: a token that a child partitions record returned
         :param heartbeat_milliseconds: how often a query of Spanner returns a heartbeat, 1,000 to
@@ -229,7 +230,7 @@ class ChangeStreamVerbs:
             return self._records.partition(stream, planned(stream, request, partition))
         if request.start > stream.through:
             # Later steps of the layout have to come after this start.
-            stream = self._tick(name)
+            stream = self._tick(name, request.start)
         return self._records.first(stream, request.start)
 
     def change_records(
@@ -253,11 +254,11 @@ class ChangeStreamVerbs:
         request.check(stream, now)
         return self._records.all(stream, request.start, request.through(stream))
 
-    def _tick(self, name: str) -> ChangeStream:
-        def ticked(known: ChangeStream) -> ChangeStream:
-            return known.ticked(self._commits.new_commits(known), self._now())
-
-        return self._streams.update(name, ticked)
+    def _tick(self, name: str, now: int) -> ChangeStream:
+        """Seal what was committed, and promise that later commits come after ``now``."""
+        return self._streams.update(
+            name, lambda known: known.ticked(self._commits.new_commits(known), now)
+        )
 
     def _now(self) -> int:
         return stamp_of(self._clock())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -158,7 +158,7 @@ class ChangeStreamCreation:
         with log_failures(f"removing the records of {stream.subject}"):
             self.captures.remove(stream)
 
-    def _drop_sources(self, tables: tuple[WatchedTable, ...] | list[WatchedTable]) -> None:
+    def _drop_sources(self, tables: Sequence[WatchedTable]) -> None:
         for table in tables:
             with log_failures(f"dropping stream {table.stream}"):
                 self.catalog.drop_stream(table.stream, if_exists=True)

@@ -59,7 +59,7 @@ class StateLog(Generic[State]):
         self._files = files
 
     def newest(self) -> Entry[State] | None:
-        """The newest entry; ``None``: there is none.
+        """The newest entry; ``None``: the log is empty.
 
         :raises StreamUnreadable: it cannot be read
         """
