@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
+from itertools import pairwise
 
-from airflow_provider_cdc.engine.core.change_streams.layout import Layout
+from airflow_provider_cdc.engine.core.change_streams.key_ranges import BUCKETS
+from airflow_provider_cdc.engine.core.change_streams.layout import Layout, Partition
 
 
 def churned(seed: int, steps: int, count: int = 3) -> Layout:
@@ -25,3 +28,16 @@ def churned(seed: int, steps: int, count: int = 3) -> Layout:
             case _:
                 layout = layout.move(one, at)
     return layout
+
+
+def covers_all_keys(partitions: Collection[Partition]) -> bool:
+    """Whether each key is in exactly one of ``partitions``."""
+    ranges = sorted(partition.keys for partition in partitions)
+    follow = all(one.high == other.low for one, other in pairwise(ranges))
+    return follow and bool(ranges) and (ranges[0].low, ranges[-1].high) == (0, BUCKETS)
+
+
+def partition_at(layout: Layout, at: int, bucket: int) -> Partition:
+    """The partition that holds the records of a bucket at a moment."""
+    (found,) = (each for each in layout.active_at(at) if bucket in each.keys)
+    return found

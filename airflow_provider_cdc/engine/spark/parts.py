@@ -185,6 +185,7 @@ class Parts:
                 feeds,
                 self.scratch,
                 principal,
+                clock,
             ),
             Records(spark, captures),
             CommitClock(files),

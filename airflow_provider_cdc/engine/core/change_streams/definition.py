@@ -17,6 +17,8 @@ from .value_capture import ModType, ValueCaptureType
 from .watches import WatchedTable
 
 _MICROSECOND = timedelta(microseconds=1)
+# How often within the retention period old records are removed.
+_REMOVALS = 12
 
 
 class Int64As(StrEnum):
@@ -59,7 +61,7 @@ class ChangeStream:
     ``created_at`` is the stamp before its first record. Every later commit gets a stamp after
     ``through``. ``steps`` are those of its layout. ``pending`` are the commits that a tick sealed
     and that are not captured yet. ``capturing`` is the stamp through which a capture writes now, or
-    wrote before it was killed.
+    wrote before it was killed. Records before ``expired`` were removed.
     """
 
     stream_id: str
@@ -73,6 +75,7 @@ class ChangeStream:
     through: int
     pending: tuple[StampedCommit, ...] = ()
     capturing: int | None = None
+    expired: int = 0
     comment: str | None = None
     is_dropped: bool = False
 
@@ -115,6 +118,19 @@ class ChangeStream:
         :param now: the stamp of this moment
         """
         return max(self.created_at, now - self.settings.retention // _MICROSECOND)
+
+    def is_expiring_at(self, now: int) -> bool:
+        """Whether enough is older than the retention period to remove it.
+
+        :param now: the stamp of this moment
+        """
+        share = self.settings.retention // _MICROSECOND // _REMOVALS
+        return self.oldest_at(now) >= max(self.expired, self.created_at) + share
+
+    def expired_before(self, before: int) -> ChangeStream:
+        """The state after every record before a stamp was removed."""
+        steps = self.layout.since(before).steps
+        return replace(self, expired=max(self.expired, before), steps=steps)
 
     def dropped(self) -> ChangeStream:
         """The state after it was dropped."""

@@ -35,9 +35,6 @@ class KeyRange:
         return self.low <= bucket < self.high
 
 
-WHOLE = KeyRange(0, BUCKETS)
-
-
 def bucket_of(key_hash: int) -> int:
     """The bucket of a key.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ..errors import InvalidRequest
-from .key_ranges import WHOLE, KeyRange, equal_ranges
+from .key_ranges import KeyRange, equal_ranges
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,10 +83,6 @@ class Layout:
             found = found.difference(step.closed).union(step.opened)
         return tuple(sorted(found, key=lambda partition: partition.keys))
 
-    def partition_at(self, at: int, bucket: int) -> Partition:
-        """The only partition that holds the records of a bucket at a moment."""
-        return next(each for each in self.active_at(at) if bucket in each.keys)
-
     def holds(self, partition: Partition) -> bool:
         """Whether the layout has, or had, that partition."""
         return any(partition in step.opened for step in self.steps)
@@ -110,10 +106,16 @@ class Layout:
             if _share_keys(opened.keys, partition.keys)
         )
 
-    def parents_of(self, partition: Partition) -> tuple[Partition, ...]:
-        """The partitions whose keys a ``partition`` took over; none for one that began a layout."""
-        (step,) = (step for step in self.steps if step.sequence == partition.sequence)
-        return _of_keys(step.closed, partition.keys)
+    def since(self, at: int) -> Layout:
+        """The layout without what ended by a moment, or the same one.
+
+        :param at: microseconds since 1970; readers ask for nothing before it
+        """
+        begun = [step for step in self.steps if step.at <= at]
+        if len(begun) < 2:  # noqa: PLR2004 - one step is the beginning
+            return self
+        first = replace(begun[-1], closed=(), opened=self.active_at(at))
+        return replace(self, steps=(first, *self.steps[len(begun) :]))
 
     def split(self, partition: Partition, bucket: int, at: int) -> Layout:
         """The layout in which a partition is split before a bucket.
@@ -178,13 +180,6 @@ class Layout:
 
     def _closing(self, partition: Partition) -> LayoutStep | None:
         return next((step for step in self.steps if partition in step.closed), None)
-
-
-def covers_all_keys(partitions: Collection[Partition]) -> bool:
-    """Whether each key is in exactly one of ``partitions``."""
-    ranges = sorted(partition.keys for partition in partitions)
-    follow = all(one.high == other.low for one, other in pairwise(ranges))
-    return follow and bool(ranges) and (ranges[0].low, ranges[-1].high) == (WHOLE.low, WHOLE.high)
 
 
 def _share_keys(one: KeyRange, other: KeyRange) -> bool:

@@ -10,11 +10,14 @@ from pyspark.sql import functions as F
 
 from ...core.change_streams.definition import ChangeStream
 from ...core.names import quote
+from ...storage.files.best_effort import log_failures
 from ...storage.files.stores import Files, join
 from ...storage.state.change_streams import ChangeStreams
+from ..session.failures import reason
 from ..session.idempotent_writes import plain_write
 from .captured_rows import CAPTURE_COLUMNS, QUARANTINED
 
+_SAME_ID = "DELTA_CONCURRENT_TRANSACTION"
 MODS_PER_RECORD = 1000
 """The most changed rows of a record. More rows of a transaction make more records."""
 
@@ -55,7 +58,19 @@ class CaptureTables:
             (self._records(stream), _RECORD_COLUMNS),
         ):
             given = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-            self.spark.sql(f"CREATE TABLE delta.{quote(location)} ({given}) USING delta")
+            order = "bucket, stamp" if "bucket" in columns else "stamp"
+            self.spark.sql(
+                f"CREATE TABLE delta.{quote(location)} ({given}) USING delta CLUSTER BY ({order})"
+            )
+
+    def expire(self, stream: ChangeStream, before: int) -> None:
+        """Remove the changes and records before a stamp, and compact the others."""
+        for location in (self._changes(stream), self._records(stream)):
+            table = f"delta.{quote(location)}"
+            self.spark.sql(f"DELETE FROM {table} WHERE stamp < {before}")
+            with log_failures(f"compacting {location}"):
+                self.spark.sql(f"OPTIMIZE {table}")
+                self.spark.sql(f"VACUUM {table}")
 
     def remove(self, stream: ChangeStream) -> None:
         """Remove the tables of a change stream."""
@@ -89,14 +104,16 @@ class CaptureTables:
         self._append(stream, _groups(written), self._records(stream), through)
 
     def _append(self, stream: ChangeStream, rows: DataFrame, location: str, through: int) -> None:
+        writer = rows.write.format("delta").mode("append")
+        writer = writer.option("txnAppId", f"change stream {stream.stream_id}")
+        writer = writer.option("txnVersion", str(through))
         with plain_write(self.spark):
-            (
-                rows.write.format("delta")
-                .mode("append")
-                .option("txnAppId", f"change stream {stream.stream_id}")
-                .option("txnVersion", str(through))
-                .save(location)
-            )
+            try:
+                writer.save(location)
+            except Exception as error:  # pyspark has no class for this error of Delta
+                # Another capture wrote the same rows under the same id at the same time.
+                if _SAME_ID not in reason(error):
+                    raise
 
     def _changes(self, stream: ChangeStream) -> str:
         return join(self.streams.folder_of(stream), "changes")

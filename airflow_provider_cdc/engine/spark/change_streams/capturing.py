@@ -6,9 +6,10 @@ repeats a killed one with the same commits, and Delta skips what that one had wr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache, reduce
 
 from pyspark.errors import PySparkException
@@ -18,12 +19,14 @@ from pyspark.sql import functions as F
 from ...core.change_feed.feed_options import FeedSchema, FeedSource
 from ...core.change_streams.clock import StampedCommit
 from ...core.change_streams.definition import ChangeStream
+from ...core.change_streams.stamps import stamp_of
 from ...core.change_streams.watches import WatchedTable
 from ...core.delta.table_schema import Layout, physical_name
-from ...core.errors import InvalidRequest, StreamConflict, StreamUnusable
+from ...core.errors import CdcError, InvalidRequest, StreamConflict, StreamStale, StreamUnusable
 from ...core.model.lifecycle import Transition, next_phase
 from ...core.model.sources import Offset
 from ...core.model.stream import Stream
+from ...storage.delta.delta_log import DeltaLog, LogIncomplete
 from ...storage.files.scratch import Scratch
 from ...storage.registry.registry import Registry
 from ...storage.registry.registry_snapshot import Change
@@ -52,6 +55,7 @@ class Capturing:
     reader: FeedReader
     scratch: Scratch
     principal: str
+    clock: Callable[[], datetime]
 
     def capture(self, name: str) -> ChangeStream:
         """Capture everything that is sealed, and return the state after it.
@@ -63,12 +67,21 @@ class Capturing:
         found = self._aligned(self.streams.get(name))
         while found.pending:
             found = self._batch(found)
-        return found
+        return self._expired(found, stamp_of(self.clock()))
+
+    def _expired(self, stream: ChangeStream, now: int) -> ChangeStream:
+        """Remove what is older than the retention period, from time to time."""
+        if not stream.is_expiring_at(now):
+            return stream
+        before = stream.oldest_at(now)
+        self.tables.expire(stream, before)
+        return self.streams.update(stream.name, lambda known: known.expired_before(before))
 
     def _batch(self, stream: ChangeStream) -> ChangeStream:
         spans = {
-            table.source.table_id: self._span(stream, table, table.sealed)
+            table.source.table_id: span
             for table in stream.tables
+            if (span := self._span(stream, table, table.sealed)) is not None
         }
         through = stream.capturing or _end_of_batch(stream, spans)
         if stream.capturing is None:
@@ -115,6 +128,8 @@ class Capturing:
                 if not commits:
                     continue
                 span = self._span(stream, table, commits[-1].commit.version)
+                if span is None:
+                    continue
                 read = self.reader.read(span, _OPTIONS)
                 roots.extend(read.scratch)
                 if read.row_count == 0:
@@ -128,22 +143,47 @@ class Capturing:
             for root in roots:
                 self.scratch.remove(root)
 
-    def _span(self, stream: ChangeStream, table: WatchedTable, through: int) -> SourceRange:
-        """The commits of a table that are not captured, up to the version ``through``."""
-        return self.sources.range(self._source(stream, table), through=through)
+    def _span(self, stream: ChangeStream, table: WatchedTable, through: int) -> SourceRange | None:
+        """The commits of a table that are not captured, up to the version ``through``; ``None``:
+        they were seen to change nothing.
+        """
+        source = self._source(stream, table)
+        if source.offset.version >= through:
+            return None
+        try:
+            return self.sources.range(source, through=through)
+        except CdcError as error:
+            raise _cannot_capture(stream, table, error) from None
 
     def _source(self, stream: ChangeStream, table: WatchedTable) -> Stream:
+        """The stream that makes a table keep what is not captured."""
         found = self.registry.snapshot().find(table.stream)
         if found is not None and found.offset.version == table.captured:
+            return found
+        known = self.streams.get(stream.name)
+        if known.stream_id != stream.stream_id or known.tables != stream.tables:
+            raise _at_once(stream)
+        if found is not None and self._was_skipped(found, table.captured):
             return found
         at = "it was dropped" if found is None else f"it is at version {found.offset.version}"
         raise InvalidRequest(
             stream.subject,
             f"cannot capture {table.name}, stream {table.stream} was moved by hand",
             cause=f"expected it at version {table.captured}, and {at}",
-            fix="bring it back with engine.undrop_stream"
+            fix=f"bring it back with engine.undrop_stream({table.stream!r})"
             if found is None
             else f"engine.rewind_stream({table.stream!r}, to=Version({table.captured}))",
+        )
+
+    def _was_skipped(self, source: Stream, captured: int) -> bool:
+        """Whether the stream moved over commits that changed nothing, as empty streams do."""
+        log = DeltaLog(source.source.location, self.tables.files)
+        try:
+            skipped = list(log.commits(after=captured, through=source.offset.version))
+        except LogIncomplete:
+            return False
+        return bool(skipped) and not any(
+            commit.changes_data or commit.metadata is not None for commit in skipped
         )
 
     def _aligned(self, stream: ChangeStream) -> ChangeStream:
@@ -161,7 +201,9 @@ class Capturing:
             moved = replace(found.with_offsets(end), phase=phase)
             changes.append(Change(moved, Transition.ADVANCED))
         if changes:
-            self.registry.transact(snapshot, changes, actor=self.principal)
+            # Another capture may do the same at the same time.
+            with suppress(StreamConflict):
+                self.registry.transact(snapshot, changes, actor=self.principal)
         return stream
 
     def _tasks(self, size_bytes: int) -> int:
@@ -212,6 +254,17 @@ def _check_keys(stream: ChangeStream, table: WatchedTable, layout: Layout) -> No
             cause=f"its key column {lost} was dropped",
             fix="create the change stream again with or_replace=True and another key",
         )
+
+
+def _cannot_capture(stream: ChangeStream, table: WatchedTable, error: CdcError) -> CdcError:
+    kind = type(error) if isinstance(error, StreamUnusable) else StreamStale
+    return kind(
+        stream.subject,
+        f"cannot capture {table.name}, {error.problem}",
+        cause=error.cause,
+        fix="create the change stream again with or_replace=True: it begins with the newest"
+        " versions, and its records until now are removed, so read them first",
+    )
 
 
 def _at_once(stream: ChangeStream) -> StreamConflict:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from partitions import churned
+from partitions import churned, covers_all_keys, partition_at
 
 from airflow_provider_cdc.engine.core.change_streams.key_ranges import BUCKETS, KeyRange
-from airflow_provider_cdc.engine.core.change_streams.layout import (
-    Layout,
-    Partition,
-    covers_all_keys,
-)
+from airflow_provider_cdc.engine.core.change_streams.layout import Layout, Partition
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 
 SUBJECT = "change stream s"
@@ -44,6 +42,14 @@ def test_partition_holds_the_records_from_its_start_until_its_end(layout: Layout
             assert partition in layout.open
 
 
+def covers(parents: Collection[Partition], keys: KeyRange) -> bool:
+    """Whether each bucket of ``keys`` is in exactly one of ``parents``."""
+    ends = [(max(each.keys.low, keys.low), min(each.keys.high, keys.high)) for each in parents]
+    return sum(high - low for low, high in ends) == keys.size and all(
+        low < high for low, high in ends
+    )
+
+
 @given(LAYOUTS)
 def test_children_take_over_all_keys_when_their_parents_end(layout: Layout) -> None:
     partitions = [each for step in layout.steps for each in step.opened]
@@ -54,13 +60,13 @@ def test_children_take_over_all_keys_when_their_parents_end(layout: Layout) -> N
         for child in children:
             assert child.partition.start == end
             assert partition in child.parents
-            assert child.parents == layout.parents_of(child.partition)
+            assert covers(child.parents, child.partition.keys)
             # The other parents return the same child.
             for parent in child.parents:
                 assert child in layout.children_of(parent)
         if end is not None:
             for bucket in (partition.keys.low, partition.keys.high - 1):
-                assert layout.partition_at(end, bucket) in [each.partition for each in children]
+                assert partition_at(layout, end, bucket) in [each.partition for each in children]
 
 
 @given(LAYOUTS)
@@ -74,15 +80,15 @@ def test_no_two_partitions_are_equal(layout: Layout) -> None:
 def test_first_partitions_have_no_parents_and_equal_shares() -> None:
     layout = Layout.created(SUBJECT, 5, 2)
     assert [each.keys for each in layout.open] == [KeyRange(0, 2048), KeyRange(2048, BUCKETS)]
-    assert [layout.parents_of(each) for each in layout.open] == [(), ()]
+    assert layout.steps[0].closed == ()
 
 
 def test_record_on_the_moment_of_a_split_belongs_to_a_child() -> None:
     layout = Layout.created(SUBJECT, 5, 1)
     (parent,) = layout.open
     layout = layout.split(parent, 1000, 9)
-    assert layout.partition_at(8, 999) == parent
-    assert [layout.partition_at(9, bucket).keys for bucket in (999, 1000)] == [
+    assert partition_at(layout, 8, 999) == parent
+    assert [partition_at(layout, 9, bucket).keys for bucket in (999, 1000)] == [
         KeyRange(0, 1000),
         KeyRange(1000, BUCKETS),
     ]
@@ -116,3 +122,22 @@ def test_step_at_the_moment_of_the_last_one_is_refused() -> None:
     layout = Layout.created(SUBJECT, 5, 1)
     with pytest.raises(ValueError, match="after 5"):
         layout.move(layout.open[0], 5)
+
+
+@given(LAYOUTS, st.integers(0, 60))
+def test_shortened_layout_is_the_same_from_its_moment_on(layout: Layout, after: int) -> None:
+    at = layout.steps[0].at + after
+    shortened = layout.since(at)
+
+    assert len(shortened.steps) <= len(layout.steps)
+    assert sum(step.at <= at for step in shortened.steps) == 1
+    for moment in range(at, layout.steps[-1].at + 2):
+        assert shortened.active_at(moment) == layout.active_at(moment)
+    for partition in layout.active_at(at):
+        assert shortened.holds(partition)
+        assert shortened.end_of(partition) == layout.end_of(partition)
+        assert shortened.children_of(partition) == layout.children_of(partition)
+    assert shortened.since(at) == shortened
+    # Later steps have the same names.
+    last, later = layout.open[0], layout.steps[-1].at + 100
+    assert shortened.move(last, later).open == layout.move(last, later).open

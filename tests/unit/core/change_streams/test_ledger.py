@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from partitions import churned
+from partitions import churned, partition_at
 
 from airflow_provider_cdc.engine.core.change_streams.key_ranges import BUCKETS
 from airflow_provider_cdc.engine.core.change_streams.layout import Layout
@@ -28,7 +28,7 @@ def consumed(layout: Layout, start: int, end: int, seed: int) -> list[tuple[int,
     records = [(at, chance.randrange(BUCKETS)) for at in range(start, end) for _ in range(3)]
     by_partition = defaultdict(list)
     for at, bucket in records:
-        by_partition[layout.partition_at(at, bucket)].append((at, bucket))
+        by_partition[partition_at(layout, at, bucket)].append((at, bucket))
     ledger = Ledger.begun(SUBJECT, start, layout.active_at(start))
     processed: list[tuple[int, int]] = []
     while ready := [each for each in ledger.ready if ledger.entries[each].watermark < end - 1]:

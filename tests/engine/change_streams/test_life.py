@@ -1,0 +1,216 @@
+"""Change streams are created, replaced, captured at the same time, kept for a while and dropped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from change_stream_lab import ChangeStreamLab, moment
+
+from airflow_provider_cdc.engine import (
+    CdcError,
+    Engine,
+    InvalidPartitionToken,
+    InvalidRequest,
+    StreamConflict,
+    StreamExists,
+    StreamNotFound,
+    TableNotFound,
+    Watch,
+)
+
+BY_ID = {"src": Watch(keys=["id"])}
+
+
+def sources(lab: ChangeStreamLab) -> set[str]:
+    """The streams that feed change streams."""
+    return {stream.name for stream in lab.engine.describe_streams()}
+
+
+def test_creation_that_is_refused_leaves_nothing(lab: ChangeStreamLab) -> None:
+    path = lab.path("src")
+    for tables, given, kind, text in (
+        ({}, {}, InvalidRequest, "watches no table"),
+        ({"missing": Watch()}, {}, TableNotFound, "missing"),
+        ({path: Watch(keys=["idd"])}, {}, InvalidRequest, "the columns are id, v, n"),
+        ({path: Watch(["id"], ["id"])}, {}, InvalidRequest, "in keys and in columns"),
+        ({path: Watch(["id"], ["v", "V"])}, {}, InvalidRequest, "twice"),
+        ({path: Watch(["id"], "all")}, {}, InvalidRequest, "expected ALL or a list"),
+        ({path: Watch(["id"]), f"{path}/": Watch(["id"])}, {}, InvalidRequest, "the same table"),
+        ({path: Watch(["id"])}, {"partitions": 1025}, InvalidRequest, "1 to 1024"),
+        ({path: Watch(["id"])}, {"retention_period": "8d"}, InvalidRequest, "1 to 7 days"),
+        ({path: Watch(["id"])}, {"value_capture_type": "OLD"}, InvalidRequest, "NEW_ROW"),
+        (
+            {path: Watch(["id"])},
+            {"or_replace": True, "if_not_exists": True},
+            InvalidRequest,
+            "contradict",
+        ),
+    ):
+        with pytest.raises(kind, match=text):
+            lab.engine.create_change_stream("cs", tables, **given)
+    assert sources(lab) == set()
+    assert lab.engine.list_change_streams() == []
+
+
+def test_names_ignore_case_and_are_taken_once(lab: ChangeStreamLab) -> None:
+    first = lab.create(BY_ID)
+
+    with pytest.raises(StreamExists, match="exists already"):
+        lab.engine.create_change_stream("CS", {lab.path("src"): Watch(keys=["id"])})
+    again = lab.create(BY_ID, if_not_exists=True)
+    assert again == first
+    with pytest.raises(StreamNotFound, match="did you mean cs"):
+        lab.engine.advance_change_stream("css")
+
+
+def test_replaced_change_stream_begins_anew_and_refuses_old_tokens(lab: ChangeStreamLab) -> None:
+    first = lab.create(BY_ID)
+    (old,) = lab.tokens(first.created)
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)")
+    lab.advance()
+    second = lab.create(BY_ID, or_replace=True)
+    lab.sql("INSERT INTO {src} VALUES (4, 'd', 40)")
+    lab.advance()
+
+    assert [mod[1] for mod in lab.mods()] == [{"id": "4"}]
+    with pytest.raises(InvalidPartitionToken, match="of an earlier one"):
+        lab.read(second.created, partition_token=old)
+    assert sources(lab) == {second.tables[0].stream}
+
+
+def test_dropped_change_stream_leaves_nothing_behind(lab: ChangeStreamLab) -> None:
+    stream = lab.create(BY_ID)
+    lab.advance()
+    lab.engine.drop_change_stream("cs")
+
+    assert sources(lab) == set()
+    with pytest.raises(StreamNotFound):
+        lab.engine.drop_change_stream("cs")
+    lab.engine.drop_change_stream("cs", if_exists=True)
+    assert not list(Path(lab.path("state")).rglob(f"{stream.stream_id}*"))
+
+
+def test_captures_at_the_same_time_capture_each_change_once(lab: ChangeStreamLab) -> None:
+    lab.create(BY_ID, partitions=2)
+    lab.sql("INSERT INTO {src} SELECT CAST(id AS INT), 'x', id FROM range(10, 50)")
+    errors: list[BaseException] = []
+
+    def advance() -> None:
+        engine = Engine(lab.spark, lab.path("state"))
+        for _ in range(3):
+            try:
+                engine.advance_change_stream("cs")
+            except StreamConflict:
+                continue
+            except BaseException as error:
+                errors.append(error)
+
+    in_threads(advance, advance, advance)
+    lab.advance()
+
+    assert errors == []
+    assert len(lab.mods()) == len({mod[1]["id"] for mod in lab.mods()}) == 40
+
+
+def in_threads(*works: Callable[[], None]) -> None:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_source_that_was_seen_empty_is_captured_on(lab: ChangeStreamLab) -> None:
+    stream = lab.create(BY_ID)
+    lab.sql("OPTIMIZE {src} ZORDER BY (id)")
+    source = stream.tables[0].stream
+    assert lab.engine.stream_has_data(source, exact=True) is False
+    span = lab.engine._parts.sources.span(lab.engine._parts.catalog.get_stream(source))
+    assert lab.engine._parts.catalog.skip_range(span, younger=True)
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)")
+    lab.advance()
+
+    assert [mod[1] for mod in lab.mods()] == [{"id": "3"}]
+
+
+def test_source_that_was_moved_by_hand_is_refused(lab: ChangeStreamLab) -> None:
+    stream = lab.create(BY_ID)
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)")
+    source = stream.tables[0].stream
+    lab.engine.advance_stream(source)
+
+    with pytest.raises(InvalidRequest, match="was moved by hand") as caught:
+        lab.advance()
+    run_fix(lab, caught.value)
+    lab.advance()
+    assert [mod[1] for mod in lab.mods()] == [{"id": "3"}]
+
+
+def run_fix(lab: ChangeStreamLab, error: CdcError) -> None:
+    """Do what a message advises."""
+    from airflow_provider_cdc.engine import Version
+
+    eval(error.fix, {"engine": lab.engine, "Version": Version})
+
+
+def test_commits_of_one_consumption_are_one_transaction(lab: ChangeStreamLab) -> None:
+    for table in ("one", "two"):
+        lab.make(table, "id INT, v STRING", properties="'delta.enableRowTracking' = 'true'")
+    lab.engine.create_stream("s", on_table=lab.path("src"))
+    lab.create({"one": Watch(["id"]), "two": Watch(["id"])})
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)")
+    lab.consume("INSERT INTO {one} SELECT id, v FROM s", "INSERT INTO {two} SELECT id, v FROM s")
+    lab.advance()
+
+    first, second = lab.records()
+    assert {first.table_name, second.table_name} == {lab.path("one"), lab.path("two")}
+    assert first.server_transaction_id == second.server_transaction_id
+    assert moment(first) == moment(second)
+    assert (first.number_of_records_in_transaction, first.number_of_partitions_in_transaction) == (
+        2,
+        1,
+    )
+    assert [row.is_last_record_in_transaction_in_partition for row in (first, second)] == [
+        False,
+        True,
+    ]
+
+
+def test_records_older_than_the_retention_period_are_removed(lab: ChangeStreamLab) -> None:
+    lab.stopped = datetime.now(UTC)
+    stream = lab.create(BY_ID)
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)")
+    (old,) = lab.tokens(stream.created)
+    lab.engine.split_partition("cs", old)
+    lab.advance()
+    # The clock of the machine runs on, so later commits are later than this.
+    lab.stopped += timedelta(days=2)
+    lab.sql("INSERT INTO {src} VALUES (4, 'd', 40)")
+    stream = lab.advance()
+
+    assert len(stream.layout.steps) == 1
+    changes = lab.spark.read.format("delta").load(state_table(lab, "changes"))
+    assert [row["keys"] for row in changes.select("keys").collect()] == []
+    with pytest.raises(InvalidPartitionToken, match="ended before the retention period"):
+        lab.read(lab.stopped, partition_token=old)
+
+
+def state_table(lab: ChangeStreamLab, name: str) -> str:
+    (found,) = Path(lab.path("state"), "change_streams").glob(f"*/*/{name}")
+    return str(found)
+
+
+def test_history_of_a_source_that_was_cut_off_is_reported(lab: ChangeStreamLab) -> None:
+    lab.create(BY_ID)
+    lab.sql("INSERT INTO {src} VALUES (3, 'c', 30)", "INSERT INTO {src} VALUES (4, 'd', 40)")
+    Path(lab.path("src"), "_delta_log", f"{2:020d}.json").unlink()
+
+    error: Any
+    with pytest.raises(CdcError, match="version 2 was cleaned up") as error:
+        lab.advance()
+    assert error.value.subject == "change stream cs"
