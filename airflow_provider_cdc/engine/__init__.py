@@ -14,6 +14,7 @@ from .core.arguments.points import OffsetOf, Point, Timestamp, Version
 from .core.change_feed.feed_options import FeedSchema, FeedSource, OutOfRange
 from .core.change_feed.tracked_since import ChangeTracking
 from .core.change_sets.read_plan import ReadPlan, Strategy, TablePlan
+from .core.change_streams.consumer import ConsumerProgress, PartitionRead
 from .core.change_streams.definition import ChangeStream, Int64As, OnDuplicateKey
 from .core.change_streams.value_capture import ValueCaptureType
 from .core.change_streams.watches import ALL, Columns, Watch
@@ -87,6 +88,7 @@ __all__ = [
     "ChangeTrackingDisabled",
     "ColumnStyle",
     "Columns",
+    "ConsumerProgress",
     "ConsumptionOpen",
     "DifferenceKind",
     "Engine",
@@ -112,6 +114,7 @@ __all__ = [
     "OutOfRange",
     "Outcome",
     "OutcomeUnknown",
+    "PartitionRead",
     "Point",
     "Progress",
     "ProtocolPoint",

@@ -138,6 +138,28 @@ class Scene(UpsertLab):
                 "partition_token": None,
                 "heartbeat_milliseconds": 10_000,
             },
+            "list_partitions": {
+                "name": "cs",
+                "consumer": "c",
+                "start_timestamp": None,
+                "end_timestamp": None,
+                "holder": "h",
+                "lease": "PT1H",
+                "limit": None,
+            },
+            "consume_partition": {
+                "name": "cs",
+                "consumer": "c",
+                "partition_token": "t",
+                "statements": self.text("INSERT INTO {copy} SELECT 1, mod_type FROM mods"),
+            },
+            "process_partition": {
+                "name": "cs",
+                "consumer": "c",
+                "partition_token": "t",
+                "work": print,
+            },
+            "settle_partitions": {"name": "cs", "consumer": "c", "holder": "h"},
             "change_records": {"name": "cs", "start_timestamp": None, "end_timestamp": None},
             "clone_stream": {"name": "c", "of": "s", "comment": None},
             "clone_table": {"source": self.path("source"), "target": self.path("c")}

@@ -346,6 +346,10 @@ class Engine:
     split_partition = _delegate(ChangeStreamVerbs.split_partition, _change_streams)
     merge_partitions = _delegate(ChangeStreamVerbs.merge_partitions, _change_streams)
     read_change_stream = _delegate(ChangeStreamVerbs.read_change_stream, _change_streams)
+    list_partitions = _delegate(ChangeStreamVerbs.list_partitions, _change_streams)
+    consume_partition = _delegate(ChangeStreamVerbs.consume_partition, _change_streams)
+    process_partition = _delegate(ChangeStreamVerbs.process_partition, _change_streams)
+    settle_partitions = _delegate(ChangeStreamVerbs.settle_partitions, _change_streams)
     change_records = _delegate(ChangeStreamVerbs.change_records, _change_streams)
 
     create_upsert_table = _delegate(UpsertAdministration.create_upsert_table, _upserts)

@@ -20,12 +20,10 @@ from ..storage.files.scratch import Scratch
 from ..storage.files.stores import Files
 from ..storage.registry.consumptions import Consumptions
 from ..storage.registry.registry import Registry
-from ..storage.sources.commit_clock import CommitClock
 from ..storage.sources.folder_logs import FolderLogs
 from ..storage.sources.source_history import SourceHistory
 from ..storage.sources.source_log import SourceLog
 from ..storage.state.apply_times import ApplyTimes
-from ..storage.state.change_streams import ChangeStreams
 from ..storage.state.extended_sources import ExtendedSources
 from ..storage.state.job_history import JobHistory
 from ..storage.state.query_results import Results
@@ -36,11 +34,7 @@ from .archiving.archiving import Archiving
 from .change_feed.feed_reader import OF_ARCHIVES, FeedReader
 from .change_sets.file_rows import FileRows
 from .change_sets.table_changes_reader import ChangeSetReader
-from .change_streams.capture_tables import CaptureTables
-from .change_streams.capturing import Capturing
-from .change_streams.change_stream_verbs import ChangeStreamVerbs
-from .change_streams.creation import ChangeStreamCreation
-from .change_streams.records import Records
+from .change_streams.assembly import change_stream_verbs
 from .consumption.statement_writer import SparkWriter
 from .consumption.stream_views import SparkChangeSets
 from .reading.archived_feeds import ArchivedFeeds
@@ -169,26 +163,17 @@ class Parts:
             self.catalog.drop_stream,
         )
 
-        change_streams = ChangeStreams(state, files)
-        captures = CaptureTables(spark, change_streams, files)
-        self.change_streams = ChangeStreamVerbs(
-            change_streams,
-            ChangeStreamCreation(
-                change_streams, self.tables, captures, self.creation, self.catalog, clock
-            ),
-            Capturing(
-                spark,
-                change_streams,
-                captures,
-                registry,
-                self.sources,
-                feeds,
-                self.scratch,
-                principal,
-                clock,
-            ),
-            Records(spark, captures),
-            CommitClock(files),
+        self.change_streams = change_stream_verbs(
+            spark,
+            state,
+            files,
+            self.tables,
+            self.creation,
+            self.catalog,
+            registry,
+            self.sources,
+            feeds,
+            self.scratch,
             clock,
         )
 

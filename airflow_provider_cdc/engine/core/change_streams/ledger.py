@@ -3,6 +3,9 @@
 Spanner: the records of a child are processed after those of all its parents. So a partition is
 handed out only when all its parents are finished. A partition is finished when its child records
 were returned, which its reader gets after all its other records.
+
+A read that was handed out has a fixed end. If its reader crashes, the next one reads the same
+range, so that a target that has it already can skip it.
 """
 
 from __future__ import annotations
@@ -19,21 +22,32 @@ class PartitionState(StrEnum):
     """What a consumer has done with a partition."""
 
     CREATED = "created"
+    SCHEDULED = "scheduled"
     RUNNING = "running"
     FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who reads a partition, and the moment after which another may: a stamp."""
+
+    holder: str
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionEntry:
     """A partition in a ledger.
 
-    ``watermark`` is in microseconds since 1970: the consumer has processed every record of the
-    partition up to it.
+    ``watermark`` is a stamp: the consumer has processed every record of the partition up to it.
+    ``through`` is the end of the read that was handed out and is not done.
     """
 
     state: PartitionState
     watermark: int
     parents: tuple[Partition, ...]
+    through: int | None = None
+    lease: Lease | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +55,7 @@ class Ledger:
     """The partitions that a consumer has met, with its progress.
 
     :param subject: the consumer, for messages
-    :param start: the moment from which it reads, in microseconds since 1970
+    :param start: the stamp from which it reads
     """
 
     subject: str
@@ -60,7 +74,7 @@ class Ledger:
 
     @property
     def watermark(self) -> int:
-        """The moment up to which every record of the stream is processed, in microseconds.
+        """The stamp up to which every record of the stream is processed.
 
         Spanner: when each reader holds a moment or a later one, everything up to it is complete.
         """
@@ -70,75 +84,116 @@ class Ledger:
             if entry.state is not PartitionState.FINISHED
         )
 
-    @property
-    def ready(self) -> tuple[Partition, ...]:
-        """The partitions that may be read now, the oldest first."""
+    def ready_at(self, now: int) -> tuple[Partition, ...]:
+        """The partitions that may be handed out, the oldest first.
+
+        :param now: the stamp of this moment; leases before it have ended
+        """
         return tuple(
             partition
             for partition in sorted(self.entries)
-            if self.entries[partition].state is PartitionState.CREATED and self._may_run(partition)
+            if self._is_free(self.entries[partition], now) and self._may_run(partition)
         )
 
-    def running(self, partition: Partition) -> Ledger:
-        """The ledger with a partition that a reader begins, or begins again after a crash.
+    def scheduled(self, partition: Partition, through: int, lease: Lease) -> Ledger:
+        """The ledger with a partition that is handed out to be read up to a stamp.
+
+        If a read of it was handed out before and is not done, its end stays.
 
         :raises InvalidRequest: it is unknown, finished, or one of its parents is not finished
         """
-        entry = self._unfinished(partition, "cannot read a partition")
+        entry = self._unfinished(partition, "cannot hand out a partition")
         if not self._may_run(partition):
             waiting = sum(not self._is_finished(parent) for parent in entry.parents)
             raise InvalidRequest(
                 self.subject,
                 "cannot read a partition before all its parents are finished",
                 cause=f"{waiting} of its {len(entry.parents)} parents are not finished",
-                fix="read the partitions that the list of ready partitions returns",
+                fix="read the partitions that list_partitions returns",
+            )
+        fixed = through if entry.through is None else entry.through
+        entry = replace(entry, state=PartitionState.SCHEDULED, through=fixed, lease=lease)
+        return self._with(partition, entry)
+
+    def running(self, partition: Partition) -> Ledger:
+        """The ledger with a partition that a reader begins, or begins again after a crash.
+
+        :raises InvalidRequest: it is unknown or finished, or was not handed out
+        """
+        entry = self._unfinished(partition, "cannot read a partition")
+        if entry.through is None:
+            raise InvalidRequest(
+                self.subject,
+                "cannot read a partition that was not handed out",
+                cause="its last read is done",
+                fix="read the partitions that list_partitions returns",
             )
         return self._with(partition, replace(entry, state=PartitionState.RUNNING))
 
-    def processed(self, partition: Partition, through: int) -> Ledger:
-        """The ledger after the records of a partition up to a moment were processed.
+    def done(self, partition: Partition, through: int, children: Collection[Child]) -> Ledger:
+        """The ledger after the records of a partition up to a stamp were processed.
 
-        :param through: microseconds since 1970; an earlier moment than before changes nothing
-        :raises InvalidRequest: the partition is unknown or finished
+        With ``children``, the partition is finished. A child of a merge is registered once, by
+        whichever parent is finished first. If a reader that was thought dead reports the same
+        again, nothing changes.
+
+        :param children: what the child partitions record of the read has; empty without one
+        :raises InvalidRequest: the partition is unknown
         """
-        entry = self._unfinished(partition, "cannot move the watermark of a partition")
-        return self._with(partition, replace(entry, watermark=max(entry.watermark, through)))
-
-    def released(self, partition: Partition) -> Ledger:
-        """The ledger after a reader stopped before the end of a partition, at its watermark.
-
-        :raises InvalidRequest: the partition is unknown or finished
-        """
-        entry = self._unfinished(partition, "cannot release a partition")
-        return self._with(partition, replace(entry, state=PartitionState.CREATED))
-
-    def finished(self, partition: Partition, children: Collection[Child]) -> Ledger:
-        """The ledger after a reader returned all records of a partition and its ``children``.
-
-        A child of a merge is registered once, by whichever parent is finished first. If a read that
-        was thought dead reports the same end again, nothing changes.
-
-        :raises InvalidRequest: the partition is unknown, or there are no children
-        """
-        if not children:
-            raise InvalidRequest(
-                self.subject,
-                "cannot finish a partition without its child partitions",
-                cause="a read that returned no child partitions record did not reach the end",
-                fix="release the partition, and read it again from its watermark",
-            )
-        if self._is_finished(partition):
+        entry = self.entries.get(partition)
+        if entry is not None and self._knows(entry, through, children):
             return self
-        entry = self._unfinished(partition, "cannot finish a partition")
-        end = min(child.partition.start for child in children)
-        entries = dict(self.entries)
-        entries[partition] = replace(
-            entry, state=PartitionState.FINISHED, watermark=max(entry.watermark, end - 1)
+        entry = self._unfinished(partition, "cannot move the watermark of a partition")
+        is_whole = entry.through is None or through >= entry.through
+        entry = replace(
+            entry,
+            state=PartitionState.FINISHED if children else PartitionState.CREATED,
+            watermark=max(entry.watermark, through),
+            through=None if is_whole else entry.through,
+            lease=None,
         )
+        entries = {**self.entries, partition: entry}
         for child in children:
             fresh = PartitionEntry(PartitionState.CREATED, child.partition.start - 1, child.parents)
             entries.setdefault(child.partition, fresh)
-        return replace(self, entries=entries)
+        return replace(self, entries=entries)._without_history()
+
+    def released(self, holder: str) -> Ledger:
+        """The ledger without the leases of a holder whose readers have all ended."""
+        entries = {
+            partition: replace(entry, state=PartitionState.CREATED, lease=None)
+            if entry.lease is not None and entry.lease.holder == holder
+            else entry
+            for partition, entry in self.entries.items()
+        }
+        return self if entries == self.entries else replace(self, entries=entries)
+
+    def _without_history(self) -> Ledger:
+        """The ledger without finished partitions that no other one waits for."""
+        needed = {
+            parent
+            for entry in self.entries.values()
+            if entry.state is not PartitionState.FINISHED
+            for parent in entry.parents
+        }
+        kept = {
+            partition: entry
+            for partition, entry in self.entries.items()
+            if entry.state is not PartitionState.FINISHED or partition in needed
+        }
+        return replace(self, entries=kept)
+
+    @staticmethod
+    def _knows(entry: PartitionEntry, through: int, children: Collection[Child]) -> bool:
+        if entry.state is PartitionState.FINISHED:
+            return True
+        return not children and entry.watermark >= through and entry.through != through
+
+    @staticmethod
+    def _is_free(entry: PartitionEntry, now: int) -> bool:
+        if entry.state is PartitionState.FINISHED:
+            return False
+        return entry.lease is None or entry.lease.until < now
 
     def _may_run(self, partition: Partition) -> bool:
         return all(map(self._is_finished, self.entries[partition].parents))
@@ -155,10 +210,10 @@ class Ledger:
             raise InvalidRequest(
                 self.subject,
                 problem,
-                cause="the consumer has not met it"
+                cause="the consumer has not met it, or has finished it long ago"
                 if entry is None
                 else "the consumer has finished it",
-                fix="name a partition that the list of ready partitions returns",
+                fix="name a partition that list_partitions returns",
             )
         return entry
 

@@ -9,7 +9,7 @@ from ..arguments.points import Timestamp
 from ..errors import InvalidPartitionToken, InvalidRange, InvalidRequest
 from .definition import ChangeStream
 from .layout import Partition
-from .stamps import stamp_of, stamp_text
+from .stamps import moment_of, stamp_of, stamp_text
 
 LEAST_HEARTBEAT = 1_000
 MOST_HEARTBEAT = 300_000
@@ -61,6 +61,26 @@ class ReadRequest:
             )
         return cls(begin, last, partition_token)
 
+    @classmethod
+    def bounded(
+        cls,
+        stream: ChangeStream,
+        start: str | datetime | None,
+        end: str | datetime | None,
+        now: int,
+    ) -> ReadRequest:
+        """The request for all partitions between two times.
+
+        :param start: by default the oldest records that are kept
+        :param end: by default the newest ones
+        :param now: the stamp of this moment
+        :raises InvalidRange: as :meth:`of` and :meth:`check`
+        """
+        begin = moment_of(stream.oldest_at(now)) if start is None else start
+        request = cls.of(stream.subject, begin, end, None, LEAST_HEARTBEAT)
+        request.check(stream, now)
+        return request
+
     def through(self, stream: ChangeStream) -> int:
         """The last stamp that the query can return now."""
         return stream.captured if self.end is None else min(stream.captured, self.end)
@@ -111,7 +131,7 @@ class ReadRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRead:
+class PlannedRead:
     """What a query of one partition returns: its records from ``begin`` to ``through``, inclusive
     stamps, and then its children or a heartbeat at ``through``.
     """
@@ -122,7 +142,7 @@ class PartitionRead:
     is_finished: bool
 
 
-def planned(stream: ChangeStream, request: ReadRequest, partition: Partition) -> PartitionRead:
+def planned(stream: ChangeStream, request: ReadRequest, partition: Partition) -> PlannedRead:
     """What a query returns of a partition now.
 
     Spanner: it ends after all records up to the end, or after the child partitions records. Here a
@@ -136,7 +156,7 @@ def planned(stream: ChangeStream, request: ReadRequest, partition: Partition) ->
     if closed is not None and request.end is not None and closed > request.end:
         is_finished = False
     through = captured if closed is None else min(captured, closed - 1)
-    return PartitionRead(partition, request.start, through, is_finished)
+    return PlannedRead(partition, request.start, through, is_finished)
 
 
 def _stamp(given: str | datetime) -> int:

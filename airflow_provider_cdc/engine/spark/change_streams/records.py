@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from ...core.change_streams.definition import ChangeStream
 from ...core.change_streams.layout import Child, Partition
-from ...core.change_streams.read_request import PartitionRead
+from ...core.change_streams.read_request import PlannedRead
 from ...core.change_streams.stamps import moment_of
 from .capture_tables import GROUP, MODS_PER_RECORD, CaptureTables
 
@@ -55,21 +55,14 @@ class Records:
         children = [(each, [None]) for each in stream.layout.active_at(start)]
         return self._only([self._children(stream, start, children)])
 
-    def partition(self, stream: ChangeStream, read: PartitionRead) -> DataFrame:
+    def partition(self, stream: ChangeStream, read: PlannedRead) -> DataFrame:
         """The records of one partition by stamp and sequence, then its children or a heartbeat."""
         last = (
             self._end(stream, read.partition) if read.is_finished else _heartbeat_row(read.through)
         )
         if read.through < read.begin:
             return self._only([last] if read.is_finished else [])
-        keys = read.partition.keys
-        data = self._data(
-            stream,
-            read.begin,
-            read.through,
-            changes=F.col("bucket").between(keys.low, keys.high - 1),
-            records=F.col("first_bucket") == keys.low,
-        )
+        data = self._of_partition(stream, read.partition, read.begin, read.through)
         rows = data.select(
             _STAMP,
             _SEQUENCE,
@@ -84,10 +77,28 @@ class Records:
         ended = self.spark.createDataFrame([last], _row_type())
         return rows.unionByName(ended).orderBy(_STAMP, _SEQUENCE).select(COLUMN)
 
+    def between(
+        self, stream: ChangeStream, partition: Partition, begin: int, through: int
+    ) -> DataFrame:
+        """The data change records of one partition between two stamps, in no order."""
+        return self._of_partition(stream, partition, begin, through).select("record.*")
+
     def all(self, stream: ChangeStream, begin: int, through: int) -> DataFrame:
         """The data change records of all partitions, in the order of their transactions."""
         data = self._data(stream, begin, through, changes=F.lit(True), records=F.lit(True))
         return data.orderBy(_STAMP, _SEQUENCE).select("record.*")
+
+    def _of_partition(
+        self, stream: ChangeStream, partition: Partition, begin: int, through: int
+    ) -> DataFrame:
+        keys = partition.keys
+        return self._data(
+            stream,
+            begin,
+            through,
+            changes=F.col("bucket").between(keys.low, keys.high - 1),
+            records=F.col("first_bucket") == keys.low,
+        )
 
     def _data(
         self, stream: ChangeStream, begin: int, through: int, *, changes: Column, records: Column

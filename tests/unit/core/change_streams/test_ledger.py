@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 from partitions import churned, partition_at
 
 from airflow_provider_cdc.engine.core.change_streams.key_ranges import BUCKETS
-from airflow_provider_cdc.engine.core.change_streams.layout import Layout
-from airflow_provider_cdc.engine.core.change_streams.ledger import Ledger
+from airflow_provider_cdc.engine.core.change_streams.layout import Layout, Partition
+from airflow_provider_cdc.engine.core.change_streams.ledger import Lease, Ledger, PartitionState
 from airflow_provider_cdc.engine.core.errors import InvalidRequest
 
 SUBJECT = "consumer c of change stream s"
+
+
+def is_due(layout: Layout, ledger: Ledger, partition: Partition, end: int) -> bool:
+    """Whether a partition has something left to read before ``end``."""
+    watermark, closing = ledger.entries[partition].watermark, layout.end_of(partition)
+    return watermark < end - 1 or (closing is not None and closing <= end)
 
 
 def consumed(layout: Layout, start: int, end: int, seed: int) -> list[tuple[int, int]]:
@@ -31,24 +37,34 @@ def consumed(layout: Layout, start: int, end: int, seed: int) -> list[tuple[int,
         by_partition[partition_at(layout, at, bucket)].append((at, bucket))
     ledger = Ledger.begun(SUBJECT, start, layout.active_at(start))
     processed: list[tuple[int, int]] = []
-    while ready := [each for each in ledger.ready if ledger.entries[each].watermark < end - 1]:
+    applied: set[tuple[Partition, int]] = set()
+    while ready := [each for each in ledger.ready_at(0) if is_due(layout, ledger, each, end)]:
         partition = chance.choice(ready)
-        ledger = ledger.running(partition)
-        after = ledger.entries[partition].watermark
         closing = layout.end_of(partition)
         last = min(end, closing if closing is not None else end) - 1
-        through = chance.randint(after, last)
-        found = [each for each in by_partition[partition] if after < each[0] <= through]
-        if chance.random() < 0.2:
-            ledger = ledger.released(partition)
+        after = ledger.entries[partition].watermark
+        lease = Lease("run", chance.randrange(2))
+        ledger = ledger.scheduled(partition, chance.randint(after, last), lease).running(partition)
+        through = ledger.entries[partition].through
+        assert through is not None
+        found = sorted(each for each in by_partition[partition] if after < each[0] <= through)
+        fate = chance.random()
+        if fate < 0.4:
+            # It crashed before or after its target had the records; the next one repeats the range.
+            if fate < 0.2 and (partition, through) not in applied:
+                applied.add((partition, through))
+                processed.extend(found)
+            ledger = ledger.released("run")
             continue
-        processed.extend(sorted(found))
-        ledger = ledger.processed(partition, through)
+        if (partition, through) not in applied:
+            processed.extend(found)
+        is_end = closing is not None and through == closing - 1
+        children = layout.children_of(partition) if is_end else ()
+        ledger = ledger.done(partition, through, children)
+        # A reader that was thought dead reports the same again.
+        if partition in ledger.entries:
+            assert ledger.done(partition, through, children) == ledger
         assert all(each in processed for each in records if each[0] <= ledger.watermark)
-        if closing is not None and through == closing - 1:
-            ledger = ledger.finished(partition, layout.children_of(partition))
-        else:
-            ledger = ledger.released(partition)
     assert Counter(processed) == Counter(records)
     return processed
 
@@ -74,62 +90,78 @@ def merged() -> Layout:
     return layout.merge(layout.open, 200)
 
 
+LEASE = Lease("run", 0)
+
+
+def begun(layout: Layout) -> Ledger:
+    return Ledger.begun(SUBJECT, 100, layout.active_at(100))
+
+
 def test_child_of_a_merge_waits_for_both_parents(merged: Layout) -> None:
     first, second = merged.active_at(100)
-    ledger = Ledger.begun(SUBJECT, 100, (first, second))
-    ledger = ledger.running(first).finished(first, merged.children_of(first))
+    ledger = begun(merged).done(first, 199, merged.children_of(first))
     (child,) = (each.partition for each in merged.children_of(first))
-    assert ledger.ready == (second,)
-    with pytest.raises(InvalidRequest, match="1 of its 2 parents are not finished"):
-        ledger.running(child)
-    ledger = ledger.running(second).processed(second, 150)
+    assert ledger.ready_at(1) == (second,)
+    # The second parent has unread records: its child is not handed out.
+    ledger = ledger.scheduled(second, 150, LEASE).running(second).done(second, 150, ())
     assert ledger.watermark == 150
-    with pytest.raises(InvalidRequest, match="before all its parents are finished"):
-        ledger.running(child)
-    ledger = ledger.finished(second, merged.children_of(second))
-    assert ledger.ready == (child,)
+    assert ledger.ready_at(1) == (second,)
+    with pytest.raises(InvalidRequest, match="1 of its 2 parents are not finished"):
+        ledger.scheduled(child, 300, LEASE)
+    ledger = ledger.done(second, 199, merged.children_of(second))
+    assert ledger.ready_at(1) == (child,)
     assert ledger.watermark == 199
 
 
 def test_child_of_a_merge_is_registered_once(merged: Layout) -> None:
     first, second = merged.active_at(100)
-    ledger = Ledger.begun(SUBJECT, 100, (first, second))
-    ledger = ledger.finished(first, merged.children_of(first))
-    ledger = ledger.finished(second, merged.children_of(second))
-    (child,) = ledger.ready
-    ledger = ledger.running(child).processed(child, 250)
+    ledger = begun(merged)
+    ledger = ledger.done(first, 199, merged.children_of(first))
+    ledger = ledger.done(second, 199, merged.children_of(second))
+    (child,) = ledger.ready_at(1)
+    ledger = ledger.scheduled(child, 250, LEASE).done(child, 250, ())
     # A reader that was thought dead reports its end again.
-    assert ledger.finished(second, merged.children_of(second)) == ledger
+    assert ledger.done(second, 199, merged.children_of(second)) == ledger
 
 
 def test_consumer_that_starts_at_a_merge_does_not_wait_for_its_parents(merged: Layout) -> None:
     ledger = Ledger.begun(SUBJECT, 200, merged.active_at(200))
-    assert ledger.ready == merged.open
+    assert ledger.ready_at(1) == merged.open
 
 
 def test_read_without_child_records_does_not_finish_a_partition(merged: Layout) -> None:
     first, second = merged.active_at(100)
-    ledger = Ledger.begun(SUBJECT, 100, (first, second))
-    with pytest.raises(InvalidRequest, match="did not reach the end"):
-        ledger.finished(first, ())
+    ledger = begun(merged).done(first, 199, ())
+    assert ledger.ready_at(1) == (first, second)
+    assert ledger.entries[first].state is PartitionState.CREATED
 
 
-def test_crashed_reader_begins_again_at_its_watermark(merged: Layout) -> None:
+def test_crashed_read_is_handed_out_again_with_the_same_end(merged: Layout) -> None:
     first, second = merged.active_at(100)
-    ledger = Ledger.begun(SUBJECT, 100, (first, second)).running(first).processed(first, 120)
-    again = ledger.running(first)
-    assert again.entries[first].watermark == 120
-    assert again.processed(first, 110).entries[first].watermark == 120
+    ledger = begun(merged).scheduled(first, 120, Lease("run", 5))
+    # While its lease holds, nobody else gets it.
+    assert ledger.ready_at(5) == (second,)
+    assert ledger.ready_at(6) == (first, second)
+    assert ledger.released("another").ready_at(5) == (second,)
+    ledger = ledger.released("run")
+    assert ledger.ready_at(5) == (first, second)
+    ledger = ledger.scheduled(first, 180, LEASE)
+    assert ledger.entries[first].through == 120
+    ledger = ledger.done(first, 120, ()).scheduled(first, 180, LEASE)
+    assert ledger.entries[first].through == 180
+    # The reader of the earlier range reports late.
+    assert ledger.done(first, 120, ()) == ledger
 
 
-@pytest.mark.parametrize("verb", ["running", "released", "processed"])
+@pytest.mark.parametrize("verb", ["running", "scheduled"])
 def test_finished_or_unknown_partition_is_refused(merged: Layout, verb: str) -> None:
     first, second = merged.active_at(100)
-    ledger = Ledger.begun(SUBJECT, 100, (first, second))
-    ledger = ledger.finished(first, merged.children_of(first))
+    ledger = begun(merged).done(first, 199, merged.children_of(first))
     (unknown,) = Layout.created("change stream s", 1, 1).open
-    options = (5,) if verb == "processed" else ()
+    options = (5, LEASE) if verb == "scheduled" else ()
     with pytest.raises(InvalidRequest, match="has finished it"):
         getattr(ledger, verb)(first, *options)
     with pytest.raises(InvalidRequest, match="has not met it"):
         getattr(ledger, verb)(unknown, *options)
+    with pytest.raises(InvalidRequest, match="not handed out"):
+        ledger.running(second)

@@ -1,0 +1,134 @@
+"""A consumer of a change stream: where it begins and ends, and its ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .definition import ChangeStream
+from .layout import Partition
+from .ledger import Lease, Ledger, PartitionEntry, PartitionState
+from .read_request import ReadRequest, planned
+from .stamps import stamp_text
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRead:
+    """A read of a partition that a consumer was handed out: its records from one moment to another,
+    inclusive. ``is_last``: they end with the partition, so its children follow.
+    """
+
+    partition_token: str
+    start_timestamp: str
+    end_timestamp: str
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerProgress:
+    """How far a consumer is.
+
+    Every record up to ``watermark`` is processed. ``partitions`` is how many partitions it has to
+    read, and ``waiting`` how many of them have records that are captured and not processed.
+    ``is_complete``: it has an end, and has reached it.
+    """
+
+    consumer: str
+    watermark: str
+    partitions: int
+    waiting: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """The whole state of a consumer; ``start`` and ``end`` are stamps."""
+
+    consumer: str
+    stream_id: str
+    start: int
+    end: int | None
+    entries: tuple[tuple[Partition, PartitionEntry], ...]
+
+    @classmethod
+    def begun(
+        cls, consumer: str, stream: ChangeStream, start: int, end: int | None
+    ) -> ConsumerState:
+        """The state of a consumer that has read nothing."""
+        ledger = Ledger.begun(consumer, start, stream.layout.active_at(start))
+        return cls(consumer, stream.stream_id, start, end, tuple(ledger.entries.items()))
+
+    @property
+    def ledger(self) -> Ledger:
+        """Its partitions."""
+        return Ledger(f"consumer {self.consumer}", self.start, dict(self.entries))
+
+    def with_ledger(self, ledger: Ledger) -> ConsumerState:
+        """The state with another ledger, or the same one."""
+        entries = tuple(ledger.entries.items())
+        return self if entries == self.entries else replace(self, entries=entries)
+
+    def handed_out(
+        self, stream: ChangeStream, lease: Lease, now: int, limit: int | None
+    ) -> tuple[ConsumerState, list[PartitionRead]]:
+        """The state after reads were handed out, and these reads, the oldest partitions first.
+
+        :param lease: who gets them
+        :param now: the stamp of this moment
+        :param limit: how many at most; ``None``: all that are ready
+        """
+        ledger = self.ledger
+        reads: list[PartitionRead] = []
+        for partition in ledger.ready_at(now):
+            if limit is not None and len(reads) >= limit:
+                break
+            due = self._due(stream, partition, ledger.entries[partition])
+            if due is None:
+                continue
+            ledger = ledger.scheduled(partition, due, lease)
+            reads.append(self.read_of(stream, ledger, partition))
+        return self.with_ledger(ledger), reads
+
+    def read_of(self, stream: ChangeStream, ledger: Ledger, partition: Partition) -> PartitionRead:
+        """The read of a partition that was handed out."""
+        entry = ledger.entries[partition]
+        assert entry.through is not None
+        begin = entry.watermark + 1
+        closed = stream.layout.end_of(partition)
+        return PartitionRead(
+            stream.token_key.token(partition),
+            stamp_text(begin),
+            stamp_text(entry.through),
+            closed is not None and entry.through >= closed - 1,
+        )
+
+    def done(self, stream: ChangeStream, partition: Partition, through: int) -> ConsumerState:
+        """The state after the records of a partition up to a stamp were processed."""
+        closed = stream.layout.end_of(partition)
+        is_last = closed is not None and through >= closed - 1
+        children = stream.layout.children_of(partition) if is_last else ()
+        return self.with_ledger(self.ledger.done(partition, through, children))
+
+    def progress(self, stream: ChangeStream) -> ConsumerProgress:
+        """How far it is."""
+        entries = {
+            partition: entry
+            for partition, entry in self.entries
+            if entry.state is not PartitionState.FINISHED
+        }
+        watermark = self.ledger.watermark
+        waiting = sum(
+            self._due(stream, partition, entry) is not None for partition, entry in entries.items()
+        )
+        is_complete = self.end is not None and watermark >= self.end
+        return ConsumerProgress(
+            self.consumer, stamp_text(watermark), len(entries), waiting, is_complete
+        )
+
+    def _due(self, stream: ChangeStream, partition: Partition, entry: PartitionEntry) -> int | None:
+        """The stamp up to which a partition can be read now; ``None``: nothing is left to read."""
+        if entry.through is not None:
+            return entry.through
+        request = ReadRequest(entry.watermark + 1, self.end, None)
+        found = planned(stream, request, partition)
+        is_due = found.through > entry.watermark or found.is_finished
+        return found.through if is_due else None

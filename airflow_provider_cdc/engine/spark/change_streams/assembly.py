@@ -1,0 +1,66 @@
+"""The parts of change streams, and which of them each part uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from ...catalog.stream_catalog import StreamCatalog
+from ...storage.files.scratch import Scratch
+from ...storage.files.stores import Files
+from ...storage.registry.registry import Registry
+from ...storage.sources.commit_clock import CommitClock
+from ...storage.sources.source_log import SourceLog
+from ...storage.state.change_stream_consumers import ChangeStreamConsumers
+from ...storage.state.change_streams import ChangeStreams
+from ..change_feed.feed_reader import FeedReader
+from ..streams.creation import Creation
+from ..tables.delta_tables import Tables
+from .capture_tables import CaptureTables
+from .capturing import Capturing
+from .change_stream_verbs import ChangeStreamVerbs
+from .creation import ChangeStreamCreation
+from .partition_consumption import PartitionConsumption
+from .records import Records
+
+
+def change_stream_verbs(
+    spark: SparkSession,
+    state: str,
+    files: Files,
+    tables: Tables,
+    creation: Creation,
+    catalog: StreamCatalog,
+    registry: Registry,
+    sources: SourceLog,
+    feeds: FeedReader,
+    scratch: Scratch,
+    clock: Callable[[], datetime],
+) -> ChangeStreamVerbs:
+    """The verbs of the change streams in the state folder ``state``."""
+    streams = ChangeStreams(state, files)
+    captures = CaptureTables(spark, streams, files)
+    records = Records(spark, captures)
+    return ChangeStreamVerbs(
+        streams,
+        ChangeStreamCreation(streams, tables, captures, creation, catalog, clock),
+        Capturing(
+            spark,
+            streams,
+            captures,
+            registry,
+            sources,
+            feeds,
+            scratch,
+            catalog.principal,
+            clock,
+        ),
+        records,
+        CommitClock(files),
+        PartitionConsumption(
+            spark, streams, ChangeStreamConsumers(streams, files), records, tables, clock
+        ),
+        clock,
+    )

@@ -1,0 +1,208 @@
+"""Consumers of change streams: they read partition by partition, each record once."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ...core.change_streams.consumer import ConsumerProgress, ConsumerState, PartitionRead
+from ...core.change_streams.definition import ChangeStream
+from ...core.change_streams.layout import Partition
+from ...core.change_streams.ledger import Lease
+from ...core.change_streams.read_request import ReadRequest
+from ...core.change_streams.stamps import stamp_of
+from ...core.errors import InvalidStatement
+from ...core.names import consumer_name
+from ...core.sql.statements import Statement, analyse, bind
+from ...storage.state.change_stream_consumers import ChangeStreamConsumers
+from ...storage.state.change_streams import ChangeStreams
+from ..session.idempotent_writes import idempotent_write
+from ..tables.delta_tables import Tables
+from .records import Records
+
+RECORDS, MODS = "records", "mods"
+"""The names under which statements read the data change records and the changed rows."""
+
+_MICROSECOND = timedelta(microseconds=1)
+_DIGEST_CHARACTERS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionConsumption:
+    """Hands out partitions to the readers of consumers, and keeps what they have processed."""
+
+    spark: SparkSession
+    streams: ChangeStreams
+    consumers: ChangeStreamConsumers
+    records: Records
+    tables: Tables
+    clock: Callable[[], datetime]
+
+    def hand_out(
+        self,
+        name: str,
+        consumer: str,
+        bounds: tuple[str | datetime | None, str | datetime | None],
+        lease: tuple[str, timedelta],
+        limit: int | None,
+    ) -> list[PartitionRead]:
+        """Hand out the reads that are ready; see ``Engine.list_partitions``."""
+        consumer = consumer_name(consumer)
+        stream, now = self.streams.get(name), stamp_of(self.clock())
+        holder, length = lease
+        reads: list[PartitionRead] = []
+
+        def handed_out(known: ConsumerState | None) -> ConsumerState:
+            state = known or self._begun(stream, consumer, bounds, now)
+            until = now + length // _MICROSECOND
+            changed, found = state.handed_out(stream, Lease(holder, until), now, limit)
+            reads[:] = found
+            return changed
+
+        self.consumers.update(stream, consumer, handed_out)
+        return reads
+
+    def consume(
+        self, name: str, consumer: str, partition_token: str, texts: Sequence[str]
+    ) -> PartitionRead:
+        """Apply statements to a partition that was handed out, exactly once."""
+        statements = [self._statement(text) for text in texts]
+        with self._read(name, consumer, partition_token) as (identity, read, views):
+            for number, statement in enumerate(statements):
+                # Delta skips a range that was applied before, because its end is recorded.
+                with idempotent_write(self.spark, f"{identity} {number}", _end_of(read)):
+                    self.spark.sql(bind(statement, views))
+        return read
+
+    def process(
+        self,
+        name: str,
+        consumer: str,
+        partition_token: str,
+        work: Callable[[DataFrame, PartitionRead], object],
+    ) -> PartitionRead:
+        """Call ``work`` with the records of a partition that was handed out."""
+        with self._read(name, consumer, partition_token) as (_, read, views):
+            work(self.spark.table(views[RECORDS]), read)
+        return read
+
+    def settle(self, name: str, consumer: str, holder: str) -> ConsumerProgress:
+        """Take back what ended readers did not do; see ``Engine.settle_partitions``."""
+        stream = self.streams.get(name)
+        self.consumers.get(stream, consumer)
+
+        def released(known: ConsumerState | None) -> ConsumerState:
+            assert known is not None
+            return known.with_ledger(known.ledger.released(holder))
+
+        return self.consumers.update(stream, consumer, released).progress(stream)
+
+    def progress(self, name: str, consumer: str) -> ConsumerProgress:
+        """How far a consumer is."""
+        stream = self.streams.get(name)
+        return self.consumers.get(stream, consumer).progress(stream)
+
+    def _begun(
+        self,
+        stream: ChangeStream,
+        consumer: str,
+        bounds: tuple[str | datetime | None, str | datetime | None],
+        now: int,
+    ) -> ConsumerState:
+        start, end = bounds
+        begin = ReadRequest.bounded(stream, start, end, now)
+        return ConsumerState.begun(consumer, stream, begin.start, begin.end)
+
+    @contextmanager
+    def _read(
+        self, name: str, consumer: str, partition_token: str
+    ) -> Iterator[tuple[str, PartitionRead, Mapping[str, str]]]:
+        """A read that was handed out, and the views of its records. Left without an error, it is
+        done.
+        """
+        stream = self.streams.get(name)
+        partition = stream.token_key.partition(partition_token)
+        state = self._running(stream, consumer, partition)
+        read = state.read_of(stream, state.ledger, partition)
+        rows = self.records.between(stream, partition, _begin_of(read), _end_of(read))
+        views = {each: f"cdc_{each}_{uuid.uuid4().hex}" for each in (RECORDS, MODS)}
+        rows.createOrReplaceTempView(views[RECORDS])
+        _mods(rows).createOrReplaceTempView(views[MODS])
+        consumed = hashlib.sha256(f"{state.consumer}\n{partition_token}".encode()).hexdigest()
+        try:
+            yield f"change stream {consumed[:_DIGEST_CHARACTERS]}", read, views
+        finally:
+            for view in views.values():
+                self.spark.catalog.dropTempView(view)
+        self._done(stream, consumer, partition, _end_of(read))
+
+    def _running(self, stream: ChangeStream, consumer: str, partition: Partition) -> ConsumerState:
+        self.consumers.get(stream, consumer)
+
+        def running(known: ConsumerState | None) -> ConsumerState:
+            assert known is not None
+            return known.with_ledger(known.ledger.running(partition))
+
+        return self.consumers.update(stream, consumer, running)
+
+    def _done(
+        self, stream: ChangeStream, consumer: str, partition: Partition, through: int
+    ) -> None:
+        # Steps of the layout that came meanwhile are after what is captured.
+        newest = self.streams.get(stream.name)
+
+        def done(known: ConsumerState | None) -> ConsumerState:
+            assert known is not None
+            return known.done(newest, partition, through)
+
+        self.consumers.update(stream, consumer, done)
+
+    def _statement(self, text: str) -> Statement:
+        statement = analyse(text, [RECORDS, MODS])
+        if statement.create is not None:
+            raise InvalidStatement(
+                f"statement on {statement.target.sql}",
+                "cannot consume a partition",
+                cause="it creates a table, and each partition has its own statement",
+                fix="create the table first, and write INSERT or MERGE",
+            )
+        if not statement.streams:
+            raise InvalidStatement(
+                f"statement on {statement.target.sql}",
+                "reads no records",
+                cause=f"expected it to read {RECORDS} or {MODS}",
+                fix=f"write SELECT ... FROM {MODS}",
+            )
+        self.tables.get(statement.target)
+        return statement
+
+
+def _mods(rows: DataFrame) -> DataFrame:
+    """One row for each changed row of the records.
+
+    Together, ``server_transaction_id``, ``record_sequence`` and ``mod_index`` are unique.
+    """
+    found = rows.select(
+        "commit_timestamp",
+        "server_transaction_id",
+        "record_sequence",
+        "table_name",
+        "mod_type",
+        F.posexplode("mods").alias("mod_index", "_mod"),
+    )
+    return found.select(*found.columns[:-1], "_mod.*")
+
+
+def _begin_of(read: PartitionRead) -> int:
+    return stamp_of(datetime.fromisoformat(read.start_timestamp))
+
+
+def _end_of(read: PartitionRead) -> int:
+    return stamp_of(datetime.fromisoformat(read.end_timestamp))

@@ -1,0 +1,59 @@
+"""The consumers of change streams, each in a log of its states below its change stream."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from ...core.change_streams.consumer import ConsumerState
+from ...core.change_streams.definition import ChangeStream
+from ...core.errors import InvalidRequest
+from ...core.names import consumer_name
+from ..files.stores import Files, join
+from .change_streams import ChangeStreams
+from .state_log import StateLog
+
+_DIGEST_CHARACTERS = 32
+
+
+class ChangeStreamConsumers:
+    """Reads and changes the states of consumers, without a JVM."""
+
+    def __init__(self, streams: ChangeStreams, files: Files) -> None:
+        self._streams = streams
+        self._files = files
+
+    def find(self, stream: ChangeStream, consumer: str) -> ConsumerState | None:
+        """The state of a consumer; ``None``: it has not begun."""
+        entry = self._log(stream, consumer).newest()
+        return None if entry is None else entry.state
+
+    def get(self, stream: ChangeStream, consumer: str) -> ConsumerState:
+        """The state of a consumer.
+
+        :raises InvalidRequest: it has not begun
+        """
+        found = self.find(stream, consumer)
+        if found is None:
+            raise InvalidRequest(
+                f"consumer {consumer}",
+                f"has not begun to read {stream.name}",
+                cause="list_partitions was not called for it",
+                fix="call list_partitions first; it returns what to read",
+            )
+        return found
+
+    def update(
+        self,
+        stream: ChangeStream,
+        consumer: str,
+        change: Callable[[ConsumerState | None], ConsumerState],
+    ) -> ConsumerState:
+        """Record what ``change`` makes of a consumer; see :meth:`StateLog.update`."""
+        return self._log(stream, consumer).update(change)
+
+    def _log(self, stream: ChangeStream, consumer: str) -> StateLog[ConsumerState]:
+        name = consumer_name(consumer)
+        digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        folder = join(self._streams.folder_of(stream), "consumers", digest)
+        return StateLog(f"consumer {name}", folder, ConsumerState, self._files)
