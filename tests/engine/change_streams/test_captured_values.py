@@ -40,19 +40,13 @@ ROWS = [
 ]
 
 
-def captured(
-    spark: SparkSession,
-    rows: Sequence[tuple[Any, ...]],
-    watched: tuple[str, ...] | None,
-    capture: ValueCaptureType,
-    table: str,
-) -> DataFrame:
-    feed = spark.createDataFrame(rows, FEED)
-    names = ["id", "v", "n"]
-    kinds = ["integer", "string", "integer"]
+def of_table(
+    watched: tuple[str, ...] | None, capture: ValueCaptureType, table: str
+) -> CapturedTable:
+    kinds = {"id": "integer", "v": "string", "n": "integer"}
     fields = [
         {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in zip(names, kinds, strict=True)
+        for name, kind in kinds.items()
     ]
     layout = Layout.of({"schemaString": json.dumps({"type": "struct", "fields": fields})})
     found = WatchedTable(table, Source(table, f"/{table}", "t"), ("id",), watched, "s", 0, 0)
@@ -62,7 +56,18 @@ def captured(
         [StampedCommit(5, SourceCommit("t", 1, 5))],
         Partitions.created("change stream cs", 0, 1),
         CaptureSettings(capture, int64_as=Int64As.NUMBER),
-    ).rows(feed, 1, range)
+    )
+
+
+def captured(
+    spark: SparkSession,
+    rows: Sequence[tuple[Any, ...]],
+    watched: tuple[str, ...] | None,
+    capture: ValueCaptureType,
+    table: str,
+) -> DataFrame:
+    feed = spark.createDataFrame(rows, FEED)
+    return of_table(watched, capture, table).rows(feed, 1, range)
 
 
 def of_columns(names: Sequence[str] | None, values: dict[str, Any]) -> dict[str, Any]:
@@ -113,3 +118,17 @@ def test_delete_and_insert_of_one_key_is_an_update(spark: SparkSession) -> None:
     assert (row.mod_type, row.new_values, row.old_values) == ("UPDATE", '{"n":2}', '{"n":1}')
     # The key, and the only column that differs.
     assert row.column_set == "3"
+
+
+def test_inserts_alone_give_the_same_rows_without_pairing(spark: SparkSession) -> None:
+    rows = [change("insert", key, OLD) for key in range(20)]
+    feed = spark.createDataFrame(rows, FEED)
+    table = of_table(None, ValueCaptureType.OLD_AND_NEW_VALUES, "t")
+
+    inserts = table.inserts(feed)
+
+    assert inserts is not None
+    paired = table.rows(feed, 1, range)
+    assert sorted(map(tuple, inserts.collect())) == sorted(map(tuple, paired.collect()))
+    again = spark.createDataFrame([*rows, change("insert", 3, MODIFIED)], FEED)
+    assert table.inserts(again) is None

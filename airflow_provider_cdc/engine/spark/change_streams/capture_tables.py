@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -15,7 +16,7 @@ from ...storage.files.stores import Files, join
 from ...storage.state.change_streams import ChangeStreams
 from ..session.failures import reason
 from ..session.idempotent_writes import plain_write
-from .captured_rows import CAPTURE_COLUMNS, QUARANTINED
+from .captured_rows import CAPTURE_COLUMNS, COMMIT_COLUMNS, QUARANTINED
 
 _SAME_ID = "DELTA_CONCURRENT_TRANSACTION"
 MODS_PER_RECORD = 1000
@@ -32,9 +33,10 @@ GROUP = (
 )
 # A transaction may have several versions of one table, and then a key more than once.
 _ORDER = ("table_name", "version", "mod_type", "column_set", "first_bucket")
-_OF_GROUP = ("transaction_id", "column_types", "value_capture_type")
+_OF_COMMIT = ("transaction_id", "column_types", "value_capture_type")
 _RECORD_COLUMNS: Mapping[str, str] = {
-    **{name: CAPTURE_COLUMNS[name] for name in (*GROUP, *_OF_GROUP)},
+    **{name: CAPTURE_COLUMNS[name] for name in GROUP},
+    **{name: COMMIT_COLUMNS[name] for name in _OF_COMMIT},
     "records": "BIGINT",
     "first_record": "BIGINT",
     "records_in_transaction": "BIGINT",
@@ -92,16 +94,27 @@ class CaptureTables:
         """One row for each group of records that have everything in common except their rows."""
         return self.spark.read.format("delta").load(self._records(stream))
 
-    def write(self, stream: ChangeStream, rows: DataFrame, begin: int, through: int) -> None:
+    def write(
+        self,
+        stream: ChangeStream,
+        rows: DataFrame,
+        common: Sequence[tuple[Any, ...]],
+        begin: int,
+        through: int,
+    ) -> None:
         """Write captured changes, and then what they make of records; each at most once.
 
         :param rows: the changes
+        :param common: what the changes of each commit have in common
         :param begin: the stamp of the first one
         :param through: the stamp through which they are whole; it identifies this capture
         """
         self._append(stream, rows, self._changes(stream), through)
         written = self.changes(stream).where(F.col("stamp").between(begin, through))
-        self._append(stream, _groups(written), self._records(stream), through)
+        schema = ", ".join(f"{name} {kind}" for name, kind in COMMIT_COLUMNS.items())
+        commits = F.broadcast(self.spark.createDataFrame(list(common), schema))
+        groups = _groups(written).join(commits, ["table_name", "version"])
+        self._append(stream, groups.select(*_RECORD_COLUMNS), self._records(stream), through)
 
     def _append(self, stream: ChangeStream, rows: DataFrame, location: str, through: int) -> None:
         writer = rows.write.format("delta").mode("append")
@@ -127,10 +140,7 @@ def _groups(changes: DataFrame) -> DataFrame:
 
     Spanner: the sequence of records is unique and rises within a transaction, over all partitions.
     """
-    rows = changes.groupBy(*GROUP).agg(
-        *(F.first(name).alias(name) for name in _OF_GROUP),
-        F.ceil(F.count("*") / MODS_PER_RECORD).alias("records"),
-    )
+    rows = changes.groupBy(*GROUP).agg(F.ceil(F.count("*") / MODS_PER_RECORD).alias("records"))
     whole = Window.partitionBy("stamp")
     ordered = whole.orderBy(*_ORDER).rowsBetween(Window.unboundedPreceding, 0)
     so_far = F.sum("records").over(ordered)
@@ -138,7 +148,6 @@ def _groups(changes: DataFrame) -> DataFrame:
     in_partition = Window.partitionBy("stamp", "first_bucket")
     return rows.select(
         *GROUP,
-        *_OF_GROUP,
         "records",
         (F.col("_so_far") - F.col("records")).alias("first_record"),
         F.sum("records").over(whole).alias("records_in_transaction"),

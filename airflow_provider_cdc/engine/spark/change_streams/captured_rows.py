@@ -38,6 +38,11 @@ CAPTURE_COLUMNS: Mapping[str, str] = {
     "keys": "STRING",
     "new_values": "STRING",
     "old_values": "STRING",
+}
+# What all changes of a commit have in common.
+COMMIT_COLUMNS: Mapping[str, str] = {
+    "table_name": "STRING",
+    "version": "BIGINT",
     "transaction_id": "STRING",
     "column_types": "STRING",
     "value_capture_type": "STRING",
@@ -105,36 +110,63 @@ class CapturedTable:
         :param tasks: how many tasks write them
         :param placed: a number for each of so many tasks, which Spark's hash gives to that task
         """
-        fields = watched_fields(self.table, self.layout)
-        bucket = F.shiftrightunsigned(
-            F.xxhash64(F.lit(self.table.name), F.col("keys")).bitwiseXOR(F.lit(-_HALF)),
-            _HASH_BITS - _BUCKET_BITS,
-        ).cast("int")
         places = F.array(*map(F.lit, placed(tasks)))
         place = F.element_at(places, F.expr(f"bucket * {tasks} DIV {BUCKETS}").cast("int") + 1)
-        change = F.col(FEED_COLUMNS.change_type)
-        is_old = change.isin(ChangeType.DELETE.value, ChangeType.PREIMAGE.value)
-        row = F.struct(
-            F.lit(0).alias("_"), *(_column(field).alias(_part(field)) for field in fields)
-        )
-        rows = (
-            feed.select(
-                self._keys(fields).alias("keys"),
-                F.col(FEED_COLUMNS.commit_version).alias("version"),
-                is_old.alias("is_old"),
-                row.alias("row"),
-            )
-            .withColumn("bucket", bucket)
-            .withColumn("place", place)
-            .repartition(tasks, "place")
-        )
+        rows = self._keyed(feed).withColumn("place", place).repartition(tasks, "place")
         old, new = F.when(F.col("is_old"), F.col("row")), F.when(~F.col("is_old"), F.col("row"))
         paired = rows.groupBy("place", "bucket", "version", "keys").agg(
             F.first(old, ignorenulls=True).alias(_OLD),
             F.first(new, ignorenulls=True).alias(_NEW),
             F.greatest(F.count(old), F.count(new)).alias("count"),
         )
-        return self._shown(paired, fields)
+        return self._shown(paired)
+
+    def inserts(self, feed: DataFrame) -> DataFrame | None:
+        """The same for a feed in which each row is an insert. Nothing is paired, so no row moves to
+        another task. ``None``: several rows have the same key.
+        """
+        rows = self._keyed(feed)
+        key = F.xxhash64("version", "keys").alias("key")
+        if not rows.select(key).groupBy("key").count().where("count > 1").isEmpty():
+            return None
+        none = F.lit(None).cast(rows.schema["row"].dataType)
+        paired = rows.select(
+            "*", none.alias(_OLD), F.col("row").alias(_NEW), F.lit(1).alias("count")
+        )
+        return self._shown(paired)
+
+    def _keyed(self, feed: DataFrame) -> DataFrame:
+        """The changed rows, each with its key and the bucket of the key."""
+        fields = watched_fields(self.table, self.layout)
+        bucket = F.shiftrightunsigned(
+            F.xxhash64(F.lit(self.table.name), F.col("keys")).bitwiseXOR(F.lit(-_HALF)),
+            _HASH_BITS - _BUCKET_BITS,
+        ).cast("int")
+        change = F.col(FEED_COLUMNS.change_type)
+        is_old = change.isin(ChangeType.DELETE.value, ChangeType.PREIMAGE.value)
+        row = F.struct(
+            F.lit(0).alias("_"), *(_column(field).alias(_part(field)) for field in fields)
+        )
+        return feed.select(
+            self._keys(fields).alias("keys"),
+            F.col(FEED_COLUMNS.commit_version).alias("version"),
+            is_old.alias("is_old"),
+            row.alias("row"),
+        ).withColumn("bucket", bucket)
+
+    @property
+    def common(self) -> list[tuple[Any, ...]]:
+        """What the changes of each commit have in common, as :data:`COMMIT_COLUMNS`."""
+        fields = watched_fields(self.table, self.layout)
+        types = [field.type_in(self.settings) for field in fields]
+        if not self.table.keys:
+            types.append(_ROW_ID_TYPE)
+        text = json.dumps(types, separators=(",", ":"))
+        capture = self.settings.value_capture_type.value
+        return [
+            (self.table.name, each.commit.version, self._transaction_id(each), text, capture)
+            for each in self.commits
+        ]
 
     def _keys(self, fields: Sequence[Field]) -> Column:
         keys = [field for field in fields if field.is_key]
@@ -144,7 +176,9 @@ class CapturedTable:
             return F.to_json(F.struct(row_id.alias(ROW_ID)))
         return object_json(((key.name, _key(key), key.kind) for key in keys), as_json)
 
-    def _shown(self, paired: DataFrame, fields: Sequence[Field]) -> DataFrame:
+    def _shown(self, paired: DataFrame) -> DataFrame:
+        """The rows of the capture table from the old and the new row of each changed key."""
+        fields = watched_fields(self.table, self.layout)
         values = [field for field in fields if not field.is_key]
         differs = {field.ordinal: _differs(field) for field in values}
         has_old, has_new = F.col(_OLD).isNotNull(), F.col(_NEW).isNotNull()
@@ -166,12 +200,7 @@ class CapturedTable:
                 ~F.col("mod_type").isin([each.value for each in self.settings.excluded])
             )
         first, stamps = self.commits[0].commit.version, [each.stamp for each in self.commits]
-        ids = [self._transaction_id(each) for each in self.commits]
         place = (F.col("version") - first).cast("int")
-        types = [field.type_in(self.settings) for field in fields]
-        if not self.table.keys:
-            types.append(_ROW_ID_TYPE)
-        capture = self.settings.value_capture_type
         kept = kept.withColumn("stamp", F.get(_constant(stamps, "ARRAY<BIGINT>"), place))
         return kept.select(
             "bucket",
@@ -184,9 +213,6 @@ class CapturedTable:
             "keys",
             self._values(_NEW, values, differs).alias("new_values"),
             self._values(_OLD, values, differs).alias("old_values"),
-            F.get(_constant(ids, "ARRAY<STRING>"), place).alias("transaction_id"),
-            F.lit(json.dumps(types, separators=(",", ":"))).alias("column_types"),
-            F.lit(capture.value).alias("value_capture_type"),
         ).sortWithinPartitions("bucket", "version")
 
     def _values(self, side: str, values: Sequence[Field], differs: Mapping[int, Column]) -> Column:

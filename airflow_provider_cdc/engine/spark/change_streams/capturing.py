@@ -101,12 +101,15 @@ class Capturing:
         return self._aligned(self.streams.update(stream.name, captured))
 
     def _write(self, stream: ChangeStream, taken: Sequence[StampedCommit], through: int) -> None:
-        with self._feeds(stream, taken) as feeds:
-            if not feeds:
+        with self._feeds(stream, taken) as parts:
+            if not parts:
                 return
-            rows = reduce(DataFrame.unionByName, feeds).select(*CAPTURE_COLUMNS)
+            rows = reduce(DataFrame.unionByName, (rows for _, rows in parts))
+            common = [each for part, _ in parts for each in part.common]
             try:
-                self.tables.write(stream, rows, taken[0].stamp, through)
+                self.tables.write(
+                    stream, rows.select(*CAPTURE_COLUMNS), common, taken[0].stamp, through
+                )
             except PySparkException as error:
                 cause = reason(error)
                 if DUPLICATE_KEY not in cause:
@@ -116,9 +119,9 @@ class Capturing:
     @contextmanager
     def _feeds(
         self, stream: ChangeStream, taken: Sequence[StampedCommit]
-    ) -> Iterator[list[DataFrame]]:
+    ) -> Iterator[list[tuple[CapturedTable, DataFrame]]]:
         """The rows to capture of each table that has commits in ``taken``."""
-        found: list[DataFrame] = []
+        found: list[tuple[CapturedTable, DataFrame]] = []
         roots: list[str] = []
         try:
             for table in stream.tables:
@@ -137,7 +140,11 @@ class Capturing:
                 layout = Layout.of(span.end.metadata)
                 _check_keys(stream, table, layout)
                 part = CapturedTable(table, layout, commits, stream.layout, stream.settings)
-                found.append(part.rows(read.rows, self._tasks(read.plan.size_bytes), self._placed))
+                rows = None if read.row_count is None else part.inserts(read.rows)
+                if rows is None:
+                    tasks = self._tasks(read.plan.size_bytes)
+                    rows = part.rows(read.rows, tasks, self._placed)
+                found.append((part, rows))
             yield found
         finally:
             for root in roots:
